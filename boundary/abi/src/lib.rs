@@ -1,0 +1,1 @@
+//! The CUDA driver API's vocabulary: result codes, attribute numbers, struct layouts, handles.

@@ -1,0 +1,1 @@
+//! Module images as programs carry them: fat binaries, cubins, PTX text.

@@ -1,0 +1,1 @@
+//! What a client process knows of its vGPUs: handles, shadow state, order.

@@ -1,0 +1,1 @@
+//! Moves framed bytes between client and server: TCP, Unix socket.

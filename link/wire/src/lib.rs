@@ -1,0 +1,1 @@
+//! Messages to bytes and back; no sockets, no clock.

@@ -1,0 +1,1 @@
+//! floed: listens, authenticates, admits, starts one worker process per session.

@@ -1,0 +1,1 @@
+//! The CPU device's libcuda.so.1.

@@ -1,0 +1,1 @@
+//! Module to running warps: lowering, execution, memory.

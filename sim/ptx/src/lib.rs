@@ -1,0 +1,1 @@
+//! PTX text to module: lexer, generic syntax tree, parser.

@@ -1,0 +1,1 @@
+//! Whole-system tests: ordinary CUDA programs, faults, golden bytes.
