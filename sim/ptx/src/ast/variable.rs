@@ -2,6 +2,8 @@
 //! Sizes and alignments are computed from what is declared; nothing is placed at an address.
 //! Nothing here looks up the symbols an initialiser names.
 
+use super::{Float, Integer, Position};
+
 /// Who sees a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Linkage {
