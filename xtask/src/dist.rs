@@ -1,0 +1,70 @@
+//! Lays an installation out: `target/dist/{bin,lib/client,lib/device}`.
+//! In: the workspace. Out: release builds of every executable and both `libcuda.so.1`, copied to where `floe` looks for them.
+//! Never copies a file that is already there with the same time and size, so that it costs nothing when nothing changed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// What the installation holds: cargo's name of the file, where it goes.
+const FILES: &[(&str, &str)] = &[
+    ("floe", "bin/floe"),
+    ("floed", "bin/floed"),
+    ("floe-worker", "bin/floe-worker"),
+    ("floe-demo", "bin/floe-demo"),
+    ("libfloe_client_cuda.so", "lib/client/libcuda.so.1"),
+    ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
+];
+
+/// The repository's root: the folder that holds `xtask/`.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
+}
+
+/// Cargo's target folder for this workspace.
+pub(crate) fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
+
+/// Runs a command and fails with its own words when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{command:?} does not start"))?;
+    if !status.success() {
+        bail!("{command:?} failed: {status}");
+    }
+    Ok(())
+}
+
+/// A cargo command in the repository's root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(repository()).args(arguments);
+    command
+}
+
+/// Builds everything in release and lays it out. Returns the installation's folder.
+pub(crate) fn dist() -> Result<PathBuf> {
+    eprintln!("floe: building (the first time takes a few minutes)");
+    run(&mut cargo(&["build", "--release", "--workspace", "--exclude", "xtask", "--exclude", "floe-tests"]))?;
+    let (from, to) = (target_folder().join("release"), target_folder().join("dist"));
+    for (name, place) in FILES {
+        place_file(&from.join(name), &to.join(place))?;
+    }
+    Ok(to)
+}
+
+fn place_file(from: &Path, to: &Path) -> Result<()> {
+    let built = from.metadata().with_context(|| format!("the build did not make {}", from.display()))?;
+    if let Ok(there) = to.metadata()
+        && there.len() == built.len()
+        && there.modified()? >= built.modified()?
+    {
+        return Ok(());
+    }
+    std::fs::create_dir_all(to.parent().expect("a file of the installation lies in a folder"))?;
+    // A running floed may have the old file open: take its name away, do not write into it.
+    let fresh = to.with_extension("fresh");
+    std::fs::copy(from, &fresh)?;
+    std::fs::rename(&fresh, to).with_context(|| format!("{} cannot be placed", to.display()))
+}
