@@ -1,0 +1,89 @@
+//! The host's own accesses to device memory: read, write, fill, copy.
+//! In go device addresses, out come bytes or a [`Fault`] that names the first address that is not mapped. They never
+//! touch an unmapped page; kernels may run at the same time, as on a GPU (races give old or new bytes).
+
+use crate::fault::{Fault, FaultKind};
+
+use super::space::Memory;
+
+impl Memory {
+    fn checked(&self, address: u64, length: usize) -> Result<*mut u8, Fault> {
+        match self.first_hole(address, length as u64) {
+            Some(hole) => Err(Fault::host(FaultKind::IllegalAddress, hole)),
+            None => Ok(self.host_of(address).cast()),
+        }
+    }
+
+    /// Copies from the device.
+    ///
+    /// # Errors
+    /// [`FaultKind::IllegalAddress`] with the first address that is not mapped; then nothing was copied.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let source = self.checked(address, bytes.len())?;
+        // SAFETY: the source range was just found mapped and the caller keeps it so (contract of `unmap`); the target is
+        // a Rust slice, which cannot lie in the reservation.
+        unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies to the device.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let target = self.checked(address, bytes.len())?;
+        // SAFETY: as in `read`, the other way round.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies within the device; the ranges may overlap.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn copy(&self, target: u64, source: u64, length: usize) -> Result<(), Fault> {
+        if length == 0 {
+            return Ok(());
+        }
+        let from = self.checked(source, length)?;
+        let to = self.checked(target, length)?;
+        // SAFETY: both ranges were just found mapped; `copy` allows overlap.
+        unsafe { std::ptr::copy(from, to, length) };
+        Ok(())
+    }
+
+    /// Fills `count` elements of `width` (1, 2 or 4) bytes with the low bytes of `value`: `cuMemsetD8/D16/D32`.
+    ///
+    /// # Errors
+    /// As [`Memory::read`]; [`FaultKind::Misaligned`] when the address is no multiple of the width or the width is none
+    /// of these.
+    pub fn fill(&self, address: u64, value: u32, width: u32, count: usize) -> Result<(), Fault> {
+        if !matches!(width, 1 | 2 | 4) || address % u64::from(width) != 0 {
+            return Err(Fault::host(FaultKind::Misaligned, address));
+        }
+        let length = count
+            .checked_mul(width as usize)
+            .ok_or(Fault::host(FaultKind::IllegalAddress, address))?;
+        if length == 0 {
+            return Ok(());
+        }
+        let target = self.checked(address, length)?;
+        let [low, second, ..] = value.to_le_bytes();
+        // SAFETY: the range was just found mapped and is aligned to the width (checked above; granules are aligned).
+        unsafe {
+            match width {
+                1 => target.write_bytes(low, count),
+                2 => std::slice::from_raw_parts_mut(target.cast::<u16>(), count)
+                    .fill(u16::from_le_bytes([low, second])),
+                _ => std::slice::from_raw_parts_mut(target.cast::<u32>(), count).fill(value),
+            }
+        }
+        Ok(())
+    }
+}

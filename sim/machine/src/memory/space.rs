@@ -1,0 +1,331 @@
+//! The address space of a device: one reserved range, mappings of backings in it, and which granules are valid.
+//! `map` and `unmap` change it, [`View`] is the plain snapshot of pointers that running kernels check against.
+//! It never lets two mappings overlap and never reads an address that is not mapped.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::store::Backing;
+
+/// Unit of mapping and of the validity map: 2 MiB, the granularity of CUDA's VMM calls.
+pub const GRANULE: u64 = 1 << 21;
+/// log2 of [`GRANULE`].
+pub(crate) const GRANULE_SHIFT: u32 = 21;
+
+/// What can go wrong with an address space.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// A length that is zero or leaves 64 bits.
+    #[error("length cannot be used: {length}")]
+    Length {
+        /// The length.
+        length: u64,
+    },
+    /// A range outside the reserved one, or not on granule boundaries.
+    #[error("range outside the device's addresses or not on a 2 MiB boundary: {address:#x} + {length:#x}")]
+    Range {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Something is mapped there already.
+    #[error("address is mapped already: {address:#x}")]
+    Occupied {
+        /// First address.
+        address: u64,
+    },
+    /// Nothing is mapped exactly there.
+    #[error("no mapping starts here with that length: {address:#x} + {length:#x}")]
+    NotMapped {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// The store has no room.
+    #[error("device memory exhausted, asked for: {length}")]
+    Exhausted {
+        /// Bytes asked for.
+        length: u64,
+    },
+    /// The system refused.
+    #[error("{call}: {cause}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        cause: std::io::Error,
+    },
+}
+
+impl MemoryError {
+    pub(crate) fn system(call: &'static str, cause: rustix::io::Errno) -> Self {
+        Self::System {
+            call,
+            cause: cause.into(),
+        }
+    }
+}
+
+struct Mapping {
+    length: u64,
+    /// Keeps the bytes alive while they are mapped; `None` for the host's own memory.
+    _backing: Option<Arc<Backing>>,
+}
+
+/// What a kernel needs for an address check: plain pointers, valid as long as the [`Memory`] lives.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// First device address.
+    pub base: u64,
+    /// Bytes of the range.
+    pub size: u64,
+    /// Host address of `base`.
+    pub host: *mut u8,
+    /// One byte per granule, 1 where mapped.
+    pub valid: *const u8,
+}
+
+// SAFETY: the pointers refer to the reservation and to the map of validity, which `Memory` keeps alive; sharing them is
+// the purpose, and what is behind them is accessed by raw, possibly racing loads and stores as on a GPU.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+/// A device's address space.
+pub struct Memory {
+    view: View,
+    valid: Box<[AtomicU8]>,
+    mappings: Mutex<BTreeMap<u64, Mapping>>,
+}
+
+impl Memory {
+    /// Reserves `[base, base + size)`; both must be multiples of [`GRANULE`]. The host addresses are the same numbers if
+    /// they are free in this process, otherwise others. Nothing is mapped.
+    ///
+    /// # Errors
+    /// When the range is not on granules or the system has no such range left.
+    pub fn reserve(base: u64, size: u64) -> Result<Arc<Self>, MemoryError> {
+        let range_error = MemoryError::Range { address: base, length: size };
+        if base % GRANULE != 0 || size % GRANULE != 0 || size == 0 || base.checked_add(size).is_none() {
+            return Err(range_error);
+        }
+        let (Ok(wanted), Ok(bytes)) = (usize::try_from(base), usize::try_from(size)) else {
+            return Err(range_error);
+        };
+        let granules = bytes >> GRANULE_SHIFT;
+        let host = reserve_host(wanted, bytes)?;
+        let valid: Box<[AtomicU8]> = zeroed_map(granules);
+        let view = View {
+            base,
+            size,
+            host,
+            valid: valid.as_ptr().cast(),
+        };
+        Ok(Arc::new(Self {
+            view,
+            valid,
+            mappings: Mutex::new(BTreeMap::new()),
+        }))
+    }
+
+    /// First device address.
+    pub fn base(&self) -> u64 {
+        self.view.base
+    }
+
+    /// Bytes of the range.
+    pub fn size(&self) -> u64 {
+        self.view.size
+    }
+
+    /// Whether device addresses are host addresses of this process.
+    pub fn is_identity(&self) -> bool {
+        self.view.host as u64 == self.view.base
+    }
+
+    /// The pointers kernels check against.
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    fn check_range(&self, address: u64, length: u64) -> Result<(), MemoryError> {
+        let inside = address
+            .checked_sub(self.view.base)
+            .and_then(|offset| offset.checked_add(length))
+            .is_some_and(|end| end <= self.view.size);
+        if inside && length > 0 && address % GRANULE == 0 && length % GRANULE == 0 {
+            Ok(())
+        } else {
+            Err(MemoryError::Range { address, length })
+        }
+    }
+
+    /// Maps `length` bytes of `backing` from `offset` on at `address`; all three multiples of [`GRANULE`]. The same bytes
+    /// may be mapped several times; all mappings show the same memory.
+    ///
+    /// # Errors
+    /// [`MemoryError::Range`], [`MemoryError::Occupied`], or the system's refusal.
+    pub fn map(&self, address: u64, length: u64, backing: &Arc<Backing>, offset: u64) -> Result<(), MemoryError> {
+        self.check_range(address, length)?;
+        let fits = offset % GRANULE == 0 && offset.checked_add(length).is_some_and(|end| end <= backing.length());
+        if !fits {
+            return Err(MemoryError::Range { address: offset, length });
+        }
+        let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((&before, mapping)) = mappings.range(..address + length).next_back()
+            && before + mapping.length > address
+        {
+            return Err(MemoryError::Occupied { address: before.max(address) });
+        }
+        // SAFETY: the range lies in our own reservation and holds no mapping (checked above, under the lock), so no Rust
+        // object lives there; MAP_FIXED replaces only reserved pages.
+        unsafe {
+            rustix::mm::mmap(
+                self.host_of(address),
+                to_usize(length),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                backing.file(),
+                backing.offset() + offset,
+            )
+        }
+        .map_err(|cause| MemoryError::system("mmap", cause))?;
+        mappings.insert(
+            address,
+            Mapping {
+                length,
+                _backing: Some(Arc::clone(backing)),
+            },
+        );
+        self.mark(address, length, 1);
+        Ok(())
+    }
+
+    /// Removes the mapping that `map` made with exactly this address and length. The caller sees to it that no kernel or
+    /// copy uses it any more.
+    ///
+    /// # Errors
+    /// [`MemoryError::NotMapped`], or the system's refusal.
+    pub fn unmap(&self, address: u64, length: u64) -> Result<(), MemoryError> {
+        let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        if mappings.get(&address).is_none_or(|mapping| mapping.length != length) {
+            return Err(MemoryError::NotMapped { address, length });
+        }
+        self.mark(address, length, 0);
+        // SAFETY: the range is one of our mappings (checked above, under the lock); it becomes reserved pages again.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.host_of(address),
+                to_usize(length),
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(|cause| MemoryError::system("mmap", cause))?;
+        mappings.remove(&address);
+        Ok(())
+    }
+
+    /// Whether every byte of the range is mapped.
+    pub fn is_mapped(&self, address: u64, length: u64) -> bool {
+        self.first_hole(address, length).is_none()
+    }
+
+    /// Host address of a mapped range: for copies without a check of their own (asynchronous ones, DMA between devices).
+    /// `None` if any byte is not mapped. The pointer is good until the range is unmapped.
+    pub fn host_pointer(&self, address: u64, length: u64) -> Option<*mut u8> {
+        self.is_mapped(address, length).then(|| self.host_of(address).cast())
+    }
+
+    /// The mapped ranges, in order: (address, length).
+    pub fn mappings(&self) -> Vec<(u64, u64)> {
+        let mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        mappings.iter().map(|(address, mapping)| (*address, mapping.length)).collect()
+    }
+
+    /// First address of the range that is not mapped.
+    pub(crate) fn first_hole(&self, address: u64, length: u64) -> Option<u64> {
+        let inside = address
+            .checked_sub(self.view.base)
+            .and_then(|offset| offset.checked_add(length).map(|end| (offset, end)))
+            .filter(|(_, end)| *end <= self.view.size);
+        let Some((start, end)) = inside else {
+            return Some(address);
+        };
+        if length == 0 {
+            return None;
+        }
+        let granules = to_usize(start >> GRANULE_SHIFT)..=to_usize((end - 1) >> GRANULE_SHIFT);
+        granules
+            .into_iter()
+            .find(|granule| self.valid[*granule].load(Ordering::Relaxed) == 0)
+            .map(|granule| (self.view.base + ((granule as u64) << GRANULE_SHIFT)).max(address))
+    }
+
+    pub(crate) fn host_of(&self, address: u64) -> *mut c_void {
+        self.view
+            .host
+            .wrapping_add(to_usize(address - self.view.base))
+            .cast()
+    }
+
+    fn mark(&self, address: u64, length: u64, value: u8) {
+        let first = to_usize((address - self.view.base) >> GRANULE_SHIFT);
+        let count = to_usize(length >> GRANULE_SHIFT);
+        for granule in &self.valid[first..first + count] {
+            granule.store(value, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is ours alone, and whoever uses a `View` holds the `Memory`.
+        let result = unsafe { rustix::mm::munmap(self.view.host.cast(), to_usize(self.view.size)) };
+        debug_assert!(result.is_ok(), "munmap of a reservation");
+    }
+}
+
+fn reserve_host(wanted: usize, bytes: usize) -> Result<*mut u8, MemoryError> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: MAP_FIXED_NOREPLACE never replaces what is mapped; the new pages are ours and inaccessible.
+    let identical = unsafe {
+        rustix::mm::mmap_anonymous(
+            ptr::without_provenance_mut(wanted),
+            bytes,
+            ProtFlags::empty(),
+            flags | MapFlags::FIXED_NOREPLACE,
+        )
+    };
+    match identical {
+        Ok(host) if host.addr() == wanted => return Ok(host.cast()),
+        // A kernel too old to know the flag takes the address as a hint: give back what it chose and ask openly.
+        Ok(host) => {
+            // SAFETY: just mapped, used by nobody.
+            let _ = unsafe { rustix::mm::munmap(host, bytes) };
+        }
+        Err(_) => {}
+    }
+    // SAFETY: a fresh anonymous mapping at an address of the system's choice.
+    let anywhere = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), flags) };
+    anywhere.map(<*mut c_void>::cast).map_err(|cause| MemoryError::system("mmap", cause))
+}
+
+/// A zeroed map; the allocator takes zero pages from the system, so terabytes of address space cost nothing unused.
+fn zeroed_map(granules: usize) -> Box<[AtomicU8]> {
+    let zeroed: Box<[std::mem::MaybeUninit<AtomicU8>]> = Box::new_zeroed_slice(granules);
+    // SAFETY: all-zero bytes are valid `AtomicU8`s.
+    unsafe { zeroed.assume_init() }
+}
+
+fn to_usize(value: u64) -> usize {
+    // Only 64-bit hosts are built for; lengths were checked against the reservation, which exists.
+    usize::try_from(value).expect("a range inside the reservation fits the host's address size")
+}
