@@ -1,1 +1,51 @@
-//! Whole-system tests: ordinary CUDA programs, faults, golden bytes.
+//! What the whole-system tests stand on: an installation, a daemon of a test's own, programs that are run and judged.
+//! In: `target/dist` and `target/examples` (or `FLOE_DIST`, `FLOE_EXAMPLES`), made by `cargo xtask test`. Out: outcomes.
+//! Never skips what is missing: a test without its installation fails and says what to run.
+#![forbid(unsafe_code)]
+
+mod floed;
+mod processes;
+mod program;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+pub use floed::Floed;
+pub use processes::{descendants, open_files};
+pub use program::{Outcome, Program, Statistics};
+pub use table::{Expectation, Linkage, example, examples};
+
+/// A folder named by an environment variable, else one under `target/`.
+///
+/// # Panics
+/// When the folder is not there: the message says what makes it.
+fn made_folder(variable: &str, name: &str) -> PathBuf {
+    let folder = std::env::var_os(variable).map_or_else(
+        || {
+            let target = std::env::var_os("CARGO_TARGET_DIR")
+                .map_or_else(|| repository().join("target"), PathBuf::from);
+            target.join(name)
+        },
+        PathBuf::from,
+    );
+    assert!(folder.is_dir(), "{} is missing: `cargo xtask test` makes it", folder.display());
+    folder
+}
+
+/// The repository's root.
+#[must_use]
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository").to_path_buf()
+}
+
+/// The installation under test.
+#[must_use]
+pub fn installation() -> PathBuf {
+    made_folder("FLOE_DIST", "dist")
+}
+
+/// The folder of the built example programs.
+#[must_use]
+pub fn built_examples() -> PathBuf {
+    made_folder("FLOE_EXAMPLES", "examples")
+}

@@ -1,0 +1,132 @@
+//! A daemon of a test's own.
+//! In: flags. Out: its addresses, its process id, its end. It listens on a free loopback port and on a Unix socket in a
+//! folder of its own, drives the CPU device, and dies with the test.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long anything of a daemon may take before a test calls it stuck. Generous: CI machines stall.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `floed`.
+#[derive(Debug)]
+pub struct Floed {
+    process: Child,
+    folder: TempDir,
+    tcp: String,
+    unix: String,
+}
+
+impl Floed {
+    /// Starts a daemon on the CPU device and waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[], &[])
+    }
+
+    /// The same with more flags and environment.
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("floed.sock");
+        let mut process = Command::new(crate::installation().join("bin/floed"))
+            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", "cpu", "--socket"])
+            .arg(&socket)
+            .arg("--token-file")
+            .arg(folder.path().join("token"))
+            .args(flags)
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("floed starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("its stdout was asked for")).lines();
+        let mut listening = || {
+            let line = lines.next().expect("floed says where it listens").expect("the line is text");
+            line.strip_prefix("listening ").unwrap_or_else(|| panic!("not an address: {line}")).to_owned()
+        };
+        let (first, second) = (listening(), listening());
+        let (tcp, unix) = if first.starts_with("tcp") { (first, second) } else { (second, first) };
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, folder, tcp, unix }
+    }
+
+    /// `tcp://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn tcp(&self) -> &str {
+        &self.tcp
+    }
+
+    /// `unix:///…`.
+    #[must_use]
+    pub fn unix(&self) -> &str {
+        &self.unix
+    }
+
+    /// The file of the token TCP clients need.
+    #[must_use]
+    pub fn token_file(&self) -> PathBuf {
+        self.folder.path().join("token")
+    }
+
+    /// The daemon's process id.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until the daemon has `count` worker processes.
+    ///
+    /// # Panics
+    /// When that does not happen within a minute.
+    pub fn wait_for_workers(&self, count: usize) {
+        let start = Instant::now();
+        loop {
+            let workers = crate::descendants(self.process());
+            if workers.len() == count {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "waited for {count} workers, there are: {workers:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Is it still running?
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end with SIGTERM and gives its exit code.
+    ///
+    /// # Panics
+    /// When it does not end within a minute.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let asked = Command::new("kill").args(["-TERM", &self.process().to_string()]).status().expect("kill runs");
+        assert!(asked.success(), "the daemon was gone before it was asked to end");
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().expect("the daemon is our child") {
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "the daemon did not end after SIGTERM");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Floed {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to kill.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,40 @@
+//! What `/proc` knows of a process: its descendants, its open files. For leak counts.
+
+use std::fs;
+
+/// Process ids of all living descendants of a process.
+#[must_use]
+pub fn descendants(process: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|child| Some((child, living_parent(child)?)))
+        .collect();
+    let mut found = Vec::new();
+    let mut ancestors = vec![process];
+    while let Some(ancestor) = ancestors.pop() {
+        let children = parents.iter().filter(|(_, parent)| *parent == ancestor).map(|(child, _)| *child);
+        let children: Vec<u32> = children.collect();
+        ancestors.extend(&children);
+        found.extend(children);
+    }
+    found
+}
+
+/// The parent of a process that is not a zombie.
+fn living_parent(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything, so what follows is read from the last one.
+    let mut fields = status.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if state == "Z" { None } else { fields.next()?.parse().ok() }
+}
+
+/// How many files a process has open.
+///
+/// # Panics
+/// When the process is gone.
+#[must_use]
+pub fn open_files(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/fd")).expect("the process lives").count()
+}

@@ -1,0 +1,137 @@
+//! A CUDA program run under `floe run`, and what came of it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde::Deserialize;
+
+use crate::Floed;
+
+/// A program with its arguments and the devices it shall see.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    arguments: Vec<String>,
+    flags: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// What a program left behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// All of its stdout.
+    pub stdout: String,
+    /// All of its stderr.
+    pub stderr: String,
+}
+
+/// What `FLOE_STATS=json` prints: calls made and calls that waited, per class.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Class {
+    /// Calls of the class.
+    pub made: u64,
+    /// Those of them that waited for the server.
+    pub waited: u64,
+}
+
+/// The counts of one program.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Statistics {
+    /// Answered from what the client knows.
+    pub local: Class,
+    /// Sent, not waited for.
+    pub post: Class,
+    /// Sent and waited for.
+    pub call: Class,
+}
+
+impl Statistics {
+    /// How often the program waited for the server.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        self.local.waited + self.post.waited + self.call.waited
+    }
+}
+
+impl Program {
+    /// A program by path.
+    #[must_use]
+    pub fn new(path: PathBuf, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        Self { path, arguments, flags: Vec::new(), environment: Vec::new() }
+    }
+
+    /// On one device of a daemon, at one of its addresses.
+    #[must_use]
+    pub fn on(mut self, daemon: &Floed, address: &str) -> Self {
+        self.flags.extend(["--on".to_owned(), format!("{address}:0")]);
+        let token = daemon.token_file().display().to_string();
+        self.environment.push(("FLOE_TOKEN_FILE".to_owned(), token));
+        self
+    }
+
+    /// With a flag of `floe run`.
+    #[must_use]
+    pub fn flag(mut self, flag: &str) -> Self {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
+    /// With an environment variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(crate::installation().join("bin/floe"));
+        command.arg("run").args(&self.flags).arg("--").arg(&self.path).args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When `floe` does not start.
+    #[must_use]
+    pub fn run(&self) -> Outcome {
+        self.command().output().expect("floe runs").into()
+    }
+
+    /// Starts it; its output goes nowhere.
+    ///
+    /// # Panics
+    /// When `floe` does not start.
+    #[must_use]
+    pub fn start(&self) -> Child {
+        self.command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("floe runs")
+    }
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Outcome {
+    /// The counts the client library printed (run with `FLOE_STATS=json`).
+    ///
+    /// # Panics
+    /// When there is no such line.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let line = self.stderr.lines().find_map(|line| line.strip_prefix("floe: statistics: "));
+        let line = line.unwrap_or_else(|| panic!("no statistics in: {}", self.stderr));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("not statistics ({error}): {line}"))
+    }
+}

@@ -1,0 +1,93 @@
+//! The example programs and what each of their runs must give, from `examples/cuda/programs.toml`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::{Outcome, Program};
+
+/// How a program was linked with the CUDA runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linkage {
+    /// nvcc's default: cudart is part of the program.
+    Static,
+    /// With libcudart.so.
+    Shared,
+}
+
+#[derive(Debug, Deserialize)]
+struct Table {
+    program: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Entry {
+    name: String,
+    run: Vec<Expectation>,
+}
+
+/// One run of a program and what it must give.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Expectation {
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Its exit code.
+    #[serde(default)]
+    pub exit: i32,
+    /// Whole lines of stdout, in any order.
+    #[serde(default)]
+    pub lines: Vec<String>,
+    /// Whole lines of stdout, in this order, others between them allowed.
+    #[serde(default)]
+    pub ordered: Vec<String>,
+    /// What stderr must contain.
+    #[serde(default)]
+    pub stderr: Vec<String>,
+}
+
+/// Every run of every program.
+///
+/// # Panics
+/// When the table cannot be read.
+#[must_use]
+pub fn examples() -> Vec<(String, Expectation)> {
+    let path = crate::repository().join("examples/cuda/programs.toml");
+    let text = std::fs::read_to_string(&path).expect("programs.toml is part of the repository");
+    let table: Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let runs = |entry: Entry| entry.run.into_iter().map(move |run| (entry.name.clone(), run));
+    table.program.into_iter().flat_map(runs).collect()
+}
+
+/// The executable of an example.
+fn executable(name: &str, linkage: Linkage) -> PathBuf {
+    let folder = if linkage == Linkage::Static { "static" } else { "shared" };
+    crate::built_examples().join(folder).join(name)
+}
+
+/// An example by name with arguments.
+#[must_use]
+pub fn example(name: &str, linkage: Linkage, arguments: &[&str]) -> Program {
+    Program::new(executable(name, linkage), arguments)
+}
+
+impl Expectation {
+    /// What differs between this and an outcome; `None` when nothing does.
+    #[must_use]
+    pub fn difference(&self, outcome: &Outcome) -> Option<String> {
+        if outcome.code != Some(self.exit) {
+            return Some(format!("exit code {:?}, expected {}", outcome.code, self.exit));
+        }
+        let missing = self.lines.iter().find(|line| !outcome.stdout.lines().any(|seen| seen == **line));
+        if let Some(line) = missing {
+            return Some(format!("no line: {line}"));
+        }
+        let mut seen = outcome.stdout.lines();
+        let out_of_order = self.ordered.iter().find(|line| !seen.any(|seen| seen == **line));
+        if let Some(line) = out_of_order {
+            return Some(format!("no line, or not in its place: {line}"));
+        }
+        let unsaid = self.stderr.iter().find(|part| !outcome.stderr.contains(part.as_str()));
+        unsaid.map(|part| format!("stderr does not say: {part}"))
+    }
+}
