@@ -1,1 +1,27 @@
-//! The CUDA driver API's vocabulary: result codes, attribute numbers, struct layouts, handles.
+//! The CUDA driver API's vocabulary: result codes, attribute numbers, struct layouts, handles. Values arrive here as C
+//! passed them and leave as plain integers with names, checked against the CUDA headers when this crate compiles.
+//! Nothing here calls a driver, and no type here can be undefined by a value a program chose.
+
+pub mod constants;
+mod copies;
+mod devices;
+mod handles;
+mod launches;
+mod memory;
+mod result;
+
+pub use constants::*;
+pub use copies::{Memcpy2d, Memcpy3d};
+pub use devices::{DeviceProperties, Uuid};
+pub use handles::*;
+pub use launches::{
+    LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END, LaunchAttribute,
+    LaunchAttributeValue, LaunchConfig,
+};
+pub use memory::{
+    MemAccess, MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties,
+};
+pub use result::{CuResult, CudaError, CudaResult, error_names};
+
+/// The driver version floe implements, as `cuDriverGetVersion` writes it: 1000 × major + 10 × minor.
+pub const DRIVER_VERSION: i32 = 13000;

@@ -1,0 +1,76 @@
+//! Structs of the pitched copies, laid out as the C header lays them out. They come in from C by pointer and are turned
+//! into typed ends by the surface. Nothing here follows an address they hold.
+
+use crate::memory::same_layout;
+
+/// `CUDA_MEMCPY2D`: a rectangle from one place to another.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[allow(missing_docs, reason = "the names are the header's, in words")]
+pub struct Memcpy2d {
+    pub source_x_bytes: usize,
+    pub source_y: usize,
+    pub source_memory_type: u32,
+    pub source_host: u64,
+    pub source_device: u64,
+    pub source_array: u64,
+    pub source_pitch: usize,
+    pub destination_x_bytes: usize,
+    pub destination_y: usize,
+    pub destination_memory_type: u32,
+    pub destination_host: u64,
+    pub destination_device: u64,
+    pub destination_array: u64,
+    pub destination_pitch: usize,
+    pub width_bytes: usize,
+    pub height: usize,
+}
+
+/// `CUDA_MEMCPY3D`: a box from one place to another.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[allow(missing_docs, reason = "the names are the header's, in words")]
+pub struct Memcpy3d {
+    pub source_x_bytes: usize,
+    pub source_y: usize,
+    pub source_z: usize,
+    pub source_level: usize,
+    pub source_memory_type: u32,
+    pub source_host: u64,
+    pub source_device: u64,
+    pub source_array: u64,
+    pub reserved0: u64,
+    pub source_pitch: usize,
+    pub source_height: usize,
+    pub destination_x_bytes: usize,
+    pub destination_y: usize,
+    pub destination_z: usize,
+    pub destination_level: usize,
+    pub destination_memory_type: u32,
+    pub destination_host: u64,
+    pub destination_device: u64,
+    pub destination_array: u64,
+    pub reserved1: u64,
+    pub destination_pitch: usize,
+    pub destination_height: usize,
+    pub width_bytes: usize,
+    pub height: usize,
+    pub depth: usize,
+}
+
+same_layout!(Memcpy2d, CUDA_MEMCPY2D_st, {
+    source_x_bytes: srcXInBytes, source_y: srcY, source_memory_type: srcMemoryType, source_host: srcHost,
+    source_device: srcDevice, source_array: srcArray, source_pitch: srcPitch, destination_x_bytes: dstXInBytes,
+    destination_y: dstY, destination_memory_type: dstMemoryType, destination_host: dstHost,
+    destination_device: dstDevice, destination_array: dstArray, destination_pitch: dstPitch,
+    width_bytes: WidthInBytes, height: Height,
+});
+same_layout!(Memcpy3d, CUDA_MEMCPY3D_st, {
+    source_x_bytes: srcXInBytes, source_y: srcY, source_z: srcZ, source_level: srcLOD,
+    source_memory_type: srcMemoryType, source_host: srcHost, source_device: srcDevice, source_array: srcArray,
+    source_pitch: srcPitch, source_height: srcHeight, destination_x_bytes: dstXInBytes, destination_y: dstY,
+    destination_z: dstZ, destination_level: dstLOD, destination_memory_type: dstMemoryType,
+    destination_host: dstHost, destination_device: dstDevice, destination_array: dstArray,
+    destination_pitch: dstPitch, destination_height: dstHeight, width_bytes: WidthInBytes, height: Height,
+    depth: Depth,
+});

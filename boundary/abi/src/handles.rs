@@ -1,0 +1,132 @@
+//! Handles as the driver API passes them: pointers and numbers that mean something only to whoever made them. They come
+//! in from C and go to the implementation behind the surface. No handle here can be dereferenced.
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[repr(transparent)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The handle C calls NULL.
+            pub const NULL: Self = Self(0);
+
+            /// Whether this is C's NULL.
+            pub const fn is_null(self) -> bool {
+                self.0 == 0
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({:#x})"), self.0)
+            }
+        }
+
+        impl From<u64> for $name {
+            fn from(value: u64) -> Self {
+                Self(value)
+            }
+        }
+
+        // The driver API passes these as pointers or 64-bit numbers; both are one register.
+        const _: () = assert!(size_of::<$name>() == 8 && align_of::<$name>() == 8);
+    )*};
+}
+
+handles! {
+    /// `CUcontext`.
+    Context;
+    /// `CUmodule`.
+    Module;
+    /// `CUlibrary`.
+    Library;
+    /// `CUkernel`: a kernel of a library, the same in every context.
+    Kernel;
+    /// `CUfunction`. A program may pass a [`Kernel`] wherever a function is expected (the runtime always does), so
+    /// implementations take both from one set of numbers.
+    Function;
+    /// `CUstream`. The surface never lets 0 through where a stream is used: it becomes [`Stream::LEGACY`] or
+    /// [`Stream::PER_THREAD`].
+    Stream;
+    /// `CUevent`.
+    Event;
+    /// `CUmemoryPool`.
+    MemPool;
+    /// `CUmemGenericAllocationHandle`: physical memory not yet mapped anywhere.
+    MemHandle;
+    /// `CUdeviceptr`: an address in the unified address space. Under unified addressing it may also be a host address.
+    DevicePtr;
+    /// An address in the calling process, for memory the driver made or was told of. A number here: whoever reads or
+    /// writes through it needs a range the surface vouches for.
+    HostPointer;
+    /// `CUgraph`.
+    Graph;
+    /// `CUgreenCtx`.
+    GreenContext;
+}
+
+/// `CUdevice`: a device's ordinal as the process sees it.
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
+pub struct Device(pub i32);
+
+impl Stream {
+    /// `CU_STREAM_LEGACY`: the default stream that waits for the others of its context.
+    pub const LEGACY: Self = Self(1);
+    /// `CU_STREAM_PER_THREAD`: the calling thread's own default stream.
+    pub const PER_THREAD: Self = Self(2);
+
+    /// This stream, or `default` where the program passed NULL.
+    pub const fn or(self, default: Self) -> Self {
+        if self.is_null() { default } else { self }
+    }
+
+    /// Whether this is one of the two default streams, which nobody creates or destroys.
+    pub const fn is_default(self) -> bool {
+        self.0 <= 2
+    }
+}
+
+impl Function {
+    /// The same handle read as a kernel.
+    pub const fn as_kernel(self) -> Kernel {
+        Kernel(self.0)
+    }
+}
+
+impl Kernel {
+    /// The same handle where a function is expected.
+    pub const fn as_function(self) -> Function {
+        Function(self.0)
+    }
+}
+
+impl DevicePtr {
+    /// The address `offset` bytes further on; `None` past the end of the address space.
+    pub const fn offset(self, offset: u64) -> Option<Self> {
+        match self.0.checked_add(offset) {
+            Some(address) => Some(Self(address)),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_stream_becomes_the_default_of_its_symbol_and_a_handle_stays() {
+        assert_eq!(Stream::NULL.or(Stream::LEGACY), Stream::LEGACY);
+        assert_eq!(Stream::NULL.or(Stream::PER_THREAD), Stream::PER_THREAD);
+        assert_eq!(Stream(0x77).or(Stream::LEGACY), Stream(0x77));
+    }
+
+    #[test]
+    fn offset_past_the_address_space_is_none() {
+        assert_eq!(DevicePtr(u64::MAX).offset(1), None);
+        assert_eq!(DevicePtr(16).offset(4), Some(DevicePtr(20)));
+    }
+}
