@@ -59,24 +59,17 @@ impl<'a> Module<'a> {
 
     /// The function of that name: its definition where there is one, otherwise its first prototype.
     pub fn function(&self, name: &str) -> Option<&Function<'a>> {
-        let mut named = self
-            .functions
-            .iter()
-            .filter(|function| function.name == name);
+        let mut named = self.functions.iter().filter(|function| function.name == name);
         let first = named.next()?;
         if first.body.is_some() {
             return Some(first);
         }
-        named
-            .find(|function| function.body.is_some())
-            .or(Some(first))
+        named.find(|function| function.body.is_some()).or(Some(first))
     }
 
     /// The kernels that have a body.
     pub fn kernels(&self) -> impl Iterator<Item = &Function<'a>> {
-        self.functions
-            .iter()
-            .filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
+        self.functions.iter().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
     }
 }
 

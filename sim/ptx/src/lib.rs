@@ -4,10 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod ast;
+mod constant;
 mod error;
+mod parser;
+mod scanner;
 
 pub use ast::*;
 pub use error::{ParseError, Problem};
+pub use parser::{outline, parse, parse_body, parse_with, text};
 
 /// How much of a text the parser is willing to hold, so that hostile text cannot exhaust memory or stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +30,6 @@ impl Default for Limits {
     /// 256 MiB of text (the largest module seen in NVIDIA's own libraries is below 64), depth 64, and as many statements
     /// and elements as such a text reasonably has.
     fn default() -> Self {
-        Self {
-            text_bytes: 256 << 20,
-            statements: 16 << 20,
-            elements: 64 << 20,
-            depth: 64,
-        }
+        Self { text_bytes: 256 << 20, statements: 16 << 20, elements: 64 << 20, depth: 64 }
     }
 }

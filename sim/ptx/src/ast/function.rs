@@ -52,9 +52,7 @@ pub struct Span {
 impl<'a> Function<'a> {
     /// The directive of that name, given without its dot (`maxntid`).
     pub fn directive(&self, name: &str) -> Option<&Directive<'a>> {
-        self.directives
-            .iter()
-            .find(|directive| directive.name == name)
+        self.directives.iter().find(|directive| directive.name == name)
     }
 }
 

@@ -17,18 +17,12 @@ impl<'a> Opcode<'a> {
     /// Takes `ld.global.f32` apart; what stands before the first dot is the mnemonic.
     pub fn new(text: &'a str) -> Self {
         let length = text.find('.').unwrap_or(text.len());
-        Self {
-            text,
-            mnemonic_length: u32::try_from(length).unwrap_or(u32::MAX),
-        }
+        Self { text, mnemonic_length: u32::try_from(length).unwrap_or(u32::MAX) }
     }
 
     /// `ld` of `ld.global.f32`.
     pub fn mnemonic(self) -> &'a str {
-        self.text
-            .get(..self.mnemonic_length as usize)
-            .unwrap_or(self.text)
-            .trim_ascii_end()
+        self.text.get(..self.mnemonic_length as usize).unwrap_or(self.text).trim_ascii_end()
     }
 
     /// `global`, `f32` of `ld.global.f32`, without their dots. A qualified modifier stays whole: `L2::cache_hint`.
@@ -131,10 +125,7 @@ pub struct Integer {
 impl Integer {
     /// A signed constant.
     pub fn signed(value: i64) -> Self {
-        Self {
-            bits: value.cast_unsigned(),
-            unsigned: false,
-        }
+        Self { bits: value.cast_unsigned(), unsigned: false }
     }
 
     /// Its bits as a signed number.

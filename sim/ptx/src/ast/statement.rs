@@ -14,7 +14,7 @@ pub enum Statement<'a> {
     /// `.reg`: one declared name or range; `.reg .b32 a, b;` gives two statements.
     Registers(Registers<'a>),
     /// A variable in `.local`, `.shared`, `.param`, `.global` or `.const`; one per declared name.
-    Variable(Variable<'a>),
+    Variable(Box<Variable<'a>>),
     /// `{`: names declared until the matching close hide outer ones.
     ScopeOpen(Position),
     /// `}`.
@@ -22,9 +22,9 @@ pub enum Statement<'a> {
     /// `.loc`: source line of what follows.
     Location(Location),
     /// `label: .callprototype …`.
-    Prototype(Prototype<'a>),
+    Prototype(Box<Prototype<'a>>),
     /// `label: .calltargets f, g;` or `label: .branchtargets A, B;`.
-    Targets(Targets<'a>),
+    Targets(Box<Targets<'a>>),
     /// `.pragma "…"`: one per string.
     Pragma(Position, &'a str),
 }
@@ -139,12 +139,7 @@ impl<'a> Instruction<'a> {
             [Operand::Name(prototype)] => Some(*prototype),
             _ => return None,
         };
-        Some(Call {
-            returns,
-            target,
-            arguments,
-            prototype,
-        })
+        Some(Call { returns, target, arguments, prototype })
     }
 }
 

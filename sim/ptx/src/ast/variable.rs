@@ -222,9 +222,7 @@ impl Variable<'_> {
     /// Number of elements: product of the dimensions, 1 for a scalar; `None` when a dimension is open or the product
     /// leaves 64 bits.
     pub fn element_count(&self) -> Option<u64> {
-        self.dimensions
-            .iter()
-            .try_fold(1_u64, |count, dimension| count.checked_mul((*dimension)?))
+        self.dimensions.iter().try_fold(1_u64, |count, dimension| count.checked_mul((*dimension)?))
     }
 
     /// Bytes of the whole variable; `None` as for [`Variable::element_count`].
@@ -234,8 +232,7 @@ impl Variable<'_> {
 
     /// Alignment in bytes: what is written, otherwise the size of one element (at least 1).
     pub fn alignment_bytes(&self) -> u64 {
-        self.alignment
-            .map_or_else(|| self.element_size().max(1), u64::from)
+        self.alignment.map_or_else(|| self.element_size().max(1), u64::from)
     }
 
     /// Whether the outermost dimension is open (`name[]`).

@@ -1,0 +1,74 @@
+//! From tokens to the syntax tree, one file per noun.
+//! In goes a text and its limits, out comes a module, or the first thing in it that is not PTX.
+//! Recursion follows braces, brackets and parentheses only, and is limited by [`Limits::depth`].
+
+mod function;
+mod module;
+mod operand;
+mod statement;
+mod variable;
+
+use crate::Limits;
+use crate::ast::{Module, Position, Span, Statement};
+use crate::error::{ParseError, Problem};
+use crate::scanner::Scanner;
+
+/// Whether bodies are read or only found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bodies {
+    Read,
+    Skip,
+}
+
+/// Reads a module with the default [`Limits`].
+///
+/// # Errors
+/// The first place where the text is not PTX, or exceeds a limit.
+pub fn parse(text: &str) -> Result<Module<'_>, ParseError> {
+    parse_with(text, &Limits::default())
+}
+
+/// Reads a module.
+///
+/// # Errors
+/// The first place where the text is not PTX, or exceeds a limit.
+pub fn parse_with<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, ParseError> {
+    let mut scanner = Scanner::new(text, 0, Position { line: 1, column: 1 }, limits)?;
+    module::module(&mut scanner, Bodies::Read)
+}
+
+/// Reads a module without its bodies: every function that has one gets an empty `body` and its `body_span`, to be read
+/// by [`parse_body`] when it is needed. A body is only searched for its end, so what is wrong inside is not noticed here.
+///
+/// # Errors
+/// The first place outside bodies where the text is not PTX, or exceeds a limit.
+pub fn outline<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, ParseError> {
+    let mut scanner = Scanner::new(text, 0, Position { line: 1, column: 1 }, limits)?;
+    module::module(&mut scanner, Bodies::Skip)
+}
+
+/// Reads one function body: `span` is its [`crate::Function::body_span`] in the same `text`. The limits count for this
+/// body alone. Positions are those of the whole text.
+///
+/// # Errors
+/// The first place where the body is not PTX, or exceeds a limit; a span that is no body of this text is an error too.
+pub fn parse_body<'a>(text: &'a str, span: &Span, limits: &Limits) -> Result<Vec<Statement<'a>>, ParseError> {
+    let mut scanner = Scanner::new(text, span.start, span.position, limits)?;
+    statement::body(&mut scanner)
+}
+
+/// The text in an image: bytes up to the first NUL (or all of them), which must be UTF-8.
+///
+/// # Errors
+/// [`Problem::Encoding`] with the position of the first byte that is not.
+pub fn text(bytes: &[u8]) -> Result<&str, ParseError> {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let bytes = bytes.get(..end).unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|error| {
+        let good = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
+        let line = good.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let column = good.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+        let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        ParseError { position: Position { line: small(line), column: small(column) }, problem: Problem::Encoding }
+    })
+}
