@@ -1,1 +1,37 @@
 //! Messages to bytes and back; no sockets, no clock.
+//! In: message values, or the bytes of a frame from an untrusted peer. Out: bytes, or message values that borrow from them.
+//! It never panics on foreign bytes, never allocates more than a small multiple of what it was given, and knows nothing of CUDA beyond the tables' types.
+#![forbid(unsafe_code)]
+
+mod error;
+mod frame;
+#[allow(missing_docs, reason = "a field is explained by its message's sentence in the table")]
+mod generated;
+mod ids;
+mod message;
+mod reader;
+#[cfg(test)]
+mod sample;
+
+pub use error::{DecodeError, Problem};
+pub use frame::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT};
+pub use generated::*;
+pub use ids::{BlockId, DevicePtr, EventId, FunctionId, KernelId, LibraryId, StreamId};
+pub use message::{Call, Class, Decode, Message};
+pub use reader::{Field, Reader};
+
+/// `Hello.magic`: "FLOE" as bytes.
+pub const MAGIC: u32 = 0x454f_4c46;
+/// The oldest protocol version this build speaks.
+pub const OLDEST_VERSION: u32 = 1;
+/// The newest protocol version this build speaks.
+pub const NEWEST_VERSION: u32 = 1;
+/// First address of the window of vGPU 0.
+pub const WINDOW_BASE: u64 = 0x2000_0000_0000;
+/// Bytes of each vGPU's window; vGPU `ordinal` has the one at `WINDOW_BASE + ordinal * WINDOW_BYTES`.
+pub const WINDOW_BYTES: u64 = 1 << 40;
+/// How many windows there are: vGPU ordinals are below this.
+pub const WINDOW_COUNT: u32 = 32;
+
+#[cfg(test)]
+mod tests;

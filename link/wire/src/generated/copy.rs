@@ -1,0 +1,395 @@
+//! Data. Host memory never crosses as an address: its bytes do.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
+    StreamId,
+};
+
+/// Writes bytes at `to`, in stream order.
+///
+/// Kind 0x0201, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyToDevice<'a> {
+    pub stream: StreamId,
+    pub to: DevicePtr,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for CopyToDevice<'a> {
+    const LEAST: usize =
+        <StreamId as Field<'a>>::LEAST + <DevicePtr as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.to.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { stream: reader.field("stream")?, to: reader.field("to")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for CopyToDevice<'_> {
+    const KIND: u16 = 0x0201;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CopyToDevice";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.stream.write(out);
+        self.to.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}
+
+/// Reads `bytes` at `from`, in stream order.
+///
+/// Kind 0x0202, called: deliveries, then one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyFromDevice {
+    pub stream: StreamId,
+    pub from: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for CopyFromDevice {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST + <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.from.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { stream: reader.field("stream")?, from: reader.field("from")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for CopyFromDevice {
+    const KIND: u16 = 0x0202;
+    const CLASS: Class = Class::Deliver;
+    const NAME: &'static str = "CopyFromDevice";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for CopyFromDevice {
+    type Reply<'a> = ();
+}
+
+/// Copies within the device, in stream order.
+///
+/// Kind 0x0203, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyOnDevice {
+    pub stream: StreamId,
+    pub to: DevicePtr,
+    pub from: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for CopyOnDevice {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.to.write(out);
+        self.from.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            to: reader.field("to")?,
+            from: reader.field("from")?,
+            bytes: reader.field("bytes")?,
+        })
+    }
+}
+
+impl Message for CopyOnDevice {
+    const KIND: u16 = 0x0203;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CopyOnDevice";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Writes a box of `depth` slices of `height` rows of `width` bytes; `bytes` holds the rows without gaps. `to` is the first byte, `pitch` the bytes between rows, `slice` between slices.
+///
+/// Kind 0x0204, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyBoxToDevice<'a> {
+    pub stream: StreamId,
+    pub to: DevicePtr,
+    pub pitch: u64,
+    pub slice: u64,
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for CopyBoxToDevice<'a> {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.to.write(out);
+        self.pitch.write(out);
+        self.slice.write(out);
+        self.width.write(out);
+        self.height.write(out);
+        self.depth.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            to: reader.field("to")?,
+            pitch: reader.field("pitch")?,
+            slice: reader.field("slice")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+            depth: reader.field("depth")?,
+            bytes: reader.field("bytes")?,
+        })
+    }
+}
+
+impl Message for CopyBoxToDevice<'_> {
+    const KIND: u16 = 0x0204;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CopyBoxToDevice";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.stream.write(out);
+        self.to.write(out);
+        self.pitch.write(out);
+        self.slice.write(out);
+        self.width.write(out);
+        self.height.write(out);
+        self.depth.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}
+
+/// Reads a box; the rows are delivered without gaps.
+///
+/// Kind 0x0205, called: deliveries, then one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyBoxFromDevice {
+    pub stream: StreamId,
+    pub from: DevicePtr,
+    pub pitch: u64,
+    pub slice: u64,
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+impl<'a> Field<'a> for CopyBoxFromDevice {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.from.write(out);
+        self.pitch.write(out);
+        self.slice.write(out);
+        self.width.write(out);
+        self.height.write(out);
+        self.depth.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            from: reader.field("from")?,
+            pitch: reader.field("pitch")?,
+            slice: reader.field("slice")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+            depth: reader.field("depth")?,
+        })
+    }
+}
+
+impl Message for CopyBoxFromDevice {
+    const KIND: u16 = 0x0205;
+    const CLASS: Class = Class::Deliver;
+    const NAME: &'static str = "CopyBoxFromDevice";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for CopyBoxFromDevice {
+    type Reply<'a> = ();
+}
+
+/// Copies a box within the device.
+///
+/// Kind 0x0206, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyBoxOnDevice {
+    pub stream: StreamId,
+    pub to: DevicePtr,
+    pub to_pitch: u64,
+    pub to_slice: u64,
+    pub from: DevicePtr,
+    pub from_pitch: u64,
+    pub from_slice: u64,
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+impl<'a> Field<'a> for CopyBoxOnDevice {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.to.write(out);
+        self.to_pitch.write(out);
+        self.to_slice.write(out);
+        self.from.write(out);
+        self.from_pitch.write(out);
+        self.from_slice.write(out);
+        self.width.write(out);
+        self.height.write(out);
+        self.depth.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            to: reader.field("to")?,
+            to_pitch: reader.field("to_pitch")?,
+            to_slice: reader.field("to_slice")?,
+            from: reader.field("from")?,
+            from_pitch: reader.field("from_pitch")?,
+            from_slice: reader.field("from_slice")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+            depth: reader.field("depth")?,
+        })
+    }
+}
+
+impl Message for CopyBoxOnDevice {
+    const KIND: u16 = 0x0206;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CopyBoxOnDevice";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Sets `height` rows of `width` elements of `element` bytes (1, 2 or 4) to `value`; `pitch` is the bytes between rows (any when height is 1).
+///
+/// Kind 0x0207, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fill {
+    pub stream: StreamId,
+    pub at: DevicePtr,
+    pub pitch: u64,
+    pub element: u32,
+    pub value: u32,
+    pub width: u64,
+    pub height: u64,
+}
+
+impl<'a> Field<'a> for Fill {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.at.write(out);
+        self.pitch.write(out);
+        self.element.write(out);
+        self.value.write(out);
+        self.width.write(out);
+        self.height.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            at: reader.field("at")?,
+            pitch: reader.field("pitch")?,
+            element: reader.field("element")?,
+            value: reader.field("value")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+        })
+    }
+}
+
+impl Message for Fill {
+    const KIND: u16 = 0x0207;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Fill";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}

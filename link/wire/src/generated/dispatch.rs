@@ -1,0 +1,444 @@
+//! Which message a frame holds: every kind of one direction as one enum.
+//! A kind that is not in the table is an error that names it.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+use super::*;
+use crate::{Class, Decode, DecodeError, Message};
+
+/// What a client says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request<'a> {
+    /// See [`SynchronizeContext`].
+    SynchronizeContext(SynchronizeContext),
+    /// See [`SetLimit`].
+    SetLimit(SetLimit),
+    /// See [`ResetContext`].
+    ResetContext(ResetContext),
+    /// See [`SetCacheConfig`].
+    SetCacheConfig(SetCacheConfig),
+    /// See [`CopyToDevice`].
+    CopyToDevice(CopyToDevice<'a>),
+    /// See [`CopyFromDevice`].
+    CopyFromDevice(CopyFromDevice),
+    /// See [`CopyOnDevice`].
+    CopyOnDevice(CopyOnDevice),
+    /// See [`CopyBoxToDevice`].
+    CopyBoxToDevice(CopyBoxToDevice<'a>),
+    /// See [`CopyBoxFromDevice`].
+    CopyBoxFromDevice(CopyBoxFromDevice),
+    /// See [`CopyBoxOnDevice`].
+    CopyBoxOnDevice(CopyBoxOnDevice),
+    /// See [`Fill`].
+    Fill(Fill),
+    /// See [`CreateEvent`].
+    CreateEvent(CreateEvent),
+    /// See [`RecordEvent`].
+    RecordEvent(RecordEvent),
+    /// See [`SynchronizeEvent`].
+    SynchronizeEvent(SynchronizeEvent),
+    /// See [`QueryEvent`].
+    QueryEvent(QueryEvent),
+    /// See [`ElapsedTime`].
+    ElapsedTime(ElapsedTime),
+    /// See [`DestroyEvent`].
+    DestroyEvent(DestroyEvent),
+    /// See [`Launch`].
+    Launch(Launch<'a>),
+    /// See [`HostFunction`].
+    HostFunction(HostFunction),
+    /// See [`HostFunctionDone`].
+    HostFunctionDone(HostFunctionDone),
+    /// See [`MaxActiveBlocks`].
+    MaxActiveBlocks(MaxActiveBlocks),
+    /// See [`AvailableShared`].
+    AvailableShared(AvailableShared),
+    /// See [`LibraryPart`].
+    LibraryPart(LibraryPart<'a>),
+    /// See [`LoadLibrary`].
+    LoadLibrary(LoadLibrary),
+    /// See [`UnloadLibrary`].
+    UnloadLibrary(UnloadLibrary),
+    /// See [`ListKernels`].
+    ListKernels(ListKernels),
+    /// See [`FindKernel`].
+    FindKernel(FindKernel<'a>),
+    /// See [`FindGlobal`].
+    FindGlobal(FindGlobal<'a>),
+    /// See [`SetKernelAttribute`].
+    SetKernelAttribute(SetKernelAttribute),
+    /// See [`CreateBlock`].
+    CreateBlock(CreateBlock),
+    /// See [`ReleaseBlock`].
+    ReleaseBlock(ReleaseBlock),
+    /// See [`MapBlock`].
+    MapBlock(MapBlock),
+    /// See [`SetAccess`].
+    SetAccess(SetAccess),
+    /// See [`UnmapRange`].
+    UnmapRange(UnmapRange),
+    /// See [`MemoryInfo`].
+    MemoryInfo(MemoryInfo),
+    /// See [`Hello`].
+    Hello(Hello<'a>),
+    /// See [`Authenticate`].
+    Authenticate(Authenticate<'a>),
+    /// See [`ListGpus`].
+    ListGpus(ListGpus),
+    /// See [`ListSessions`].
+    ListSessions(ListSessions),
+    /// See [`Attach`].
+    Attach(Attach<'a>),
+    /// See [`CreateStream`].
+    CreateStream(CreateStream),
+    /// See [`DestroyStream`].
+    DestroyStream(DestroyStream),
+    /// See [`WaitEvent`].
+    WaitEvent(WaitEvent),
+    /// See [`SynchronizeStream`].
+    SynchronizeStream(SynchronizeStream),
+    /// See [`QueryStream`].
+    QueryStream(QueryStream),
+}
+
+impl<'a> Request<'a> {
+    /// Decodes a payload by its frame's kind.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.
+    pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {
+        match kind {
+            SynchronizeContext::KIND => SynchronizeContext::decode(payload).map(Self::SynchronizeContext),
+            SetLimit::KIND => SetLimit::decode(payload).map(Self::SetLimit),
+            ResetContext::KIND => ResetContext::decode(payload).map(Self::ResetContext),
+            SetCacheConfig::KIND => SetCacheConfig::decode(payload).map(Self::SetCacheConfig),
+            CopyToDevice::KIND => CopyToDevice::decode(payload).map(Self::CopyToDevice),
+            CopyFromDevice::KIND => CopyFromDevice::decode(payload).map(Self::CopyFromDevice),
+            CopyOnDevice::KIND => CopyOnDevice::decode(payload).map(Self::CopyOnDevice),
+            CopyBoxToDevice::KIND => CopyBoxToDevice::decode(payload).map(Self::CopyBoxToDevice),
+            CopyBoxFromDevice::KIND => CopyBoxFromDevice::decode(payload).map(Self::CopyBoxFromDevice),
+            CopyBoxOnDevice::KIND => CopyBoxOnDevice::decode(payload).map(Self::CopyBoxOnDevice),
+            Fill::KIND => Fill::decode(payload).map(Self::Fill),
+            CreateEvent::KIND => CreateEvent::decode(payload).map(Self::CreateEvent),
+            RecordEvent::KIND => RecordEvent::decode(payload).map(Self::RecordEvent),
+            SynchronizeEvent::KIND => SynchronizeEvent::decode(payload).map(Self::SynchronizeEvent),
+            QueryEvent::KIND => QueryEvent::decode(payload).map(Self::QueryEvent),
+            ElapsedTime::KIND => ElapsedTime::decode(payload).map(Self::ElapsedTime),
+            DestroyEvent::KIND => DestroyEvent::decode(payload).map(Self::DestroyEvent),
+            Launch::KIND => Launch::decode(payload).map(Self::Launch),
+            HostFunction::KIND => HostFunction::decode(payload).map(Self::HostFunction),
+            HostFunctionDone::KIND => HostFunctionDone::decode(payload).map(Self::HostFunctionDone),
+            MaxActiveBlocks::KIND => MaxActiveBlocks::decode(payload).map(Self::MaxActiveBlocks),
+            AvailableShared::KIND => AvailableShared::decode(payload).map(Self::AvailableShared),
+            LibraryPart::KIND => LibraryPart::decode(payload).map(Self::LibraryPart),
+            LoadLibrary::KIND => LoadLibrary::decode(payload).map(Self::LoadLibrary),
+            UnloadLibrary::KIND => UnloadLibrary::decode(payload).map(Self::UnloadLibrary),
+            ListKernels::KIND => ListKernels::decode(payload).map(Self::ListKernels),
+            FindKernel::KIND => FindKernel::decode(payload).map(Self::FindKernel),
+            FindGlobal::KIND => FindGlobal::decode(payload).map(Self::FindGlobal),
+            SetKernelAttribute::KIND => SetKernelAttribute::decode(payload).map(Self::SetKernelAttribute),
+            CreateBlock::KIND => CreateBlock::decode(payload).map(Self::CreateBlock),
+            ReleaseBlock::KIND => ReleaseBlock::decode(payload).map(Self::ReleaseBlock),
+            MapBlock::KIND => MapBlock::decode(payload).map(Self::MapBlock),
+            SetAccess::KIND => SetAccess::decode(payload).map(Self::SetAccess),
+            UnmapRange::KIND => UnmapRange::decode(payload).map(Self::UnmapRange),
+            MemoryInfo::KIND => MemoryInfo::decode(payload).map(Self::MemoryInfo),
+            Hello::KIND => Hello::decode(payload).map(Self::Hello),
+            Authenticate::KIND => Authenticate::decode(payload).map(Self::Authenticate),
+            ListGpus::KIND => ListGpus::decode(payload).map(Self::ListGpus),
+            ListSessions::KIND => ListSessions::decode(payload).map(Self::ListSessions),
+            Attach::KIND => Attach::decode(payload).map(Self::Attach),
+            CreateStream::KIND => CreateStream::decode(payload).map(Self::CreateStream),
+            DestroyStream::KIND => DestroyStream::decode(payload).map(Self::DestroyStream),
+            WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
+            SynchronizeStream::KIND => SynchronizeStream::decode(payload).map(Self::SynchronizeStream),
+            QueryStream::KIND => QueryStream::decode(payload).map(Self::QueryStream),
+            _ => Err(DecodeError::unknown_kind(kind)),
+        }
+    }
+
+    /// The message's name in the table.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SynchronizeContext(_) => SynchronizeContext::NAME,
+            Self::SetLimit(_) => SetLimit::NAME,
+            Self::ResetContext(_) => ResetContext::NAME,
+            Self::SetCacheConfig(_) => SetCacheConfig::NAME,
+            Self::CopyToDevice(_) => CopyToDevice::NAME,
+            Self::CopyFromDevice(_) => CopyFromDevice::NAME,
+            Self::CopyOnDevice(_) => CopyOnDevice::NAME,
+            Self::CopyBoxToDevice(_) => CopyBoxToDevice::NAME,
+            Self::CopyBoxFromDevice(_) => CopyBoxFromDevice::NAME,
+            Self::CopyBoxOnDevice(_) => CopyBoxOnDevice::NAME,
+            Self::Fill(_) => Fill::NAME,
+            Self::CreateEvent(_) => CreateEvent::NAME,
+            Self::RecordEvent(_) => RecordEvent::NAME,
+            Self::SynchronizeEvent(_) => SynchronizeEvent::NAME,
+            Self::QueryEvent(_) => QueryEvent::NAME,
+            Self::ElapsedTime(_) => ElapsedTime::NAME,
+            Self::DestroyEvent(_) => DestroyEvent::NAME,
+            Self::Launch(_) => Launch::NAME,
+            Self::HostFunction(_) => HostFunction::NAME,
+            Self::HostFunctionDone(_) => HostFunctionDone::NAME,
+            Self::MaxActiveBlocks(_) => MaxActiveBlocks::NAME,
+            Self::AvailableShared(_) => AvailableShared::NAME,
+            Self::LibraryPart(_) => LibraryPart::NAME,
+            Self::LoadLibrary(_) => LoadLibrary::NAME,
+            Self::UnloadLibrary(_) => UnloadLibrary::NAME,
+            Self::ListKernels(_) => ListKernels::NAME,
+            Self::FindKernel(_) => FindKernel::NAME,
+            Self::FindGlobal(_) => FindGlobal::NAME,
+            Self::SetKernelAttribute(_) => SetKernelAttribute::NAME,
+            Self::CreateBlock(_) => CreateBlock::NAME,
+            Self::ReleaseBlock(_) => ReleaseBlock::NAME,
+            Self::MapBlock(_) => MapBlock::NAME,
+            Self::SetAccess(_) => SetAccess::NAME,
+            Self::UnmapRange(_) => UnmapRange::NAME,
+            Self::MemoryInfo(_) => MemoryInfo::NAME,
+            Self::Hello(_) => Hello::NAME,
+            Self::Authenticate(_) => Authenticate::NAME,
+            Self::ListGpus(_) => ListGpus::NAME,
+            Self::ListSessions(_) => ListSessions::NAME,
+            Self::Attach(_) => Attach::NAME,
+            Self::CreateStream(_) => CreateStream::NAME,
+            Self::DestroyStream(_) => DestroyStream::NAME,
+            Self::WaitEvent(_) => WaitEvent::NAME,
+            Self::SynchronizeStream(_) => SynchronizeStream::NAME,
+            Self::QueryStream(_) => QueryStream::NAME,
+        }
+    }
+
+    /// Whether and how it is answered.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::SynchronizeContext(_) => SynchronizeContext::CLASS,
+            Self::SetLimit(_) => SetLimit::CLASS,
+            Self::ResetContext(_) => ResetContext::CLASS,
+            Self::SetCacheConfig(_) => SetCacheConfig::CLASS,
+            Self::CopyToDevice(_) => CopyToDevice::CLASS,
+            Self::CopyFromDevice(_) => CopyFromDevice::CLASS,
+            Self::CopyOnDevice(_) => CopyOnDevice::CLASS,
+            Self::CopyBoxToDevice(_) => CopyBoxToDevice::CLASS,
+            Self::CopyBoxFromDevice(_) => CopyBoxFromDevice::CLASS,
+            Self::CopyBoxOnDevice(_) => CopyBoxOnDevice::CLASS,
+            Self::Fill(_) => Fill::CLASS,
+            Self::CreateEvent(_) => CreateEvent::CLASS,
+            Self::RecordEvent(_) => RecordEvent::CLASS,
+            Self::SynchronizeEvent(_) => SynchronizeEvent::CLASS,
+            Self::QueryEvent(_) => QueryEvent::CLASS,
+            Self::ElapsedTime(_) => ElapsedTime::CLASS,
+            Self::DestroyEvent(_) => DestroyEvent::CLASS,
+            Self::Launch(_) => Launch::CLASS,
+            Self::HostFunction(_) => HostFunction::CLASS,
+            Self::HostFunctionDone(_) => HostFunctionDone::CLASS,
+            Self::MaxActiveBlocks(_) => MaxActiveBlocks::CLASS,
+            Self::AvailableShared(_) => AvailableShared::CLASS,
+            Self::LibraryPart(_) => LibraryPart::CLASS,
+            Self::LoadLibrary(_) => LoadLibrary::CLASS,
+            Self::UnloadLibrary(_) => UnloadLibrary::CLASS,
+            Self::ListKernels(_) => ListKernels::CLASS,
+            Self::FindKernel(_) => FindKernel::CLASS,
+            Self::FindGlobal(_) => FindGlobal::CLASS,
+            Self::SetKernelAttribute(_) => SetKernelAttribute::CLASS,
+            Self::CreateBlock(_) => CreateBlock::CLASS,
+            Self::ReleaseBlock(_) => ReleaseBlock::CLASS,
+            Self::MapBlock(_) => MapBlock::CLASS,
+            Self::SetAccess(_) => SetAccess::CLASS,
+            Self::UnmapRange(_) => UnmapRange::CLASS,
+            Self::MemoryInfo(_) => MemoryInfo::CLASS,
+            Self::Hello(_) => Hello::CLASS,
+            Self::Authenticate(_) => Authenticate::CLASS,
+            Self::ListGpus(_) => ListGpus::CLASS,
+            Self::ListSessions(_) => ListSessions::CLASS,
+            Self::Attach(_) => Attach::CLASS,
+            Self::CreateStream(_) => CreateStream::CLASS,
+            Self::DestroyStream(_) => DestroyStream::CLASS,
+            Self::WaitEvent(_) => WaitEvent::CLASS,
+            Self::SynchronizeStream(_) => SynchronizeStream::CLASS,
+            Self::QueryStream(_) => QueryStream::CLASS,
+        }
+    }
+
+    /// The frame's kind.
+    #[must_use]
+    pub fn kind(&self) -> u16 {
+        match self {
+            Self::SynchronizeContext(_) => SynchronizeContext::KIND,
+            Self::SetLimit(_) => SetLimit::KIND,
+            Self::ResetContext(_) => ResetContext::KIND,
+            Self::SetCacheConfig(_) => SetCacheConfig::KIND,
+            Self::CopyToDevice(_) => CopyToDevice::KIND,
+            Self::CopyFromDevice(_) => CopyFromDevice::KIND,
+            Self::CopyOnDevice(_) => CopyOnDevice::KIND,
+            Self::CopyBoxToDevice(_) => CopyBoxToDevice::KIND,
+            Self::CopyBoxFromDevice(_) => CopyBoxFromDevice::KIND,
+            Self::CopyBoxOnDevice(_) => CopyBoxOnDevice::KIND,
+            Self::Fill(_) => Fill::KIND,
+            Self::CreateEvent(_) => CreateEvent::KIND,
+            Self::RecordEvent(_) => RecordEvent::KIND,
+            Self::SynchronizeEvent(_) => SynchronizeEvent::KIND,
+            Self::QueryEvent(_) => QueryEvent::KIND,
+            Self::ElapsedTime(_) => ElapsedTime::KIND,
+            Self::DestroyEvent(_) => DestroyEvent::KIND,
+            Self::Launch(_) => Launch::KIND,
+            Self::HostFunction(_) => HostFunction::KIND,
+            Self::HostFunctionDone(_) => HostFunctionDone::KIND,
+            Self::MaxActiveBlocks(_) => MaxActiveBlocks::KIND,
+            Self::AvailableShared(_) => AvailableShared::KIND,
+            Self::LibraryPart(_) => LibraryPart::KIND,
+            Self::LoadLibrary(_) => LoadLibrary::KIND,
+            Self::UnloadLibrary(_) => UnloadLibrary::KIND,
+            Self::ListKernels(_) => ListKernels::KIND,
+            Self::FindKernel(_) => FindKernel::KIND,
+            Self::FindGlobal(_) => FindGlobal::KIND,
+            Self::SetKernelAttribute(_) => SetKernelAttribute::KIND,
+            Self::CreateBlock(_) => CreateBlock::KIND,
+            Self::ReleaseBlock(_) => ReleaseBlock::KIND,
+            Self::MapBlock(_) => MapBlock::KIND,
+            Self::SetAccess(_) => SetAccess::KIND,
+            Self::UnmapRange(_) => UnmapRange::KIND,
+            Self::MemoryInfo(_) => MemoryInfo::KIND,
+            Self::Hello(_) => Hello::KIND,
+            Self::Authenticate(_) => Authenticate::KIND,
+            Self::ListGpus(_) => ListGpus::KIND,
+            Self::ListSessions(_) => ListSessions::KIND,
+            Self::Attach(_) => Attach::KIND,
+            Self::CreateStream(_) => CreateStream::KIND,
+            Self::DestroyStream(_) => DestroyStream::KIND,
+            Self::WaitEvent(_) => WaitEvent::KIND,
+            Self::SynchronizeStream(_) => SynchronizeStream::KIND,
+            Self::QueryStream(_) => QueryStream::KIND,
+        }
+    }
+
+    /// Appends the payload.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::SynchronizeContext(message) => message.encode(out),
+            Self::SetLimit(message) => message.encode(out),
+            Self::ResetContext(message) => message.encode(out),
+            Self::SetCacheConfig(message) => message.encode(out),
+            Self::CopyToDevice(message) => message.encode(out),
+            Self::CopyFromDevice(message) => message.encode(out),
+            Self::CopyOnDevice(message) => message.encode(out),
+            Self::CopyBoxToDevice(message) => message.encode(out),
+            Self::CopyBoxFromDevice(message) => message.encode(out),
+            Self::CopyBoxOnDevice(message) => message.encode(out),
+            Self::Fill(message) => message.encode(out),
+            Self::CreateEvent(message) => message.encode(out),
+            Self::RecordEvent(message) => message.encode(out),
+            Self::SynchronizeEvent(message) => message.encode(out),
+            Self::QueryEvent(message) => message.encode(out),
+            Self::ElapsedTime(message) => message.encode(out),
+            Self::DestroyEvent(message) => message.encode(out),
+            Self::Launch(message) => message.encode(out),
+            Self::HostFunction(message) => message.encode(out),
+            Self::HostFunctionDone(message) => message.encode(out),
+            Self::MaxActiveBlocks(message) => message.encode(out),
+            Self::AvailableShared(message) => message.encode(out),
+            Self::LibraryPart(message) => message.encode(out),
+            Self::LoadLibrary(message) => message.encode(out),
+            Self::UnloadLibrary(message) => message.encode(out),
+            Self::ListKernels(message) => message.encode(out),
+            Self::FindKernel(message) => message.encode(out),
+            Self::FindGlobal(message) => message.encode(out),
+            Self::SetKernelAttribute(message) => message.encode(out),
+            Self::CreateBlock(message) => message.encode(out),
+            Self::ReleaseBlock(message) => message.encode(out),
+            Self::MapBlock(message) => message.encode(out),
+            Self::SetAccess(message) => message.encode(out),
+            Self::UnmapRange(message) => message.encode(out),
+            Self::MemoryInfo(message) => message.encode(out),
+            Self::Hello(message) => message.encode(out),
+            Self::Authenticate(message) => message.encode(out),
+            Self::ListGpus(message) => message.encode(out),
+            Self::ListSessions(message) => message.encode(out),
+            Self::Attach(message) => message.encode(out),
+            Self::CreateStream(message) => message.encode(out),
+            Self::DestroyStream(message) => message.encode(out),
+            Self::WaitEvent(message) => message.encode(out),
+            Self::SynchronizeStream(message) => message.encode(out),
+            Self::QueryStream(message) => message.encode(out),
+        }
+    }
+}
+
+/// What a server says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Push<'a> {
+    /// See [`Reply`].
+    Reply(Reply<'a>),
+    /// See [`Ended`].
+    Ended(Ended<'a>),
+    /// See [`Output`].
+    Output(Output<'a>),
+    /// See [`Delivery`].
+    Delivery(Delivery<'a>),
+    /// See [`RunHostFunction`].
+    RunHostFunction(RunHostFunction),
+}
+
+impl<'a> Push<'a> {
+    /// Decodes a payload by its frame's kind.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.
+    pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {
+        match kind {
+            Reply::KIND => Reply::decode(payload).map(Self::Reply),
+            Ended::KIND => Ended::decode(payload).map(Self::Ended),
+            Output::KIND => Output::decode(payload).map(Self::Output),
+            Delivery::KIND => Delivery::decode(payload).map(Self::Delivery),
+            RunHostFunction::KIND => RunHostFunction::decode(payload).map(Self::RunHostFunction),
+            _ => Err(DecodeError::unknown_kind(kind)),
+        }
+    }
+
+    /// The message's name in the table.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Reply(_) => Reply::NAME,
+            Self::Ended(_) => Ended::NAME,
+            Self::Output(_) => Output::NAME,
+            Self::Delivery(_) => Delivery::NAME,
+            Self::RunHostFunction(_) => RunHostFunction::NAME,
+        }
+    }
+
+    /// Whether and how it is answered.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Reply(_) => Reply::CLASS,
+            Self::Ended(_) => Ended::CLASS,
+            Self::Output(_) => Output::CLASS,
+            Self::Delivery(_) => Delivery::CLASS,
+            Self::RunHostFunction(_) => RunHostFunction::CLASS,
+        }
+    }
+
+    /// The frame's kind.
+    #[must_use]
+    pub fn kind(&self) -> u16 {
+        match self {
+            Self::Reply(_) => Reply::KIND,
+            Self::Ended(_) => Ended::KIND,
+            Self::Output(_) => Output::KIND,
+            Self::Delivery(_) => Delivery::KIND,
+            Self::RunHostFunction(_) => RunHostFunction::KIND,
+        }
+    }
+
+    /// Appends the payload.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Reply(message) => message.encode(out),
+            Self::Ended(message) => message.encode(out),
+            Self::Output(message) => message.encode(out),
+            Self::Delivery(message) => message.encode(out),
+            Self::RunHostFunction(message) => message.encode(out),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Kernels, and host functions in stream order.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
+    StreamId,
+};
+
+/// Launches a kernel. `parameters` is the packed parameter block. The client has checked grid, block and shared memory against the device's limits.
+///
+/// Kind 0x0401, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Launch<'a> {
+    pub kernel: KernelId,
+    pub stream: StreamId,
+    pub grid_x: u32,
+    pub grid_y: u32,
+    pub grid_z: u32,
+    pub block_x: u32,
+    pub block_y: u32,
+    pub block_z: u32,
+    pub shared: u32,
+    pub parameters: &'a [u8],
+    pub attributes: Vec<LaunchAttribute<'a>>,
+}
+
+impl<'a> Field<'a> for Launch<'a> {
+    const LEAST: usize = <KernelId as Field<'a>>::LEAST
+        + <StreamId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <Vec<LaunchAttribute<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.kernel.write(out);
+        self.stream.write(out);
+        self.grid_x.write(out);
+        self.grid_y.write(out);
+        self.grid_z.write(out);
+        self.block_x.write(out);
+        self.block_y.write(out);
+        self.block_z.write(out);
+        self.shared.write(out);
+        self.parameters.write(out);
+        self.attributes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            kernel: reader.field("kernel")?,
+            stream: reader.field("stream")?,
+            grid_x: reader.field("grid_x")?,
+            grid_y: reader.field("grid_y")?,
+            grid_z: reader.field("grid_z")?,
+            block_x: reader.field("block_x")?,
+            block_y: reader.field("block_y")?,
+            block_z: reader.field("block_z")?,
+            shared: reader.field("shared")?,
+            parameters: reader.field("parameters")?,
+            attributes: reader.field("attributes")?,
+        })
+    }
+}
+
+impl Message for Launch<'_> {
+    const KIND: u16 = 0x0401;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Launch";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The stream waits here until the client has said `HostFunctionDone`.
+///
+/// Kind 0x0402, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostFunction {
+    pub stream: StreamId,
+    pub function: FunctionId,
+}
+
+impl<'a> Field<'a> for HostFunction {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST + <FunctionId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.function.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { stream: reader.field("stream")?, function: reader.field("function")? })
+    }
+}
+
+impl Message for HostFunction {
+    const KIND: u16 = 0x0402;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "HostFunction";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The host function has returned. Handled as soon as it is read, not in command order.
+///
+/// Kind 0x0403, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostFunctionDone {
+    pub function: FunctionId,
+}
+
+impl<'a> Field<'a> for HostFunctionDone {
+    const LEAST: usize = <FunctionId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.function.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { function: reader.field("function")? })
+    }
+}
+
+impl Message for HostFunctionDone {
+    const KIND: u16 = 0x0403;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "HostFunctionDone";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Occupancy: blocks per multiprocessor.
+///
+/// Kind 0x0404, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MaxActiveBlocks {
+    pub kernel: KernelId,
+    pub block: i32,
+    pub shared: u64,
+    pub flags: u32,
+}
+
+impl<'a> Field<'a> for MaxActiveBlocks {
+    const LEAST: usize = <KernelId as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.kernel.write(out);
+        self.block.write(out);
+        self.shared.write(out);
+        self.flags.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            kernel: reader.field("kernel")?,
+            block: reader.field("block")?,
+            shared: reader.field("shared")?,
+            flags: reader.field("flags")?,
+        })
+    }
+}
+
+impl Message for MaxActiveBlocks {
+    const KIND: u16 = 0x0404;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "MaxActiveBlocks";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for MaxActiveBlocks {
+    type Reply<'a> = MaxActiveBlocksReply;
+}
+
+/// What answers [`MaxActiveBlocks`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MaxActiveBlocksReply {
+    pub blocks: i32,
+}
+
+impl<'a> Field<'a> for MaxActiveBlocksReply {
+    const LEAST: usize = <i32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.blocks.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { blocks: reader.field("blocks")? })
+    }
+}
+
+/// Occupancy: dynamic shared memory in bytes left to a block when `blocks` of `block` threads are to fit a multiprocessor.
+///
+/// Kind 0x0405, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AvailableShared {
+    pub kernel: KernelId,
+    pub blocks: i32,
+    pub block: i32,
+}
+
+impl<'a> Field<'a> for AvailableShared {
+    const LEAST: usize = <KernelId as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.kernel.write(out);
+        self.blocks.write(out);
+        self.block.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { kernel: reader.field("kernel")?, blocks: reader.field("blocks")?, block: reader.field("block")? })
+    }
+}
+
+impl Message for AvailableShared {
+    const KIND: u16 = 0x0405;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "AvailableShared";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for AvailableShared {
+    type Reply<'a> = AvailableSharedReply;
+}
+
+/// What answers [`AvailableShared`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AvailableSharedReply {
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for AvailableSharedReply {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { bytes: reader.field("bytes")? })
+    }
+}
+
+/// A CUlaunchAttributeID with the bytes of its value, without handles or host addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LaunchAttribute<'a> {
+    pub id: u32,
+    pub value: &'a [u8],
+}
+
+impl<'a> Field<'a> for LaunchAttribute<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.id.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { id: reader.field("id")?, value: reader.field("value")? })
+    }
+}

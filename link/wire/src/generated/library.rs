@@ -1,0 +1,434 @@
+//! Modules and libraries are one thing on the wire: a library. Its image comes in parts, so that no frame is large.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
+    StreamId,
+};
+
+/// The next bytes of container `container` (0: the main one, then the prelinked ones) of a library that is to be loaded. Together at most 1 GiB.
+///
+/// Kind 0x0301, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LibraryPart<'a> {
+    pub library: LibraryId,
+    pub container: u32,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for LibraryPart<'a> {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+        self.container.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            library: reader.field("library")?,
+            container: reader.field("container")?,
+            bytes: reader.field("bytes")?,
+        })
+    }
+}
+
+impl Message for LibraryPart<'_> {
+    const KIND: u16 = 0x0301;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "LibraryPart";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.library.write(out);
+        self.container.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}
+
+/// Loads what the parts gave. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`).
+///
+/// Kind 0x0302, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadLibrary {
+    pub library: LibraryId,
+    pub kind: u32,
+    pub options: Vec<JitOption>,
+    pub log_bytes: u32,
+}
+
+impl<'a> Field<'a> for LoadLibrary {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <Vec<JitOption> as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+        self.kind.write(out);
+        self.options.write(out);
+        self.log_bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            library: reader.field("library")?,
+            kind: reader.field("kind")?,
+            options: reader.field("options")?,
+            log_bytes: reader.field("log_bytes")?,
+        })
+    }
+}
+
+impl Message for LoadLibrary {
+    const KIND: u16 = 0x0302;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "LoadLibrary";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for LoadLibrary {
+    type Reply<'a> = LoadLibraryReply<'a>;
+}
+
+/// What answers [`LoadLibrary`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadLibraryReply<'a> {
+    pub info: &'a str,
+}
+
+impl<'a> Field<'a> for LoadLibraryReply<'a> {
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.info.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { info: reader.field("info")? })
+    }
+}
+
+/// Unloads it; its kernels' and globals' names are gone.
+///
+/// Kind 0x0303, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnloadLibrary {
+    pub library: LibraryId,
+}
+
+impl<'a> Field<'a> for UnloadLibrary {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { library: reader.field("library")? })
+    }
+}
+
+impl Message for UnloadLibrary {
+    const KIND: u16 = 0x0303;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "UnloadLibrary";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The names of the library's kernels.
+///
+/// Kind 0x0304, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ListKernels {
+    pub library: LibraryId,
+}
+
+impl<'a> Field<'a> for ListKernels {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { library: reader.field("library")? })
+    }
+}
+
+impl Message for ListKernels {
+    const KIND: u16 = 0x0304;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ListKernels";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ListKernels {
+    type Reply<'a> = ListKernelsReply<'a>;
+}
+
+/// What answers [`ListKernels`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListKernelsReply<'a> {
+    pub names: Vec<&'a str>,
+}
+
+impl<'a> Field<'a> for ListKernelsReply<'a> {
+    const LEAST: usize = <Vec<&'a str> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.names.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { names: reader.field("names")? })
+    }
+}
+
+/// Binds the client's id to the kernel of that name. NOT_FOUND leaves the id unbound.
+///
+/// Kind 0x0305, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FindKernel<'a> {
+    pub library: LibraryId,
+    pub name: &'a str,
+    pub kernel: KernelId,
+}
+
+impl<'a> Field<'a> for FindKernel<'a> {
+    const LEAST: usize =
+        <LibraryId as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <KernelId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+        self.name.write(out);
+        self.kernel.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { library: reader.field("library")?, name: reader.field("name")?, kernel: reader.field("kernel")? })
+    }
+}
+
+impl Message for FindKernel<'_> {
+    const KIND: u16 = 0x0305;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "FindKernel";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for FindKernel<'_> {
+    type Reply<'a> = FindKernelReply;
+}
+
+/// What answers [`FindKernel`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FindKernelReply {
+    pub parameters: Vec<Parameter>,
+    pub attributes: Vec<Attribute>,
+}
+
+impl<'a> Field<'a> for FindKernelReply {
+    const LEAST: usize = <Vec<Parameter> as Field<'a>>::LEAST + <Vec<Attribute> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.parameters.write(out);
+        self.attributes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { parameters: reader.field("parameters")?, attributes: reader.field("attributes")? })
+    }
+}
+
+/// Address and size in bytes of a global variable.
+///
+/// Kind 0x0306, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FindGlobal<'a> {
+    pub library: LibraryId,
+    pub name: &'a str,
+}
+
+impl<'a> Field<'a> for FindGlobal<'a> {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+        self.name.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { library: reader.field("library")?, name: reader.field("name")? })
+    }
+}
+
+impl Message for FindGlobal<'_> {
+    const KIND: u16 = 0x0306;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "FindGlobal";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for FindGlobal<'_> {
+    type Reply<'a> = FindGlobalReply;
+}
+
+/// What answers [`FindGlobal`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FindGlobalReply {
+    pub at: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for FindGlobalReply {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, bytes: reader.field("bytes")? })
+    }
+}
+
+/// Sets a CUfunction_attribute. `what` 0: attribute by number; 1: cache configuration; 2: shared memory configuration.
+///
+/// Kind 0x0307, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SetKernelAttribute {
+    pub kernel: KernelId,
+    pub what: u32,
+    pub number: i32,
+    pub value: i32,
+}
+
+impl<'a> Field<'a> for SetKernelAttribute {
+    const LEAST: usize = <KernelId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.kernel.write(out);
+        self.what.write(out);
+        self.number.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            kernel: reader.field("kernel")?,
+            what: reader.field("what")?,
+            number: reader.field("number")?,
+            value: reader.field("value")?,
+        })
+    }
+}
+
+impl Message for SetKernelAttribute {
+    const KIND: u16 = 0x0307;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "SetKernelAttribute";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for SetKernelAttribute {
+    type Reply<'a> = SetKernelAttributeReply;
+}
+
+/// What answers [`SetKernelAttribute`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetKernelAttributeReply {
+    pub attributes: Vec<Attribute>,
+}
+
+impl<'a> Field<'a> for SetKernelAttributeReply {
+    const LEAST: usize = <Vec<Attribute> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.attributes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { attributes: reader.field("attributes")? })
+    }
+}
+
+/// Part of other messages: jit option.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JitOption {
+    pub option: i32,
+    pub value: u64,
+}
+
+impl<'a> Field<'a> for JitOption {
+    const LEAST: usize = <i32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.option.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { option: reader.field("option")?, value: reader.field("value")? })
+    }
+}
+
+/// Offset and size in bytes in the parameter block.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parameter {
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+impl<'a> Field<'a> for Parameter {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.offset.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { offset: reader.field("offset")?, bytes: reader.field("bytes")? })
+    }
+}

@@ -1,0 +1,27 @@
+//! The messages, one file per noun of `api/messages`.
+//! Everything here is re-exported by the crate's root; it holds no logic.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+mod context;
+mod copy;
+mod dispatch;
+mod event;
+mod launch;
+mod library;
+mod memory;
+#[cfg(test)]
+mod sample;
+mod session;
+mod stream;
+
+pub use context::*;
+pub use copy::*;
+pub use dispatch::{Push, Request};
+pub use event::*;
+pub use launch::*;
+pub use library::*;
+pub use memory::*;
+#[cfg(test)]
+pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_sample};
+pub use session::*;
+pub use stream::*;

@@ -1,0 +1,549 @@
+//! For tests: builds each message from arbitrary bytes, so that a property can range over all of them.
+//! It is compiled for tests only.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+use super::*;
+use crate::sample::{Sample, Source};
+
+impl<'a> Sample<'a> for SynchronizeContext {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for SetLimit {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { limit: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ResetContext {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for SetCacheConfig {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { what: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CopyToDevice<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), to: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CopyFromDevice {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), from: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CopyOnDevice {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            to: Sample::sample(source),
+            from: Sample::sample(source),
+            bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CopyBoxToDevice<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            to: Sample::sample(source),
+            pitch: Sample::sample(source),
+            slice: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+            bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CopyBoxFromDevice {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            from: Sample::sample(source),
+            pitch: Sample::sample(source),
+            slice: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CopyBoxOnDevice {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            to: Sample::sample(source),
+            to_pitch: Sample::sample(source),
+            to_slice: Sample::sample(source),
+            from: Sample::sample(source),
+            from_pitch: Sample::sample(source),
+            from_slice: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Fill {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            at: Sample::sample(source),
+            pitch: Sample::sample(source),
+            element: Sample::sample(source),
+            value: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for CreateEvent {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { event: Sample::sample(source), flags: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for RecordEvent {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { event: Sample::sample(source), stream: Sample::sample(source), flags: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SynchronizeEvent {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { event: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for QueryEvent {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { event: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ElapsedTime {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { start: Sample::sample(source), end: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyEvent {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { event: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Launch<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            kernel: Sample::sample(source),
+            stream: Sample::sample(source),
+            grid_x: Sample::sample(source),
+            grid_y: Sample::sample(source),
+            grid_z: Sample::sample(source),
+            block_x: Sample::sample(source),
+            block_y: Sample::sample(source),
+            block_z: Sample::sample(source),
+            shared: Sample::sample(source),
+            parameters: Sample::sample(source),
+            attributes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for HostFunction {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), function: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for HostFunctionDone {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { function: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MaxActiveBlocks {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            kernel: Sample::sample(source),
+            block: Sample::sample(source),
+            shared: Sample::sample(source),
+            flags: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for AvailableShared {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { kernel: Sample::sample(source), blocks: Sample::sample(source), block: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for LaunchAttribute<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { id: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for LibraryPart<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { library: Sample::sample(source), container: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for LoadLibrary {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            library: Sample::sample(source),
+            kind: Sample::sample(source),
+            options: Sample::sample(source),
+            log_bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for UnloadLibrary {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { library: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ListKernels {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { library: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for FindKernel<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { library: Sample::sample(source), name: Sample::sample(source), kernel: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for FindGlobal<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { library: Sample::sample(source), name: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SetKernelAttribute {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            kernel: Sample::sample(source),
+            what: Sample::sample(source),
+            number: Sample::sample(source),
+            value: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for JitOption {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { option: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Parameter {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CreateBlock {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { block: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ReleaseBlock {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { block: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MapBlock {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            block: Sample::sample(source),
+            offset: Sample::sample(source),
+            at: Sample::sample(source),
+            bytes: Sample::sample(source),
+            access: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for SetAccess {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), bytes: Sample::sample(source), access: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for UnmapRange {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MemoryInfo {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for Hello<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            magic: Sample::sample(source),
+            oldest: Sample::sample(source),
+            newest: Sample::sample(source),
+            client: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Authenticate<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { nonce: Sample::sample(source), proof: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for ListGpus {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for ListSessions {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
+impl<'a> Sample<'a> for Attach<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            gpu: Sample::sample(source),
+            ordinal: Sample::sample(source),
+            memory: Sample::sample(source),
+            pid: Sample::sample(source),
+            host: Sample::sample(source),
+            program: Sample::sample(source),
+            settings: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Reply<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            request: Sample::sample(source),
+            status: Sample::sample(source),
+            earlier: Sample::sample(source),
+            detail: Sample::sample(source),
+            body: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Ended<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { status: Sample::sample(source), detail: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Output<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { fd: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Delivery<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { request: Sample::sample(source), offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for RunHostFunction {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { function: Sample::sample(source), status: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Attribute {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { number: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DeviceSnapshot<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            name: Sample::sample(source),
+            uuid: Sample::sample(source),
+            pci_bus: Sample::sample(source),
+            memory: Sample::sample(source),
+            driver: Sample::sample(source),
+            attributes: Sample::sample(source),
+            limits: Sample::sample(source),
+            priority_least: Sample::sample(source),
+            priority_greatest: Sample::sample(source),
+            granularity: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Gpu<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            index: Sample::sample(source),
+            name: Sample::sample(source),
+            uuid: Sample::sample(source),
+            memory: Sample::sample(source),
+            free: Sample::sample(source),
+            kind: Sample::sample(source),
+            driver: Sample::sample(source),
+            compute_major: Sample::sample(source),
+            compute_minor: Sample::sample(source),
+            sessions: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Limit {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { number: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SessionRow<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            session: Sample::sample(source),
+            gpu: Sample::sample(source),
+            client: Sample::sample(source),
+            pid: Sample::sample(source),
+            program: Sample::sample(source),
+            memory: Sample::sample(source),
+            used: Sample::sample(source),
+            seconds: Sample::sample(source),
+            worker: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Setting<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { name: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CreateStream {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), flags: Sample::sample(source), priority: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyStream {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for WaitEvent {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), event: Sample::sample(source), flags: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SynchronizeStream {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for QueryStream {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source) }
+    }
+}
+
+pub(crate) const REQUEST_SAMPLES: usize = 45;
+
+pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
+    match which % REQUEST_SAMPLES {
+        0 => Request::SynchronizeContext(Sample::sample(source)),
+        1 => Request::SetLimit(Sample::sample(source)),
+        2 => Request::ResetContext(Sample::sample(source)),
+        3 => Request::SetCacheConfig(Sample::sample(source)),
+        4 => Request::CopyToDevice(Sample::sample(source)),
+        5 => Request::CopyFromDevice(Sample::sample(source)),
+        6 => Request::CopyOnDevice(Sample::sample(source)),
+        7 => Request::CopyBoxToDevice(Sample::sample(source)),
+        8 => Request::CopyBoxFromDevice(Sample::sample(source)),
+        9 => Request::CopyBoxOnDevice(Sample::sample(source)),
+        10 => Request::Fill(Sample::sample(source)),
+        11 => Request::CreateEvent(Sample::sample(source)),
+        12 => Request::RecordEvent(Sample::sample(source)),
+        13 => Request::SynchronizeEvent(Sample::sample(source)),
+        14 => Request::QueryEvent(Sample::sample(source)),
+        15 => Request::ElapsedTime(Sample::sample(source)),
+        16 => Request::DestroyEvent(Sample::sample(source)),
+        17 => Request::Launch(Sample::sample(source)),
+        18 => Request::HostFunction(Sample::sample(source)),
+        19 => Request::HostFunctionDone(Sample::sample(source)),
+        20 => Request::MaxActiveBlocks(Sample::sample(source)),
+        21 => Request::AvailableShared(Sample::sample(source)),
+        22 => Request::LibraryPart(Sample::sample(source)),
+        23 => Request::LoadLibrary(Sample::sample(source)),
+        24 => Request::UnloadLibrary(Sample::sample(source)),
+        25 => Request::ListKernels(Sample::sample(source)),
+        26 => Request::FindKernel(Sample::sample(source)),
+        27 => Request::FindGlobal(Sample::sample(source)),
+        28 => Request::SetKernelAttribute(Sample::sample(source)),
+        29 => Request::CreateBlock(Sample::sample(source)),
+        30 => Request::ReleaseBlock(Sample::sample(source)),
+        31 => Request::MapBlock(Sample::sample(source)),
+        32 => Request::SetAccess(Sample::sample(source)),
+        33 => Request::UnmapRange(Sample::sample(source)),
+        34 => Request::MemoryInfo(Sample::sample(source)),
+        35 => Request::Hello(Sample::sample(source)),
+        36 => Request::Authenticate(Sample::sample(source)),
+        37 => Request::ListGpus(Sample::sample(source)),
+        38 => Request::ListSessions(Sample::sample(source)),
+        39 => Request::Attach(Sample::sample(source)),
+        40 => Request::CreateStream(Sample::sample(source)),
+        41 => Request::DestroyStream(Sample::sample(source)),
+        42 => Request::WaitEvent(Sample::sample(source)),
+        43 => Request::SynchronizeStream(Sample::sample(source)),
+        _ => Request::QueryStream(Sample::sample(source)),
+    }
+}
+
+pub(crate) const PUSH_SAMPLES: usize = 5;
+
+pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a> {
+    match which % PUSH_SAMPLES {
+        0 => Push::Reply(Sample::sample(source)),
+        1 => Push::Ended(Sample::sample(source)),
+        2 => Push::Output(Sample::sample(source)),
+        3 => Push::Delivery(Sample::sample(source)),
+        _ => Push::RunHostFunction(Sample::sample(source)),
+    }
+}

@@ -1,0 +1,767 @@
+//! Before a session: who is there, may it come in, what does it get. Answered by the daemon.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
+    StreamId,
+};
+
+/// First frame of every connection. `magic` is 0x454f4c46 ("FLOE"); the server picks a protocol version between the two.
+///
+/// Kind 0x0001, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hello<'a> {
+    pub magic: u32,
+    pub oldest: u32,
+    pub newest: u32,
+    pub client: &'a str,
+}
+
+impl<'a> Field<'a> for Hello<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.magic.write(out);
+        self.oldest.write(out);
+        self.newest.write(out);
+        self.client.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            magic: reader.field("magic")?,
+            oldest: reader.field("oldest")?,
+            newest: reader.field("newest")?,
+            client: reader.field("client")?,
+        })
+    }
+}
+
+impl Message for Hello<'_> {
+    const KIND: u16 = 0x0001;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Hello";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for Hello<'_> {
+    type Reply<'a> = HelloReply<'a>;
+}
+
+/// What answers [`Hello`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HelloReply<'a> {
+    pub version: u32,
+    pub server: &'a str,
+    pub authenticate: bool,
+    pub nonce: &'a [u8],
+}
+
+impl<'a> Field<'a> for HelloReply<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.version.write(out);
+        self.server.write(out);
+        self.authenticate.write(out);
+        self.nonce.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            version: reader.field("version")?,
+            server: reader.field("server")?,
+            authenticate: reader.field("authenticate")?,
+            nonce: reader.field("nonce")?,
+        })
+    }
+}
+
+/// HMAC-SHA256 with the shared token as key over "floe-token-v1", the letter C (the server's proof: S), the server's nonce and the client's nonce (16 to 64 bytes). Wrong: the reply's status is not success and the connection closes.
+///
+/// Kind 0x0002, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Authenticate<'a> {
+    pub nonce: &'a [u8],
+    pub proof: &'a [u8],
+}
+
+impl<'a> Field<'a> for Authenticate<'a> {
+    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.nonce.write(out);
+        self.proof.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { nonce: reader.field("nonce")?, proof: reader.field("proof")? })
+    }
+}
+
+impl Message for Authenticate<'_> {
+    const KIND: u16 = 0x0002;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Authenticate";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.nonce.write(out);
+        crate::reader::write_length(self.proof.len(), out);
+        self.proof
+    }
+}
+
+impl Call for Authenticate<'_> {
+    type Reply<'a> = AuthenticateReply<'a>;
+}
+
+/// What answers [`Authenticate`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AuthenticateReply<'a> {
+    pub proof: &'a [u8],
+}
+
+impl<'a> Field<'a> for AuthenticateReply<'a> {
+    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.proof.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { proof: reader.field("proof")? })
+    }
+}
+
+/// What this server offers.
+///
+/// Kind 0x0003, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ListGpus {}
+
+impl<'a> Field<'a> for ListGpus {
+    const LEAST: usize = 0;
+
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {})
+    }
+}
+
+impl Message for ListGpus {
+    const KIND: u16 = 0x0003;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ListGpus";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ListGpus {
+    type Reply<'a> = ListGpusReply<'a>;
+}
+
+/// What answers [`ListGpus`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListGpusReply<'a> {
+    pub gpus: Vec<Gpu<'a>>,
+}
+
+impl<'a> Field<'a> for ListGpusReply<'a> {
+    const LEAST: usize = <Vec<Gpu<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.gpus.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { gpus: reader.field("gpus")? })
+    }
+}
+
+/// Who is using what.
+///
+/// Kind 0x0004, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ListSessions {}
+
+impl<'a> Field<'a> for ListSessions {
+    const LEAST: usize = 0;
+
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {})
+    }
+}
+
+impl Message for ListSessions {
+    const KIND: u16 = 0x0004;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ListSessions";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ListSessions {
+    type Reply<'a> = ListSessionsReply<'a>;
+}
+
+/// What answers [`ListSessions`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListSessionsReply<'a> {
+    pub sessions: Vec<SessionRow<'a>>,
+}
+
+impl<'a> Field<'a> for ListSessionsReply<'a> {
+    const LEAST: usize = <Vec<SessionRow<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.sessions.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { sessions: reader.field("sessions")? })
+    }
+}
+
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver.
+///
+/// Kind 0x0005, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attach<'a> {
+    pub gpu: u32,
+    pub ordinal: u32,
+    pub memory: u64,
+    pub pid: u32,
+    pub host: &'a str,
+    pub program: &'a str,
+    pub settings: Vec<Setting<'a>>,
+}
+
+impl<'a> Field<'a> for Attach<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <Vec<Setting<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.gpu.write(out);
+        self.ordinal.write(out);
+        self.memory.write(out);
+        self.pid.write(out);
+        self.host.write(out);
+        self.program.write(out);
+        self.settings.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            gpu: reader.field("gpu")?,
+            ordinal: reader.field("ordinal")?,
+            memory: reader.field("memory")?,
+            pid: reader.field("pid")?,
+            host: reader.field("host")?,
+            program: reader.field("program")?,
+            settings: reader.field("settings")?,
+        })
+    }
+}
+
+impl Message for Attach<'_> {
+    const KIND: u16 = 0x0005;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Attach";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for Attach<'_> {
+    type Reply<'a> = AttachReply<'a>;
+}
+
+/// What answers [`Attach`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AttachReply<'a> {
+    pub session: u64,
+    pub window: DevicePtr,
+    pub window_bytes: u64,
+    pub memory: u64,
+    pub device: DeviceSnapshot<'a>,
+}
+
+impl<'a> Field<'a> for AttachReply<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <DeviceSnapshot<'a> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.session.write(out);
+        self.window.write(out);
+        self.window_bytes.write(out);
+        self.memory.write(out);
+        self.device.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            session: reader.field("session")?,
+            window: reader.field("window")?,
+            window_bytes: reader.field("window_bytes")?,
+            memory: reader.field("memory")?,
+            device: reader.field("device")?,
+        })
+    }
+}
+
+/// Answers the request of sequence `request`. `status` is the CUresult of that request, `earlier` the first failure of a posted call that no reply has carried yet (0: none), `detail` a sentence for the log (may be empty), `body` the request's reply fields.
+///
+/// Kind 0x0080, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reply<'a> {
+    pub request: u64,
+    pub status: u32,
+    pub earlier: u32,
+    pub detail: &'a str,
+    pub body: &'a [u8],
+}
+
+impl<'a> Field<'a> for Reply<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.request.write(out);
+        self.status.write(out);
+        self.earlier.write(out);
+        self.detail.write(out);
+        self.body.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            request: reader.field("request")?,
+            status: reader.field("status")?,
+            earlier: reader.field("earlier")?,
+            detail: reader.field("detail")?,
+            body: reader.field("body")?,
+        })
+    }
+}
+
+impl Message for Reply<'_> {
+    const KIND: u16 = 0x0080;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "Reply";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.request.write(out);
+        self.status.write(out);
+        self.earlier.write(out);
+        self.detail.write(out);
+        crate::reader::write_length(self.body.len(), out);
+        self.body
+    }
+}
+
+/// The session is over and why; the connection closes after it.
+///
+/// Kind 0x0081, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ended<'a> {
+    pub status: u32,
+    pub detail: &'a str,
+}
+
+impl<'a> Field<'a> for Ended<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.status.write(out);
+        self.detail.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { status: reader.field("status")?, detail: reader.field("detail")? })
+    }
+}
+
+impl Message for Ended<'_> {
+    const KIND: u16 = 0x0081;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "Ended";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// What a kernel printed (fd 1) or asserted (fd 2). Comes before the reply of the call that made it visible.
+///
+/// Kind 0x0082, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Output<'a> {
+    pub fd: u32,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for Output<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.fd.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { fd: reader.field("fd")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for Output<'_> {
+    const KIND: u16 = 0x0082;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "Output";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.fd.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}
+
+/// A piece of what a `deliver` request asked for, at `offset` bytes of the whole.
+///
+/// Kind 0x0083, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delivery<'a> {
+    pub request: u64,
+    pub offset: u64,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for Delivery<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.request.write(out);
+        self.offset.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { request: reader.field("request")?, offset: reader.field("offset")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for Delivery<'_> {
+    const KIND: u16 = 0x0083;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "Delivery";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.request.write(out);
+        self.offset.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}
+
+/// The stream has reached a host function: the client runs it and says `HostFunctionDone`. Everything delivered before it on that stream has been sent before it.
+///
+/// Kind 0x0084, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunHostFunction {
+    pub function: FunctionId,
+    pub status: u32,
+}
+
+impl<'a> Field<'a> for RunHostFunction {
+    const LEAST: usize = <FunctionId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.function.write(out);
+        self.status.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { function: reader.field("function")?, status: reader.field("status")? })
+    }
+}
+
+impl Message for RunHostFunction {
+    const KIND: u16 = 0x0084;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "RunHostFunction";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// A CUdevice_attribute, CUlimit or CUfunction_attribute by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Attribute {
+    pub number: i32,
+    pub value: i32,
+}
+
+impl<'a> Field<'a> for Attribute {
+    const LEAST: usize = <i32 as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.number.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { number: reader.field("number")?, value: reader.field("value")? })
+    }
+}
+
+/// All that the client answers locally about a device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceSnapshot<'a> {
+    pub name: &'a str,
+    pub uuid: &'a [u8],
+    pub pci_bus: &'a str,
+    pub memory: u64,
+    pub driver: i32,
+    pub attributes: Vec<Attribute>,
+    pub limits: Vec<Limit>,
+    pub priority_least: i32,
+    pub priority_greatest: i32,
+    pub granularity: u64,
+}
+
+impl<'a> Field<'a> for DeviceSnapshot<'a> {
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <Vec<Attribute> as Field<'a>>::LEAST
+        + <Vec<Limit> as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.name.write(out);
+        self.uuid.write(out);
+        self.pci_bus.write(out);
+        self.memory.write(out);
+        self.driver.write(out);
+        self.attributes.write(out);
+        self.limits.write(out);
+        self.priority_least.write(out);
+        self.priority_greatest.write(out);
+        self.granularity.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            name: reader.field("name")?,
+            uuid: reader.field("uuid")?,
+            pci_bus: reader.field("pci_bus")?,
+            memory: reader.field("memory")?,
+            driver: reader.field("driver")?,
+            attributes: reader.field("attributes")?,
+            limits: reader.field("limits")?,
+            priority_least: reader.field("priority_least")?,
+            priority_greatest: reader.field("priority_greatest")?,
+            granularity: reader.field("granularity")?,
+        })
+    }
+}
+
+/// Part of other messages: gpu.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gpu<'a> {
+    pub index: u32,
+    pub name: &'a str,
+    pub uuid: &'a [u8],
+    pub memory: u64,
+    pub free: u64,
+    pub kind: &'a str,
+    pub driver: i32,
+    pub compute_major: i32,
+    pub compute_minor: i32,
+    pub sessions: u32,
+}
+
+impl<'a> Field<'a> for Gpu<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.index.write(out);
+        self.name.write(out);
+        self.uuid.write(out);
+        self.memory.write(out);
+        self.free.write(out);
+        self.kind.write(out);
+        self.driver.write(out);
+        self.compute_major.write(out);
+        self.compute_minor.write(out);
+        self.sessions.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            index: reader.field("index")?,
+            name: reader.field("name")?,
+            uuid: reader.field("uuid")?,
+            memory: reader.field("memory")?,
+            free: reader.field("free")?,
+            kind: reader.field("kind")?,
+            driver: reader.field("driver")?,
+            compute_major: reader.field("compute_major")?,
+            compute_minor: reader.field("compute_minor")?,
+            sessions: reader.field("sessions")?,
+        })
+    }
+}
+
+/// Part of other messages: limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limit {
+    pub number: i32,
+    pub value: u64,
+}
+
+impl<'a> Field<'a> for Limit {
+    const LEAST: usize = <i32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.number.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { number: reader.field("number")?, value: reader.field("value")? })
+    }
+}
+
+/// Part of other messages: session row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SessionRow<'a> {
+    pub session: u64,
+    pub gpu: u32,
+    pub client: &'a str,
+    pub pid: u32,
+    pub program: &'a str,
+    pub memory: u64,
+    pub used: u64,
+    pub seconds: u64,
+    pub worker: u32,
+}
+
+impl<'a> Field<'a> for SessionRow<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.session.write(out);
+        self.gpu.write(out);
+        self.client.write(out);
+        self.pid.write(out);
+        self.program.write(out);
+        self.memory.write(out);
+        self.used.write(out);
+        self.seconds.write(out);
+        self.worker.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            session: reader.field("session")?,
+            gpu: reader.field("gpu")?,
+            client: reader.field("client")?,
+            pid: reader.field("pid")?,
+            program: reader.field("program")?,
+            memory: reader.field("memory")?,
+            used: reader.field("used")?,
+            seconds: reader.field("seconds")?,
+            worker: reader.field("worker")?,
+        })
+    }
+}
+
+/// Part of other messages: setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Setting<'a> {
+    pub name: &'a str,
+    pub value: &'a str,
+}
+
+impl<'a> Field<'a> for Setting<'a> {
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.name.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { name: reader.field("name")?, value: reader.field("value")? })
+    }
+}

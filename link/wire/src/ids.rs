@@ -1,0 +1,43 @@
+//! Names of things that cross the wire: ids the client chose, and device addresses.
+//! In and out: plain numbers.
+//! None of them can be dereferenced, and none is known to exist until the receiver has looked it up.
+
+use crate::error::DecodeError;
+use crate::reader::{Field, Reader};
+
+macro_rules! number_of {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl<'a> Field<'a> for $name {
+            const LEAST: usize = 8;
+
+            fn write(&self, out: &mut Vec<u8>) {
+                self.0.write(out);
+            }
+
+            fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+                u64::read(reader).map(Self)
+            }
+        }
+    )*};
+}
+
+number_of! {
+    /// A stream; 0 is the legacy default stream.
+    StreamId;
+    /// An event.
+    EventId;
+    /// A module or library.
+    LibraryId;
+    /// A kernel of a library.
+    KernelId;
+    /// A piece of physical device memory.
+    BlockId;
+    /// A host function that waits in a stream.
+    FunctionId;
+    /// An address on the device, a number to everybody but the device.
+    DevicePtr;
+}

@@ -1,0 +1,179 @@
+//! A checked cursor over a payload, and how each field type is written and read.
+//! In: a payload of a peer that is not trusted. Out: values that borrow from it.
+//! It never reads past the end and never reserves memory for elements that cannot be there.
+
+use crate::error::{DecodeError, Problem};
+
+/// Reads fields off a payload, in order.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    message: &'static str,
+    field: &'static str,
+    payload: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte; `message` is the name errors carry.
+    #[must_use]
+    pub fn new(message: &'static str, payload: &'a [u8]) -> Self {
+        Self { message, field: "", payload, offset: 0 }
+    }
+
+    /// Reads the next field; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the bytes there are not such a value.
+    pub fn field<T: Field<'a>>(&mut self, name: &'static str) -> Result<T, DecodeError> {
+        self.field = name;
+        T::read(self)
+    }
+
+    /// Bytes not yet read.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.payload.len() - self.offset
+    }
+
+    /// An error at the present place.
+    #[must_use]
+    pub fn error(&self, problem: Problem) -> DecodeError {
+        DecodeError { message: self.message, field: self.field, offset: self.offset, problem }
+    }
+
+    fn take(&mut self, needed: usize) -> Result<&'a [u8], DecodeError> {
+        let left = self.left();
+        if needed > left {
+            return Err(self.error(Problem::Short { needed, left }));
+        }
+        let bytes = &self.payload[self.offset..self.offset + needed];
+        self.offset += needed;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let bytes = self.take(N)?;
+        Ok(bytes.try_into().expect("take returned N bytes"))
+    }
+
+    fn length(&mut self) -> Result<usize, DecodeError> {
+        let length = u32::from_le_bytes(self.array()?);
+        Ok(usize::try_from(length).expect("addresses have at least 32 bits"))
+    }
+}
+
+/// A value that can stand in a message.
+pub trait Field<'a>: Sized {
+    /// The fewest bytes such a value takes.
+    const LEAST: usize;
+
+    /// Appends its bytes.
+    fn write(&self, out: &mut Vec<u8>);
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the bytes there are not such a value.
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+}
+
+/// Appends a length; payloads are far below 4 GiB, so a longer slice is a mistake of this program.
+pub(crate) fn write_length(length: usize, out: &mut Vec<u8>) {
+    let length = u32::try_from(length).expect("a field is shorter than 4 GiB");
+    out.extend_from_slice(&length.to_le_bytes());
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl<'a> Field<'a> for $number {
+            const LEAST: usize = size_of::<$number>();
+
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+                reader.array().map(Self::from_le_bytes)
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, u64, i32, f32);
+
+impl<'a> Field<'a> for () {
+    const LEAST: usize = 0;
+
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+}
+
+impl<'a> Field<'a> for bool {
+    const LEAST: usize = 1;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let before = reader.offset;
+        match reader.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [other] => {
+                reader.offset = before;
+                Err(reader.error(Problem::Bool(other)))
+            }
+        }
+    }
+}
+
+impl<'a> Field<'a> for &'a [u8] {
+    const LEAST: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_length(self.len(), out);
+        out.extend_from_slice(self);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let length = reader.length()?;
+        reader.take(length)
+    }
+}
+
+impl<'a> Field<'a> for &'a str {
+    const LEAST: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.as_bytes().write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let bytes = <&[u8]>::read(reader)?;
+        std::str::from_utf8(bytes).map_err(|error| reader.error(Problem::Text(error.valid_up_to())))
+    }
+}
+
+impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
+    const LEAST: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_length(self.len(), out);
+        for element in self {
+            element.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let count = reader.length()?;
+        let left = reader.left();
+        if count > left / T::LEAST.max(1) {
+            return Err(reader.error(Problem::Count { count, left }));
+        }
+        (0..count).map(|_| T::read(reader)).collect()
+    }
+}

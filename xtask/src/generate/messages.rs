@@ -1,0 +1,554 @@
+//! Turns `api/messages/*.toml` into the wire's types and codec and the tables of the protocol page.
+//! In: the message tables. Out: `link/wire/src/generated/*.rs` and the marked part of `docs/protocol.md`.
+//! It never invents a message, and it refuses a table with a repeated id, an unknown type or a missing reply.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use heck::ToSnakeCase as _;
+use serde::Deserialize;
+
+/// The line of `docs/protocol.md` after which generated tables stand.
+const PAGE_MARK: &str = "<!-- tables: made by `cargo xtask gen` from api/messages; edit those -->";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageEntry {
+    id: u16,
+    from: Side,
+    class: Class,
+    doc: String,
+    fields: Vec<String>,
+    reply: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StructEntry {
+    doc: Option<String>,
+    fields: Vec<String>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Side {
+    Client,
+    Server,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+enum Class {
+    Post,
+    Call,
+    Deliver,
+    Push,
+}
+
+/// One `name: type` of a message, reply or struct.
+struct Field {
+    name: String,
+    wire: String,
+    kind: Type,
+}
+
+enum Type {
+    Scalar(&'static str),
+    Bytes,
+    Text,
+    List(Box<Type>),
+    Id(&'static str),
+    Struct(String),
+}
+
+struct Message {
+    name: String,
+    id: u16,
+    from: Side,
+    class: Class,
+    doc: String,
+    fields: Vec<Field>,
+    reply: Option<Vec<Field>>,
+}
+
+struct Struct {
+    name: String,
+    doc: String,
+    fields: Vec<Field>,
+}
+
+struct Noun {
+    name: String,
+    about: String,
+    messages: Vec<Message>,
+    structs: Vec<Struct>,
+}
+
+const IDS: [&str; 7] = ["StreamId", "EventId", "LibraryId", "KernelId", "BlockId", "FunctionId", "DevicePtr"];
+const SCALARS: [&str; 7] = ["u8", "u16", "u32", "u64", "i32", "f32", "bool"];
+
+/// Writes everything that is made from the message tables; with `check` only compares and fails when a file is stale.
+pub fn run(check: bool) -> Result<()> {
+    let root = repository_root()?;
+    let nouns = read_tables(&root.join("api/messages"))?;
+    let borrowing = borrowing_structs(&nouns);
+    refuse_contradictions(&nouns)?;
+    let mut files = Vec::new();
+    let folder = root.join("link/wire/src/generated");
+    for noun in &nouns {
+        files.push((folder.join(format!("{}.rs", noun.name)), rustfmt(&noun_source(noun, &borrowing))?));
+    }
+    files.push((folder.join("mod.rs"), rustfmt(&module_source(&nouns))?));
+    files.push((folder.join("dispatch.rs"), rustfmt(&dispatch_source(&nouns, &borrowing))?));
+    files.push((folder.join("sample.rs"), rustfmt(&sample_source(&nouns, &borrowing))?));
+    let page = root.join("docs/protocol.md");
+    let text = std::fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
+    let (head, _) =
+        text.split_once(PAGE_MARK).with_context(|| format!("{} lacks the line: {PAGE_MARK}", page.display()))?;
+    files.push((page, format!("{head}{PAGE_MARK}\n\n{}", page_tables(&nouns))));
+    for (path, content) in files {
+        write_or_compare(&path, &content, check)?;
+    }
+    Ok(())
+}
+
+fn repository_root() -> Result<PathBuf> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(manifest.parent().context("xtask has no parent folder")?.to_path_buf())
+}
+
+fn write_or_compare(path: &Path, content: &str, check: bool) -> Result<()> {
+    let present = std::fs::read_to_string(path).unwrap_or_default();
+    if present == content {
+        return Ok(());
+    }
+    if check {
+        bail!("stale: {}\nrun: cargo xtask gen", path.display());
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))
+}
+
+fn rustfmt(source: &str) -> Result<String> {
+    let mut child = Command::new("rustfmt")
+        .args(["--edition", "2024", "--emit", "stdout", "--config-path"])
+        .arg(repository_root()?)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting rustfmt (install it with: rustup component add rustfmt)")?;
+    child.stdin.take().context("rustfmt's input")?.write_all(source.as_bytes())?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "rustfmt refused generated source:\n{source}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+// Reading the tables.
+
+fn read_tables(folder: &Path) -> Result<Vec<Noun>> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .with_context(|| format!("reading {}", folder.display()))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    let texts = paths.iter().map(|path| Ok((path, std::fs::read_to_string(path)?))).collect::<Result<Vec<_>>>()?;
+    let mut known = BTreeSet::new();
+    for (path, text) in &texts {
+        let table: toml::Table = text.parse().with_context(|| format!("in {}", path.display()))?;
+        if let Some(structs) = table.get("struct").and_then(toml::Value::as_table) {
+            known.extend(structs.keys().cloned());
+        }
+    }
+    texts
+        .iter()
+        .map(|(path, text)| read_noun(path, text, &known).with_context(|| format!("in {}", path.display())))
+        .collect()
+}
+
+fn read_noun(path: &Path, text: &str, known: &BTreeSet<String>) -> Result<Noun> {
+    let name = path.file_stem().and_then(|stem| stem.to_str()).context("a file name")?.to_owned();
+    let about = text
+        .lines()
+        .take_while(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut table: toml::Table = text.parse()?;
+    let mut structs = Vec::new();
+    if let Some(entries) = table.remove("struct") {
+        let entries: BTreeMap<String, StructEntry> = entries.try_into()?;
+        for (name, entry) in entries {
+            let fields = read_fields(&name, &entry.fields, known)?;
+            let doc = entry.doc.unwrap_or_else(|| format!("Part of other messages: {}.", sentence_of(&name)));
+            structs.push(Struct { name, doc, fields });
+        }
+    }
+    let entries: BTreeMap<String, MessageEntry> = toml::Value::Table(table).try_into()?;
+    let mut messages = Vec::new();
+    for (name, entry) in entries {
+        let fields = read_fields(&name, &entry.fields, known)?;
+        let reply = entry.reply.as_deref().map(|reply| read_fields(&name, reply, known)).transpose()?;
+        messages.push(Message {
+            name,
+            id: entry.id,
+            from: entry.from,
+            class: entry.class,
+            doc: entry.doc,
+            fields,
+            reply,
+        });
+    }
+    messages.sort_by_key(|message| message.id);
+    Ok(Noun { name, about, messages, structs })
+}
+
+fn sentence_of(name: &str) -> String {
+    name.to_snake_case().replace('_', " ")
+}
+
+fn read_fields(owner: &str, fields: &[String], known: &BTreeSet<String>) -> Result<Vec<Field>> {
+    fields
+        .iter()
+        .map(|field| {
+            let (name, wire) = field.split_once(':').with_context(|| format!("{owner}: not `name: type`: {field}"))?;
+            let wire = wire.trim();
+            let kind = read_type(wire, known).with_context(|| format!("{owner}: field {field}"))?;
+            Ok(Field { name: name.trim().to_owned(), wire: wire.to_owned(), kind })
+        })
+        .collect()
+}
+
+fn read_type(text: &str, known: &BTreeSet<String>) -> Result<Type> {
+    if let Some(inner) = text.strip_prefix("list<").and_then(|rest| rest.strip_suffix('>')) {
+        return Ok(Type::List(Box::new(read_type(inner, known)?)));
+    }
+    if let Some(scalar) = SCALARS.into_iter().find(|scalar| *scalar == text) {
+        return Ok(Type::Scalar(scalar));
+    }
+    if let Some(id) = IDS.into_iter().find(|id| *id == text) {
+        return Ok(Type::Id(id));
+    }
+    match text {
+        "bytes" => Ok(Type::Bytes),
+        "text" => Ok(Type::Text),
+        name if known.contains(name) => Ok(Type::Struct(name.to_owned())),
+        name => bail!("unknown type: {name}"),
+    }
+}
+
+fn refuse_contradictions(nouns: &[Noun]) -> Result<()> {
+    let mut ids = BTreeMap::new();
+    for message in nouns.iter().flat_map(|noun| &noun.messages) {
+        if let Some(other) = ids.insert(message.id, &message.name) {
+            bail!("id {:#06x} is both {other} and {}", message.id, message.name);
+        }
+        let answered = matches!(message.class, Class::Call | Class::Deliver);
+        ensure!(
+            answered == message.reply.is_some(),
+            "{}: class {:?} and `reply` disagree",
+            message.name,
+            message.class
+        );
+        let pushed = message.class == Class::Push;
+        ensure!(
+            pushed == (message.from == Side::Server),
+            "{}: class {:?} and `from` disagree",
+            message.name,
+            message.class
+        );
+    }
+    Ok(())
+}
+
+/// Names of the structs that borrow from the frame they were decoded from.
+fn borrowing_structs(nouns: &[Noun]) -> BTreeSet<String> {
+    let structs: Vec<&Struct> = nouns.iter().flat_map(|noun| &noun.structs).collect();
+    let mut borrowing = BTreeSet::new();
+    loop {
+        let before = borrowing.len();
+        for entry in &structs {
+            if entry.fields.iter().any(|field| borrows(&field.kind, &borrowing)) {
+                borrowing.insert(entry.name.clone());
+            }
+        }
+        if borrowing.len() == before {
+            return borrowing;
+        }
+    }
+}
+
+fn borrows(kind: &Type, borrowing: &BTreeSet<String>) -> bool {
+    match kind {
+        Type::Bytes | Type::Text => true,
+        Type::List(inner) => borrows(inner, borrowing),
+        Type::Struct(name) => borrowing.contains(name),
+        Type::Scalar(_) | Type::Id(_) => false,
+    }
+}
+
+fn owns_a_list(kind: &Type) -> bool {
+    matches!(kind, Type::List(_) | Type::Struct(_))
+}
+
+// Writing Rust.
+
+const HEADER: &str = "// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.\n\n";
+
+fn rust_type(kind: &Type, borrowing: &BTreeSet<String>) -> String {
+    match kind {
+        Type::Scalar(name) | Type::Id(name) => (*name).to_owned(),
+        Type::Bytes => "&'a [u8]".to_owned(),
+        Type::Text => "&'a str".to_owned(),
+        Type::List(inner) => format!("Vec<{}>", rust_type(inner, borrowing)),
+        Type::Struct(name) if borrowing.contains(name) => format!("{name}<'a>"),
+        Type::Struct(name) => name.clone(),
+    }
+}
+
+fn lifetime(fields: &[Field], borrowing: &BTreeSet<String>) -> &'static str {
+    if fields.iter().any(|field| borrows(&field.kind, borrowing)) { "<'a>" } else { "" }
+}
+
+fn noun_source(noun: &Noun, borrowing: &BTreeSet<String>) -> String {
+    let mut out = format!(
+        "//! {}\n//! Plain values and their encoding; they check nothing beyond what the types say.\n{HEADER}",
+        noun.about
+    );
+    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader, StreamId};\n\n");
+    for message in &noun.messages {
+        let doc = format!("{}\n\nKind {:#06x}, {}.", message.doc, message.id, class_words(message.class));
+        struct_source(&mut out, &message.name, &doc, &message.fields, borrowing);
+        message_source(&mut out, message, borrowing);
+        if let Some(reply) = message.reply.as_deref().filter(|reply| !reply.is_empty()) {
+            let doc = format!("What answers [`{}`] when its status is success.", message.name);
+            struct_source(&mut out, &format!("{}Reply", message.name), &doc, reply, borrowing);
+        }
+    }
+    for entry in &noun.structs {
+        struct_source(&mut out, &entry.name, &entry.doc, &entry.fields, borrowing);
+    }
+    out
+}
+
+fn class_words(class: Class) -> &'static str {
+    match class {
+        Class::Post => "posted: no reply",
+        Class::Call => "called: one reply",
+        Class::Deliver => "called: deliveries, then one reply",
+        Class::Push => "from the server, unasked",
+    }
+}
+
+fn struct_source(out: &mut String, name: &str, doc: &str, fields: &[Field], borrowing: &BTreeSet<String>) {
+    let life = lifetime(fields, borrowing);
+    for line in doc.lines() {
+        let _ = writeln!(out, "/// {line}");
+    }
+    let copy = if fields.iter().any(|field| owns_a_list(&field.kind)) { "" } else { ", Copy" };
+    let _ = writeln!(out, "#[derive(Clone{copy}, Debug, Default, PartialEq)]\npub struct {name}{life} {{");
+    for field in fields {
+        let _ = writeln!(out, "pub {}: {},", field.name, rust_type(&field.kind, borrowing));
+    }
+    let least = fields
+        .iter()
+        .map(|field| format!("<{} as Field<'a>>::LEAST", rust_type(&field.kind, borrowing)))
+        .collect::<Vec<_>>()
+        .join(" + ");
+    let least = if least.is_empty() { "0".to_owned() } else { least };
+    let unused = if fields.is_empty() { "_" } else { "" };
+    let _ = writeln!(out, "}}\n\nimpl<'a> Field<'a> for {name}{life} {{\nconst LEAST: usize = {least};\n");
+    let _ = writeln!(out, "fn write(&self, {unused}out: &mut Vec<u8>) {{");
+    for field in fields {
+        let _ = writeln!(out, "self.{}.write(out);", field.name);
+    }
+    let _ = writeln!(out, "}}\n\nfn read({unused}reader: &mut Reader<'a>) -> Result<Self, DecodeError> {{\nOk(Self {{");
+    for field in fields {
+        let _ = writeln!(out, "{}: reader.field({:?})?,", field.name, field.name);
+    }
+    out.push_str("})\n}\n}\n\n");
+}
+
+fn message_source(out: &mut String, message: &Message, borrowing: &BTreeSet<String>) {
+    let life = lifetime(&message.fields, borrowing);
+    let anonymous = if life.is_empty() { "" } else { "<'_>" };
+    let _ = writeln!(out, "impl Message for {}{anonymous} {{", message.name);
+    let _ = writeln!(out, "const KIND: u16 = {:#06x};\nconst CLASS: Class = Class::{:?};", message.id, message.class);
+    let _ = writeln!(out, "const NAME: &'static str = {:?};", message.name);
+    if let Some((last, others)) = message.fields.split_last().filter(|(last, _)| matches!(last.kind, Type::Bytes)) {
+        out.push_str("const TAIL: bool = true;\n\nfn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {\n");
+        for field in others {
+            let _ = writeln!(out, "self.{}.write(out);", field.name);
+        }
+        let _ = writeln!(out, "crate::reader::write_length(self.{}.len(), out);\nself.{}\n}}", last.name, last.name);
+    } else {
+        out.push_str("const TAIL: bool = false;\n\nfn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {\nself.write(out);\n&[]\n}\n");
+    }
+    out.push_str("}\n\n");
+    if let Some(reply) = &message.reply {
+        let answer = if reply.is_empty() {
+            "()".to_owned()
+        } else {
+            format!("{}Reply{}", message.name, lifetime(reply, borrowing))
+        };
+        let _ = writeln!(out, "impl Call for {}{anonymous} {{\ntype Reply<'a> = {answer};\n}}\n", message.name);
+    }
+}
+
+fn module_source(nouns: &[Noun]) -> String {
+    let mut out = format!(
+        "//! The messages, one file per noun of `api/messages`.\n//! Everything here is re-exported by the crate's root; it holds no logic.\n{HEADER}"
+    );
+    out.push_str("mod dispatch;\n#[cfg(test)]\nmod sample;\n");
+    for noun in nouns {
+        let _ = writeln!(out, "mod {};", noun.name);
+    }
+    out.push_str("\npub use dispatch::{Push, Request};\n#[cfg(test)]\npub(crate) use sample::{push_sample, request_sample, PUSH_SAMPLES, REQUEST_SAMPLES};\n");
+    for noun in nouns {
+        let _ = writeln!(out, "pub use {}::*;", noun.name);
+    }
+    out
+}
+
+fn messages_from(nouns: &[Noun], side: Side) -> Vec<&Message> {
+    nouns.iter().flat_map(|noun| &noun.messages).filter(|message| message.from == side).collect()
+}
+
+fn dispatch_source(nouns: &[Noun], borrowing: &BTreeSet<String>) -> String {
+    let mut out = format!(
+        "//! Which message a frame holds: every kind of one direction as one enum.\n//! A kind that is not in the table is an error that names it.\n{HEADER}"
+    );
+    out.push_str("use super::*;\nuse crate::{Class, Decode, DecodeError, Message};\n\n");
+    enum_source(&mut out, "Request", "What a client says.", &messages_from(nouns, Side::Client), borrowing);
+    enum_source(&mut out, "Push", "What a server says.", &messages_from(nouns, Side::Server), borrowing);
+    out
+}
+
+fn enum_source(out: &mut String, name: &str, doc: &str, messages: &[&Message], borrowing: &BTreeSet<String>) {
+    let _ = writeln!(out, "/// {doc}\n#[derive(Clone, Debug, PartialEq)]\npub enum {name}<'a> {{");
+    for message in messages {
+        let _ = writeln!(out, "/// See [`{0}`].\n{0}({0}{1}),", message.name, lifetime(&message.fields, borrowing));
+    }
+    let _ = writeln!(out, "}}\n\nimpl<'a> {name}<'a> {{");
+    out.push_str("/// Decodes a payload by its frame's kind.\n///\n/// # Errors\n/// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.\n");
+    out.push_str("pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {\nmatch kind {\n");
+    for message in messages {
+        let _ = writeln!(out, "{0}::KIND => {0}::decode(payload).map(Self::{0}),", message.name);
+    }
+    out.push_str("_ => Err(DecodeError::unknown_kind(kind)),\n}\n}\n\n");
+    out.push_str(
+        "/// The message's name in the table.\n#[must_use]\npub fn name(&self) -> &'static str {\nmatch self {\n",
+    );
+    for message in messages {
+        let _ = writeln!(out, "Self::{0}(_) => {0}::NAME,", message.name);
+    }
+    out.push_str(
+        "}\n}\n\n/// Whether and how it is answered.\n#[must_use]\npub fn class(&self) -> Class {\nmatch self {\n",
+    );
+    for message in messages {
+        let _ = writeln!(out, "Self::{0}(_) => {0}::CLASS,", message.name);
+    }
+    out.push_str("}\n}\n\n/// The frame's kind.\n#[must_use]\npub fn kind(&self) -> u16 {\nmatch self {\n");
+    for message in messages {
+        let _ = writeln!(out, "Self::{0}(_) => {0}::KIND,", message.name);
+    }
+    out.push_str("}\n}\n\n/// Appends the payload.\npub fn encode(&self, out: &mut Vec<u8>) {\nmatch self {\n");
+    for message in messages {
+        let _ = writeln!(out, "Self::{}(message) => message.encode(out),", message.name);
+    }
+    out.push_str("}\n}\n}\n\n");
+}
+
+/// Test support: every message made from a stream of arbitrary bytes, so that a property can speak of all of them.
+fn sample_source(nouns: &[Noun], borrowing: &BTreeSet<String>) -> String {
+    let mut out = format!(
+        "//! For tests: builds each message from arbitrary bytes, so that a property can range over all of them.\n//! It is compiled for tests only.\n{HEADER}"
+    );
+    out.push_str("use super::*;\nuse crate::sample::{Sample, Source};\n\n");
+    for noun in nouns {
+        for message in &noun.messages {
+            sample_impl(&mut out, &message.name, &message.fields, borrowing);
+        }
+        for entry in &noun.structs {
+            sample_impl(&mut out, &entry.name, &entry.fields, borrowing);
+        }
+    }
+    for (name, side, constant) in [("request", Side::Client, "REQUEST"), ("push", Side::Server, "PUSH")] {
+        let messages = messages_from(nouns, side);
+        let kind = if side == Side::Client { "Request" } else { "Push" };
+        let _ = writeln!(out, "pub(crate) const {constant}_SAMPLES: usize = {};\n", messages.len());
+        let _ = writeln!(
+            out,
+            "pub(crate) fn {name}_sample<'a>(which: usize, source: &mut Source<'a>) -> {kind}<'a> {{\nmatch which % {constant}_SAMPLES {{"
+        );
+        for (index, message) in messages.iter().enumerate() {
+            let pattern = if index + 1 == messages.len() { "_".to_owned() } else { index.to_string() };
+            let _ = writeln!(out, "{pattern} => {kind}::{}(Sample::sample(source)),", message.name);
+        }
+        out.push_str("}\n}\n\n");
+    }
+    out
+}
+
+fn sample_impl(out: &mut String, name: &str, fields: &[Field], borrowing: &BTreeSet<String>) {
+    let life = lifetime(fields, borrowing);
+    let unused = if fields.is_empty() { "_" } else { "" };
+    let _ = writeln!(
+        out,
+        "impl<'a> Sample<'a> for {name}{life} {{\nfn sample({unused}source: &mut Source<'a>) -> Self {{\nSelf {{"
+    );
+    for field in fields {
+        let _ = writeln!(out, "{}: Sample::sample(source),", field.name);
+    }
+    out.push_str("}\n}\n}\n\n");
+}
+
+// Writing the page.
+
+fn page_tables(nouns: &[Noun]) -> String {
+    let mut out = String::new();
+    for noun in nouns {
+        let _ = writeln!(out, "### {}\n\n{}\n", noun.name, noun.about);
+        out.push_str("| kind | message | class | fields | reply |\n|---|---|---|---|---|\n");
+        for message in &noun.messages {
+            let reply = match &message.reply {
+                None => "–".to_owned(),
+                Some(reply) if reply.is_empty() => "status".to_owned(),
+                Some(reply) => field_words(reply),
+            };
+            let _ = writeln!(
+                out,
+                "| `{:#06x}` | **{}**: {} | {} | {} | {reply} |",
+                message.id,
+                message.name,
+                message.doc,
+                format!("{:?}", message.class).to_lowercase(),
+                field_words(&message.fields)
+            );
+        }
+        out.push('\n');
+        for entry in &noun.structs {
+            let _ = writeln!(out, "- `{}`: {} {}", entry.name, entry.doc, field_words(&entry.fields));
+        }
+        if !noun.structs.is_empty() {
+            out.push('\n');
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+fn field_words(fields: &[Field]) -> String {
+    if fields.is_empty() {
+        return "–".to_owned();
+    }
+    let words: Vec<String> = fields.iter().map(|field| format!("`{}: {}`", field.name, field.wire)).collect();
+    words.join(" ")
+}
