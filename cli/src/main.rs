@@ -1,1 +1,73 @@
-fn main() {}
+//! `floe`: every command a user types.
+//! In: arguments, environment, a TOML file. Out: an exit code; data on stdout, everything else on stderr.
+//! No logic of its own: each command asks the crate that knows.
+
+mod demo;
+mod doctor;
+mod gpus;
+mod install;
+mod private;
+mod ps;
+mod run;
+mod serve;
+mod servers;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
+///
+/// Settings come from flags, then environment (FLOE_*), then a TOML file (FLOE_CONFIG, ~/.config/floe/floe.toml, /etc/floe/floe.toml).
+#[derive(Debug, Parser)]
+#[command(name = "floe", version, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Environment:
+  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port or unix:///path
+  FLOE_MEMORY            memory of each vGPU in bytes (K, M, G, T allowed); all of the GPU when not set
+  FLOE_TOKEN             the token itself; FLOE_TOKEN_FILE names the file that holds it
+  FLOE_CONFIG            the TOML file
+  FLOE_LOG               what the client library says on stderr: error, warn (default), info, debug
+  FLOE_STATS             1: the client library prints its counts of calls when the program ends
+  RCUDA_DEVICE_COUNT     honoured when FLOE_DEVICES is not set, with RCUDA_DEVICE_j=host[:gpu]
+  FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)
+  FLOE_CPU_MEMORY        memory of a CPU device in bytes";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program on the GPUs named, or on the best device of this machine when none is.
+    Run(run::Arguments),
+    /// Offer this machine's GPUs to others (the daemon, floed).
+    Serve(serve::Arguments),
+    /// Show what servers offer.
+    Gpus(gpus::Arguments),
+    /// Show who uses what.
+    Ps(ps::Arguments),
+    /// Check client, server, device, versions, permissions; say what to do about each finding.
+    Doctor(doctor::Arguments),
+    /// Run a small CUDA program through client, daemon and worker and check its result.
+    Demo(demo::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Gpus(arguments) => gpus::run(&arguments),
+        Command::Ps(arguments) => ps::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("floe: {error:#}");
+        ExitCode::from(FAILURE_OF_FLOE)
+    })
+}
+
+/// What `floe` itself returns when it could not do its part; as `env` and `timeout` do, outside of what programs use.
+const FAILURE_OF_FLOE: u8 = 125;

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::toolchain::repository;
+
 /// What the installation holds: cargo's name of the file, where it goes.
 const FILES: &[(&str, &str)] = &[
     ("floe", "bin/floe"),
@@ -16,11 +18,6 @@ const FILES: &[(&str, &str)] = &[
     ("libfloe_client_cuda.so", "lib/client/libcuda.so.1"),
     ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
 ];
-
-/// The repository's root: the folder that holds `xtask/`.
-pub(crate) fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
-}
 
 /// Cargo's target folder for this workspace.
 pub(crate) fn target_folder() -> PathBuf {

@@ -1,0 +1,52 @@
+//! A daemon for one program: started by `floe run` when no device is named.
+//! In: the installation. Out: the address of a daemon that listens on a Unix socket in a folder of its own.
+//! It ends by itself when the program has ended: it watches the process it was started for.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::install::Installation;
+
+/// How long a private daemon may take until it listens: loading a GPU's driver takes up to a few seconds.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts `floed --private` for the process `floe` is (and the program it becomes); returns its address, `unix:///…`.
+pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -> Result<String> {
+    let mut command = Command::new(installation.executable("floed")?);
+    command.arg("--private").arg("--until-exit-of").arg(std::process::id().to_string());
+    if let Some(library) = device_library {
+        command.arg("--device-library").arg(library);
+    }
+    let mut daemon = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .context("the private daemon (floed) does not start")?;
+    let output = daemon.stdout.take().expect("its stdout was asked for");
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        // The receiver is gone when the start took too long; nobody needs the line then.
+        let _ = sender.send(read.map(|_| line));
+    });
+    let line = match receiver.recv_timeout(START_LIMIT) {
+        Ok(line) => line.context("the private daemon's first line cannot be read")?,
+        Err(_) => {
+            let _ = daemon.kill();
+            bail!("the private daemon did not listen within {} s", START_LIMIT.as_secs());
+        }
+    };
+    match line.trim().strip_prefix("ready ") {
+        Some(address) => Ok(address.to_owned()),
+        None => {
+            let status = daemon.wait().context("the private daemon's end cannot be waited for")?;
+            bail!("the private daemon did not start: {status}\n  `floe doctor` says what is wrong");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `floe run`: becomes the program, with floe's client library in front.
+//! In: devices, a quota, the program with its arguments. Out: nothing; the process is the program from here on, so exit
+//! codes, signals and the terminal are the program's own.
+//! Never stays beside the program: what has to outlive this moment is the private daemon, which watches the process.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{install::Installation, private, servers};
+
+/// Flags of `floe run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Devices, in the order the program shall see them: HOST:GPU[,HOST:GPU…]. HOST is a name, host:port, tcp://host:port
+    /// or unix:///path. Without it: FLOE_DEVICES, RCUDA_DEVICE_*, the TOML file, else a daemon of this program's own.
+    #[arg(long, value_name = "HOST:GPU,…")]
+    pub(crate) on: Option<String>,
+    /// Memory of each vGPU: bytes, or with K, M, G, T.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory: Option<String>,
+    /// Print, per class (local, post, call), how many calls the program made and how many waited.
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// The library a private daemon drives: auto, nvidia, cpu, or the path of a libcuda.so.1.
+    #[arg(long, value_name = "LIBRARY")]
+    pub(crate) device_library: Option<String>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<String>,
+}
+
+/// Becomes the program. Returns only when it could not.
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+    let installation = Installation::of_this_executable()?;
+    let mut command = prepare(&arguments, &installation)?;
+    let error = command.exec();
+    bail!("the program does not start: {}: {error}", arguments.program[0]);
+}
+
+/// The program's command with the environment that puts floe in front of it.
+pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Result<Command> {
+    let (name, rest) = arguments.program.split_first().context("no program was named")?;
+    let mut command = Command::new(name);
+    command.args(rest);
+    command.env("LD_LIBRARY_PATH", in_front(&installation.client_library_folder()?));
+    if let Some(devices) = devices(arguments, installation)? {
+        command.env("FLOE_DEVICES", devices);
+    }
+    if let Some(memory) = &arguments.memory {
+        command.env("FLOE_MEMORY", memory);
+    }
+    if arguments.stats {
+        command.env("FLOE_STATS", "1");
+    }
+    Ok(command)
+}
+
+/// What FLOE_DEVICES shall be; `None` when the settings below the flags name devices already.
+fn devices(arguments: &Arguments, installation: &Installation) -> Result<Option<String>> {
+    if let Some(on) = &arguments.on {
+        return Ok(Some(on.clone()));
+    }
+    if servers::devices_are_named()? {
+        return Ok(None);
+    }
+    let address = private::start(installation, arguments.device_library.as_deref())?;
+    let gpus = servers::gpus_of(&address)?;
+    if gpus.is_empty() {
+        bail!("this machine offers no device\n  `floe doctor` says why");
+    }
+    let devices: Vec<String> = gpus.iter().map(|gpu| format!("{address}:{}", gpu.index)).collect();
+    Ok(Some(devices.join(",")))
+}
+
+/// `LD_LIBRARY_PATH` with `folder` in front of what it holds.
+fn in_front(folder: &Path) -> std::ffi::OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH").filter(|rest| !rest.is_empty()) {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}

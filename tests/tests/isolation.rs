@@ -1,0 +1,131 @@
+//! One session's bad luck is nobody else's: killed clients, killed workers, garbage, wrong tokens, faulting kernels.
+//! What is left behind is counted: worker processes and the daemon's open files, before and after.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use floe_tests::{Floed, Linkage, Outcome, Program, descendants, example, open_files};
+
+/// A program that is busy for a few seconds on the CPU device.
+fn busy_program(daemon: &Floed) -> Program {
+    example("matrixMul", Linkage::Static, &["256", "20"]).on(daemon, daemon.unix())
+}
+
+fn short_program(daemon: &Floed, address: &str) -> Program {
+    example("vectorAdd", Linkage::Static, &[]).on(daemon, address)
+}
+
+fn assert_passed(outcome: &Outcome) {
+    assert_eq!(outcome.code, Some(0), "stdout: {}\nstderr: {}", outcome.stdout, outcome.stderr);
+}
+
+fn kill(process: u32) {
+    let killed = Command::new("kill").args(["-KILL", &process.to_string()]).status().expect("kill runs");
+    assert!(killed.success(), "process {process} was gone");
+}
+
+#[test]
+fn clients_killed_at_any_moment_leave_nothing_behind() {
+    let mut daemon = Floed::start();
+    assert_passed(&short_program(&daemon, daemon.unix()).run());
+    daemon.wait_for_workers(0);
+    let files = open_files(daemon.process());
+    for step in 0..24_u64 {
+        let address = if step % 2 == 0 { daemon.unix() } else { daemon.tcp() };
+        let mut client = example("streams", Linkage::Static, &[]).on(&daemon, address).start();
+        sleep(Duration::from_millis(step * 12));
+        // It may have ended by itself already; then there was nothing to kill.
+        let _ = client.kill();
+        client.wait().expect("the client is our child");
+    }
+    daemon.wait_for_workers(0);
+    assert!(daemon.is_running());
+    assert_passed(&short_program(&daemon, daemon.unix()).run());
+    daemon.wait_for_workers(0);
+    assert_eq!(open_files(daemon.process()), files, "the daemon keeps files open");
+}
+
+#[test]
+fn a_killed_worker_ends_its_session_and_no_other() {
+    let daemon = Floed::start();
+    let mut doomed = busy_program(&daemon).start();
+    daemon.wait_for_workers(1);
+    let worker = descendants(daemon.process())[0];
+    let other = busy_program(&daemon);
+    let other = std::thread::spawn(move || other.run());
+    daemon.wait_for_workers(2);
+    kill(worker);
+    let status = doomed.wait().expect("the program is our child");
+    assert!(!status.success(), "the program whose worker was killed says it passed");
+    assert_passed(&other.join().expect("the other program ran"));
+    daemon.wait_for_workers(0);
+}
+
+#[test]
+fn garbage_on_the_port_closes_that_connection_only() {
+    let mut daemon = Floed::start();
+    let host = daemon.tcp().strip_prefix("tcp://").expect("a TCP address").to_owned();
+    let busy = busy_program(&daemon);
+    let busy = std::thread::spawn(move || busy.run());
+    let mut state = 0x9e37_79b9_u32;
+    for length in [1_usize, 15, 16, 17, 64, 4096, 1 << 20] {
+        let mut connection = TcpStream::connect(&host).expect("the daemon listens");
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_le_bytes()[3]
+        })
+        .take(length)
+        .collect();
+        // The daemon may close before all is sent.
+        let _ = connection.write_all(&bytes);
+        let _ = connection.shutdown(std::net::Shutdown::Write);
+        connection.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out can be set");
+        let mut answer = Vec::new();
+        let closed = connection.read_to_end(&mut answer);
+        assert!(
+            !matches!(&closed, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
+            "the daemon keeps a connection of garbage open"
+        );
+    }
+    assert_passed(&busy.join().expect("the program ran"));
+    daemon.wait_for_workers(0);
+    assert!(daemon.is_running());
+}
+
+#[test]
+fn a_wrong_token_is_refused_with_a_reason() {
+    let daemon = Floed::start();
+    let address = daemon.tcp().to_owned();
+    let outcome = short_program(&daemon, &address).variable("FLOE_TOKEN", "not the token").run();
+    assert_ne!(outcome.code, Some(0), "a wrong token was let in");
+    assert!(outcome.stderr.contains("token"), "no reason given: {}", outcome.stderr);
+    daemon.wait_for_workers(0);
+}
+
+#[test]
+fn a_faulting_kernel_disturbs_nobody() {
+    let daemon = Floed::start();
+    let busy = busy_program(&daemon);
+    let busy = std::thread::spawn(move || busy.run());
+    for fault in ["address", "misaligned", "trap", "assert"] {
+        let outcome = example("faults", Linkage::Static, &[fault]).on(&daemon, daemon.unix()).run();
+        assert_passed(&outcome);
+    }
+    assert_passed(&busy.join().expect("the program ran"));
+    daemon.wait_for_workers(0);
+}
+
+#[test]
+fn sigterm_ends_sessions_and_leaves_no_socket() {
+    let mut daemon = Floed::start();
+    let socket = daemon.unix().strip_prefix("unix://").expect("a Unix address").to_owned();
+    let mut program = busy_program(&daemon).start();
+    daemon.wait_for_workers(1);
+    assert_eq!(daemon.terminate(), Some(0));
+    assert!(!std::path::Path::new(&socket).exists(), "the socket is left behind");
+    let status = program.wait().expect("the program is our child");
+    assert!(!status.success(), "a program without its server says it passed");
+}

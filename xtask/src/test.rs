@@ -1,0 +1,66 @@
+//! `cargo xtask test`: everything that is tested without a GPU, from a fresh clone.
+//! In: the workspace, the package registries. Out: the test runners' own summaries; fails at the first step that fails.
+//! Never hides a step: each is announced with its number and, when it is done, its seconds.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::dist::{cargo, dist, run, target_folder};
+use crate::toolchain::repository;
+use crate::{examples, fuzz, generate, toolchain};
+
+/// What is done, in order.
+const STEPS: &[(&str, fn() -> Result<()>)] = &[
+    ("generated code is fresh", || generate::run(true)),
+    ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
+    ("lints", || run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+    ("installation", || dist().map(drop)),
+    ("example programs", example_programs),
+    ("CUDA runtimes of the boot matrix", boot_matrix),
+    ("fuzzing, bounded", || fuzz::fuzz(fuzz::SECONDS_IN_CI)),
+    ("unit and whole-system tests", tests),
+];
+
+/// Runs every step.
+pub(crate) fn test() -> Result<()> {
+    let start = Instant::now();
+    for (number, (name, step)) in STEPS.iter().enumerate() {
+        let began = Instant::now();
+        eprintln!("floe test [{}/{}] {name}", number + 1, STEPS.len());
+        step().with_context(|| format!("step failed: {name}"))?;
+        eprintln!("floe test [{}/{}] {name}: {:.1} s", number + 1, STEPS.len(), began.elapsed().as_secs_f64());
+    }
+    eprintln!("floe test: all steps passed in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn example_programs() -> Result<()> {
+    let home = toolchain::ensure()?;
+    examples::build(&home, &target_folder().join("examples")).map(drop)
+}
+
+/// Fetches the runtimes and notes where each lies; builds the program that boots them.
+fn boot_matrix() -> Result<()> {
+    let examples = target_folder().join("examples");
+    let notes = examples.join("cudart");
+    fs::create_dir_all(&notes)?;
+    for version in toolchain::cudart_versions() {
+        let library = toolchain::cudart(version)?;
+        fs::write(notes.join(version), library.display().to_string())?;
+    }
+    compile_c(&repository().join("tests/programs/boot.c"), &examples.join("boot"))
+}
+
+fn compile_c(source: &Path, executable: &Path) -> Result<()> {
+    run(Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-o"]).arg(executable).arg(source).arg("-ldl"))
+}
+
+fn tests() -> Result<()> {
+    run(cargo(&["test", "--release", "--workspace"])
+        .env("FLOE_DIST", target_folder().join("dist"))
+        .env("FLOE_EXAMPLES", target_folder().join("examples")))
+}
