@@ -1,0 +1,134 @@
+//! Where a server is: `tcp://host:port`, `host`, `host:port`, `[v6]:port` or `unix:///path`.
+//! In: text a person wrote. Out: an address, or what is wrong with the text.
+//! It resolves no names and opens nothing.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The TCP port where none is named.
+pub const DEFAULT_PORT: u16 = 14833;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A host name or IP address (without brackets) and a port.
+    Tcp {
+        /// Name or IP address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// A Unix socket's path.
+    Unix(PathBuf),
+}
+
+/// Why a text is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// The host is missing.
+    #[error("no host in address: {0:?}")]
+    NoHost(String),
+    /// The port is not a number from 0 to 65535.
+    #[error("not a port: {port:?} in address: {address:?}")]
+    Port {
+        /// What stands where the port should.
+        port: String,
+        /// The whole text.
+        address: String,
+    },
+    /// A Unix socket's path must be absolute.
+    #[error("not an absolute path in address: {0:?}")]
+    Path(String),
+    /// Neither `tcp` nor `unix`.
+    #[error("unknown scheme (tcp:// and unix:// are known) in address: {0:?}")]
+    Scheme(String),
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return tcp_address(text, text);
+        };
+        match scheme {
+            "tcp" => tcp_address(rest, text),
+            "unix" if rest.starts_with('/') => Ok(Self::Unix(PathBuf::from(rest))),
+            "unix" => Err(AddressError::Path(text.to_owned())),
+            _ => Err(AddressError::Scheme(text.to_owned())),
+        }
+    }
+}
+
+fn tcp_address(rest: &str, whole: &str) -> Result<Address, AddressError> {
+    let (host, port) = if let Some((host, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        match after.strip_prefix(':') {
+            None if !after.is_empty() => return Err(AddressError::NoHost(whole.to_owned())),
+            port => (host, port),
+        }
+    } else if rest.matches(':').count() > 1 {
+        (rest, None) // a bare IPv6 address
+    } else {
+        rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port)))
+    };
+    if host.is_empty() || host.contains(['/', ' ', ',']) {
+        return Err(AddressError::NoHost(whole.to_owned()));
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(text) => {
+            text.parse().map_err(|_| AddressError::Port { port: text.to_owned(), address: whole.to_owned() })?
+        }
+    };
+    Ok(Address::Tcp { host: host.to_owned(), port })
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "tcp://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(formatter, "tcp://{host}:{port}"),
+            Self::Unix(path) => write!(formatter, "unix://{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> Result<Address, AddressError> {
+        Ok(Address::Tcp { host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        assert_eq!("tcp://node7:5000".parse(), tcp("node7", 5000));
+        assert_eq!("node7".parse(), tcp("node7", DEFAULT_PORT));
+        assert_eq!("10.0.0.1:1".parse(), tcp("10.0.0.1", 1));
+        assert_eq!("[::1]:9".parse(), tcp("::1", 9));
+        assert_eq!("::1".parse(), tcp("::1", DEFAULT_PORT));
+        assert_eq!("tcp://[fe80::2]".parse(), tcp("fe80::2", DEFAULT_PORT));
+        assert_eq!("unix:///run/floe".parse(), Ok(Address::Unix("/run/floe".into())));
+    }
+
+    #[test]
+    fn what_is_shown_is_read_back() {
+        for text in ["tcp://node7:5000", "tcp://[::1]:9", "unix:///run/floe"] {
+            assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!("node:x".parse::<Address>(), Err(AddressError::Port { port: "x".into(), address: "node:x".into() }));
+        assert_eq!("".parse::<Address>(), Err(AddressError::NoHost(String::new())));
+        assert_eq!(":5".parse::<Address>(), Err(AddressError::NoHost(":5".into())));
+        assert_eq!("[::1]x".parse::<Address>(), Err(AddressError::NoHost("[::1]x".into())));
+        assert_eq!("unix://run".parse::<Address>(), Err(AddressError::Path("unix://run".into())));
+        assert_eq!("http://x".parse::<Address>(), Err(AddressError::Scheme("http://x".into())));
+    }
+}

@@ -1,0 +1,77 @@
+//! Opens a connection to a server and sets the socket up.
+//! In: an address and a time limit. Out: a link on which nothing has been said yet.
+//! It tries each address a name has, in order, within the one time limit.
+
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+
+use crate::address::Address;
+use crate::error::LinkError;
+use crate::link::Link;
+
+/// How long a TCP peer may leave sent bytes unacknowledged before the connection counts as dead.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+/// Silence after which the operating system asks whether the peer is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
+/// Time between such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Unanswered questions after which the peer counts as gone.
+const KEEPALIVE_COUNT: u32 = 4;
+
+/// Connects to `address` within `timeout`.
+///
+/// # Errors
+/// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time.
+pub fn connect(address: &Address, timeout: Duration) -> Result<Link, LinkError> {
+    match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)
+                .map_err(|source| LinkError::system(format!("connecting to {address}"), source))?;
+            Ok(Link::new(stream.into()))
+        }
+        Address::Tcp { host, port } => {
+            let socket = connect_tcp(address, host, *port, timeout)?;
+            prepare_tcp(&socket)?;
+            Ok(Link::new(socket))
+        }
+    }
+}
+
+fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> Result<OwnedFd, LinkError> {
+    let what = || format!("connecting to {address}");
+    let end = Instant::now() + timeout;
+    let mut failure = None;
+    for place in (host, port).to_socket_addrs().map_err(|source| LinkError::system(what(), source))? {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(failure.unwrap_or(LinkError::TimedOut { what: what(), after: timeout }));
+        }
+        match TcpStream::connect_timeout(&place, left) {
+            Ok(stream) => return Ok(stream.into()),
+            Err(source) if source.kind() == std::io::ErrorKind::TimedOut => {
+                failure = Some(LinkError::TimedOut { what: what(), after: timeout });
+            }
+            Err(source) => failure = Some(LinkError::system(what(), source)),
+        }
+    }
+    let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
+    Err(failure.unwrap_or_else(|| LinkError::system(what(), none())))
+}
+
+/// Small frames leave at once, and a vanished peer is noticed.
+pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
+    let set = || -> rustix::io::Result<()> {
+        sockopt::set_tcp_nodelay(socket, true)?;
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+        let milliseconds = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(socket, milliseconds)
+    };
+    set().map_err(|source| LinkError::system("setting up a TCP socket", source))
+}
