@@ -7,6 +7,7 @@ mod ast;
 mod constant;
 mod error;
 mod parser;
+mod print;
 mod scanner;
 
 pub use ast::*;

@@ -102,7 +102,9 @@ fn instruction<'a>(scanner: &mut Scanner<'a>, position: Position, guard: Option<
 fn modifiers<'a>(scanner: &mut Scanner<'a>, start: usize, mut end: usize) -> Result<Opcode<'a>> {
     loop {
         scanner.blank()?;
-        if scanner.peek() != b'.' || !is_word(scanner.peek_at(1)) {
+        // A dot and a digit behind a blank are a float; `.2d` and the like come without a blank.
+        let adjacent = scanner.offset() == end;
+        if scanner.peek() != b'.' || !is_word(scanner.peek_at(1)) || !(adjacent || starts_word(scanner.peek_at(1))) {
             break;
         }
         let between = scanner.slice(end, scanner.offset());
