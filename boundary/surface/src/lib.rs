@@ -1,1 +1,24 @@
 //! The CUDA driver API as C sees it: exported symbols, version look-up, hidden tables; turned into typed Rust calls.
+//! A cdylib that expands [`export_driver!`] gets every name NVIDIA's library has and needs one value that implements
+//! [`Driver`]. The surface knows nothing of clients, servers or devices.
+
+mod beyond;
+mod capture;
+mod copy;
+pub mod generated;
+mod host;
+mod image;
+mod jit;
+mod launch;
+mod pointer;
+mod prelude;
+
+pub use beyond::Beyond;
+pub use capture::CaptureInfo;
+pub use copy::{CopyBox, CopyEnd, CopyPlace, CopyRow};
+pub use generated::traits::*;
+pub use host::{HostBlock, HostFunction, HostRange, StreamCallback, UnifiedRange};
+pub use image::Image;
+pub use jit::JitOptions;
+pub use launch::{KernelArguments, Launch, ParameterLayout};
+pub use pointer::PointerAttribute;

@@ -1,0 +1,295 @@
+//! Pitched copies as implementations see them: two ends and a box of bytes. C's structs come in with memory types,
+//! offsets and pitches; ends with every offset applied and every extent checked go out. Arrays are refused, since no
+//! device here has them yet.
+
+use crate::host::{HostRange, UnifiedRange};
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, memory_type};
+
+/// A box of bytes from one place to another: `depth` slices of `height` rows of `width` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyBox {
+    /// Read from here.
+    pub source: CopyEnd,
+    /// Written there.
+    pub destination: CopyEnd,
+    /// Bytes per row.
+    pub width: usize,
+    /// Rows per slice.
+    pub height: usize,
+    /// Slices.
+    pub depth: usize,
+}
+
+/// One end of a [`CopyBox`]; its place starts at the box's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyEnd {
+    /// Where, from the first byte of the box to its last.
+    pub place: CopyPlace,
+    /// Bytes from one row to the next.
+    pub pitch: usize,
+    /// Bytes from one slice to the next.
+    pub slice: usize,
+}
+
+/// Which kind of memory an end is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyPlace {
+    /// The program's own.
+    Host(HostRange),
+    /// The device's; `len` bytes.
+    Device(DevicePtr, usize),
+    /// Only the implementation can tell.
+    Unified(UnifiedRange),
+}
+
+/// One row of a [`CopyBox`]: offsets in bytes from the ends' first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRow {
+    /// In the source.
+    pub source: usize,
+    /// In the destination.
+    pub destination: usize,
+}
+
+impl CopyBox {
+    /// Bytes the copy moves.
+    pub fn bytes(&self) -> usize {
+        // The extents were checked against both ends when the box was made, so this cannot overflow.
+        self.width * self.height * self.depth
+    }
+
+    /// Whether it moves nothing.
+    pub fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+
+    /// All rows, slice by slice.
+    pub fn rows(&self) -> impl Iterator<Item = CopyRow> + '_ {
+        (0..self.depth).flat_map(move |z| {
+            (0..self.height).map(move |y| CopyRow {
+                source: z * self.source.slice + y * self.source.pitch,
+                destination: z * self.destination.slice + y * self.destination.pitch,
+            })
+        })
+    }
+
+    /// The box `cuMemcpy2D` was given.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for pitches, extents and addresses that do not fit one another; NOT_SUPPORTED for arrays.
+    ///
+    /// # Safety
+    /// The program's contract for both ends, as [`HostRange::new`].
+    pub unsafe fn from_2d(copy: &Memcpy2d) -> CudaResult<Self> {
+        let extent = [copy.width_bytes, copy.height, 1];
+        let source = RawEnd {
+            kind: copy.source_memory_type,
+            host: copy.source_host,
+            device: copy.source_device,
+            pitch: copy.source_pitch,
+            rows: copy.height,
+            at: [copy.source_x_bytes, copy.source_y, 0],
+            level: 0,
+        };
+        let destination = RawEnd {
+            kind: copy.destination_memory_type,
+            host: copy.destination_host,
+            device: copy.destination_device,
+            pitch: copy.destination_pitch,
+            rows: copy.height,
+            at: [copy.destination_x_bytes, copy.destination_y, 0],
+            level: 0,
+        };
+        // SAFETY: passed on to our caller.
+        unsafe { Self::new(&source, &destination, extent) }
+    }
+
+    /// The box `cuMemcpy3D` was given.
+    ///
+    /// # Errors
+    /// As [`CopyBox::from_2d`].
+    ///
+    /// # Safety
+    /// As [`CopyBox::from_2d`].
+    pub unsafe fn from_3d(copy: &Memcpy3d) -> CudaResult<Self> {
+        let extent = [copy.width_bytes, copy.height, copy.depth];
+        let source = RawEnd {
+            kind: copy.source_memory_type,
+            host: copy.source_host,
+            device: copy.source_device,
+            pitch: copy.source_pitch,
+            rows: copy.source_height,
+            at: [copy.source_x_bytes, copy.source_y, copy.source_z],
+            level: copy.source_level,
+        };
+        let destination = RawEnd {
+            kind: copy.destination_memory_type,
+            host: copy.destination_host,
+            device: copy.destination_device,
+            pitch: copy.destination_pitch,
+            rows: copy.destination_height,
+            at: [copy.destination_x_bytes, copy.destination_y, copy.destination_z],
+            level: copy.destination_level,
+        };
+        // SAFETY: passed on to our caller.
+        unsafe { Self::new(&source, &destination, extent) }
+    }
+
+    /// # Safety
+    /// As [`CopyBox::from_2d`].
+    unsafe fn new(source: &RawEnd, destination: &RawEnd, extent: [usize; 3]) -> CudaResult<Self> {
+        Ok(Self {
+            // SAFETY: passed on to our caller.
+            source: unsafe { source.place(extent) }?,
+            // SAFETY: passed on to our caller.
+            destination: unsafe { destination.place(extent) }?,
+            width: extent[0],
+            height: extent[1],
+            depth: extent[2],
+        })
+    }
+}
+
+/// One end as C describes it.
+struct RawEnd {
+    kind: u32,
+    host: u64,
+    device: u64,
+    pitch: usize,
+    rows: usize,
+    at: [usize; 3],
+    level: usize,
+}
+
+impl RawEnd {
+    /// # Safety
+    /// As [`CopyBox::from_2d`].
+    unsafe fn place(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
+        if self.kind == memory_type::ARRAY {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        if self.level != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (pitch, slice) = self.strides(extent)?;
+        let start = self.start(pitch, slice).ok_or(CudaError::INVALID_VALUE)?;
+        let len = span(extent, pitch, slice).ok_or(CudaError::INVALID_VALUE)?;
+        let base = if self.kind == memory_type::HOST { self.host } else { self.device };
+        let address = base.checked_add(start as u64).ok_or(CudaError::INVALID_VALUE)?;
+        if len != 0 && (base == 0 || address.checked_add(len as u64).is_none()) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let place = match self.kind {
+            // SAFETY: our caller vouches for the host end, whose bytes these are.
+            memory_type::HOST => CopyPlace::Host(unsafe { HostRange::new(HostPointer(address), len) }),
+            memory_type::DEVICE => CopyPlace::Device(DevicePtr(address), len),
+            // SAFETY: as for the host end.
+            memory_type::UNIFIED => CopyPlace::Unified(unsafe { UnifiedRange::new(DevicePtr(address), len) }),
+            _ => return Err(CudaError::INVALID_VALUE),
+        };
+        Ok(CopyEnd { place, pitch, slice })
+    }
+
+    /// Pitch and slice in bytes. A pitch or height of 0 is allowed where there is only one row or slice.
+    fn strides(&self, extent: [usize; 3]) -> CudaResult<(usize, usize)> {
+        let row = self.at[0].checked_add(extent[0]).ok_or(CudaError::INVALID_VALUE)?;
+        let one_row = extent[1] <= 1 && extent[2] <= 1 && self.at[1] == 0 && self.at[2] == 0;
+        let pitch = if self.pitch == 0 && one_row { row } else { self.pitch };
+        let last_row = self.at[1].checked_add(extent[1]).ok_or(CudaError::INVALID_VALUE)?;
+        let one_slice = extent[2] <= 1 && self.at[2] == 0;
+        let rows = if one_slice { self.rows.max(last_row) } else { self.rows };
+        if pitch < row || rows < last_row {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok((pitch, pitch.checked_mul(rows).ok_or(CudaError::INVALID_VALUE)?))
+    }
+
+    fn start(&self, pitch: usize, slice: usize) -> Option<usize> {
+        let rows = pitch.checked_mul(self.at[1])?;
+        let slices = slice.checked_mul(self.at[2])?;
+        self.at[0].checked_add(rows)?.checked_add(slices)
+    }
+}
+
+/// Bytes from the first of a box to just past its last.
+fn span(extent: [usize; 3], pitch: usize, slice: usize) -> Option<usize> {
+    if extent.contains(&0) {
+        return Some(0);
+    }
+    // The moved bytes themselves must be a number too, whatever the strides.
+    extent[0].checked_mul(extent[1])?.checked_mul(extent[2])?;
+    let rows = pitch.checked_mul(extent[1] - 1)?;
+    let slices = slice.checked_mul(extent[2] - 1)?;
+    extent[0].checked_add(rows)?.checked_add(slices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rectangle() -> Memcpy2d {
+        Memcpy2d {
+            source_x_bytes: 4,
+            source_y: 1,
+            source_memory_type: memory_type::HOST,
+            source_host: 0x1000,
+            source_pitch: 32,
+            destination_memory_type: memory_type::DEVICE,
+            destination_device: 0x2000,
+            destination_pitch: 64,
+            width_bytes: 16,
+            height: 3,
+            ..Memcpy2d::default()
+        }
+    }
+
+    #[test]
+    fn offsets_are_applied_and_rows_stepped() {
+        // SAFETY: the ends are never read.
+        let copy = unsafe { CopyBox::from_2d(&rectangle()) }.expect("valid");
+        let CopyPlace::Host(range) = copy.source.place else { panic!("host end") };
+        assert_eq!((range.pointer(), range.len()), (HostPointer(0x1000 + 32 + 4), 2 * 32 + 16));
+        assert_eq!(copy.destination.place, CopyPlace::Device(DevicePtr(0x2000), 2 * 64 + 16));
+        let rows: Vec<_> = copy.rows().map(|row| (row.source, row.destination)).collect();
+        assert_eq!(rows, [(0, 0), (32, 64), (64, 128)]);
+        assert_eq!(copy.bytes(), 48);
+    }
+
+    #[test]
+    fn pitch_shorter_than_a_row_is_refused_and_arrays_are_not_supported() {
+        let short = Memcpy2d { source_pitch: 19, ..rectangle() };
+        // SAFETY: the ends are never read.
+        assert_eq!(unsafe { CopyBox::from_2d(&short) }, Err(CudaError::INVALID_VALUE));
+        let array = Memcpy2d { destination_memory_type: memory_type::ARRAY, ..rectangle() };
+        // SAFETY: the ends are never read.
+        assert_eq!(unsafe { CopyBox::from_2d(&array) }, Err(CudaError::NOT_SUPPORTED));
+        let huge = Memcpy2d { height: usize::MAX, ..rectangle() };
+        // SAFETY: the ends are never read.
+        assert_eq!(unsafe { CopyBox::from_2d(&huge) }, Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn slices_are_pitch_times_height() {
+        let copy = Memcpy3d {
+            source_memory_type: memory_type::UNIFIED,
+            source_device: 0x4000,
+            source_pitch: 8,
+            source_height: 5,
+            source_z: 1,
+            destination_memory_type: memory_type::DEVICE,
+            destination_device: 0x8000,
+            destination_pitch: 4,
+            destination_height: 2,
+            width_bytes: 4,
+            height: 2,
+            depth: 2,
+            ..Memcpy3d::default()
+        };
+        // SAFETY: the ends are never read.
+        let copy = unsafe { CopyBox::from_3d(&copy) }.expect("valid");
+        let CopyPlace::Unified(range) = copy.source.place else { panic!("unified end") };
+        assert_eq!(range.device(), DevicePtr(0x4000 + 40));
+        let rows: Vec<_> = copy.rows().map(|row| (row.source, row.destination)).collect();
+        assert_eq!(rows, [(0, 0), (8, 4), (40, 8), (48, 12)]);
+    }
+}

@@ -1,0 +1,115 @@
+//! What the driver can say of an address, each answer with the width C expects it in. The implementation gives a typed
+//! answer, the surface writes it through the program's pointer. It never reads through one.
+
+use floe_abi::{Context, DevicePtr, HostPointer, MemPool, pointer_attribute};
+
+/// The answer to one of `pointer_attribute`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PointerAttribute {
+    /// The context the memory was made in or registered with.
+    Context(Context),
+    /// One of `memory_type`.
+    MemoryType(u32),
+    /// The address to use on the device.
+    DevicePointer(DevicePtr),
+    /// The address to use on the host.
+    HostPointer(HostPointer),
+    /// Copies of this memory always wait.
+    SyncMemops(bool),
+    /// A number no other allocation of the process ever has.
+    BufferId(u64),
+    /// Made by `cuMemAllocManaged`.
+    IsManaged(bool),
+    /// The device of the memory; −2 where there is none.
+    DeviceOrdinal(i32),
+    /// Can be handed to another process the old way.
+    IsLegacyIpcCapable(bool),
+    /// Where the allocation starts.
+    RangeStart(DevicePtr),
+    /// The allocation's size in bytes.
+    RangeSize(usize),
+    /// Is mapped.
+    Mapped(bool),
+    /// Bits of `handle_type`.
+    AllowedHandleTypes(u64),
+    /// Network cards can reach it.
+    IsGpuDirectRdmaCapable(bool),
+    /// What the context's device may do with it.
+    AccessFlags(u32),
+    /// The pool it is from, or NULL.
+    MemPool(MemPool),
+    /// Size of the mapping in bytes.
+    MappingSize(usize),
+    /// Where the mapping starts.
+    MappingBase(DevicePtr),
+    /// A number of the physical memory behind it.
+    MemoryBlockId(u64),
+    /// Can be the target of hardware decompression.
+    IsHardwareDecompressCapable(bool),
+}
+
+/// Bytes of an answer, in the width C reads: a word or an `int`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// `unsigned int`, `int` and truth values.
+    Int(u32),
+    /// Pointers, sizes and ids.
+    Word(u64),
+}
+
+impl PointerAttribute {
+    /// What is written through the program's pointer.
+    #[allow(clippy::cast_sign_loss, reason = "an ordinal of -2 keeps its bits")]
+    pub(crate) fn width(self) -> Width {
+        match self {
+            Self::Context(Context(word))
+            | Self::DevicePointer(DevicePtr(word))
+            | Self::HostPointer(HostPointer(word))
+            | Self::BufferId(word)
+            | Self::RangeStart(DevicePtr(word))
+            | Self::AllowedHandleTypes(word)
+            | Self::MemPool(MemPool(word))
+            | Self::MappingBase(DevicePtr(word))
+            | Self::MemoryBlockId(word) => Width::Word(word),
+            Self::RangeSize(size) | Self::MappingSize(size) => Width::Word(size as u64),
+            Self::MemoryType(number) | Self::AccessFlags(number) => Width::Int(number),
+            Self::DeviceOrdinal(number) => Width::Int(number as u32),
+            Self::SyncMemops(truth)
+            | Self::IsManaged(truth)
+            | Self::IsLegacyIpcCapable(truth)
+            | Self::Mapped(truth)
+            | Self::IsGpuDirectRdmaCapable(truth)
+            | Self::IsHardwareDecompressCapable(truth) => Width::Int(u32::from(truth)),
+        }
+    }
+
+    /// What `cuPointerGetAttributes` says of an address nobody knows: zero in the attribute's width, and −2 for the
+    /// device. `None` for an attribute without a meaning.
+    pub(crate) fn unknown(attribute: u32) -> Option<Self> {
+        use pointer_attribute as ask;
+        Some(match attribute {
+            ask::CONTEXT => Self::Context(Context::NULL),
+            ask::MEMORY_TYPE => Self::MemoryType(0),
+            ask::DEVICE_POINTER => Self::DevicePointer(DevicePtr::NULL),
+            ask::HOST_POINTER => Self::HostPointer(HostPointer::NULL),
+            ask::SYNC_MEMOPS => Self::SyncMemops(false),
+            ask::BUFFER_ID => Self::BufferId(0),
+            ask::IS_MANAGED => Self::IsManaged(false),
+            ask::DEVICE_ORDINAL => Self::DeviceOrdinal(-2),
+            ask::IS_LEGACY_CUDA_IPC_CAPABLE => Self::IsLegacyIpcCapable(false),
+            ask::RANGE_START_ADDR => Self::RangeStart(DevicePtr::NULL),
+            ask::RANGE_SIZE => Self::RangeSize(0),
+            ask::MAPPED => Self::Mapped(false),
+            ask::ALLOWED_HANDLE_TYPES => Self::AllowedHandleTypes(0),
+            ask::IS_GPU_DIRECT_RDMA_CAPABLE => Self::IsGpuDirectRdmaCapable(false),
+            ask::ACCESS_FLAGS => Self::AccessFlags(0),
+            ask::MEMPOOL_HANDLE => Self::MemPool(MemPool::NULL),
+            ask::MAPPING_SIZE => Self::MappingSize(0),
+            ask::MAPPING_BASE_ADDR => Self::MappingBase(DevicePtr::NULL),
+            ask::MEMORY_BLOCK_ID => Self::MemoryBlockId(0),
+            ask::IS_HW_DECOMPRESS_CAPABLE => Self::IsHardwareDecompressCapable(false),
+            _ => return None,
+        })
+    }
+}

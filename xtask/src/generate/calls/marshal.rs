@@ -1,0 +1,2 @@
+use super::table::Noun;
+pub(super) fn noun(_: &Noun) -> String { String::new() }

@@ -1,0 +1,1 @@
+pub(crate) fn write(_: &std::path::Path) -> anyhow::Result<()> { Ok(()) }
