@@ -51,6 +51,12 @@ pub(crate) fn dist() -> Result<PathBuf> {
     Ok(to)
 }
 
+/// Builds an installation and runs its `floe demo`.
+pub(crate) fn demo() -> Result<()> {
+    let installation = dist()?;
+    run(Command::new(installation.join("bin/floe")).arg("demo"))
+}
+
 fn place_file(from: &Path, to: &Path) -> Result<()> {
     let built = from.metadata().with_context(|| format!("the build did not make {}", from.display()))?;
     if let Ok(there) = to.metadata()

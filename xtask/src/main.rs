@@ -1,7 +1,12 @@
 //! The developers' one door: every command that builds, generates or checks this repository. Arguments come in from
 //! `cargo xtask`, files of the repository go out. It never runs as part of floe itself.
 
+mod dist;
+mod examples;
+mod fuzz;
 mod generate;
+mod test;
+mod toolchain;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -26,11 +31,30 @@ enum Command {
         /// Path of cudaTypedefs.h
         header: std::path::PathBuf,
     },
+    /// Builds everything in release and lays an installation out in target/dist
+    Dist,
+    /// Builds an installation and runs `floe demo` from it
+    Demo,
+    /// Fetches nvcc, builds the example programs, runs every test that needs no GPU
+    Test,
+    /// Builds the example programs only
+    Examples,
+    /// Fuzzes what decodes foreign bytes
+    Fuzz {
+        /// Seconds for each target
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
 }
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Gen { check } => generate::run(check),
         Command::GenVersions { header } => generate::calls::versions::write(&header),
+        Command::Dist => dist::dist().map(|folder| println!("{}", folder.display())),
+        Command::Demo => dist::demo(),
+        Command::Test => test::test(),
+        Command::Examples => test::example_programs(),
+        Command::Fuzz { seconds } => fuzz::fuzz(seconds),
     }
 }

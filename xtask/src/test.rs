@@ -38,7 +38,8 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
-fn example_programs() -> Result<()> {
+/// Fetches nvcc where needed and builds the example programs.
+pub(crate) fn example_programs() -> Result<()> {
     let home = toolchain::ensure()?;
     examples::build(&home, &target_folder().join("examples")).map(drop)
 }

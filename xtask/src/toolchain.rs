@@ -133,7 +133,7 @@ pub(crate) fn repository() -> PathBuf {
 }
 
 /// Where fetched wheels live: `$FLOE_CACHE`, else `.cache/cuda` in the repository (ignored by git).
-fn cache_folder() -> Result<PathBuf> {
+pub(crate) fn cache_folder() -> Result<PathBuf> {
     let folder = match std::env::var_os("FLOE_CACHE") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
         _ => repository().join(".cache/cuda"),
