@@ -22,8 +22,8 @@ pub use table::{Expectation, Linkage, example, examples};
 fn made_folder(variable: &str, name: &str) -> PathBuf {
     let folder = std::env::var_os(variable).map_or_else(
         || {
-            let target = std::env::var_os("CARGO_TARGET_DIR")
-                .map_or_else(|| repository().join("target"), PathBuf::from);
+            let target =
+                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
             target.join(name)
         },
         PathBuf::from,

@@ -9,8 +9,7 @@ const WAITS_OF_VECTOR_ADD: u64 = 12;
 fn vector_add_waits_at_most_twelve_times() {
     let daemon = Floed::start();
     let address = daemon.unix().to_owned();
-    let outcome =
-        example("vectorAdd", Linkage::Static, &[]).on(&daemon, &address).variable("FLOE_STATS", "json").run();
+    let outcome = example("vectorAdd", Linkage::Static, &[]).on(&daemon, &address).variable("FLOE_STATS", "json").run();
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let statistics = outcome.statistics();
     assert!(statistics.waits() <= WAITS_OF_VECTOR_ADD, "{statistics:?}");

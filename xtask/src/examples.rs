@@ -113,27 +113,18 @@ pub(crate) fn sources() -> PathBuf {
 /// When it is missing, is not TOML, has an unknown key, or names no source that exists.
 pub(crate) fn table() -> Result<Table> {
     let path = sources().join("programs.toml");
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("cannot read the table of examples: {}", path.display()))?;
-    let mut table: Table = toml::from_str(&text)
-        .with_context(|| format!("the table of examples is wrong: {}", path.display()))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read the table of examples: {}", path.display()))?;
+    let mut table: Table =
+        toml::from_str(&text).with_context(|| format!("the table of examples is wrong: {}", path.display()))?;
     for program in &mut table.program {
         if program.sources.is_empty() {
             program.sources = vec![format!("{}.cu", program.name)];
         }
-        ensure!(
-            !program.run.is_empty(),
-            "{} has no run in the table",
-            program.name
-        );
+        ensure!(!program.run.is_empty(), "{} has no run in the table", program.name);
         for source in &program.sources {
             let source = sources().join(source);
-            ensure!(
-                source.is_file(),
-                "{} has no source: {}",
-                program.name,
-                source.display()
-            );
+            ensure!(source.is_file(), "{} has no source: {}", program.name, source.display());
         }
     }
     Ok(table)
@@ -149,18 +140,10 @@ pub(crate) fn build(home: &CudaHome, out: &Path) -> Result<Vec<Built>> {
     for program in table()?.program {
         for linking in Linking::ALL {
             let path = out.join(linking.folder()).join(&program.name);
-            wanted.push(Built {
-                program: program.clone(),
-                linking,
-                path,
-            });
+            wanted.push(Built { program: program.clone(), linking, path });
         }
     }
-    let rules = newest(&[
-        sources().join("check.h"),
-        sources().join("programs.toml"),
-        home.nvcc(),
-    ])?;
+    let rules = newest(&[sources().join("check.h"), sources().join("programs.toml"), home.nvcc()])?;
     let mut stale = Vec::new();
     for built in &wanted {
         if is_stale(built, rules)? {
@@ -172,26 +155,14 @@ pub(crate) fn build(home: &CudaHome, out: &Path) -> Result<Vec<Built>> {
     }
     for linking in Linking::ALL {
         let folder = out.join(linking.folder());
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create: {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create: {}", folder.display()))?;
     }
-    eprintln!(
-        "examples: building {} of {} executables",
-        stale.len(),
-        wanted.len()
-    );
+    eprintln!("examples: building {} of {} executables", stale.len(), wanted.len());
     let failures = compile_all(home, &stale);
     if !failures.is_empty() {
-        bail!(
-            "{} examples do not compile:\n{}",
-            failures.len(),
-            failures.join("\n")
-        );
+        bail!("{} examples do not compile:\n{}", failures.len(), failures.join("\n"));
     }
-    eprintln!(
-        "examples: built after {:.1} s",
-        begin.elapsed().as_secs_f64()
-    );
+    eprintln!("examples: built after {:.1} s", begin.elapsed().as_secs_f64());
     Ok(wanted)
 }
 
@@ -212,10 +183,7 @@ fn compile_all(home: &CudaHome, stale: &[&Built]) -> Vec<String> {
                         begin.elapsed().as_secs_f64()
                     );
                     if let Err(error) = outcome {
-                        failures
-                            .lock()
-                            .unwrap_or_else(|e| e.into_inner())
-                            .push(format!("{error:#}"));
+                        failures.lock().unwrap_or_else(|e| e.into_inner()).push(format!("{error:#}"));
                     }
                 }
             });
@@ -230,47 +198,27 @@ fn compile(home: &CudaHome, built: &Built) -> Result<()> {
     let partial = built.path.with_extension("partial");
     let mut nvcc = Command::new(home.nvcc());
     nvcc.current_dir(sources()).args(["-O2", "-std=c++17"]);
-    if !program
-        .flags
-        .iter()
-        .any(|flag| flag.starts_with("-arch") || flag.starts_with("-gencode"))
-    {
+    if !program.flags.iter().any(|flag| flag.starts_with("-arch") || flag.starts_with("-gencode")) {
         // A cubin for the GPUs at hand and PTX for everything else, our CPU device included.
         nvcc.arg("-arch=sm_90");
     }
-    nvcc.args(&program.flags)
-        .args(&program.sources)
-        .arg("-o")
-        .arg(&partial);
+    nvcc.args(&program.flags).args(&program.sources).arg("-o").arg(&partial);
     nvcc.arg("-L").arg(home.libraries());
     if built.linking == Linking::Shared {
         // The wheel has no unversioned libcudart.so, so nvcc's own -cudart=shared would not find it. The new
         // kind of run path lets LD_LIBRARY_PATH choose another runtime.
-        nvcc.args([
-            "-cudart=none",
-            "-l:libcudart.so.13",
-            "-Xlinker",
-            "--enable-new-dtags",
-        ]);
-        nvcc.arg("-Xlinker")
-            .arg(format!("-rpath,{}", home.libraries().display()));
+        nvcc.args(["-cudart=none", "-l:libcudart.so.13", "-Xlinker", "--enable-new-dtags"]);
+        nvcc.arg("-Xlinker").arg(format!("-rpath,{}", home.libraries().display()));
     }
     if program.driver {
         nvcc.arg("-L").arg(home.stubs()).arg("-lcuda");
     }
-    let output = nvcc
-        .output()
-        .with_context(|| format!("cannot start nvcc: {}", home.nvcc().display()))?;
+    let output = nvcc.output().with_context(|| format!("cannot start nvcc: {}", home.nvcc().display()))?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
-        bail!(
-            "{}: {}",
-            program.name,
-            last_lines(&String::from_utf8_lossy(&said), 12)
-        );
+        bail!("{}: {}", program.name, last_lines(&String::from_utf8_lossy(&said), 12));
     }
-    fs::rename(&partial, &built.path)
-        .with_context(|| format!("cannot move into place: {}", built.path.display()))
+    fs::rename(&partial, &built.path).with_context(|| format!("cannot move into place: {}", built.path.display()))
 }
 
 /// Whether an executable is missing or older than what it is made from.
@@ -278,12 +226,7 @@ fn is_stale(built: &Built, rules: SystemTime) -> Result<bool> {
     let Ok(made) = fs::metadata(&built.path).and_then(|found| found.modified()) else {
         return Ok(true);
     };
-    let paths: Vec<_> = built
-        .program
-        .sources
-        .iter()
-        .map(|source| sources().join(source))
-        .collect();
+    let paths: Vec<_> = built.program.sources.iter().map(|source| sources().join(source)).collect();
     Ok(made < newest(&paths)?.max(rules))
 }
 

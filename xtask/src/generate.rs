@@ -20,7 +20,8 @@ pub(crate) fn root() -> PathBuf {
 
 /// Writes a generated file, or compares it where `check` is set. Rust text is formatted first.
 pub(crate) fn emit(path: &str, text: &str, check: bool) -> Result<()> {
-    let text = if path.ends_with(".rs") { format_rust(text).with_context(|| path.to_owned())? } else { text.to_owned() };
+    let text =
+        if path.ends_with(".rs") { format_rust(text).with_context(|| path.to_owned())? } else { text.to_owned() };
     let file = root().join(path);
     let present = std::fs::read_to_string(&file).unwrap_or_default();
     if present == text {

@@ -41,7 +41,7 @@ const STAMP: &str = "floe-stamp";
 #[derive(Debug, Clone)]
 pub(crate) struct CudaHome {
     root: PathBuf,
-    /// Libraries made here rather than by NVIDIA: the stub `libcuda.so`.
+    /// Libraries made here rather than by NVIDIA: the stub `libcuda.so`, and the name `libcudart.so`.
     stubs: PathBuf,
 }
 
@@ -66,8 +66,9 @@ impl CudaHome {
         self.root.join("include")
     }
 
-    /// The folder of the stub `libcuda.so` (soname `libcuda.so.1`), for `-L` at link time only: its functions
-    /// answer `CUDA_ERROR_STUB_LIBRARY`.
+    /// The folder of what the wheels lack for `-lcuda` and `-lcudart`, for `-L` at link time only: a stub
+    /// `libcuda.so` (soname `libcuda.so.1`) whose functions answer `CUDA_ERROR_STUB_LIBRARY`, and
+    /// `libcudart.so`, a link to the wheel's `libcudart.so.13`.
     pub(crate) fn stubs(&self) -> &Path {
         &self.stubs
     }
@@ -81,10 +82,7 @@ pub(crate) fn ensure() -> Result<CudaHome> {
     let folder = cache_folder()?.join("nvcc-13.0.88");
     fetch(&folder, COMPILER_WHEELS, "nvcc 13.0.88 (105 MB)")?;
     let root = folder.join("nvidia/cu13");
-    let home = CudaHome {
-        stubs: cache_folder()?.join("stubs"),
-        root,
-    };
+    let home = CudaHome { stubs: cache_folder()?.join("stubs"), root };
     ensure!(
         home.nvcc().is_file(),
         "the wheels hold no compiler at: {}\nremove the folder and run again: {}",
@@ -92,6 +90,7 @@ pub(crate) fn ensure() -> Result<CudaHome> {
         folder.display()
     );
     build_stub(&home)?;
+    name_cudart(&home)?;
     Ok(home)
 }
 
@@ -108,17 +107,11 @@ pub(crate) fn cudart_versions() -> impl Iterator<Item = &'static str> {
 pub(crate) fn cudart(version: &str) -> Result<PathBuf> {
     let Some((_, wheel)) = RUNTIME_WHEELS.iter().find(|(known, _)| *known == version) else {
         let known: Vec<_> = cudart_versions().collect();
-        bail!(
-            "no runtime of this CUDA version is pinned: {version}\nknown: {}",
-            known.join(", ")
-        );
+        bail!("no runtime of this CUDA version is pinned: {version}\nknown: {}", known.join(", "));
     };
     let folder = cache_folder()?.join(format!("cudart-{version}"));
     fetch(&folder, &[wheel], &format!("cudart {version}"))?;
-    let candidates = [
-        "nvidia/cuda_runtime/lib/libcudart.so.12",
-        "nvidia/cu13/lib/libcudart.so.13",
-    ];
+    let candidates = ["nvidia/cuda_runtime/lib/libcudart.so.12", "nvidia/cu13/lib/libcudart.so.13"];
     candidates
         .iter()
         .map(|path| folder.join(path))
@@ -138,11 +131,8 @@ pub(crate) fn cache_folder() -> Result<PathBuf> {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
         _ => repository().join(".cache/cuda"),
     };
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot create the cache folder: {}", folder.display()))?;
-    folder
-        .canonicalize()
-        .with_context(|| format!("cannot resolve: {}", folder.display()))
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create the cache folder: {}", folder.display()))?;
+    folder.canonicalize().with_context(|| format!("cannot resolve: {}", folder.display()))
 }
 
 /// Unpacks `wheels` into `folder` unless its stamp says that exactly these are there already.
@@ -159,11 +149,9 @@ fn fetch(folder: &Path, wheels: &[&str], what: &str) -> Result<()> {
     let partial = folder.with_extension(format!("partial-{}", std::process::id()));
     remove_folder(&partial)?;
     let fetched = pip_install(&partial, wheels).and_then(|()| {
-        fs::write(partial.join(STAMP), &stamp)
-            .with_context(|| format!("cannot write in: {}", partial.display()))?;
+        fs::write(partial.join(STAMP), &stamp).with_context(|| format!("cannot write in: {}", partial.display()))?;
         remove_folder(folder)?;
-        fs::rename(&partial, folder)
-            .with_context(|| format!("cannot move into place: {}", folder.display()))
+        fs::rename(&partial, folder).with_context(|| format!("cannot move into place: {}", folder.display()))
     });
     if fetched.is_err() {
         // The first error is the one to report; what is left over is removed at the next call.
@@ -174,36 +162,18 @@ fn fetch(folder: &Path, wheels: &[&str], what: &str) -> Result<()> {
         }
     }
     fetched?;
-    eprintln!(
-        "toolchain: {what} ready after {:.1} s",
-        begin.elapsed().as_secs_f64()
-    );
+    eprintln!("toolchain: {what} ready after {:.1} s", begin.elapsed().as_secs_f64());
     Ok(())
 }
 
 /// Unpacks wheels with pip into a folder of their own; nothing of the system's Python is changed.
 fn pip_install(target: &Path, wheels: &[&str]) -> Result<()> {
     let output = python(&["-m", "pip", "--version"])?;
-    ensure!(
-        output.status.success(),
-        "python3 has no pip\ninstall it (Debian: apt install python3-pip)"
-    );
+    ensure!(output.status.success(), "python3 has no pip\ninstall it (Debian: apt install python3-pip)");
     let mut install = Command::new("python3");
     install
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-cache-dir",
-            "--no-compile",
-        ])
-        .args([
-            "--only-binary=:all:",
-            "--disable-pip-version-check",
-            "--target",
-        ])
+        .args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-cache-dir", "--no-compile"])
+        .args(["--only-binary=:all:", "--disable-pip-version-check", "--target"])
         .arg(target)
         .args(wheels)
         .env("PIP_ROOT_USER_ACTION", "ignore")
@@ -222,11 +192,7 @@ fn pip_install(target: &Path, wheels: &[&str]) -> Result<()> {
 
 /// Runs python3 and gives its output; says what to install when there is none.
 fn python(arguments: &[&str]) -> Result<std::process::Output> {
-    match Command::new("python3")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-    {
+    match Command::new("python3").args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => Ok(output),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             bail!("python3 is not installed\ninstall it (Debian: apt install python3 python3-pip)")
@@ -240,8 +206,7 @@ fn python(arguments: &[&str]) -> Result<std::process::Output> {
 /// The names are those that `cuda.h` declares together with the versioned ones it maps them to.
 fn build_stub(home: &CudaHome) -> Result<()> {
     let header = home.headers().join("cuda.h");
-    let declared = fs::read_to_string(&header)
-        .with_context(|| format!("cannot read: {}", header.display()))?;
+    let declared = fs::read_to_string(&header).with_context(|| format!("cannot read: {}", header.display()))?;
     let names = driver_names(&declared);
     // CUDA_ERROR_STUB_LIBRARY is 34; the soname makes the loader look for the real library at run time.
     let mut source = String::from("/* made by xtask from cuda.h */\n");
@@ -253,22 +218,11 @@ fn build_stub(home: &CudaHome) -> Result<()> {
     if library.is_file() && fs::read_to_string(&source_path).is_ok_and(|found| found == source) {
         return Ok(());
     }
-    fs::create_dir_all(home.stubs())
-        .with_context(|| format!("cannot create: {}", home.stubs().display()))?;
-    let partial = home
-        .stubs()
-        .join(format!("libcuda.so.partial-{}", std::process::id()));
-    fs::write(&source_path, &source)
-        .with_context(|| format!("cannot write: {}", source_path.display()))?;
+    fs::create_dir_all(home.stubs()).with_context(|| format!("cannot create: {}", home.stubs().display()))?;
+    let partial = home.stubs().join(format!("libcuda.so.partial-{}", std::process::id()));
+    fs::write(&source_path, &source).with_context(|| format!("cannot write: {}", source_path.display()))?;
     let output = Command::new("gcc")
-        .args([
-            "-shared",
-            "-fPIC",
-            "-O0",
-            "-w",
-            "-Wl,-soname,libcuda.so.1",
-            "-o",
-        ])
+        .args(["-shared", "-fPIC", "-O0", "-w", "-Wl,-soname,libcuda.so.1", "-o"])
         .arg(&partial)
         .arg(&source_path)
         .output()
@@ -278,8 +232,23 @@ fn build_stub(home: &CudaHome) -> Result<()> {
         "gcc could not build the stub libcuda: {}",
         last_lines(&String::from_utf8_lossy(&output.stderr), 6)
     );
-    fs::rename(&partial, &library)
-        .with_context(|| format!("cannot move into place: {}", library.display()))
+    fs::rename(&partial, &library).with_context(|| format!("cannot move into place: {}", library.display()))
+}
+
+/// Gives the wheel's `libcudart.so.13` the name that `-lcudart` looks for, in our folder rather than the wheel's.
+fn name_cudart(home: &CudaHome) -> Result<()> {
+    let target = home.libraries().join("libcudart.so.13");
+    let link = home.stubs().join("libcudart.so");
+    if fs::read_link(&link).is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    match fs::remove_file(&link) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot replace: {}", link.display()));
+        }
+        _ => {}
+    }
+    std::os::unix::fs::symlink(&target, &link).with_context(|| format!("cannot create: {}", link.display()))
 }
 
 /// The functions a program compiled against `cuda.h` may refer to, each once, in alphabetical order.
@@ -292,10 +261,7 @@ fn driver_names(header: &str) -> Vec<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     for line in header.lines() {
         let defines = line.trim_start().starts_with("#define");
-        for word in line
-            .split(|c: char| !is_word(c))
-            .filter(|word| is_driver_name(word))
-        {
+        for word in line.split(|c: char| !is_word(c)).filter(|word| is_driver_name(word)) {
             let called = line.contains(&format!("{word}("));
             if defines || (called && line.contains("CUDAAPI")) {
                 names.insert(word.to_owned());
@@ -313,8 +279,7 @@ fn driver_names(header: &str) -> Vec<String> {
 
 /// Whether a word has the shape of a driver function's name, as `cuInit`.
 fn is_driver_name(word: &str) -> bool {
-    word.strip_prefix("cu")
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    word.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
 /// Removes a folder if it is there.

@@ -1,2 +1,4 @@
 use super::table::Table;
-pub(super) fn text(_: &Table) -> String { String::new() }
+pub(super) fn text(_: &Table) -> String {
+    String::new()
+}

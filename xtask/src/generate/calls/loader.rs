@@ -1,2 +1,4 @@
 use super::table::Table;
-pub(super) fn files(_: &Table) -> Vec<(String, String)> { Vec::new() }
+pub(super) fn files(_: &Table) -> Vec<(String, String)> {
+    Vec::new()
+}

@@ -1,2 +1,4 @@
 use super::table::Noun;
-pub(super) fn noun(_: &Noun) -> String { String::new() }
+pub(super) fn noun(_: &Noun) -> String {
+    String::new()
+}

@@ -17,14 +17,21 @@ pub(super) fn has_trait(noun: &Noun) -> bool {
 
 /// The trait of one noun.
 pub(super) fn noun(noun: &Noun) -> String {
-    let mut text = String::from("#[allow(unused_imports, reason = \"one list serves every noun\")]\nuse super::prelude::*;\n\n");
+    let mut text =
+        String::from("#[allow(unused_imports, reason = \"one list serves every noun\")]\nuse super::prelude::*;\n\n");
     if !has_trait(noun) {
         return text;
     }
     let _ = writeln!(text, "/// What an implementation does for the calls about: {}.", noun.name.replace('_', " "));
     let _ = writeln!(text, "pub trait {} {{", name(noun));
     for entry in noun.entries.iter().filter(|entry| entry.has_method()) {
-        let _ = writeln!(text, "/// {}\n///\n/// `{}`; the client's class for it: {}.", entry.raw.doc, entry.symbol, entry.raw.class.name());
+        let _ = writeln!(
+            text,
+            "/// {}\n///\n/// `{}`; the client's class for it: {}.",
+            entry.raw.doc,
+            entry.symbol,
+            entry.raw.class.name()
+        );
         let _ = writeln!(text, "///\n/// # Errors\n/// The CUDA code the program shall see.\n{};\n", signature(entry));
     }
     text.push_str("}\n\n");
@@ -93,7 +100,8 @@ fn parameter_type(argument: &Argument) -> String {
 
 /// What the method gives: nothing, a value or a tuple in the order of the arguments.
 pub(super) fn returned(entry: &Entry) -> String {
-    let types: Vec<String> = entry.arguments.iter().filter(|argument| argument.is_returned()).map(returned_type).collect();
+    let types: Vec<String> =
+        entry.arguments.iter().filter(|argument| argument.is_returned()).map(returned_type).collect();
     match types.as_slice() {
         [] => "()".to_owned(),
         [one] => one.clone(),

@@ -1,1 +1,3 @@
-pub(crate) fn write(_: &std::path::Path) -> anyhow::Result<()> { Ok(()) }
+pub(crate) fn write(_: &std::path::Path) -> anyhow::Result<()> {
+    Ok(())
+}
