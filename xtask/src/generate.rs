@@ -2,6 +2,7 @@
 //! generated. With `--check` nothing is written and a stale file is an error. What it writes is never edited by hand.
 
 pub(crate) mod calls;
+pub(crate) mod messages;
 
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -10,7 +11,8 @@ use std::process::{Command, Stdio};
 
 /// Everything `cargo xtask gen` makes.
 pub(crate) fn run(check: bool) -> Result<()> {
-    calls::run(check)
+    calls::run(check)?;
+    messages::run(check)
 }
 
 /// The repository's root.

@@ -4,15 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use heck::ToSnakeCase as _;
 use serde::Deserialize;
 
-/// The line of `docs/protocol.md` after which generated tables stand.
+use crate::generate::{emit, root};
+
+const PAGE: &str = "docs/protocol.md";
+/// The line of the page after which generated tables stand.
 const PAGE_MARK: &str = "<!-- tables: made by `cargo xtask gen` from api/messages; edit those -->";
 
 #[derive(Deserialize)]
@@ -92,61 +93,19 @@ const IDS: [&str; 7] = ["StreamId", "EventId", "LibraryId", "KernelId", "BlockId
 const SCALARS: [&str; 7] = ["u8", "u16", "u32", "u64", "i32", "f32", "bool"];
 
 /// Writes everything that is made from the message tables; with `check` only compares and fails when a file is stale.
-pub fn run(check: bool) -> Result<()> {
-    let root = repository_root()?;
-    let nouns = read_tables(&root.join("api/messages"))?;
+pub(crate) fn run(check: bool) -> Result<()> {
+    let nouns = read_tables(&root().join("api/messages"))?;
     let borrowing = borrowing_structs(&nouns);
     refuse_contradictions(&nouns)?;
-    let mut files = Vec::new();
-    let folder = root.join("link/wire/src/generated");
     for noun in &nouns {
-        files.push((folder.join(format!("{}.rs", noun.name)), rustfmt(&noun_source(noun, &borrowing))?));
+        emit(&format!("link/wire/src/generated/{}.rs", noun.name), &noun_source(noun, &borrowing), check)?;
     }
-    files.push((folder.join("mod.rs"), rustfmt(&module_source(&nouns))?));
-    files.push((folder.join("dispatch.rs"), rustfmt(&dispatch_source(&nouns, &borrowing))?));
-    files.push((folder.join("sample.rs"), rustfmt(&sample_source(&nouns, &borrowing))?));
-    let page = root.join("docs/protocol.md");
-    let text = std::fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
-    let (head, _) =
-        text.split_once(PAGE_MARK).with_context(|| format!("{} lacks the line: {PAGE_MARK}", page.display()))?;
-    files.push((page, format!("{head}{PAGE_MARK}\n\n{}", page_tables(&nouns))));
-    for (path, content) in files {
-        write_or_compare(&path, &content, check)?;
-    }
-    Ok(())
-}
-
-fn repository_root() -> Result<PathBuf> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Ok(manifest.parent().context("xtask has no parent folder")?.to_path_buf())
-}
-
-fn write_or_compare(path: &Path, content: &str, check: bool) -> Result<()> {
-    let present = std::fs::read_to_string(path).unwrap_or_default();
-    if present == content {
-        return Ok(());
-    }
-    if check {
-        bail!("stale: {}\nrun: cargo xtask gen", path.display());
-    }
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))
-}
-
-fn rustfmt(source: &str) -> Result<String> {
-    let mut child = Command::new("rustfmt")
-        .args(["--edition", "2024", "--emit", "stdout", "--config-path"])
-        .arg(repository_root()?)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting rustfmt (install it with: rustup component add rustfmt)")?;
-    child.stdin.take().context("rustfmt's input")?.write_all(source.as_bytes())?;
-    let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "rustfmt refused generated source:\n{source}");
-    Ok(String::from_utf8(output.stdout)?)
+    emit("link/wire/src/generated/mod.rs", &module_source(&nouns), check)?;
+    emit("link/wire/src/generated/dispatch.rs", &dispatch_source(&nouns, &borrowing), check)?;
+    emit("link/wire/src/generated/sample.rs", &sample_source(&nouns, &borrowing), check)?;
+    let text = std::fs::read_to_string(root().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
+    let (head, _) = text.split_once(PAGE_MARK).with_context(|| format!("{PAGE} lacks the line: {PAGE_MARK}"))?;
+    emit(PAGE, &format!("{head}{PAGE_MARK}\n\n{}", page_tables(&nouns)), check)
 }
 
 // Reading the tables.
