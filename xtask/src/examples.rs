@@ -205,9 +205,8 @@ fn compile(home: &CudaHome, built: &Built) -> Result<()> {
     nvcc.args(&program.flags).args(&program.sources).arg("-o").arg(&partial);
     nvcc.arg("-L").arg(home.libraries());
     if built.linking == Linking::Shared {
-        // The wheel has no unversioned libcudart.so, so nvcc's own -cudart=shared would not find it. The new
-        // kind of run path lets LD_LIBRARY_PATH choose another runtime.
-        nvcc.args(["-cudart=none", "-l:libcudart.so.13", "-Xlinker", "--enable-new-dtags"]);
+        // The new kind of run path lets LD_LIBRARY_PATH choose another runtime.
+        nvcc.arg("-cudart=shared").arg("-L").arg(home.stubs()).args(["-Xlinker", "--enable-new-dtags"]);
         nvcc.arg("-Xlinker").arg(format!("-rpath,{}", home.libraries().display()));
     }
     if program.driver {
