@@ -71,6 +71,8 @@ pub trait Int:
     fn clamp_f32(x: f32) -> Self;
     /// The truncated value of an f64 clamped to the type's range; 0 for NaN.
     fn clamp_f64(x: f64) -> Self;
+    /// The value of a sign and a magnitude, clamped to the type's range; 0 if `nan`.
+    fn from_magnitude(magnitude: u64, negative: bool, nan: bool) -> Self;
     /// The nearest f32.
     fn nearest_f32(self) -> f32;
     /// The nearest f64.
@@ -164,11 +166,25 @@ macro_rules! int {
             }
             #[inline(always)]
             fn clamp_f32(x: f32) -> Self {
-                x as $t
+                if <$t>::BITS == 64 {
+                    return Self::from_magnitude(magnitude_f32_u64(x), x < 0.0, x.is_nan());
+                }
+                // The same in words of half the size, twice as many to a vector.
+                let least = (<$t>::MIN as u32).wrapping_neg();
+                let limit = if x < 0.0 { least } else { <$t>::MAX as u32 };
+                let limited = if x.is_nan() { 0 } else { magnitude_f32_u32(x).min(limit) };
+                (if x < 0.0 { limited.wrapping_neg() } else { limited }) as $t
             }
             #[inline(always)]
             fn clamp_f64(x: f64) -> Self {
-                x as $t
+                Self::from_magnitude(magnitude_f64(x), x < 0.0, x.is_nan())
+            }
+            #[inline(always)]
+            fn from_magnitude(magnitude: u64, negative: bool, nan: bool) -> Self {
+                let least = (<$t>::MIN as u64).wrapping_neg();
+                let limit = if negative { least } else { <$t>::MAX as u64 };
+                let limited = if nan { 0 } else { magnitude.min(limit) };
+                (if negative { limited.wrapping_neg() } else { limited }) as $t
             }
             #[inline(always)]
             fn nearest_f32(self) -> f32 {
@@ -191,4 +207,75 @@ int! {
     i16, i32, u16, true;
     i32, i64, u32, true;
     i64, i128, u64, true;
+}
+
+/// The integral part of `|x|`, at most `u32::MAX`, also for infinities and NaN.
+///
+/// The host's own saturating casts do the same one value at a time; shifts are done for all lanes at once.
+#[inline(always)]
+fn magnitude_f32_u32(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let field = bits >> 23 & 0xff;
+    let significand = bits & 0x007f_ffff | 0x0080_0000;
+    let below = significand >> 150u32.saturating_sub(field).min(31);
+    let above = significand << (field.saturating_sub(150) & 31);
+    let integral = if field < 150 { below } else { above };
+    if field > 158 { u32::MAX } else { integral }
+}
+
+/// The integral part of `|x|`, at most `u64::MAX`, also for infinities and NaN.
+#[inline(always)]
+fn magnitude_f32_u64(x: f32) -> u64 {
+    let bits = x.to_bits();
+    let field = u64::from(bits >> 23 & 0xff);
+    let significand = u64::from(bits & 0x007f_ffff | 0x0080_0000);
+    let below = significand >> 150u64.saturating_sub(field).min(63);
+    let above = significand << (field.saturating_sub(150) & 63);
+    let integral = if field < 150 { below } else { above };
+    if field > 190 { u64::MAX } else { integral }
+}
+
+/// The integral part of `|x|`, at most `u64::MAX`, also for infinities and NaN.
+#[inline(always)]
+fn magnitude_f64(x: f64) -> u64 {
+    let bits = x.to_bits();
+    let field = bits >> 52 & 0x7ff;
+    let significand = bits & 0x000f_ffff_ffff_ffff | 0x0010_0000_0000_0000;
+    let below = significand >> 1075u64.saturating_sub(field).min(63);
+    let above = significand << (field.saturating_sub(1075) & 63);
+    let integral = if field < 1075 { below } else { above };
+    if field > 1086 { u64::MAX } else { integral }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same_as_the_hosts_casts(x: f64) {
+        let single = x as f32;
+        macro_rules! check {
+            ($($t:ty)*) => {$(
+                assert_eq!(<$t>::clamp_f64(x), x as $t, "{x:e}");
+                assert_eq!(<$t>::clamp_f32(single), single as $t, "{single:e}");
+            )*};
+        }
+        check!(u8 u16 u32 u64 i8 i16 i32 i64);
+    }
+
+    #[test]
+    fn clamped_truncation_is_the_hosts_on_a_sweep_and_at_every_limit() {
+        for step in 0..(1u64 << 18) {
+            same_as_the_hosts_casts(f64::from_bits(step.wrapping_mul(0x0000_4000_1357_9bdf)));
+        }
+        for power in 0..70 {
+            let limit = 2f64.powi(power);
+            for x in [limit, limit - 1.0, limit + 1.0, limit.next_down(), limit.next_up(), limit + 0.5] {
+                same_as_the_hosts_casts(x);
+                same_as_the_hosts_casts(-x);
+            }
+        }
+        for x in [0.0, -0.0, 0.999, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -f64::NAN, f64::from_bits(1)] {
+            same_as_the_hosts_casts(x);
+        }
+    }
 }
