@@ -1,0 +1,72 @@
+//! What floe says to the user: lines on stderr that begin with `floe: `, up to the level `FLOE_LOG` names. Text comes in,
+//! one write per line goes out, so that lines of several threads do not mix. Nothing here fails or allocates when the level
+//! is off.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// How much a line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// Something failed.
+    Error = 1,
+    /// Something is not as the program may expect; the default.
+    Warn = 2,
+    /// What happens: connections, module loads, compiler logs.
+    Info = 3,
+    /// Every message.
+    Debug = 4,
+}
+
+impl Level {
+    /// The level of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text.trim().to_ascii_lowercase().as_str() {
+            "error" => Self::Error,
+            "warn" | "warning" => Self::Warn,
+            "info" => Self::Info,
+            "debug" | "trace" => Self::Debug,
+            _ => return None,
+        })
+    }
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
+
+/// Sets the level for the process.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// Whether lines of this level are written.
+pub fn enabled(level: Level) -> bool {
+    level as u8 <= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Writes one line; use the `log!` macro.
+pub fn line(level: Level, text: std::fmt::Arguments<'_>) {
+    if enabled(level) {
+        // A closed stderr is the program's wish: there is nobody left to tell.
+        let _ = std::io::stderr().write_all(format!("floe: {text}\n").as_bytes());
+    }
+}
+
+/// Writes a formatted line to stderr when the level is on; the text is not formatted otherwise.
+macro_rules! log {
+    ($level:ident, $($text:tt)*) => {
+        if $crate::log::enabled($crate::log::Level::$level) {
+            $crate::log::line($crate::log::Level::$level, format_args!($($text)*));
+        }
+    };
+}
+pub(crate) use log;
+
+/// Writes a formatted line the first time this place is reached.
+macro_rules! log_once {
+    ($level:ident, $($text:tt)*) => {{
+        static SAID: std::sync::Once = std::sync::Once::new();
+        SAID.call_once(|| $crate::log::log!($level, $($text)*));
+    }};
+}
+pub(crate) use log_once;

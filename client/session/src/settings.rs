@@ -1,0 +1,416 @@
+//! What the user asked for: which vGPUs, with which token and quota, how much to log. The environment and the text of a
+//! TOML file come in, a checked [`Settings`] goes out, or an error that names the variable or key and its value.
+//! Nothing here opens a connection.
+
+mod file;
+mod place;
+mod visible;
+
+use std::path::PathBuf;
+
+pub use place::Place;
+pub use visible::{Visible, VisibleDevice};
+
+use crate::log::Level;
+
+/// Variables of the CUDA driver that the worker's driver must see, since it is the one that acts on them.
+const DRIVER_VARIABLES: &[&str] = &[
+    "CUDA_AUTO_BOOST",
+    "CUDA_BINARY_LOADER_THREAD_COUNT",
+    "CUDA_CACHE_DISABLE",
+    "CUDA_CACHE_MAXSIZE",
+    "CUDA_DEVICE_DEFAULT_PERSISTING_L2_CACHE_PERCENTAGE_LIMIT",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_WAITS_ON_EXCEPTION",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_JIT",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_DATA_LOADING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_SCALE_LAUNCH_QUEUES",
+];
+
+/// What is wrong with what the user asked for.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SettingsError {
+    /// A variable or key whose value cannot be read.
+    #[error("{name}: {reason}: {value}")]
+    Value {
+        /// The variable, or the file's path and key.
+        name: String,
+        /// What was expected.
+        reason: &'static str,
+        /// What stood there.
+        value: String,
+    },
+    /// A file that was named and cannot be read.
+    #[error("{name} names a file that cannot be read: {path}")]
+    Unreadable {
+        /// The variable that names it.
+        name: &'static str,
+        /// The file.
+        path: String,
+    },
+    /// The TOML file does not parse, or has a key nobody knows.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// The parser's message, with line and column.
+        reason: String,
+    },
+    /// `RCUDA_DEVICE_COUNT` promises a device that no variable describes.
+    #[error("RCUDA_DEVICE_COUNT is {count}, but a variable is not set: RCUDA_DEVICE_{missing}")]
+    MissingDevice {
+        /// The promised number.
+        count: usize,
+        /// The first one missing.
+        missing: usize,
+    },
+}
+
+/// How the statistics are printed when the process ends.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Report {
+    /// Not at all.
+    #[default]
+    None,
+    /// As a table, to stderr.
+    Text,
+    /// As one line of JSON, to stderr.
+    Json,
+    /// As one line of JSON, to this file.
+    JsonFile(PathBuf),
+}
+
+/// One vGPU the process wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedDevice {
+    /// Server and GPU.
+    pub place: Place,
+    /// Quota in bytes; 0 for all there is.
+    pub memory: u64,
+}
+
+/// Everything the user asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The vGPUs in ordinal order, before `CUDA_VISIBLE_DEVICES`.
+    pub devices: Vec<WantedDevice>,
+    /// Which of them the program may see.
+    pub visible: Visible,
+    /// The shared secret for servers that ask for one.
+    pub token: Option<String>,
+    /// What is logged.
+    pub log: Level,
+    /// Whether statistics are printed at exit.
+    pub report: Report,
+    /// Variables the worker's driver must see, as name and value.
+    pub driver: Vec<(String, String)>,
+    /// Whether `CUDA_MODULE_LOADING` asks for eager loading.
+    pub eager_loading: bool,
+}
+
+/// Where settings come from, so that tests bring their own.
+pub trait Source {
+    /// An environment variable.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// A file's text; `None` where it does not exist or cannot be read.
+    fn file(&self, path: &std::path::Path) -> Option<String>;
+}
+
+/// This process's environment and file system.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessSource;
+
+impl Source for ProcessSource {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn file(&self, path: &std::path::Path) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+}
+
+impl Settings {
+    /// Reads the settings: environment first, then the TOML file (`FLOE_CONFIG`, else `~/.config/floe/floe.toml`, else
+    /// `/etc/floe/floe.toml`).
+    ///
+    /// # Errors
+    /// Where something is set and cannot be understood; nothing set is not an error and gives no devices.
+    pub fn read(source: &dyn Source) -> Result<Self, SettingsError> {
+        let file = file::find(source)?;
+        let variable = |name: &str| source.variable(name).filter(|text| !text.trim().is_empty());
+        let quota = match variable("FLOE_MEMORY") {
+            Some(text) => parse_quotas("FLOE_MEMORY", &text)?,
+            None => match &file.memory {
+                Some(text) => parse_quotas("memory", text)?,
+                None => Vec::new(),
+            },
+        };
+        let places = wanted_places(source, &file)?;
+        let devices = places
+            .into_iter()
+            .enumerate()
+            .map(|(ordinal, place)| WantedDevice {
+                place,
+                memory: quota.get(ordinal).or(quota.last()).copied().unwrap_or_default(),
+            })
+            .collect();
+        let log = match variable("FLOE_LOG").or(file.log) {
+            Some(text) => Level::parse(&text).ok_or_else(|| SettingsError::Value {
+                name: "FLOE_LOG".into(),
+                reason: "one of error, warn, info, debug is expected",
+                value: text,
+            })?,
+            None => Level::Warn,
+        };
+        let report = match (variable("FLOE_STATS"), file.stats) {
+            (Some(text), _) => parse_report(&text),
+            (None, Some(true)) => Report::Text,
+            (None, _) => Report::None,
+        };
+        Ok(Self {
+            devices,
+            // An empty CUDA_VISIBLE_DEVICES means "none", so emptiness is not filtered out here.
+            visible: Visible::parse(source.variable("CUDA_VISIBLE_DEVICES").as_deref()),
+            token: token(source, file.token, file.token_file)?,
+            log,
+            report,
+            driver: DRIVER_VARIABLES
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), source.variable(name)?)))
+                .collect(),
+            eager_loading: variable("CUDA_MODULE_LOADING").is_some_and(|mode| mode.eq_ignore_ascii_case("EAGER")),
+        })
+    }
+}
+
+fn wanted_places(source: &dyn Source, file: &file::File) -> Result<Vec<Place>, SettingsError> {
+    if let Some(text) = source.variable("FLOE_DEVICES") {
+        return parse_places("FLOE_DEVICES", text.split(','));
+    }
+    if let Some(text) = source.variable("RCUDA_DEVICE_COUNT") {
+        return rcuda_places(source, &text);
+    }
+    parse_places("devices", file.devices.iter().map(String::as_str))
+}
+
+fn parse_places<'a>(name: &str, texts: impl Iterator<Item = &'a str>) -> Result<Vec<Place>, SettingsError> {
+    texts.map(str::trim).filter(|text| !text.is_empty()).map(|text| Place::parse(name, text)).collect()
+}
+
+fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<Place>, SettingsError> {
+    let count: usize = count.trim().parse().ok().filter(|count| *count <= 64).ok_or_else(|| SettingsError::Value {
+        name: "RCUDA_DEVICE_COUNT".into(),
+        reason: "a number of at most 64 is expected",
+        value: count.to_owned(),
+    })?;
+    (0..count)
+        .map(|index| {
+            let name = format!("RCUDA_DEVICE_{index}");
+            let text = source.variable(&name).ok_or(SettingsError::MissingDevice { count, missing: index })?;
+            // rCUDA writes a port with an at sign: host@port:gpu.
+            Place::parse(&name, &text.trim().replacen('@', ":", 1))
+        })
+        .collect()
+}
+
+fn token(
+    source: &dyn Source,
+    in_file: Option<String>,
+    file_named: Option<String>,
+) -> Result<Option<String>, SettingsError> {
+    if let Some(token) = source.variable("FLOE_TOKEN") {
+        return Ok(Some(token.trim().to_owned()));
+    }
+    for (name, path) in [("FLOE_TOKEN_FILE", source.variable("FLOE_TOKEN_FILE")), ("token_file", file_named)] {
+        if let Some(path) = path {
+            let text = source.file(path.as_ref()).ok_or(SettingsError::Unreadable { name, path })?;
+            return Ok(Some(text.trim().to_owned()));
+        }
+    }
+    if in_file.is_some() {
+        return Ok(in_file);
+    }
+    let own = file::configuration_folder(source).map(|folder| folder.join("token"));
+    Ok(own.and_then(|path| source.file(&path)).map(|text| text.trim().to_owned()))
+}
+
+fn parse_report(text: &str) -> Report {
+    match text.trim() {
+        "0" | "no" | "off" | "false" => Report::None,
+        "json" => Report::Json,
+        other => match other.strip_prefix("json:") {
+            Some(path) => Report::JsonFile(path.into()),
+            None => Report::Text,
+        },
+    }
+}
+
+fn parse_quotas(name: &str, text: &str) -> Result<Vec<u64>, SettingsError> {
+    text.split(',')
+        .map(|part| {
+            parse_bytes(part.trim()).ok_or_else(|| SettingsError::Value {
+                name: name.to_owned(),
+                reason: "a size such as 512MiB, 8GiB or a number of bytes is expected",
+                value: part.trim().to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// Reads `8GiB`, `512 MiB`, `8G`, `1000MB` or bytes. Powers of 1024 but for `kB`, `MB`, `GB`, `TB`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Fake {
+        variables: HashMap<String, String>,
+        files: HashMap<String, String>,
+    }
+
+    impl Fake {
+        fn with(pairs: &[(&str, &str)]) -> Self {
+            let mut fake = Self::default();
+            for (name, value) in pairs {
+                fake.variables.insert((*name).into(), (*value).into());
+            }
+            fake
+        }
+
+        fn file(mut self, path: &str, text: &str) -> Self {
+            self.files.insert(path.into(), text.into());
+            self
+        }
+    }
+
+    impl Source for Fake {
+        fn variable(&self, name: &str) -> Option<String> {
+            self.variables.get(name).cloned()
+        }
+
+        fn file(&self, path: &Path) -> Option<String> {
+            self.files.get(path.to_str()?).cloned()
+        }
+    }
+
+    fn servers(settings: &Settings) -> Vec<(String, u32)> {
+        settings.devices.iter().map(|device| (device.place.server.clone(), device.place.gpu)).collect()
+    }
+
+    #[test]
+    fn nothing_set_gives_no_devices() {
+        let settings = Settings::read(&Fake::default()).unwrap();
+        assert!(settings.devices.is_empty());
+        assert_eq!(settings.log, Level::Warn);
+        assert_eq!(settings.report, Report::None);
+    }
+
+    #[test]
+    fn floe_devices_wins_over_rcuda_and_file() {
+        let fake = Fake::with(&[
+            ("FLOE_DEVICES", "a:1, unix:///run/floe.sock:0"),
+            ("RCUDA_DEVICE_COUNT", "1"),
+            ("RCUDA_DEVICE_0", "b"),
+            ("FLOE_CONFIG", "/c.toml"),
+        ])
+        .file("/c.toml", "devices = [\"c:0\"]");
+        assert_eq!(
+            servers(&Settings::read(&fake).unwrap()),
+            [("a".to_owned(), 1), ("unix:///run/floe.sock".to_owned(), 0)]
+        );
+    }
+
+    #[test]
+    fn rcuda_variables_name_host_port_and_gpu() {
+        let fake =
+            Fake::with(&[("RCUDA_DEVICE_COUNT", "2"), ("RCUDA_DEVICE_0", "node1"), ("RCUDA_DEVICE_1", "node2@8308:3")]);
+        assert_eq!(servers(&Settings::read(&fake).unwrap()), [("node1".to_owned(), 0), ("node2:8308".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn a_promised_rcuda_device_that_is_missing_is_named() {
+        let fake = Fake::with(&[("RCUDA_DEVICE_COUNT", "2"), ("RCUDA_DEVICE_0", "a")]);
+        assert_eq!(
+            Settings::read(&fake).unwrap_err().to_string(),
+            "RCUDA_DEVICE_COUNT is 2, but a variable is not set: RCUDA_DEVICE_1"
+        );
+    }
+
+    #[test]
+    fn quotas_are_read_per_device_and_the_last_one_repeats() {
+        let fake = Fake::with(&[("FLOE_DEVICES", "a:0,a:1,a:2"), ("FLOE_MEMORY", "8GiB,512 MiB")]);
+        let quotas: Vec<u64> = Settings::read(&fake).unwrap().devices.iter().map(|device| device.memory).collect();
+        assert_eq!(quotas, [8 << 30, 512 << 20, 512 << 20]);
+    }
+
+    #[test]
+    fn a_quota_that_overflows_is_refused() {
+        let fake = Fake::with(&[("FLOE_MEMORY", "99999999999TiB")]);
+        assert!(matches!(Settings::read(&fake), Err(SettingsError::Value { .. })));
+    }
+
+    #[test]
+    fn token_comes_from_variable_then_named_file_then_home() {
+        let home = Fake::with(&[("HOME", "/h")]).file("/h/.config/floe/token", "from-home\n");
+        assert_eq!(Settings::read(&home).unwrap().token.as_deref(), Some("from-home"));
+        let named = Fake::with(&[("HOME", "/h"), ("FLOE_TOKEN_FILE", "/t")])
+            .file("/t", " from-file\n")
+            .file("/h/.config/floe/token", "from-home");
+        assert_eq!(Settings::read(&named).unwrap().token.as_deref(), Some("from-file"));
+        let variable = Fake::with(&[("FLOE_TOKEN", "direct"), ("FLOE_TOKEN_FILE", "/none")]);
+        assert_eq!(Settings::read(&variable).unwrap().token.as_deref(), Some("direct"));
+    }
+
+    #[test]
+    fn a_named_token_file_that_does_not_exist_is_an_error() {
+        let fake = Fake::with(&[("FLOE_TOKEN_FILE", "/none")]);
+        assert!(matches!(Settings::read(&fake), Err(SettingsError::Unreadable { name: "FLOE_TOKEN_FILE", .. })));
+    }
+
+    #[test]
+    fn an_unknown_key_of_the_file_is_named() {
+        let fake = Fake::with(&[("FLOE_CONFIG", "/c.toml")]).file("/c.toml", "devises = []");
+        let text = Settings::read(&fake).unwrap_err().to_string();
+        assert!(text.contains("/c.toml") && text.contains("devises"), "{text}");
+    }
+
+    #[test]
+    fn driver_variables_are_carried_and_others_are_not() {
+        let fake = Fake::with(&[("CUDA_LAUNCH_BLOCKING", "1"), ("CUDA_HOME", "/usr")]);
+        assert_eq!(Settings::read(&fake).unwrap().driver, [("CUDA_LAUNCH_BLOCKING".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn reports_are_read() {
+        assert_eq!(parse_report("1"), Report::Text);
+        assert_eq!(parse_report("0"), Report::None);
+        assert_eq!(parse_report("json"), Report::Json);
+        assert_eq!(parse_report("json:/x"), Report::JsonFile("/x".into()));
+    }
+}

@@ -1,0 +1,77 @@
+//! Where one vGPU lives: a server and the index of a GPU there, as a user writes it. The text comes in, the server's part
+//! and the number go out, or an error that says what to write instead. Names are not resolved here.
+
+use super::SettingsError;
+
+/// No server has so many GPUs; a larger number after a single colon is a port somebody meant.
+const MOST_GPUS: u32 = 256;
+
+/// A server and one of its GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The server as the transport reads addresses: `host`, `host:port`, `tcp://…`, `unix:///…`.
+    pub server: String,
+    /// The GPU's index there.
+    pub gpu: u32,
+}
+
+impl Place {
+    /// Reads `HOST:GPU`, `HOST:PORT:GPU`, `unix:///path:GPU`, or a server alone, which means its GPU 0. `name` is the
+    /// variable or key the text came from.
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self, SettingsError> {
+        let bad = |reason| SettingsError::Value { name: name.to_owned(), reason, value: text.to_owned() };
+        // A bracketed IPv6 address ends in a bracket and so has no number after its last colon.
+        let (server, gpu) = match text.rsplit_once(':') {
+            Some((server, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                (server, digits.parse().map_err(|_| bad("the GPU's index is too large"))?)
+            }
+            _ => (text, 0),
+        };
+        if server.is_empty() || server.ends_with("//") {
+            return Err(bad("a server is expected before the GPU's index"));
+        }
+        if gpu >= MOST_GPUS {
+            return Err(bad("the last number is the GPU's index; with a port write HOST:PORT:GPU"));
+        }
+        Ok(Self { server: server.to_owned(), gpu })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(String, u32), String> {
+        Place::parse("FLOE_DEVICES", text).map(|place| (place.server, place.gpu)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        for (text, server, gpu) in [
+            ("gpu1:2", "gpu1", 2),
+            ("gpu1", "gpu1", 0),
+            ("gpu1:14833:1", "gpu1:14833", 1),
+            ("tcp://10.0.0.1:14833:0", "tcp://10.0.0.1:14833", 0),
+            ("unix:///run/floe.sock:3", "unix:///run/floe.sock", 3),
+            ("unix:///run/floe.sock", "unix:///run/floe.sock", 0),
+            ("[::1]:14833:1", "[::1]:14833", 1),
+            ("[::1]", "[::1]", 0),
+        ] {
+            assert_eq!(parse(text), Ok((server.to_owned(), gpu)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_without_gpu_is_explained() {
+        assert_eq!(
+            parse("gpu1:14833").unwrap_err(),
+            "FLOE_DEVICES: the last number is the GPU's index; with a port write HOST:PORT:GPU: gpu1:14833"
+        );
+    }
+
+    #[test]
+    fn a_missing_server_is_refused() {
+        assert!(parse(":1").is_err());
+        assert!(parse("tcp://:1").is_err());
+    }
+}

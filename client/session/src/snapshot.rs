@@ -1,0 +1,161 @@
+//! What a client answers about a device without asking: name, UUID, attributes, limits, as the server sent them when the
+//! session was attached, corrected for what does not hold across a network. The wire's message comes in, answers go out.
+//! It never changes afterwards.
+
+use std::collections::HashMap;
+
+use floe_abi::{Uuid, device_attribute};
+
+/// A device as this client presents it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// The device's name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its PCI bus id as tools print it.
+    pub pci_bus: String,
+    /// Bytes of memory this vGPU may use.
+    pub memory: u64,
+    /// Driver version of the server.
+    pub driver: i32,
+    /// Least and greatest stream priority; the greatest is the smaller number.
+    pub priorities: (i32, i32),
+    /// Granularity of mappings in bytes.
+    pub granularity: u64,
+    attributes: HashMap<u32, i32>,
+    limits: HashMap<u32, u64>,
+}
+
+/// Attributes that differ from what the server's device says, because memory and handles of the server's process are not
+/// the client's.
+const CORRECTIONS: &[(u32, i32)] = {
+    use device_attribute as a;
+    &[
+        (a::CAN_MAP_HOST_MEMORY, 0),
+        (a::MANAGED_MEMORY, 0),
+        (a::CONCURRENT_MANAGED_ACCESS, 0),
+        (a::PAGEABLE_MEMORY_ACCESS, 0),
+        (a::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0),
+        (a::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0),
+        (a::HOST_NATIVE_ATOMIC_SUPPORTED, 0),
+        (a::CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0),
+        (a::UNIFIED_ADDRESSING, 1),
+        (a::HOST_REGISTER_SUPPORTED, 1),
+        (a::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
+        (a::MEMORY_POOLS_SUPPORTED, 1),
+        (a::MEMPOOL_SUPPORTED_HANDLE_TYPES, 0),
+        (a::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0),
+        (a::HANDLE_TYPE_FABRIC_SUPPORTED, 0),
+        (a::IPC_EVENT_SUPPORTED, 0),
+        (a::GPU_DIRECT_RDMA_SUPPORTED, 0),
+        (a::GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0),
+        (a::DMA_BUF_SUPPORTED, 0),
+        (a::MULTICAST_SUPPORTED, 0),
+        (a::COOPERATIVE_MULTI_DEVICE_LAUNCH, 0),
+        (a::TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, 0),
+        (a::CAN_USE_STREAM_MEM_OPS_V1, 0),
+        (a::CAN_USE_64_BIT_STREAM_MEM_OPS, 0),
+        (a::CAN_USE_STREAM_WAIT_VALUE_NOR, 0),
+        (a::TENSOR_MAP_ACCESS_SUPPORTED, 0),
+        (a::HOST_MEMORY_POOLS_SUPPORTED, 0),
+        (a::HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0),
+        (a::HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0),
+        (a::HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0),
+        (a::HOST_ALLOC_DMA_BUF_SUPPORTED, 0),
+    ]
+};
+
+impl Snapshot {
+    /// The snapshot of a message; `quota` is the vGPU's memory where it is less than the device's, else 0.
+    pub fn new(message: &floe_wire::DeviceSnapshot<'_>, quota: u64) -> Self {
+        let mut uuid = Uuid::default();
+        let known = message.uuid.len().min(uuid.bytes.len());
+        uuid.bytes[..known].copy_from_slice(&message.uuid[..known]);
+        let mut attributes: HashMap<u32, i32> = message
+            .attributes
+            .iter()
+            .filter_map(|attribute| Some((u32::try_from(attribute.number).ok()?, attribute.value)))
+            .collect();
+        attributes.extend(CORRECTIONS.iter().copied());
+        Self {
+            name: message.name.to_owned(),
+            uuid,
+            pci_bus: message.pci_bus.to_owned(),
+            memory: if quota == 0 { message.memory } else { quota.min(message.memory) },
+            driver: message.driver,
+            priorities: (message.priority_least, message.priority_greatest),
+            granularity: message.granularity.max(4096),
+            attributes,
+            limits: message
+                .limits
+                .iter()
+                .filter_map(|limit| Some((u32::try_from(limit.number).ok()?, limit.value)))
+                .collect(),
+        }
+    }
+
+    /// A CUdevice_attribute; `None` where the server's device does not know the number.
+    pub fn attribute(&self, number: u32) -> Option<i32> {
+        self.attributes.get(&number).copied()
+    }
+
+    /// A CUlimit as it was when the session began.
+    pub fn limit(&self, number: u32) -> Option<u64> {
+        self.limits.get(&number).copied()
+    }
+
+    /// The priority CUDA uses for the one a program asked for: clamped to the range.
+    pub fn clamp_priority(&self, priority: i32) -> i32 {
+        let (least, greatest) = self.priorities;
+        priority.clamp(greatest.min(least), least.max(greatest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_wire::{Attribute, DeviceSnapshot, Limit};
+
+    use super::*;
+
+    fn message() -> DeviceSnapshot<'static> {
+        DeviceSnapshot {
+            name: "CPU",
+            uuid: &[7; 16],
+            pci_bus: "0000:01:00.0",
+            memory: 8 << 30,
+            driver: 13000,
+            attributes: vec![Attribute { number: 19, value: 1 }, Attribute { number: -3, value: 1 }],
+            limits: vec![Limit { number: 0, value: 1024 }],
+            priority_least: 0,
+            priority_greatest: -5,
+            granularity: 2 << 20,
+        }
+    }
+
+    #[test]
+    fn mapped_host_memory_is_denied_whatever_the_device_says() {
+        let snapshot = Snapshot::new(&message(), 0);
+        assert_eq!(snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY), Some(0));
+    }
+
+    #[test]
+    fn a_quota_limits_the_memory_shown() {
+        assert_eq!(Snapshot::new(&message(), 0).memory, 8 << 30);
+        assert_eq!(Snapshot::new(&message(), 1 << 30).memory, 1 << 30);
+        assert_eq!(Snapshot::new(&message(), 1 << 40).memory, 8 << 30);
+    }
+
+    #[test]
+    fn priorities_are_clamped_to_the_range() {
+        let snapshot = Snapshot::new(&message(), 0);
+        assert_eq!([-9, -3, 4].map(|p| snapshot.clamp_priority(p)), [-5, -3, 0]);
+    }
+
+    #[test]
+    fn a_short_uuid_is_filled_with_zeros() {
+        let mut short = message();
+        short.uuid = &[1, 2];
+        assert_eq!(Snapshot::new(&short, 0).uuid.bytes[..3], [1, 2, 0]);
+    }
+}

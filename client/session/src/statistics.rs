@@ -1,0 +1,171 @@
+//! How many driver calls the program made and how many of them waited, by class. Counts come in from the calls and the
+//! link, a table or a line of JSON goes out at the end. Counting costs one uncontended atomic addition and never a lock.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Answered from what the process knows.
+    Local,
+    /// Sent something and did not need its answer.
+    Post,
+    /// Sent something and needed the answer.
+    Call,
+}
+
+/// Names of the classes in reports, in the order of [`Class`].
+const NAMES: [&str; 3] = ["local", "post", "call"];
+
+/// Counters of one process.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    made: [AtomicU64; 3],
+    waited: [AtomicU64; 3],
+    /// Times any call waited, before the first context existed.
+    waited_before_context: AtomicU64,
+    context_exists: AtomicU64,
+    bytes_to_device: AtomicU64,
+    bytes_from_device: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    /// Calls made, by class: local, post, call.
+    pub made: [u64; 3],
+    /// Of them, those that waited for the server.
+    pub waited: [u64; 3],
+    /// Waits after the first context existed.
+    pub waits_with_context: u64,
+    /// Bytes copied to devices.
+    pub bytes_to_device: u64,
+    /// Bytes copied from devices.
+    pub bytes_from_device: u64,
+}
+
+impl Statistics {
+    /// All zero.
+    pub const fn new() -> Self {
+        const ZERO: AtomicU64 = AtomicU64::new(0);
+        Self {
+            made: [ZERO; 3],
+            waited: [ZERO; 3],
+            waited_before_context: ZERO,
+            context_exists: ZERO,
+            bytes_to_device: ZERO,
+            bytes_from_device: ZERO,
+        }
+    }
+
+    /// One call of this class is over; `waited` when it waited for the server at least once.
+    pub fn made(&self, class: Class, waited: bool) {
+        self.made[class as usize].fetch_add(1, Ordering::Relaxed);
+        if waited {
+            self.waited[class as usize].fetch_add(1, Ordering::Relaxed);
+            if self.context_exists.load(Ordering::Relaxed) == 0 {
+                self.waited_before_context.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A context exists from now on.
+    pub fn context_exists(&self) {
+        self.context_exists.store(1, Ordering::Relaxed);
+    }
+
+    /// Bytes went to a device.
+    pub fn to_device(&self, bytes: u64) {
+        self.bytes_to_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes came from a device.
+    pub fn from_device(&self, bytes: u64) {
+        self.bytes_from_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        let read = |counters: &[AtomicU64; 3]| [0, 1, 2].map(|index: usize| counters[index].load(Ordering::Relaxed));
+        let waited = read(&self.waited);
+        let all: u64 = waited.iter().sum();
+        Snapshot {
+            made: read(&self.made),
+            waited,
+            waits_with_context: all.saturating_sub(self.waited_before_context.load(Ordering::Relaxed)),
+            bytes_to_device: self.bytes_to_device.load(Ordering::Relaxed),
+            bytes_from_device: self.bytes_from_device.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Snapshot {
+    /// A table for people.
+    pub fn text(&self) -> String {
+        let mut out = String::from("class        made    waited\n");
+        for (index, name) in NAMES.iter().enumerate() {
+            let _ = writeln!(out, "{name:<6} {:>10} {:>9}", self.made[index], self.waited[index]);
+        }
+        let _ = writeln!(out, "waits once a context existed: {}", self.waits_with_context);
+        let _ = writeln!(out, "bytes to device: {}, from device: {}", self.bytes_to_device, self.bytes_from_device);
+        out
+    }
+
+    /// One line for programs.
+    pub fn json(&self) -> String {
+        let mut out = String::from("{");
+        for (index, name) in NAMES.iter().enumerate() {
+            let _ = write!(out, "\"{name}\":{{\"made\":{},\"waited\":{}}},", self.made[index], self.waited[index]);
+        }
+        let _ = write!(
+            out,
+            "\"waits_with_context\":{},\"bytes_to_device\":{},\"bytes_from_device\":{}}}",
+            self.waits_with_context, self.bytes_to_device, self.bytes_from_device
+        );
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted() -> Snapshot {
+        let statistics = Statistics::new();
+        statistics.made(Class::Local, false);
+        statistics.made(Class::Call, true);
+        statistics.context_exists();
+        statistics.made(Class::Post, false);
+        statistics.made(Class::Post, true);
+        statistics.made(Class::Call, true);
+        statistics.to_device(10);
+        statistics.from_device(4);
+        statistics.snapshot()
+    }
+
+    #[test]
+    fn classes_are_counted_apart_and_waits_from_the_context_on() {
+        let snapshot = counted();
+        assert_eq!(snapshot.made, [1, 2, 2]);
+        assert_eq!(snapshot.waited, [0, 1, 2]);
+        assert_eq!(snapshot.waits_with_context, 2);
+    }
+
+    #[test]
+    fn json_is_one_line_with_every_counter() {
+        assert_eq!(
+            counted().json(),
+            "{\"local\":{\"made\":1,\"waited\":0},\"post\":{\"made\":2,\"waited\":1},\"call\":{\"made\":2,\"waited\":2},\
+             \"waits_with_context\":2,\"bytes_to_device\":10,\"bytes_from_device\":4}"
+        );
+    }
+
+    #[test]
+    fn the_table_has_a_row_per_class() {
+        let text = counted().text();
+        for name in NAMES {
+            assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
+        }
+    }
+}
