@@ -1,6 +1,6 @@
 //! A daemon of a test's own.
 //! In: flags. Out: its addresses, its process id, its end. It listens on a free loopback port and on a Unix socket in a
-//! folder of its own, drives the CPU device, and dies with the test.
+//! folder of its own, drives the CPU device (or what `FLOE_TEST_DEVICE` says), and dies with the test.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -39,8 +39,9 @@ impl Floed {
     pub fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("floed.sock");
+        let device = std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
         let mut process = Command::new(crate::installation().join("bin/floed"))
-            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", "cpu", "--socket"])
+            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", &device, "--socket"])
             .arg(&socket)
             .arg("--token-file")
             .arg(folder.path().join("token"))

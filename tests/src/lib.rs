@@ -1,5 +1,6 @@
 //! What the whole-system tests stand on: an installation, a daemon of a test's own, programs that are run and judged.
 //! In: `target/dist` and `target/examples` (or `FLOE_DIST`, `FLOE_EXAMPLES`), made by `cargo xtask test`. Out: outcomes.
+//! On a machine with a GPU the same tests run on it with `FLOE_TEST_DEVICE=nvidia`.
 //! Never skips what is missing: a test without its installation fails and says what to run.
 #![forbid(unsafe_code)]
 
@@ -32,10 +33,14 @@ fn made_folder(variable: &str, name: &str) -> PathBuf {
     folder
 }
 
-/// The repository's root.
+/// The repository's root: `FLOE_REPOSITORY`, else where these tests were built.
+///
+/// # Panics
+/// Never: the tests lie in the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository").to_path_buf()
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository").to_path_buf();
+    std::env::var_os("FLOE_REPOSITORY").map_or_else(built, PathBuf::from)
 }
 
 /// The installation under test.
