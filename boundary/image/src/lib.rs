@@ -1,1 +1,42 @@
 //! Module images as programs carry them: fat binaries, cubins, PTX text.
+//! In goes what a program hands to `cuModuleLoadData` and its kin, out come owned bytes, the entries in them, the one a
+//! device should take, and the parameter layout of its kernels.
+//! It trusts no size, offset or count it reads, and only [`program`] touches memory that is not a slice.
+#![deny(unsafe_code)]
+
+mod capability;
+mod decompress;
+mod elf;
+mod error;
+mod fatbin;
+mod image;
+mod nv_info;
+#[allow(unsafe_code)]
+pub mod program;
+mod select;
+
+pub use capability::{ComputeCapability, Target, Variant};
+pub use error::{EntryProblem, ImageError};
+pub use fatbin::{Compression, Entry, EntryKind, Fatbin};
+pub use image::{Image, ImageKind, PtxText};
+pub use nv_info::{KernelParameters, Parameter, kernel_parameters};
+pub use select::{Selected, select_cubin, select_ptx};
+
+/// How much of an image is read, so that damaged or hostile sizes cannot exhaust memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one image as the program holds it, prelinked containers included.
+    pub image_bytes: usize,
+    /// Bytes of one entry after decompression.
+    pub entry_bytes: usize,
+    /// Entries of one container, and prelinked containers of one wrapper.
+    pub entries: usize,
+}
+
+impl Default for Limits {
+    /// 1 GiB for an image and for an entry (the largest container seen is 56 MiB, the largest library 703 MiB in all),
+    /// 65,536 entries (libraries have tens).
+    fn default() -> Self {
+        Self { image_bytes: 1 << 30, entry_bytes: 1 << 30, entries: 1 << 16 }
+    }
+}

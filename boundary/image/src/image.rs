@@ -1,0 +1,192 @@
+//! An image as owned bytes: what a program handed over, or what a file holds.
+//! In go bytes of one of three forms (container, cubin, PTX text), out come the bytes that belong to it, their kind, and
+//! the PTX in it.
+//! It never changes a byte, so that what a device's own driver gets is what the program gave.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::error::ImageError;
+use crate::fatbin::{self, CONTAINER_MAGIC, before_nul};
+use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Limits, Target, elf, select_ptx};
+
+/// The form of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageKind {
+    /// Fat binary container.
+    Fatbin,
+    /// Machine code, an ELF file.
+    Cubin,
+    /// PTX text, without its NUL.
+    Ptx,
+}
+
+/// An image and the containers that were linked into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Form of the first of the `containers`; the others are fat binaries.
+    pub kind: ImageKind,
+    /// The image itself, then the containers its wrapper lists: with relocatable device code the image holds linked
+    /// machine code only, and the PTX of each source file stands in one of these.
+    pub containers: Vec<Vec<u8>>,
+}
+
+/// PTX taken out of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PtxText {
+    /// The text, without NULs; not checked to be UTF-8.
+    pub text: Vec<u8>,
+    /// What it was made for; `None` where a bare text has no readable `.target`.
+    pub target: Option<Target>,
+    /// Whether it was made for devices the asked one does not stand for.
+    pub above: bool,
+    /// Which of the image's containers it comes from.
+    pub container: usize,
+}
+
+/// The form of bytes by their start; `None` for none of the three.
+pub(crate) fn kind(start: &[u8]) -> Option<ImageKind> {
+    let magic = start.get(..4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+    match magic {
+        Some(CONTAINER_MAGIC) => Some(ImageKind::Fatbin),
+        Some(elf::ELF_MAGIC) => Some(ImageKind::Cubin),
+        _ if start.first().is_some_and(|&byte| starts_text(byte)) => Some(ImageKind::Ptx),
+        _ => None,
+    }
+}
+
+/// Whether PTX can start with this byte: a blank, a comment, a directive.
+pub(crate) fn starts_text(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | b'/' | b'.')
+}
+
+/// Whether a byte may stand in PTX; bytes above 127 do, in comments and file names.
+pub(crate) fn is_text(byte: u8) -> bool {
+    byte >= b' ' && byte != 0x7f || (0x09..=0x0d).contains(&byte)
+}
+
+fn truncated(what: &'static str, needed: u64, present: usize) -> ImageError {
+    ImageError::Truncated { what, offset: 0, needed, present: present as u64 }
+}
+
+impl Image {
+    /// Takes an image from the bytes of a file. Bytes behind its end are left out; PTX may end with the file or a NUL.
+    ///
+    /// # Errors
+    /// Bytes that are none of the forms, or that end before the image does.
+    pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, ImageError> {
+        if bytes.len() > limits.image_bytes {
+            let (size, limit) = (bytes.len() as u64, limits.image_bytes as u64);
+            return Err(ImageError::TooLarge { what: "bytes of an image", size, limit });
+        }
+        let kind = kind(bytes).ok_or_else(|| ImageError::UnknownForm(bytes.iter().take(8).copied().collect()))?;
+        let part = |what, size: u64| {
+            let size = usize::try_from(size).ok().and_then(|size| bytes.get(..size));
+            size.ok_or(what)
+        };
+        let bytes = match kind {
+            ImageKind::Fatbin => {
+                let size = fatbin::container_size(bytes)?;
+                part("the container", size).map_err(|what| truncated(what, size, bytes.len()))?
+            }
+            ImageKind::Cubin => {
+                let size = elf::extent(limits.image_bytes as u64, |offset, size| fetch(bytes, offset, size))?;
+                part("the cubin", size).map_err(|what| truncated(what, size, bytes.len()))?
+            }
+            ImageKind::Ptx => {
+                let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+                let text = bytes.get(..end).unwrap_or(bytes);
+                if let Some(at) = text.iter().position(|&byte| !is_text(byte)) {
+                    let start = text.get(at..).unwrap_or(&[]);
+                    return Err(ImageError::UnknownForm(start.iter().take(8).copied().collect()));
+                }
+                text
+            }
+        };
+        Ok(Self { kind, containers: vec![bytes.to_vec()] })
+    }
+
+    /// Bytes of all containers together.
+    pub fn size(&self) -> u64 {
+        self.containers.iter().map(|container| container.len() as u64).sum()
+    }
+
+    /// The PTX a device runs: one text from the image itself, or where that has none, one from each prelinked container,
+    /// to be linked with each other.
+    ///
+    /// # Errors
+    /// [`ImageError::NoPtx`] where there is none, or none for one of the prelinked containers; damaged containers.
+    pub fn ptx(&self, device: ComputeCapability, limits: &Limits) -> Result<Vec<PtxText>, ImageError> {
+        let Some((main, prelinked)) = self.containers.split_first() else {
+            return Err(ImageError::NoPtx { found: "nothing".to_owned() });
+        };
+        match self.kind {
+            ImageKind::Ptx => return Ok(vec![bare(main, device)]),
+            ImageKind::Cubin => return Err(ImageError::NoPtx { found: "a cubin".to_owned() }),
+            ImageKind::Fatbin => {}
+        }
+        let main = Fatbin::parse(main, limits)?;
+        if let Some(text) = chosen(&main.entries, 0, device, limits)? {
+            return Ok(vec![text]);
+        }
+        if prelinked.is_empty() {
+            return Err(ImageError::NoPtx { found: holdings(&main.entries) });
+        }
+        let parts = prelinked.iter().enumerate().map(|(index, container)| {
+            let part = Fatbin::parse(container, limits)?;
+            chosen(&part.entries, index + 1, device, limits)?
+                .ok_or_else(|| ImageError::NoPtx { found: holdings(&part.entries) })
+        });
+        parts.collect()
+    }
+}
+
+/// A piece of a file for [`elf::extent`].
+fn fetch(bytes: &[u8], offset: u64, size: u64) -> Result<Vec<u8>, ImageError> {
+    let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
+    let piece = range.and_then(|(offset, size)| bytes.get(offset..offset.checked_add(size)?));
+    piece.map(<[u8]>::to_vec).ok_or(ImageError::Truncated {
+        what: "a header of the cubin",
+        offset,
+        needed: size,
+        present: (bytes.len() as u64).saturating_sub(offset),
+    })
+}
+
+fn chosen(
+    entries: &[Entry<'_>],
+    container: usize,
+    device: ComputeCapability,
+    limits: &Limits,
+) -> Result<Option<PtxText>, ImageError> {
+    let Some(selected) = select_ptx(entries, device) else { return Ok(None) };
+    let text = selected.entry.data(limits)?.into_owned();
+    Ok(Some(PtxText { text, target: Some(selected.entry.target), above: selected.above, container }))
+}
+
+/// A bare text with the target its `.target` directive names.
+fn bare(text: &[u8], device: ComputeCapability) -> PtxText {
+    let text = before_nul(Cow::Borrowed(text)).into_owned();
+    let target = directive_target(&text);
+    let above = target.is_some_and(|target| !target.ptx_runs_on(device));
+    PtxText { text, target, above, container: 0 }
+}
+
+fn directive_target(text: &[u8]) -> Option<Target> {
+    let line = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).find(|line| line.starts_with(b".target"))?;
+    let words = std::str::from_utf8(line.strip_prefix(b".target")?).ok()?;
+    words.split(|mark: char| mark == ',' || mark.is_whitespace()).find_map(Target::from_name)
+}
+
+/// What a container holds, for a message: `cubin sm_90, cubin sm_100a`.
+fn holdings(entries: &[Entry<'_>]) -> String {
+    let names: BTreeSet<String> = entries
+        .iter()
+        .map(|entry| match entry.kind {
+            EntryKind::Ptx => format!("PTX for {}", entry.target),
+            EntryKind::Cubin => format!("a cubin for {}", entry.target),
+            EntryKind::Other(kind) => format!("an entry of kind {kind} for {}", entry.target),
+        })
+        .collect();
+    if names.is_empty() { "no entries".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+}
