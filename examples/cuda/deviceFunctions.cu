@@ -42,7 +42,6 @@ __device__ Operation operations[] = {op_add, op_subtract, op_multiply, op_xor};
 struct Shape {
     __host__ __device__ virtual int area() const = 0;
     __host__ __device__ virtual int corners() const { return 0; }
-    __host__ __device__ virtual ~Shape() {}
 };
 struct Rectangle : Shape {
     int width, height;

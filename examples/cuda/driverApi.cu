@@ -3,6 +3,7 @@
 // No argument. Checks results, error codes, and that the JIT's log names the line of a syntax error.
 #include "check.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include <cuda.h>
@@ -157,10 +158,15 @@ static void launches(Verdict &verdict, CUmodule module) {
         CUdeviceptr x, y;
         unsigned count;
     } packed = {device_x, device_y, count};
-    size_t packed_size = sizeof(packed);
+    // The size must be that of the parameters, without the padding a struct ends with.
+    size_t packed_size = offsetof(decltype(packed), count) + sizeof(packed.count);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_size,
                      CU_LAUNCH_PARAM_END};
     CHECK_DRIVER(cuLaunchKernel(saxpy, blocks, 1, 1, 128, 1, 1, 0, stream, nullptr, extra));
+    packed_size = sizeof(packed);
+    expect_code(verdict, "a parameter buffer of another size",
+                cuLaunchKernel(saxpy, blocks, 1, 1, 128, 1, 1, 0, stream, nullptr, extra),
+                CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     CHECK_DRIVER(cuMemcpyDtoHAsync(got.data(), device_y, count * sizeof(float), stream));
     CHECK_DRIVER(cuStreamSynchronize(stream));
     verdict.near("saxpy, launched both ways", got.data(), want.data(), count, 0, 0);

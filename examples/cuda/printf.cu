@@ -1,8 +1,10 @@
 // Prints from the device: every conversion, flag and size CUDA's printf has, strings from literals and from
 // memory, long argument lists, and several lines from each of many threads.
-// No argument. The program checks the values printf returns; its reader (the test) checks the text: the lines of
-// one thread come in order, those of different threads in any.
+// No argument. The program checks the values printf returns, and that the lines of one thread come in order (those
+// of different threads may come in any); its reader, the test, checks the text of the formats.
 #include "check.h"
+
+#include <unistd.h>
 
 __device__ char stored_text[] = "text in device memory";
 
@@ -28,10 +30,68 @@ __global__ void formats(int *returned) {
     returned[n++] = printf("second half\n");
 }
 
+constexpr unsigned blocks = 2, threads = 40, lines = 3;
+
 __global__ void every_thread() {
-    for (int line = 0; line < 3; ++line)
-        printf("block %u thread %u line %d\n", blockIdx.x, threadIdx.x, line);
+    for (unsigned line = 0; line < lines; ++line)
+        printf("block %u thread %u line %u\n", blockIdx.x, threadIdx.x, line);
     if (threadIdx.x % 16 == 3) printf("block %u thread %u alone\n", blockIdx.x, threadIdx.x);
+}
+
+// Sends what is printed until `restore` to a file instead.
+struct Capture {
+    FILE *file = std::tmpfile();
+    int kept = dup(STDOUT_FILENO);
+
+    Capture() {
+        std::fflush(stdout);
+        if (file == nullptr || kept < 0 || dup2(fileno(file), STDOUT_FILENO) < 0) {
+            std::perror("cannot capture stdout");
+            std::exit(2);
+        }
+    }
+
+    void restore() {
+        std::fflush(stdout);
+        dup2(kept, STDOUT_FILENO);
+        close(kept);
+        std::rewind(file);
+    }
+};
+
+// Every thread's lines must be there, in its order, and nothing else.
+static void check_every_thread(Verdict &verdict) {
+    Capture capture;
+    every_thread<<<blocks, threads>>>();
+    const cudaError_t launched = cudaGetLastError();
+    const cudaError_t ran = cudaDeviceSynchronize();
+    capture.restore();
+    CHECK(launched);
+    CHECK(ran);
+    unsigned next[blocks][threads] = {}, strange = 0, alone = 0, total = 0;
+    char text[128];
+    while (std::fgets(text, sizeof(text), capture.file) != nullptr) {
+        unsigned block = 0, thread = 0, line = 0;
+        char end = 0;
+        ++total;
+        if (std::sscanf(text, "block %u thread %u line %u%c", &block, &thread, &line, &end) == 4 && end == '\n' &&
+            block < blocks && thread < threads && line == next[block][thread]) {
+            ++next[block][thread];
+        } else if (std::sscanf(text, "block %u thread %u alon%c", &block, &thread, &end) == 3 && end == 'e' &&
+                   block < blocks && thread < threads && thread % 16 == 3 && next[block][thread] == lines) {
+            ++alone;
+        } else {
+            ++strange;
+        }
+    }
+    std::fclose(capture.file);
+    bool complete = true;
+    for (const auto &block : next)
+        for (const unsigned count : block) complete &= count == lines;
+    std::printf("lines of %u threads: %u\n", blocks * threads, total);
+    verdict.expect(complete, "every line of every thread, in order");
+    verdict.expect(alone == blocks * 3, "the lines of single threads");
+    verdict.expect(strange == 0, "no line but those");
 }
 
 int main() {
@@ -47,12 +107,8 @@ int main() {
     formats<<<1, 1>>>(returned);
     CHECK_LAUNCH();
     CHECK(cudaDeviceSynchronize());
-    std::printf("between two kernels\n");
-    std::fflush(stdout);
-    every_thread<<<2, 40>>>();
-    CHECK_LAUNCH();
-    CHECK(cudaDeviceSynchronize());
     verdict.equal("returned counts", host_copy(returned, calls).data(), want, calls);
     CHECK(cudaFree(returned));
+    check_every_thread(verdict);
     return verdict.finish();
 }
