@@ -46,11 +46,6 @@ pub(crate) struct CudaHome {
 }
 
 impl CudaHome {
-    /// The toolkit's folder, what other tools call `CUDA_HOME`.
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// The compiler driver.
     pub(crate) fn nvcc(&self) -> PathBuf {
         self.root.join("bin/nvcc")
