@@ -1,6 +1,6 @@
 // The kernels `floe demo` runs. Compiled to demo.ptx by
-//   nvcc -ptx -arch=compute_75 demo.cu -o demo.ptx
-// for an old architecture, so that any GPU since 2018 and the CPU device can take them.
+//   nvcc -ptx -arch=compute_75 demo.cu -o demo.ptx && sed -i "s/^.version .*/.version 7.0/" demo.ptx
+// for an old architecture and an old PTX version (nothing newer is used), so that any GPU since 2018 and the CPU device can take them.
 
 // c = a + b, element by element.
 extern "C" __global__ void vector_add(const float *a, const float *b, float *c, unsigned n) {
