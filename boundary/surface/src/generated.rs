@@ -8,6 +8,7 @@ pub mod copy;
 pub mod device;
 pub mod error;
 pub mod event;
+mod exports;
 pub mod kernel;
 pub mod launch;
 pub mod library;

@@ -3,22 +3,31 @@
 //! [`Driver`]. The surface knows nothing of clients, servers or devices.
 
 mod beyond;
+mod c_pointers;
 mod capture;
+mod context_storage;
 mod copy;
+#[doc(hidden)]
+pub mod expansion;
+mod export_tables;
 pub mod generated;
 mod host;
-mod image;
+mod integrity;
 mod jit;
 mod launch;
+mod look_up;
+#[doc(hidden)]
+pub mod marshal;
 mod pointer;
 mod prelude;
+mod process;
 
 pub use beyond::Beyond;
 pub use capture::CaptureInfo;
 pub use copy::{CopyBox, CopyEnd, CopyPlace, CopyRow};
+pub use floe_image::Image;
 pub use generated::traits::*;
 pub use host::{HostBlock, HostFunction, HostRange, StreamCallback, UnifiedRange};
-pub use image::Image;
 pub use jit::JitOptions;
 pub use launch::{KernelArguments, Launch, ParameterLayout};
 pub use pointer::PointerAttribute;

@@ -238,3 +238,407 @@ pub trait ContextCalls {
     /// The CUDA code the program shall see.
     fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()>;
 }
+
+/// `cuDevicePrimaryCtxRetain`: checks what C passed and calls [`Driver::device_primary_ctx_retain`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDevicePrimaryCtxRetain`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDevicePrimaryCtxRetain<D: crate::Driver>(
+    driver: &'static D,
+    context: *mut Context,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(context)?;
+    let value0 = driver.device_primary_ctx_retain(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(context, value0);
+    }
+    Ok(())
+}
+
+/// `cuDevicePrimaryCtxGetState`: checks what C passed and calls [`Driver::device_primary_ctx_get_state`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDevicePrimaryCtxGetState`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDevicePrimaryCtxGetState<D: crate::Driver>(
+    driver: &'static D,
+    flags: *mut u32,
+    active: *mut i32,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(flags)?;
+    c::present(active)?;
+    let (value0, value1) = driver.device_primary_ctx_get_state(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(flags, value0);
+        c::put(active, i32::from(value1));
+    }
+    Ok(())
+}
+
+/// `cuDevicePrimaryCtxSetFlags_v2`: checks what C passed and calls [`Driver::device_primary_ctx_set_flags`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDevicePrimaryCtxSetFlags_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDevicePrimaryCtxSetFlags_v2<D: crate::Driver>(
+    driver: &'static D,
+    device: Device,
+    flags: u32,
+) -> CudaResult<()> {
+    driver.device_primary_ctx_set_flags(device, flags)?;
+    Ok(())
+}
+
+/// `cuCtxCreate_v2`: checks what C passed and calls [`Driver::ctx_create`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxCreate_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxCreate_v2<D: crate::Driver>(
+    driver: &'static D,
+    context: *mut Context,
+    flags: u32,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(context)?;
+    let value0 = driver.ctx_create(flags, device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(context, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxPushCurrent_v2`: checks what C passed and calls [`Driver::ctx_push_current`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxPushCurrent_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxPushCurrent_v2<D: crate::Driver>(driver: &'static D, context: Context) -> CudaResult<()> {
+    driver.ctx_push_current(context)?;
+    Ok(())
+}
+
+/// `cuCtxPopCurrent_v2`: checks what C passed and calls [`Driver::ctx_pop_current`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxPopCurrent_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxPopCurrent_v2<D: crate::Driver>(driver: &'static D, context: *mut Context) -> CudaResult<()> {
+    let value0 = driver.ctx_pop_current()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(context, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxSetCurrent`: checks what C passed and calls [`Driver::ctx_set_current`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxSetCurrent`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxSetCurrent<D: crate::Driver>(driver: &'static D, context: Context) -> CudaResult<()> {
+    driver.ctx_set_current(context)?;
+    Ok(())
+}
+
+/// `cuCtxGetCurrent`: checks what C passed and calls [`Driver::ctx_get_current`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetCurrent`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetCurrent<D: crate::Driver>(driver: &'static D, context: *mut Context) -> CudaResult<()> {
+    c::present(context)?;
+    let value0 = driver.ctx_get_current()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(context, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxGetDevice`: checks what C passed and calls [`Driver::ctx_get_device`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetDevice`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetDevice<D: crate::Driver>(driver: &'static D, device: *mut Device) -> CudaResult<()> {
+    c::present(device)?;
+    let value0 = driver.ctx_get_device()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(device, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxGetFlags`: checks what C passed and calls [`Driver::ctx_get_flags`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetFlags`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetFlags<D: crate::Driver>(driver: &'static D, flags: *mut u32) -> CudaResult<()> {
+    c::present(flags)?;
+    let value0 = driver.ctx_get_flags()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(flags, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxSetFlags`: checks what C passed and calls [`Driver::ctx_set_flags`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxSetFlags`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxSetFlags<D: crate::Driver>(driver: &'static D, flags: u32) -> CudaResult<()> {
+    driver.ctx_set_flags(flags)?;
+    Ok(())
+}
+
+/// `cuCtxGetId`: checks what C passed and calls [`Driver::ctx_get_id`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetId`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetId<D: crate::Driver>(driver: &'static D, context: Context, id: *mut u64) -> CudaResult<()> {
+    c::present(id)?;
+    let value0 = driver.ctx_get_id(context)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(id, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxSynchronize`: checks what C passed and calls [`Driver::ctx_synchronize`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxSynchronize`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxSynchronize<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
+    driver.ctx_synchronize()?;
+    Ok(())
+}
+
+/// `cuCtxSetLimit`: checks what C passed and calls [`Driver::ctx_set_limit`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxSetLimit`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxSetLimit<D: crate::Driver>(driver: &'static D, limit: u32, value: usize) -> CudaResult<()> {
+    driver.ctx_set_limit(limit, value)?;
+    Ok(())
+}
+
+/// `cuCtxGetLimit`: checks what C passed and calls [`Driver::ctx_get_limit`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetLimit`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetLimit<D: crate::Driver>(driver: &'static D, value: *mut usize, limit: u32) -> CudaResult<()> {
+    c::present(value)?;
+    let value0 = driver.ctx_get_limit(limit)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(value, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxGetCacheConfig`: checks what C passed and calls [`Driver::ctx_get_cache_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetCacheConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetCacheConfig<D: crate::Driver>(driver: &'static D, config: *mut u32) -> CudaResult<()> {
+    c::present(config)?;
+    let value0 = driver.ctx_get_cache_config()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(config, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxSetCacheConfig`: checks what C passed and calls [`Driver::ctx_set_cache_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxSetCacheConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxSetCacheConfig<D: crate::Driver>(driver: &'static D, config: u32) -> CudaResult<()> {
+    driver.ctx_set_cache_config(config)?;
+    Ok(())
+}
+
+/// `cuCtxGetSharedMemConfig`: checks what C passed and calls [`Driver::ctx_get_shared_mem_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetSharedMemConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetSharedMemConfig<D: crate::Driver>(driver: &'static D, config: *mut u32) -> CudaResult<()> {
+    c::present(config)?;
+    let value0 = driver.ctx_get_shared_mem_config()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(config, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxSetSharedMemConfig`: checks what C passed and calls [`Driver::ctx_set_shared_mem_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxSetSharedMemConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxSetSharedMemConfig<D: crate::Driver>(driver: &'static D, config: u32) -> CudaResult<()> {
+    driver.ctx_set_shared_mem_config(config)?;
+    Ok(())
+}
+
+/// `cuCtxGetApiVersion`: checks what C passed and calls [`Driver::ctx_get_api_version`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetApiVersion`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetApiVersion<D: crate::Driver>(
+    driver: &'static D,
+    context: Context,
+    version: *mut u32,
+) -> CudaResult<()> {
+    c::present(version)?;
+    let value0 = driver.ctx_get_api_version(context)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(version, value0);
+    }
+    Ok(())
+}
+
+/// `cuCtxGetStreamPriorityRange`: checks what C passed and calls [`Driver::ctx_get_stream_priority_range`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxGetStreamPriorityRange`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxGetStreamPriorityRange<D: crate::Driver>(
+    driver: &'static D,
+    least: *mut i32,
+    greatest: *mut i32,
+) -> CudaResult<()> {
+    let (value0, value1) = driver.ctx_get_stream_priority_range()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(least, value0);
+        c::put(greatest, value1);
+    }
+    Ok(())
+}
+
+/// `cuCtxResetPersistingL2Cache`: checks what C passed and calls [`Driver::ctx_reset_persisting_l2_cache`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxResetPersistingL2Cache`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxResetPersistingL2Cache<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
+    driver.ctx_reset_persisting_l2_cache()?;
+    Ok(())
+}
+
+/// `cuCtxEnablePeerAccess`: checks what C passed and calls [`Driver::ctx_enable_peer_access`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxEnablePeerAccess`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxEnablePeerAccess<D: crate::Driver>(driver: &'static D, peer: Context, flags: u32) -> CudaResult<()> {
+    driver.ctx_enable_peer_access(peer, flags)?;
+    Ok(())
+}
+
+/// `cuCtxDisablePeerAccess`: checks what C passed and calls [`Driver::ctx_disable_peer_access`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuCtxDisablePeerAccess`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuCtxDisablePeerAccess<D: crate::Driver>(driver: &'static D, peer: Context) -> CudaResult<()> {
+    driver.ctx_disable_peer_access(peer)?;
+    Ok(())
+}

@@ -124,3 +124,225 @@ pub trait CopyCalls {
         stream: Stream,
     ) -> CudaResult<()>;
 }
+
+/// `cuMemcpy`: checks what C passed and calls [`Driver::memcpy`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpy`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpy<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    source: DevicePtr,
+    bytes: usize,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let destination = unsafe { c::unified(destination, bytes)? };
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let source = unsafe { c::unified(source, bytes)? };
+    driver.memcpy(default_stream, destination, source)?;
+    Ok(())
+}
+
+/// `cuMemcpyAsync`: checks what C passed and calls [`Driver::memcpy_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyAsync`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyAsync<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    source: DevicePtr,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let destination = unsafe { c::unified(destination, bytes)? };
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let source = unsafe { c::unified(source, bytes)? };
+    driver.memcpy_async(destination, source, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemcpyHtoD_v2`: checks what C passed and calls [`Driver::memcpy_htod`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyHtoD_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyHtoD_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    source: *const c_void,
+    bytes: usize,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let source = unsafe { c::host(source.cast_mut(), bytes)? };
+    driver.memcpy_htod(default_stream, destination, source)?;
+    Ok(())
+}
+
+/// `cuMemcpyHtoDAsync_v2`: checks what C passed and calls [`Driver::memcpy_htod_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyHtoDAsync_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyHtoDAsync_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    source: *const c_void,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let source = unsafe { c::host(source.cast_mut(), bytes)? };
+    driver.memcpy_htod_async(destination, source, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemcpyDtoH_v2`: checks what C passed and calls [`Driver::memcpy_dtoh`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyDtoH_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyDtoH_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: *mut c_void,
+    source: DevicePtr,
+    bytes: usize,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let destination = unsafe { c::host(destination, bytes)? };
+    driver.memcpy_dtoh(default_stream, destination, source)?;
+    Ok(())
+}
+
+/// `cuMemcpyDtoHAsync_v2`: checks what C passed and calls [`Driver::memcpy_dtoh_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyDtoHAsync_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyDtoHAsync_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: *mut c_void,
+    source: DevicePtr,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let destination = unsafe { c::host(destination, bytes)? };
+    driver.memcpy_dtoh_async(destination, source, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemcpyDtoD_v2`: checks what C passed and calls [`Driver::memcpy_dtod`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyDtoD_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyDtoD_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    source: DevicePtr,
+    bytes: usize,
+) -> CudaResult<()> {
+    driver.memcpy_dtod(default_stream, destination, source, bytes)?;
+    Ok(())
+}
+
+/// `cuMemcpyDtoDAsync_v2`: checks what C passed and calls [`Driver::memcpy_dtod_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyDtoDAsync_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyDtoDAsync_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    source: DevicePtr,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memcpy_dtod_async(destination, source, bytes, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemcpyPeer`: checks what C passed and calls [`Driver::memcpy_peer`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyPeer`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyPeer<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    destination_context: Context,
+    source: DevicePtr,
+    source_context: Context,
+    bytes: usize,
+) -> CudaResult<()> {
+    driver.memcpy_peer(default_stream, destination, destination_context, source, source_context, bytes)?;
+    Ok(())
+}
+
+/// `cuMemcpyPeerAsync`: checks what C passed and calls [`Driver::memcpy_peer_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemcpyPeerAsync`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemcpyPeerAsync<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: DevicePtr,
+    destination_context: Context,
+    source: DevicePtr,
+    source_context: Context,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memcpy_peer_async(
+        destination,
+        destination_context,
+        source,
+        source_context,
+        bytes,
+        stream.or(default_stream),
+    )?;
+    Ok(())
+}

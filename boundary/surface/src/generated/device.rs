@@ -110,3 +110,251 @@ pub trait DeviceCalls {
     /// The CUDA code the program shall see.
     fn device_set_mem_pool(&self, device: Device, pool: MemPool) -> CudaResult<()>;
 }
+
+/// `cuDriverGetVersion`: checks what C passed and calls [`Driver::driver_get_version`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDriverGetVersion`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDriverGetVersion<D: crate::Driver>(driver: &'static D, version: *mut i32) -> CudaResult<()> {
+    c::present(version)?;
+    let value0 = driver.driver_get_version()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(version, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceGet`: checks what C passed and calls [`Driver::device_get`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGet`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGet<D: crate::Driver>(driver: &'static D, device: *mut Device, ordinal: i32) -> CudaResult<()> {
+    c::present(device)?;
+    let value0 = driver.device_get(ordinal)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(device, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetCount`: checks what C passed and calls [`Driver::device_get_count`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetCount`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetCount<D: crate::Driver>(driver: &'static D, count: *mut i32) -> CudaResult<()> {
+    c::present(count)?;
+    let value0 = driver.device_get_count()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(count, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetName`: checks what C passed and calls [`Driver::device_get_name`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetName`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetName<D: crate::Driver>(
+    driver: &'static D,
+    name: *mut c_char,
+    length: i32,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(name)?;
+    let value0 = driver.device_get_name(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put_text(name, length, &value0)?;
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetUuid`: checks what C passed and calls [`Driver::device_get_uuid`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetUuid`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetUuid<D: crate::Driver>(driver: &'static D, uuid: *mut Uuid, device: Device) -> CudaResult<()> {
+    c::present(uuid)?;
+    let value0 = driver.device_get_uuid(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(uuid, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceTotalMem_v2`: checks what C passed and calls [`Driver::device_total_mem`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceTotalMem_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceTotalMem_v2<D: crate::Driver>(
+    driver: &'static D,
+    bytes: *mut usize,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(bytes)?;
+    let value0 = driver.device_total_mem(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(bytes, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetAttribute`: checks what C passed and calls [`Driver::device_get_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    value: *mut i32,
+    attribute: u32,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(value)?;
+    let value0 = driver.device_get_attribute(attribute, device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(value, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceCanAccessPeer`: checks what C passed and calls [`Driver::device_can_access_peer`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceCanAccessPeer`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceCanAccessPeer<D: crate::Driver>(
+    driver: &'static D,
+    possible: *mut i32,
+    device: Device,
+    peer: Device,
+) -> CudaResult<()> {
+    c::present(possible)?;
+    let value0 = driver.device_can_access_peer(device, peer)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(possible, i32::from(value0));
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetP2PAttribute`: checks what C passed and calls [`Driver::device_get_p2p_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetP2PAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetP2PAttribute<D: crate::Driver>(
+    driver: &'static D,
+    value: *mut i32,
+    attribute: u32,
+    source: Device,
+    destination: Device,
+) -> CudaResult<()> {
+    c::present(value)?;
+    let value0 = driver.device_get_p2p_attribute(attribute, source, destination)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(value, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetDefaultMemPool`: checks what C passed and calls [`Driver::device_get_default_mem_pool`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetDefaultMemPool`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetDefaultMemPool<D: crate::Driver>(
+    driver: &'static D,
+    pool: *mut MemPool,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(pool)?;
+    let value0 = driver.device_get_default_mem_pool(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(pool, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceGetMemPool`: checks what C passed and calls [`Driver::device_get_mem_pool`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceGetMemPool`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceGetMemPool<D: crate::Driver>(
+    driver: &'static D,
+    pool: *mut MemPool,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(pool)?;
+    let value0 = driver.device_get_mem_pool(device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(pool, value0);
+    }
+    Ok(())
+}
+
+/// `cuDeviceSetMemPool`: checks what C passed and calls [`Driver::device_set_mem_pool`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuDeviceSetMemPool`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuDeviceSetMemPool<D: crate::Driver>(
+    driver: &'static D,
+    device: Device,
+    pool: MemPool,
+) -> CudaResult<()> {
+    driver.device_set_mem_pool(device, pool)?;
+    Ok(())
+}

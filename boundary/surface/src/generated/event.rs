@@ -62,3 +62,120 @@ pub trait EventCalls {
     /// The CUDA code the program shall see.
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32>;
 }
+
+/// `cuEventCreate`: checks what C passed and calls [`Driver::event_create`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventCreate`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventCreate<D: crate::Driver>(driver: &'static D, event: *mut Event, flags: u32) -> CudaResult<()> {
+    c::present(event)?;
+    let value0 = driver.event_create(flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(event, value0);
+    }
+    Ok(())
+}
+
+/// `cuEventRecord`: checks what C passed and calls [`Driver::event_record`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventRecord`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventRecord<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    event: Event,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.event_record(event, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuEventRecordWithFlags`: checks what C passed and calls [`Driver::event_record_with_flags`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventRecordWithFlags`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventRecordWithFlags<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    event: Event,
+    stream: Stream,
+    flags: u32,
+) -> CudaResult<()> {
+    driver.event_record_with_flags(event, stream.or(default_stream), flags)?;
+    Ok(())
+}
+
+/// `cuEventQuery`: checks what C passed and calls [`Driver::event_query`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventQuery`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventQuery<D: crate::Driver>(driver: &'static D, event: Event) -> CudaResult<()> {
+    driver.event_query(event)?;
+    Ok(())
+}
+
+/// `cuEventSynchronize`: checks what C passed and calls [`Driver::event_synchronize`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventSynchronize`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventSynchronize<D: crate::Driver>(driver: &'static D, event: Event) -> CudaResult<()> {
+    driver.event_synchronize(event)?;
+    Ok(())
+}
+
+/// `cuEventDestroy_v2`: checks what C passed and calls [`Driver::event_destroy`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventDestroy_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventDestroy_v2<D: crate::Driver>(driver: &'static D, event: Event) -> CudaResult<()> {
+    driver.event_destroy(event)?;
+    Ok(())
+}
+
+/// `cuEventElapsedTime_v2`: checks what C passed and calls [`Driver::event_elapsed_time`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuEventElapsedTime_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuEventElapsedTime_v2<D: crate::Driver>(
+    driver: &'static D,
+    milliseconds: *mut f32,
+    start: Event,
+    end: Event,
+) -> CudaResult<()> {
+    c::present(milliseconds)?;
+    let value0 = driver.event_elapsed_time(start, end)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(milliseconds, value0);
+    }
+    Ok(())
+}

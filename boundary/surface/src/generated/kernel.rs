@@ -134,3 +134,290 @@ pub trait KernelCalls {
     /// The CUDA code the program shall see.
     fn func_load(&self, function: Function) -> CudaResult<()>;
 }
+
+/// `cuKernelGetFunction`: checks what C passed and calls [`Driver::kernel_get_function`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuKernelGetFunction`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuKernelGetFunction<D: crate::Driver>(
+    driver: &'static D,
+    function: *mut Function,
+    kernel: Kernel,
+) -> CudaResult<()> {
+    c::present(function)?;
+    let value0 = driver.kernel_get_function(kernel)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(function, value0);
+    }
+    Ok(())
+}
+
+/// `cuKernelGetLibrary`: checks what C passed and calls [`Driver::kernel_get_library`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuKernelGetLibrary`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuKernelGetLibrary<D: crate::Driver>(
+    driver: &'static D,
+    library: *mut Library,
+    kernel: Kernel,
+) -> CudaResult<()> {
+    c::present(library)?;
+    let value0 = driver.kernel_get_library(kernel)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(library, value0);
+    }
+    Ok(())
+}
+
+/// `cuKernelGetAttribute`: checks what C passed and calls [`Driver::kernel_get_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuKernelGetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuKernelGetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    value: *mut i32,
+    attribute: u32,
+    kernel: Kernel,
+    device: Device,
+) -> CudaResult<()> {
+    c::present(value)?;
+    let value0 = driver.kernel_get_attribute(attribute, kernel, device)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(value, value0);
+    }
+    Ok(())
+}
+
+/// `cuKernelSetAttribute`: checks what C passed and calls [`Driver::kernel_set_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuKernelSetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuKernelSetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    attribute: u32,
+    value: i32,
+    kernel: Kernel,
+    device: Device,
+) -> CudaResult<()> {
+    driver.kernel_set_attribute(attribute, value, kernel, device)?;
+    Ok(())
+}
+
+/// `cuKernelSetCacheConfig`: checks what C passed and calls [`Driver::kernel_set_cache_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuKernelSetCacheConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuKernelSetCacheConfig<D: crate::Driver>(
+    driver: &'static D,
+    kernel: Kernel,
+    config: u32,
+    device: Device,
+) -> CudaResult<()> {
+    driver.kernel_set_cache_config(kernel, config, device)?;
+    Ok(())
+}
+
+/// `cuKernelGetParamInfo`: checks what C passed and calls [`Driver::kernel_get_param_info`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuKernelGetParamInfo`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuKernelGetParamInfo<D: crate::Driver>(
+    driver: &'static D,
+    kernel: Kernel,
+    index: usize,
+    offset: *mut usize,
+    size: *mut usize,
+) -> CudaResult<()> {
+    c::present(offset)?;
+    let (value0, value1) = driver.kernel_get_param_info(kernel, index)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(offset, value0);
+        c::put(size, value1);
+    }
+    Ok(())
+}
+
+/// `cuFuncGetAttribute`: checks what C passed and calls [`Driver::func_get_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncGetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncGetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    value: *mut i32,
+    attribute: u32,
+    function: Function,
+) -> CudaResult<()> {
+    c::present(value)?;
+    let value0 = driver.func_get_attribute(attribute, function)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(value, value0);
+    }
+    Ok(())
+}
+
+/// `cuFuncSetAttribute`: checks what C passed and calls [`Driver::func_set_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncSetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncSetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    function: Function,
+    attribute: u32,
+    value: i32,
+) -> CudaResult<()> {
+    driver.func_set_attribute(function, attribute, value)?;
+    Ok(())
+}
+
+/// `cuFuncSetCacheConfig`: checks what C passed and calls [`Driver::func_set_cache_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncSetCacheConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncSetCacheConfig<D: crate::Driver>(
+    driver: &'static D,
+    function: Function,
+    config: u32,
+) -> CudaResult<()> {
+    driver.func_set_cache_config(function, config)?;
+    Ok(())
+}
+
+/// `cuFuncSetSharedMemConfig`: checks what C passed and calls [`Driver::func_set_shared_mem_config`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncSetSharedMemConfig`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncSetSharedMemConfig<D: crate::Driver>(
+    driver: &'static D,
+    function: Function,
+    config: u32,
+) -> CudaResult<()> {
+    driver.func_set_shared_mem_config(function, config)?;
+    Ok(())
+}
+
+/// `cuFuncGetModule`: checks what C passed and calls [`Driver::func_get_module`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncGetModule`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncGetModule<D: crate::Driver>(
+    driver: &'static D,
+    module: *mut Module,
+    function: Function,
+) -> CudaResult<()> {
+    c::present(module)?;
+    let value0 = driver.func_get_module(function)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(module, value0);
+    }
+    Ok(())
+}
+
+/// `cuFuncGetParamInfo`: checks what C passed and calls [`Driver::func_get_param_info`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncGetParamInfo`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncGetParamInfo<D: crate::Driver>(
+    driver: &'static D,
+    function: Function,
+    index: usize,
+    offset: *mut usize,
+    size: *mut usize,
+) -> CudaResult<()> {
+    c::present(offset)?;
+    let (value0, value1) = driver.func_get_param_info(function, index)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(offset, value0);
+        c::put(size, value1);
+    }
+    Ok(())
+}
+
+/// `cuFuncIsLoaded`: checks what C passed and calls [`Driver::func_is_loaded`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncIsLoaded`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncIsLoaded<D: crate::Driver>(
+    driver: &'static D,
+    state: *mut u32,
+    function: Function,
+) -> CudaResult<()> {
+    c::present(state)?;
+    let value0 = driver.func_is_loaded(function)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(state, value0);
+    }
+    Ok(())
+}
+
+/// `cuFuncLoad`: checks what C passed and calls [`Driver::func_load`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuFuncLoad`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuFuncLoad<D: crate::Driver>(driver: &'static D, function: Function) -> CudaResult<()> {
+    driver.func_load(function)?;
+    Ok(())
+}

@@ -12,7 +12,7 @@ pub trait LibraryCalls {
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn library_load_data(&self, image: &Image<'_>, options: &mut JitOptions) -> CudaResult<Library>;
+    fn library_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Library>;
 
     /// Ends a library and its kernels.
     ///
@@ -69,4 +69,158 @@ pub trait LibraryCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)>;
+}
+
+/// `cuLibraryUnload`: checks what C passed and calls [`Driver::library_unload`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryUnload`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryUnload<D: crate::Driver>(driver: &'static D, library: Library) -> CudaResult<()> {
+    driver.library_unload(library)?;
+    Ok(())
+}
+
+/// `cuLibraryGetKernel`: checks what C passed and calls [`Driver::library_get_kernel`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryGetKernel`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryGetKernel<D: crate::Driver>(
+    driver: &'static D,
+    kernel: *mut Kernel,
+    library: Library,
+    name: *const c_char,
+) -> CudaResult<()> {
+    c::present(kernel)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let name = unsafe { c::text(name)? };
+    let value0 = driver.library_get_kernel(library, name)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(kernel, value0);
+    }
+    Ok(())
+}
+
+/// `cuLibraryGetKernelCount`: checks what C passed and calls [`Driver::library_get_kernel_count`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryGetKernelCount`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryGetKernelCount<D: crate::Driver>(
+    driver: &'static D,
+    count: *mut u32,
+    library: Library,
+) -> CudaResult<()> {
+    c::present(count)?;
+    let value0 = driver.library_get_kernel_count(library)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(count, value0);
+    }
+    Ok(())
+}
+
+/// `cuLibraryEnumerateKernels`: checks what C passed and calls [`Driver::library_enumerate_kernels`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryEnumerateKernels`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryEnumerateKernels<D: crate::Driver>(
+    driver: &'static D,
+    kernels: *mut Kernel,
+    count: u32,
+    library: Library,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let kernels = unsafe { c::slice_mut(kernels, count as usize)? };
+    driver.library_enumerate_kernels(kernels, library)?;
+    Ok(())
+}
+
+/// `cuLibraryGetModule`: checks what C passed and calls [`Driver::library_get_module`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryGetModule`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryGetModule<D: crate::Driver>(
+    driver: &'static D,
+    module: *mut Module,
+    library: Library,
+) -> CudaResult<()> {
+    c::present(module)?;
+    let value0 = driver.library_get_module(library)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(module, value0);
+    }
+    Ok(())
+}
+
+/// `cuLibraryGetGlobal`: checks what C passed and calls [`Driver::library_get_global`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryGetGlobal`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryGetGlobal<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    bytes: *mut usize,
+    library: Library,
+    name: *const c_char,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let name = unsafe { c::text(name)? };
+    let (value0, value1) = driver.library_get_global(library, name)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+        c::put(bytes, value1);
+    }
+    Ok(())
+}
+
+/// `cuLibraryGetManaged`: checks what C passed and calls [`Driver::library_get_managed`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuLibraryGetManaged`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuLibraryGetManaged<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    bytes: *mut usize,
+    library: Library,
+    name: *const c_char,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let name = unsafe { c::text(name)? };
+    let (value0, value1) = driver.library_get_managed(library, name)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+        c::put(bytes, value1);
+    }
+    Ok(())
 }

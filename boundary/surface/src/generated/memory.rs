@@ -110,3 +110,271 @@ pub trait MemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_alloc_managed(&self, bytes: usize, flags: u32) -> CudaResult<DevicePtr>;
 }
+
+/// `cuMemGetInfo_v2`: checks what C passed and calls [`Driver::mem_get_info`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemGetInfo_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemGetInfo_v2<D: crate::Driver>(
+    driver: &'static D,
+    free: *mut usize,
+    total: *mut usize,
+) -> CudaResult<()> {
+    c::present(free)?;
+    c::present(total)?;
+    let (value0, value1) = driver.mem_get_info()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(free, value0);
+        c::put(total, value1);
+    }
+    Ok(())
+}
+
+/// `cuMemAlloc_v2`: checks what C passed and calls [`Driver::mem_alloc`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAlloc_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAlloc_v2<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    bytes: usize,
+) -> CudaResult<()> {
+    c::present(address)?;
+    let value0 = driver.mem_alloc(bytes)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemAllocPitch_v2`: checks what C passed and calls [`Driver::mem_alloc_pitch`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAllocPitch_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAllocPitch_v2<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    element_bytes: u32,
+) -> CudaResult<()> {
+    c::present(address)?;
+    c::present(pitch)?;
+    let (value0, value1) = driver.mem_alloc_pitch(width, height, element_bytes)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+        c::put(pitch, value1);
+    }
+    Ok(())
+}
+
+/// `cuMemFree_v2`: checks what C passed and calls [`Driver::mem_free`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemFree_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemFree_v2<D: crate::Driver>(driver: &'static D, address: DevicePtr) -> CudaResult<()> {
+    driver.mem_free(address)?;
+    Ok(())
+}
+
+/// `cuMemGetAddressRange_v2`: checks what C passed and calls [`Driver::mem_get_address_range`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemGetAddressRange_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemGetAddressRange_v2<D: crate::Driver>(
+    driver: &'static D,
+    base: *mut DevicePtr,
+    bytes: *mut usize,
+    address: DevicePtr,
+) -> CudaResult<()> {
+    let (value0, value1) = driver.mem_get_address_range(address)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(base, value0);
+        c::put(bytes, value1);
+    }
+    Ok(())
+}
+
+/// `cuMemAllocHost_v2`: checks what C passed and calls [`Driver::mem_alloc_host`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAllocHost_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAllocHost_v2<D: crate::Driver>(
+    driver: &'static D,
+    pointer: *mut HostPointer,
+    bytes: usize,
+) -> CudaResult<()> {
+    c::present(pointer)?;
+    let value0 = driver.mem_alloc_host(bytes)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(pointer, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemFreeHost`: checks what C passed and calls [`Driver::mem_free_host`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemFreeHost`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemFreeHost<D: crate::Driver>(driver: &'static D, pointer: HostPointer) -> CudaResult<()> {
+    driver.mem_free_host(pointer)?;
+    Ok(())
+}
+
+/// `cuMemHostAlloc`: checks what C passed and calls [`Driver::mem_host_alloc`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemHostAlloc`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemHostAlloc<D: crate::Driver>(
+    driver: &'static D,
+    pointer: *mut HostPointer,
+    bytes: usize,
+    flags: u32,
+) -> CudaResult<()> {
+    c::present(pointer)?;
+    let value0 = driver.mem_host_alloc(bytes, flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(pointer, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemHostGetDevicePointer_v2`: checks what C passed and calls [`Driver::mem_host_get_device_pointer`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemHostGetDevicePointer_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemHostGetDevicePointer_v2<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    pointer: HostPointer,
+    flags: u32,
+) -> CudaResult<()> {
+    c::present(address)?;
+    let value0 = driver.mem_host_get_device_pointer(pointer, flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemHostGetFlags`: checks what C passed and calls [`Driver::mem_host_get_flags`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemHostGetFlags`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemHostGetFlags<D: crate::Driver>(
+    driver: &'static D,
+    flags: *mut u32,
+    pointer: HostPointer,
+) -> CudaResult<()> {
+    c::present(flags)?;
+    let value0 = driver.mem_host_get_flags(pointer)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(flags, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemHostRegister_v2`: checks what C passed and calls [`Driver::mem_host_register`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemHostRegister_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemHostRegister_v2<D: crate::Driver>(
+    driver: &'static D,
+    range: *mut c_void,
+    bytes: usize,
+    flags: u32,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let range = unsafe { c::host(range, bytes)? };
+    driver.mem_host_register(range, flags)?;
+    Ok(())
+}
+
+/// `cuMemHostUnregister`: checks what C passed and calls [`Driver::mem_host_unregister`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemHostUnregister`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemHostUnregister<D: crate::Driver>(driver: &'static D, pointer: HostPointer) -> CudaResult<()> {
+    driver.mem_host_unregister(pointer)?;
+    Ok(())
+}
+
+/// `cuMemAllocManaged`: checks what C passed and calls [`Driver::mem_alloc_managed`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAllocManaged`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAllocManaged<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    bytes: usize,
+    flags: u32,
+) -> CudaResult<()> {
+    c::present(address)?;
+    let value0 = driver.mem_alloc_managed(bytes, flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+    }
+    Ok(())
+}

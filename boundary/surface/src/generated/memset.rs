@@ -150,3 +150,249 @@ pub trait MemsetCalls {
         stream: Stream,
     ) -> CudaResult<()>;
 }
+
+/// `cuMemsetD8_v2`: checks what C passed and calls [`Driver::memset_d8`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD8_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD8_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    value: u8,
+    count: usize,
+) -> CudaResult<()> {
+    driver.memset_d8(default_stream, address, value, count)?;
+    Ok(())
+}
+
+/// `cuMemsetD8Async`: checks what C passed and calls [`Driver::memset_d8_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD8Async`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD8Async<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    value: u8,
+    count: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memset_d8_async(address, value, count, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemsetD2D8_v2`: checks what C passed and calls [`Driver::memset_d2d8`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD2D8_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD2D8_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    height: usize,
+) -> CudaResult<()> {
+    driver.memset_d2d8(default_stream, address, pitch, value, width, height)?;
+    Ok(())
+}
+
+/// `cuMemsetD2D8Async`: checks what C passed and calls [`Driver::memset_d2d8_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD2D8Async`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD2D8Async<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    height: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memset_d2d8_async(address, pitch, value, width, height, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemsetD16_v2`: checks what C passed and calls [`Driver::memset_d16`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD16_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD16_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    value: u16,
+    count: usize,
+) -> CudaResult<()> {
+    driver.memset_d16(default_stream, address, value, count)?;
+    Ok(())
+}
+
+/// `cuMemsetD16Async`: checks what C passed and calls [`Driver::memset_d16_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD16Async`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD16Async<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    value: u16,
+    count: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memset_d16_async(address, value, count, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemsetD2D16_v2`: checks what C passed and calls [`Driver::memset_d2d16`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD2D16_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD2D16_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    pitch: usize,
+    value: u16,
+    width: usize,
+    height: usize,
+) -> CudaResult<()> {
+    driver.memset_d2d16(default_stream, address, pitch, value, width, height)?;
+    Ok(())
+}
+
+/// `cuMemsetD2D16Async`: checks what C passed and calls [`Driver::memset_d2d16_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD2D16Async`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD2D16Async<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    pitch: usize,
+    value: u16,
+    width: usize,
+    height: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memset_d2d16_async(address, pitch, value, width, height, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemsetD32_v2`: checks what C passed and calls [`Driver::memset_d32`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD32_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD32_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    value: u32,
+    count: usize,
+) -> CudaResult<()> {
+    driver.memset_d32(default_stream, address, value, count)?;
+    Ok(())
+}
+
+/// `cuMemsetD32Async`: checks what C passed and calls [`Driver::memset_d32_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD32Async`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD32Async<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    value: u32,
+    count: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memset_d32_async(address, value, count, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemsetD2D32_v2`: checks what C passed and calls [`Driver::memset_d2d32`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD2D32_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD2D32_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    pitch: usize,
+    value: u32,
+    width: usize,
+    height: usize,
+) -> CudaResult<()> {
+    driver.memset_d2d32(default_stream, address, pitch, value, width, height)?;
+    Ok(())
+}
+
+/// `cuMemsetD2D32Async`: checks what C passed and calls [`Driver::memset_d2d32_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemsetD2D32Async`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemsetD2D32Async<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    pitch: usize,
+    value: u32,
+    width: usize,
+    height: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.memset_d2d32_async(address, pitch, value, width, height, stream.or(default_stream))?;
+    Ok(())
+}

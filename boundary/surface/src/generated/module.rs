@@ -12,7 +12,7 @@ pub trait ModuleCalls {
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn module_load_data(&self, image: &Image<'_>, options: &mut JitOptions) -> CudaResult<Module>;
+    fn module_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Module>;
 
     /// Ends a module and its functions.
     ///
@@ -61,4 +61,128 @@ pub trait ModuleCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn module_get_global(&self, module: Module, name: &CStr) -> CudaResult<(DevicePtr, usize)>;
+}
+
+/// `cuModuleUnload`: checks what C passed and calls [`Driver::module_unload`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuModuleUnload`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuModuleUnload<D: crate::Driver>(driver: &'static D, module: Module) -> CudaResult<()> {
+    driver.module_unload(module)?;
+    Ok(())
+}
+
+/// `cuModuleGetLoadingMode`: checks what C passed and calls [`Driver::module_get_loading_mode`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuModuleGetLoadingMode`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuModuleGetLoadingMode<D: crate::Driver>(driver: &'static D, mode: *mut u32) -> CudaResult<()> {
+    c::present(mode)?;
+    let value0 = driver.module_get_loading_mode()?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(mode, value0);
+    }
+    Ok(())
+}
+
+/// `cuModuleGetFunction`: checks what C passed and calls [`Driver::module_get_function`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuModuleGetFunction`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuModuleGetFunction<D: crate::Driver>(
+    driver: &'static D,
+    function: *mut Function,
+    module: Module,
+    name: *const c_char,
+) -> CudaResult<()> {
+    c::present(function)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let name = unsafe { c::text(name)? };
+    let value0 = driver.module_get_function(module, name)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(function, value0);
+    }
+    Ok(())
+}
+
+/// `cuModuleGetFunctionCount`: checks what C passed and calls [`Driver::module_get_function_count`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuModuleGetFunctionCount`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuModuleGetFunctionCount<D: crate::Driver>(
+    driver: &'static D,
+    count: *mut u32,
+    module: Module,
+) -> CudaResult<()> {
+    c::present(count)?;
+    let value0 = driver.module_get_function_count(module)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(count, value0);
+    }
+    Ok(())
+}
+
+/// `cuModuleEnumerateFunctions`: checks what C passed and calls [`Driver::module_enumerate_functions`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuModuleEnumerateFunctions`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuModuleEnumerateFunctions<D: crate::Driver>(
+    driver: &'static D,
+    functions: *mut Function,
+    count: u32,
+    module: Module,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let functions = unsafe { c::slice_mut(functions, count as usize)? };
+    driver.module_enumerate_functions(functions, module)?;
+    Ok(())
+}
+
+/// `cuModuleGetGlobal_v2`: checks what C passed and calls [`Driver::module_get_global`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuModuleGetGlobal_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuModuleGetGlobal_v2<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    bytes: *mut usize,
+    module: Module,
+    name: *const c_char,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let name = unsafe { c::text(name)? };
+    let (value0, value1) = driver.module_get_global(module, name)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+        c::put(bytes, value1);
+    }
+    Ok(())
 }

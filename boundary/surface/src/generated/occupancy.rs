@@ -33,3 +33,52 @@ pub trait OccupancyCalls {
         block_size: i32,
     ) -> CudaResult<usize>;
 }
+
+/// `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`: checks what C passed and calls [`Driver::occupancy_max_active_blocks_per_multiprocessor`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags<D: crate::Driver>(
+    driver: &'static D,
+    blocks: *mut i32,
+    function: Function,
+    block_size: i32,
+    shared_bytes: usize,
+    flags: u32,
+) -> CudaResult<()> {
+    c::present(blocks)?;
+    let value0 = driver.occupancy_max_active_blocks_per_multiprocessor(function, block_size, shared_bytes, flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(blocks, value0);
+    }
+    Ok(())
+}
+
+/// `cuOccupancyAvailableDynamicSMemPerBlock`: checks what C passed and calls [`Driver::occupancy_available_dynamic_s_mem_per_block`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuOccupancyAvailableDynamicSMemPerBlock`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuOccupancyAvailableDynamicSMemPerBlock<D: crate::Driver>(
+    driver: &'static D,
+    bytes: *mut usize,
+    function: Function,
+    blocks: i32,
+    block_size: i32,
+) -> CudaResult<()> {
+    c::present(bytes)?;
+    let value0 = driver.occupancy_available_dynamic_s_mem_per_block(function, blocks, block_size)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(bytes, value0);
+    }
+    Ok(())
+}

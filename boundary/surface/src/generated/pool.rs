@@ -86,3 +86,165 @@ pub trait PoolCalls {
     /// The CUDA code the program shall see.
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32>;
 }
+
+/// `cuMemAllocAsync`: checks what C passed and calls [`Driver::mem_alloc_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAllocAsync`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAllocAsync<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: *mut DevicePtr,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    c::present(address)?;
+    let value0 = driver.mem_alloc_async(bytes, stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemFreeAsync`: checks what C passed and calls [`Driver::mem_free_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemFreeAsync`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemFreeAsync<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: DevicePtr,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.mem_free_async(address, stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuMemAllocFromPoolAsync`: checks what C passed and calls [`Driver::mem_alloc_from_pool_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAllocFromPoolAsync`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAllocFromPoolAsync<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    address: *mut DevicePtr,
+    bytes: usize,
+    pool: MemPool,
+    stream: Stream,
+) -> CudaResult<()> {
+    c::present(address)?;
+    let value0 = driver.mem_alloc_from_pool_async(bytes, pool, stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemPoolCreate`: checks what C passed and calls [`Driver::mem_pool_create`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolCreate`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemPoolCreate<D: crate::Driver>(
+    driver: &'static D,
+    pool: *mut MemPool,
+    properties: *const MemPoolProperties,
+) -> CudaResult<()> {
+    c::present(pool)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let properties = unsafe { c::reference(properties)? };
+    let value0 = driver.mem_pool_create(properties)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(pool, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemPoolDestroy`: checks what C passed and calls [`Driver::mem_pool_destroy`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolDestroy`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemPoolDestroy<D: crate::Driver>(driver: &'static D, pool: MemPool) -> CudaResult<()> {
+    driver.mem_pool_destroy(pool)?;
+    Ok(())
+}
+
+/// `cuMemPoolTrimTo`: checks what C passed and calls [`Driver::mem_pool_trim_to`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolTrimTo`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemPoolTrimTo<D: crate::Driver>(driver: &'static D, pool: MemPool, keep: usize) -> CudaResult<()> {
+    driver.mem_pool_trim_to(pool, keep)?;
+    Ok(())
+}
+
+/// `cuMemPoolSetAccess`: checks what C passed and calls [`Driver::mem_pool_set_access`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolSetAccess`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemPoolSetAccess<D: crate::Driver>(
+    driver: &'static D,
+    pool: MemPool,
+    access: *const MemAccess,
+    count: usize,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let access = unsafe { c::slice(access, count as usize)? };
+    driver.mem_pool_set_access(pool, access)?;
+    Ok(())
+}
+
+/// `cuMemPoolGetAccess`: checks what C passed and calls [`Driver::mem_pool_get_access`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemPoolGetAccess`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemPoolGetAccess<D: crate::Driver>(
+    driver: &'static D,
+    flags: *mut u32,
+    pool: MemPool,
+    location: *const MemLocation,
+) -> CudaResult<()> {
+    c::present(flags)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let location = unsafe { c::reference(location)? };
+    let value0 = driver.mem_pool_get_access(pool, location)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(flags, value0);
+    }
+    Ok(())
+}

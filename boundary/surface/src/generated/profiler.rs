@@ -22,3 +22,29 @@ pub trait ProfilerCalls {
     /// The CUDA code the program shall see.
     fn profiler_stop(&self) -> CudaResult<()>;
 }
+
+/// `cuProfilerStart`: checks what C passed and calls [`Driver::profiler_start`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuProfilerStart`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuProfilerStart<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
+    driver.profiler_start()?;
+    Ok(())
+}
+
+/// `cuProfilerStop`: checks what C passed and calls [`Driver::profiler_stop`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuProfilerStop`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuProfilerStop<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
+    driver.profiler_stop()?;
+    Ok(())
+}

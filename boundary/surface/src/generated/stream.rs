@@ -150,3 +150,315 @@ pub trait StreamCalls {
     /// The CUDA code the program shall see.
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()>;
 }
+
+/// `cuStreamCreate`: checks what C passed and calls [`Driver::stream_create`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamCreate`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamCreate<D: crate::Driver>(driver: &'static D, stream: *mut Stream, flags: u32) -> CudaResult<()> {
+    c::present(stream)?;
+    let value0 = driver.stream_create(flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(stream, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamCreateWithPriority`: checks what C passed and calls [`Driver::stream_create_with_priority`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamCreateWithPriority`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamCreateWithPriority<D: crate::Driver>(
+    driver: &'static D,
+    stream: *mut Stream,
+    flags: u32,
+    priority: i32,
+) -> CudaResult<()> {
+    c::present(stream)?;
+    let value0 = driver.stream_create_with_priority(flags, priority)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(stream, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamDestroy_v2`: checks what C passed and calls [`Driver::stream_destroy`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamDestroy_v2`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamDestroy_v2<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.stream_destroy(stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuStreamSynchronize`: checks what C passed and calls [`Driver::stream_synchronize`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamSynchronize`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamSynchronize<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.stream_synchronize(stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuStreamQuery`: checks what C passed and calls [`Driver::stream_query`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamQuery`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamQuery<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+) -> CudaResult<()> {
+    driver.stream_query(stream.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuStreamWaitEvent`: checks what C passed and calls [`Driver::stream_wait_event`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamWaitEvent`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamWaitEvent<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    event: Event,
+    flags: u32,
+) -> CudaResult<()> {
+    driver.stream_wait_event(stream.or(default_stream), event, flags)?;
+    Ok(())
+}
+
+/// `cuStreamGetFlags`: checks what C passed and calls [`Driver::stream_get_flags`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamGetFlags`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamGetFlags<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    flags: *mut u32,
+) -> CudaResult<()> {
+    c::present(flags)?;
+    let value0 = driver.stream_get_flags(stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(flags, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamGetPriority`: checks what C passed and calls [`Driver::stream_get_priority`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamGetPriority`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamGetPriority<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    priority: *mut i32,
+) -> CudaResult<()> {
+    c::present(priority)?;
+    let value0 = driver.stream_get_priority(stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(priority, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamGetCtx`: checks what C passed and calls [`Driver::stream_get_ctx`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamGetCtx`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamGetCtx<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    context: *mut Context,
+) -> CudaResult<()> {
+    c::present(context)?;
+    let value0 = driver.stream_get_ctx(stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(context, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamGetDevice`: checks what C passed and calls [`Driver::stream_get_device`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamGetDevice`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamGetDevice<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    device: *mut Device,
+) -> CudaResult<()> {
+    c::present(device)?;
+    let value0 = driver.stream_get_device(stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(device, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamGetId`: checks what C passed and calls [`Driver::stream_get_id`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamGetId`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamGetId<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    id: *mut u64,
+) -> CudaResult<()> {
+    c::present(id)?;
+    let value0 = driver.stream_get_id(stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(id, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamIsCapturing`: checks what C passed and calls [`Driver::stream_is_capturing`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamIsCapturing`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamIsCapturing<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    status: *mut u32,
+) -> CudaResult<()> {
+    c::present(status)?;
+    let value0 = driver.stream_is_capturing(stream.or(default_stream))?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(status, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamCopyAttributes`: checks what C passed and calls [`Driver::stream_copy_attributes`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamCopyAttributes`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamCopyAttributes<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    destination: Stream,
+    source: Stream,
+) -> CudaResult<()> {
+    driver.stream_copy_attributes(destination.or(default_stream), source.or(default_stream))?;
+    Ok(())
+}
+
+/// `cuStreamGetAttribute`: checks what C passed and calls [`Driver::stream_get_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamGetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamGetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    attribute: u32,
+    value: *mut LaunchAttributeValue,
+) -> CudaResult<()> {
+    c::present(value)?;
+    let value0 = driver.stream_get_attribute(stream.or(default_stream), attribute)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(value, value0);
+    }
+    Ok(())
+}
+
+/// `cuStreamSetAttribute`: checks what C passed and calls [`Driver::stream_set_attribute`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamSetAttribute`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuStreamSetAttribute<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    attribute: u32,
+    value: *const LaunchAttributeValue,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let value = unsafe { c::reference(value)? };
+    driver.stream_set_attribute(stream.or(default_stream), attribute, value)?;
+    Ok(())
+}

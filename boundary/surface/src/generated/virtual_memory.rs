@@ -96,3 +96,232 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle>;
 }
+
+/// `cuMemAddressReserve`: checks what C passed and calls [`Driver::mem_address_reserve`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAddressReserve`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAddressReserve<D: crate::Driver>(
+    driver: &'static D,
+    address: *mut DevicePtr,
+    bytes: usize,
+    alignment: usize,
+    wish: DevicePtr,
+    flags: u64,
+) -> CudaResult<()> {
+    c::present(address)?;
+    let value0 = driver.mem_address_reserve(bytes, alignment, wish, flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(address, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemAddressFree`: checks what C passed and calls [`Driver::mem_address_free`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemAddressFree`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemAddressFree<D: crate::Driver>(
+    driver: &'static D,
+    address: DevicePtr,
+    bytes: usize,
+) -> CudaResult<()> {
+    driver.mem_address_free(address, bytes)?;
+    Ok(())
+}
+
+/// `cuMemCreate`: checks what C passed and calls [`Driver::mem_create`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemCreate`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemCreate<D: crate::Driver>(
+    driver: &'static D,
+    handle: *mut MemHandle,
+    bytes: usize,
+    properties: *const MemAllocationProperties,
+    flags: u64,
+) -> CudaResult<()> {
+    c::present(handle)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let properties = unsafe { c::reference(properties)? };
+    let value0 = driver.mem_create(bytes, properties, flags)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(handle, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemRelease`: checks what C passed and calls [`Driver::mem_release`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemRelease`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemRelease<D: crate::Driver>(driver: &'static D, handle: MemHandle) -> CudaResult<()> {
+    driver.mem_release(handle)?;
+    Ok(())
+}
+
+/// `cuMemMap`: checks what C passed and calls [`Driver::mem_map`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemMap`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemMap<D: crate::Driver>(
+    driver: &'static D,
+    address: DevicePtr,
+    bytes: usize,
+    offset: usize,
+    handle: MemHandle,
+    flags: u64,
+) -> CudaResult<()> {
+    driver.mem_map(address, bytes, offset, handle, flags)?;
+    Ok(())
+}
+
+/// `cuMemUnmap`: checks what C passed and calls [`Driver::mem_unmap`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemUnmap`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemUnmap<D: crate::Driver>(driver: &'static D, address: DevicePtr, bytes: usize) -> CudaResult<()> {
+    driver.mem_unmap(address, bytes)?;
+    Ok(())
+}
+
+/// `cuMemSetAccess`: checks what C passed and calls [`Driver::mem_set_access`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemSetAccess`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemSetAccess<D: crate::Driver>(
+    driver: &'static D,
+    address: DevicePtr,
+    bytes: usize,
+    access: *const MemAccess,
+    count: usize,
+) -> CudaResult<()> {
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let access = unsafe { c::slice(access, count as usize)? };
+    driver.mem_set_access(address, bytes, access)?;
+    Ok(())
+}
+
+/// `cuMemGetAccess`: checks what C passed and calls [`Driver::mem_get_access`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemGetAccess`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemGetAccess<D: crate::Driver>(
+    driver: &'static D,
+    flags: *mut u64,
+    location: *const MemLocation,
+    address: DevicePtr,
+) -> CudaResult<()> {
+    c::present(flags)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let location = unsafe { c::reference(location)? };
+    let value0 = driver.mem_get_access(location, address)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(flags, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemGetAllocationGranularity`: checks what C passed and calls [`Driver::mem_get_allocation_granularity`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemGetAllocationGranularity`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemGetAllocationGranularity<D: crate::Driver>(
+    driver: &'static D,
+    bytes: *mut usize,
+    properties: *const MemAllocationProperties,
+    option: u32,
+) -> CudaResult<()> {
+    c::present(bytes)?;
+    // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
+    let properties = unsafe { c::reference(properties)? };
+    let value0 = driver.mem_get_allocation_granularity(properties, option)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(bytes, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemGetAllocationPropertiesFromHandle`: checks what C passed and calls [`Driver::mem_get_allocation_properties_from_handle`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemGetAllocationPropertiesFromHandle`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemGetAllocationPropertiesFromHandle<D: crate::Driver>(
+    driver: &'static D,
+    properties: *mut MemAllocationProperties,
+    handle: MemHandle,
+) -> CudaResult<()> {
+    c::present(properties)?;
+    let value0 = driver.mem_get_allocation_properties_from_handle(handle)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(properties, value0);
+    }
+    Ok(())
+}
+
+/// `cuMemRetainAllocationHandle`: checks what C passed and calls [`Driver::mem_retain_allocation_handle`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuMemRetainAllocationHandle`.
+#[allow(non_snake_case, reason = "the name is C's")]
+pub unsafe fn cuMemRetainAllocationHandle<D: crate::Driver>(
+    driver: &'static D,
+    handle: *mut MemHandle,
+    address: HostPointer,
+) -> CudaResult<()> {
+    c::present(handle)?;
+    let value0 = driver.mem_retain_allocation_handle(address)?;
+    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
+    unsafe {
+        c::put(handle, value0);
+    }
+    Ok(())
+}

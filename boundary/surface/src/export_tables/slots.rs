@@ -1,0 +1,258 @@
+//! The functions in the hidden tables, each named by what callers get from it. Their arguments come in as observed,
+//! plain answers go out. They ask the implementation through its ordinary methods and remember nothing but what the
+//! context-local storage keeps.
+
+use super::driver;
+use crate::context_storage::{self, Destructor};
+use crate::integrity::{self, DeviceIdentity, Process};
+use crate::marshal::module::image_at;
+use crate::prelude::*;
+use crate::process::{guard, guard_always};
+
+/// Visits one function of a module: the caller's value, the function, a word nobody reads.
+type Visitor = unsafe extern "C" fn(*mut c_void, Function, u64);
+
+/// Loads a module from nvcc's wrapper.
+pub(super) unsafe extern "C" fn load_wrapper(module: *mut Module, wrapper: *const c_void) -> CuResult {
+    guard("the runtime's module load", || {
+        c::present(module)?;
+        // SAFETY: the runtime passes the wrapper nvcc made.
+        let image = unsafe { image_at(wrapper) }?;
+        let loaded = driver()?.module_load_data(&image, &mut JitOptions::none())?;
+        // SAFETY: the runtime's variable.
+        unsafe { c::put(module, loaded) };
+        Ok(())
+    })
+}
+
+/// As [`load_wrapper`], with options that only old runtimes set and that change no result.
+pub(super) unsafe extern "C" fn load_wrapper_with_options(
+    module: *mut Module,
+    wrapper: *const c_void,
+    _options: *mut c_void,
+    _values: *mut c_void,
+    _count: u32,
+) -> CuResult {
+    // SAFETY: as the runtime passed it.
+    unsafe { load_wrapper(module, wrapper) }
+}
+
+/// As [`load_wrapper_with_options`], from the container itself.
+pub(super) unsafe extern "C" fn load_container(
+    container: *const c_void,
+    module: *mut Module,
+    _options: *mut c_void,
+    _values: *mut c_void,
+    _count: u32,
+) -> CuResult {
+    // SAFETY: as the runtime passed it; containers are a form of image too.
+    unsafe { load_wrapper(module, container) }
+}
+
+/// The device's primary context, neither retained nor made active.
+pub(super) unsafe extern "C" fn primary_context(context: *mut Context, device: Device) -> CuResult {
+    guard("the runtime's primary context", || {
+        c::present(context)?;
+        let answer = driver()?.primary_context(device)?;
+        // SAFETY: the runtime's variable.
+        unsafe { c::put(context, answer) };
+        Ok(())
+    })
+}
+
+/// There is nothing to load.
+pub(super) extern "C" fn load_compilers() -> CuResult {
+    CuResult::SUCCESS
+}
+
+/// Does nothing.
+pub(super) extern "C" fn nothing(_: usize) {}
+
+/// Answers 0, which is success where a code is expected.
+pub(super) extern "C" fn zero() -> u32 {
+    0
+}
+
+/// Answers that this is not supported, without a message: callers ask to learn just that.
+pub(super) extern "C" fn not_supported() -> CuResult {
+    CudaError::NOT_SUPPORTED.into()
+}
+
+/// The calling thread's current context.
+pub(super) unsafe extern "C" fn current_context(context: *mut Context) -> CuResult {
+    guard("the tools' current context", || {
+        let answer = driver()?.ctx_get_current()?;
+        // SAFETY: NULL or the caller's variable.
+        unsafe { c::put(context, answer) };
+        Ok(())
+    })
+}
+
+/// A buffer a tool would write which callbacks it wants to; zero says none. Callers only read it.
+static RUNTIME_CALLBACKS: [u64; 128] = [0; 128];
+/// As above, for another kind of callback; 14 bytes of it are shown.
+static OTHER_CALLBACKS: [u64; 2] = [0; 2];
+
+/// Hands out the first buffer: 1,024 bytes.
+pub(super) unsafe extern "C" fn runtime_callbacks(buffer: *mut *const u64, size: *mut usize) {
+    // SAFETY: NULL or the caller's variables.
+    unsafe {
+        c::put(buffer, RUNTIME_CALLBACKS.as_ptr());
+        c::put(size, 0x400);
+    }
+}
+
+/// Hands out the second buffer: 14 bytes.
+pub(super) unsafe extern "C" fn other_callbacks(buffer: *mut *const u64, size: *mut usize) {
+    // SAFETY: NULL or the caller's variables.
+    unsafe {
+        c::put(buffer, OTHER_CALLBACKS.as_ptr());
+        c::put(size, 14);
+    }
+}
+
+/// The context a storage call means: NULL and −1 are the current one.
+fn storage_context(context: Context) -> CudaResult<Context> {
+    if context.0 != 0 && context.0 != u64::MAX {
+        return Ok(context);
+    }
+    let current = driver()?.ctx_get_current()?;
+    if current.is_null() { Err(CudaError::INVALID_CONTEXT) } else { Ok(current) }
+}
+
+/// Keeps a value for a context.
+pub(super) unsafe extern "C" fn storage_put(
+    context: Context,
+    key: u64,
+    value: u64,
+    destructor: Option<Destructor>,
+) -> CuResult {
+    guard("context storage", || {
+        context_storage::put(storage_context(context)?, key, value, destructor);
+        Ok(())
+    })
+}
+
+/// Forgets a value of a context.
+pub(super) unsafe extern "C" fn storage_delete(context: Context, key: u64) -> CuResult {
+    guard("context storage", || context_storage::delete(storage_context(context)?, key))
+}
+
+/// A value of a context; INVALID_HANDLE where there is none.
+pub(super) unsafe extern "C" fn storage_get(value: *mut u64, context: Context, key: u64) -> CuResult {
+    guard("context storage", || {
+        c::present(value)?;
+        let answer = context_storage::get(storage_context(context)?, key)?;
+        // SAFETY: the caller's variable.
+        unsafe { c::put(value, answer) };
+        Ok(())
+    })
+}
+
+/// The value the runtime compares with its own.
+pub(super) unsafe extern "C" fn check_integrity(version: u32, seconds: u64, result: *mut [u8; 16]) -> CuResult {
+    guard_always("the integrity check", || {
+        c::present(result)?;
+        let driver = driver()?;
+        let answer = integrity::answer(version, seconds, &this_process(driver)?, &devices(driver)?);
+        // SAFETY: the caller's variable.
+        unsafe { c::put(result, answer) };
+        Ok(())
+    })
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the low half of the thread's number is what is compared")]
+fn this_process(driver: &dyn crate::Driver) -> CudaResult<Process> {
+    // SAFETY: takes nothing and cannot fail.
+    let thread = unsafe { libc::pthread_self() } as u64;
+    Ok(Process {
+        driver_version: driver.driver_get_version()?.cast_unsigned(),
+        process: std::process::id(),
+        thread: thread as u32,
+        runtime_table: super::RUNTIME.as_ptr() as u64,
+        check_table: super::INTEGRITY.as_ptr() as u64,
+        check: super::INTEGRITY[1].0 as u64,
+    })
+}
+
+fn devices(driver: &dyn crate::Driver) -> CudaResult<Vec<DeviceIdentity>> {
+    (0..driver.device_get_count()?)
+        .map(|ordinal| {
+            let device = driver.device_get(ordinal)?;
+            Ok(DeviceIdentity {
+                uuid: driver.device_get_uuid(device)?.bytes,
+                pci_domain: driver.device_get_attribute(device_attribute::PCI_DOMAIN_ID, device)?,
+                pci_bus: driver.device_get_attribute(device_attribute::PCI_BUS_ID, device)?,
+                pci_device: driver.device_get_attribute(device_attribute::PCI_DEVICE_ID, device)?,
+            })
+        })
+        .collect()
+}
+
+/// A context is an ordinary one: flag 0. The third argument stays as it is.
+pub(super) unsafe extern "C" fn context_flag(
+    _context: Context,
+    flag: *mut u32,
+    _inner: *mut *const c_void,
+) -> CuResult {
+    // SAFETY: NULL or the caller's variable.
+    unsafe { c::put(flag, 0) };
+    CuResult::SUCCESS
+}
+
+/// A context's number, from 1; NULL is the current context.
+#[allow(clippy::cast_possible_truncation, reason = "numbers count contexts of one process")]
+pub(super) unsafe extern "C" fn context_number(context: Context, number: *mut u32) -> CuResult {
+    guard("the context's number", || {
+        let answer = driver()?.ctx_get_id(context)?;
+        // SAFETY: NULL or the caller's variable.
+        unsafe { c::put(number, answer as u32) };
+        Ok(())
+    })
+}
+
+/// A stream's internal object: here the stream itself, the default one under its own number.
+pub(super) unsafe extern "C" fn stream_object(_context: Context, stream: Stream, object: *mut u64) -> CuResult {
+    guard("the stream's object", || {
+        c::present(object)?;
+        if stream.0 == u64::MAX {
+            return Err(CudaError::INVALID_HANDLE);
+        }
+        // SAFETY: the caller's variable.
+        unsafe { c::put(object, stream.or(Stream::LEGACY).0) };
+        Ok(())
+    })
+}
+
+/// A stream's number, by the object [`stream_object`] gave.
+#[allow(clippy::cast_possible_truncation, reason = "numbers count streams of one process")]
+pub(super) unsafe extern "C" fn stream_number(_context: Context, object: u64, number: *mut u32) -> CuResult {
+    guard("the stream's number", || {
+        c::present(number)?;
+        let answer = driver()?.stream_get_id(Stream(object).or(Stream::LEGACY))?;
+        // SAFETY: the caller's variable.
+        unsafe { c::put(number, answer as u32) };
+        Ok(())
+    })
+}
+
+/// Calls `visit` with every function of a module. 1 says that it went well; anything else is a failure to cuFFT.
+pub(super) unsafe extern "C" fn visit_functions(
+    _context: Context,
+    module: Module,
+    visit: Option<Visitor>,
+    user: *mut c_void,
+) -> u32 {
+    let done = guard("the module's functions", || {
+        let visit = visit.ok_or(CudaError::INVALID_VALUE)?;
+        let driver = driver()?;
+        let mut functions = vec![Function::NULL; driver.module_get_function_count(module)? as usize];
+        driver.module_enumerate_functions(&mut functions, module)?;
+        for function in functions {
+            // SAFETY: the caller passed a visitor and the value it wants with it.
+            unsafe { visit(user, function, 0) };
+        }
+        Ok(())
+    });
+    u32::from(done == CuResult::SUCCESS)
+}

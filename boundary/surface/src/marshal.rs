@@ -1,0 +1,36 @@
+//! Marshallers written by hand, for the calls whose C form does not follow from the table: one module per noun, each
+//! function named as its symbol. C arguments come in, an implementation's methods are called. They decide nothing an
+//! implementation should decide.
+//!
+//! All of them rest on the same promise, which the exported functions pass on: the program keeps the C contract of the
+//! function it called. NULL is checked where CUDA says that it is an error.
+
+pub mod context;
+pub mod copy;
+pub mod device;
+pub mod error;
+pub mod kernel;
+pub mod launch;
+pub mod library;
+pub mod lookup;
+pub mod module;
+pub mod occupancy;
+pub mod pointer;
+pub mod pool;
+pub mod stream;
+
+/// Defines marshallers: the driver is their first argument and their names are C's.
+macro_rules! marshallers {
+    ($($(#[$attribute:meta])* fn $name:ident($driver:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        $(#[$attribute])*
+        ///
+        /// # Errors
+        /// INVALID_VALUE for a missing pointer, else as described or as the implementation says.
+        ///
+        /// # Safety
+        /// The program's contract of the function of this name.
+        #[allow(non_snake_case, clippy::too_many_arguments, unused_variables, reason = "name and arguments are C's")]
+        pub unsafe fn $name<D: crate::Driver>($driver: &'static D $(, $argument: $type)*) -> CudaResult<()> $body
+    )*};
+}
+pub(crate) use marshallers;

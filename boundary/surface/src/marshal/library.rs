@@ -1,0 +1,55 @@
+//! Libraries: both forms of loading become one method, as with modules. Library options only say how long the program
+//! keeps its image; the surface copies it, so they need no answer. An option without a meaning is an error.
+
+use super::marshallers;
+use super::module::{image_at, image_in};
+use crate::prelude::*;
+
+marshallers! {
+    /// `cuLibraryLoadData`.
+    fn cuLibraryLoadData(
+        driver, library: *mut Library, image: *const c_void, jit_options: *const u32,
+        jit_option_values: *mut *mut c_void, jit_option_count: u32, library_options: *const u32,
+        library_option_values: *mut *mut c_void, library_option_count: u32,
+    ) {
+        c::present(library)?;
+        // SAFETY: the program's arrays and image.
+        let (mut options, image) = unsafe {
+            check_options(library_options, library_option_count)?;
+            (JitOptions::from_c(jit_option_count, jit_options, jit_option_values)?, image_at(image)?)
+        };
+        let loaded = driver.library_load_data(&image, &mut options)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(library, loaded) };
+        Ok(())
+    }
+
+    /// `cuLibraryLoadFromFile`: FILE_NOT_FOUND where the file cannot be read.
+    fn cuLibraryLoadFromFile(
+        driver, library: *mut Library, path: *const c_char, jit_options: *const u32,
+        jit_option_values: *mut *mut c_void, jit_option_count: u32, library_options: *const u32,
+        library_option_values: *mut *mut c_void, library_option_count: u32,
+    ) {
+        c::present(library)?;
+        // SAFETY: the program's arrays and text.
+        let (mut options, path) = unsafe {
+            check_options(library_options, library_option_count)?;
+            (JitOptions::from_c(jit_option_count, jit_options, jit_option_values)?, c::text(path)?)
+        };
+        let loaded = driver.library_load_data(&image_in(path)?, &mut options)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(library, loaded) };
+        Ok(())
+    }
+}
+
+/// # Safety
+/// `options` is NULL or has `count` elements.
+unsafe fn check_options(options: *const u32, count: u32) -> CudaResult<()> {
+    // SAFETY: our caller vouches for it.
+    let options = unsafe { c::slice(options, count as usize) }?;
+    let known = |option: &u32| {
+        matches!(*option, library_option::HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE | library_option::BINARY_IS_PRESERVED)
+    };
+    if options.iter().all(known) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
+}
