@@ -231,12 +231,9 @@ fn directives(out: &mut Formatter<'_>, directives: &[Directive<'_>]) -> Result {
     directives.iter().filter(|directive| directive.name != "unified").try_for_each(|directive| {
         write!(out, " .{} ", directive.name)?;
         all(out, "", &directive.numbers, "")?;
-        if directive.name == "pragma" {
-            separated(out, &directive.strings, |out, text| write!(out, "\"{text}\""))?;
-            return out.write_str(";");
-        }
         out.write_str(if directive.numbers.is_empty() || directive.strings.is_empty() { "" } else { ", " })?;
-        all(out, "", &directive.strings, "")
+        separated(out, &directive.strings, |out, text| write!(out, "\"{text}\""))?;
+        out.write_str(if directive.name == "pragma" { ";" } else { "" })
     })
 }
 

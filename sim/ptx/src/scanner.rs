@@ -122,7 +122,7 @@ impl<'a> Scanner<'a> {
     pub(crate) fn blank(&mut self) -> Result<()> {
         loop {
             match self.peek() {
-                b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.at += 1,
+                b' ' | b'\t' | b'\r' | 0x0c => self.at += 1,
                 b'\n' => self.next_line(),
                 b'/' if self.peek_at(1) == b'/' => self.skip_line(),
                 b'/' if self.peek_at(1) == b'*' => self.skip_comment()?,

@@ -104,6 +104,21 @@ fn declarations_are_checked_word_by_word() {
 }
 
 #[test]
+fn registers_are_scalars_or_vectors() {
+    let expected = "line 5, column 11: a register cannot be an array, have attributes or an initial value: a";
+    assert_eq!(in_body(".reg .b32 a[3];"), expected);
+    assert_eq!(in_body(".reg .b32 a = 3;"), expected);
+    let expected = "line 5, column 9: expected a declaration, an instruction or `}`, found `.reg`";
+    assert_eq!(in_body(".extern .reg .b32 a;"), expected);
+}
+
+#[test]
+fn source_locations_are_read_to_their_end() {
+    assert_eq!(in_body(".loc 1 2 3, nonsense 4"), "line 5, column 13: not an attribute of a source location: nonsense");
+    assert_eq!(in_body(".loc 1 2"), "line 6, column 1: expected a column number, found `}`");
+}
+
+#[test]
 fn long_names_are_shortened_in_messages() {
     let long = "x".repeat(5000);
     let error = message(&long);

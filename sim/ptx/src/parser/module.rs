@@ -87,7 +87,10 @@ fn declaration<'a>(scanner: &mut Scanner<'a>, module: &mut Module<'a>, bodies: B
             Ok(())
         }
         word if variable::space(word).is_some_and(is_module_space) => {
-            variable::variables(scanner, linkage, |variable| module.variables.push(variable))
+            variable::variables(scanner, linkage, |_, variable| {
+                module.variables.push(variable);
+                Ok(())
+            })
         }
         _ => Err(scanner.unexpected("a variable, a function or another directive of a module")),
     }

@@ -3,7 +3,7 @@
 //! It never checks that an instruction exists; whatever has the shape of one is one.
 
 use crate::ast::{
-    Guard, Instruction, Label, Linkage, Location, Opcode, Position, Prototype, Statement, Targets, TargetsKind,
+    Guard, Instruction, Label, Linkage, Location, Opcode, Position, Prototype, Space, Statement, Targets, TargetsKind,
 };
 use crate::constant;
 use crate::scanner::{Result, Scanner, is_word, starts_word};
@@ -155,27 +155,44 @@ fn directive<'a>(scanner: &mut Scanner<'a>, position: Position, statements: &mut
             if linkage.is_some() {
                 scanner.dotted("a linkage")?;
             }
-            if variable::space(scanner.dotted_ahead()).is_none() {
+            let space = variable::space(scanner.dotted_ahead());
+            if space.is_none_or(|space| space == Space::Register) {
                 return Err(scanner.unexpected("a declaration, an instruction or `}`"));
             }
             let linkage = linkage.unwrap_or(Linkage::Internal);
-            variable::variables(scanner, linkage, |variable| statements.push(Statement::Variable(Box::new(variable))))
+            variable::variables(scanner, linkage, |_, variable| {
+                statements.push(Statement::Variable(Box::new(variable)));
+                Ok(())
+            })
         }
     }
 }
 
-/// `.loc file line column`, with `function_name` and `inlined_at` left out. It ends with its line, not with a semicolon.
+/// `.loc file line column`, with `function_name` and `inlined_at` read and left out. It ends without a semicolon.
 pub(super) fn location(scanner: &mut Scanner<'_>) -> Result<Location> {
     let position = scanner.position();
     scanner.dotted("`.loc`")?;
-    let file = constant::plain(scanner, "a file number")?;
-    let line = constant::plain(scanner, "a line number")?;
-    let column = constant::plain(scanner, "a column number")?;
-    if scanner.peek() == b',' {
-        scanner.skip_line();
-        scanner.blank()?;
+    let (file, line, column) = place(scanner)?;
+    while scanner.take(b',')? {
+        let position = scanner.position();
+        match scanner.name("`function_name` or `inlined_at`")? {
+            "function_name" => {
+                scanner.name("a label in a section")?;
+                constant::offset(scanner, 0)?;
+            }
+            "inlined_at" => {
+                place(scanner)?;
+            }
+            word => return Err(scanner.value_error(position, "not an attribute of a source location", word)),
+        }
     }
     Ok(Location { position, file, line, column })
+}
+
+fn place(scanner: &mut Scanner<'_>) -> Result<(u32, u32, u32)> {
+    let file = constant::plain(scanner, "a file number")?;
+    let line = constant::plain(scanner, "a line number")?;
+    Ok((file, line, constant::plain(scanner, "a column number")?))
 }
 
 /// `.pragma "a", "b";`.

@@ -24,7 +24,7 @@ pub(super) fn space(word: &str) -> Option<Space> {
 pub(super) fn variables<'a>(
     scanner: &mut Scanner<'a>,
     linkage: Linkage,
-    mut each: impl FnMut(Variable<'a>),
+    mut each: impl FnMut(&Scanner<'a>, Variable<'a>) -> Result<()>,
 ) -> Result<()> {
     let shape = shape(scanner, linkage)?;
     loop {
@@ -33,7 +33,7 @@ pub(super) fn variables<'a>(
         if scanner.take(b'=')? {
             variable.initializer = Some(initializer(scanner, 0)?);
         }
-        each(variable);
+        each(scanner, variable)?;
         if !scanner.take(b',')? {
             return scanner.expect(b';', "`;` after a declaration");
         }
@@ -42,7 +42,12 @@ pub(super) fn variables<'a>(
 
 /// Reads `.reg .b32 %r<5>, %x;`, the semicolon included, from `.reg` on.
 pub(super) fn registers<'a>(scanner: &mut Scanner<'a>, statements: &mut Vec<Statement<'a>>) -> Result<()> {
-    variables(scanner, Linkage::Internal, |variable| {
+    variables(scanner, Linkage::Internal, |scanner, variable| {
+        // Registers have no addresses: what a variable may have beyond a type, a width and a range has no meaning.
+        if !variable.dimensions.is_empty() || variable.initializer.is_some() || variable.managed {
+            let what = "a register cannot be an array, have attributes or an initial value";
+            return Err(scanner.value_error(variable.position, what, variable.name));
+        }
         statements.push(Statement::Registers(Registers {
             position: variable.position,
             lanes: variable.lanes,
@@ -50,6 +55,7 @@ pub(super) fn registers<'a>(scanner: &mut Scanner<'a>, statements: &mut Vec<Stat
             name: variable.name,
             range: variable.range,
         }));
+        Ok(())
     })
 }
 
