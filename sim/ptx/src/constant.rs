@@ -206,13 +206,10 @@ fn prefix(mark: u8, value: Constant) -> Option<Constant> {
     Some(match (mark, value) {
         (b'+', value) => value,
         (b'!', value) => boolean(!truth(value)),
-        (b'-', Constant::Integer(value)) => Constant::Integer(Integer {
-            bits: value.bits.wrapping_neg(),
-            unsigned: value.unsigned && value.bits >> 63 == 0,
-        }),
+        (b'-', Constant::Integer(value)) => Constant::Integer(Integer { bits: value.bits.wrapping_neg(), ..value }),
         (b'-', Constant::Float(Float::Single(bits))) => Constant::Float(Float::Single(bits ^ SIGN_32)),
         (b'-', Constant::Float(Float::Double(bits))) => Constant::Float(Float::Double(bits ^ SIGN_64)),
-        (b'~', Constant::Integer(value)) => Constant::Integer(Integer { bits: !value.bits, ..value }),
+        (b'~', Constant::Integer(value)) => Constant::Integer(Integer { bits: !value.bits, unsigned: true }),
         _ => return None,
     })
 }
@@ -229,7 +226,8 @@ fn apply(operator: &str, left: Constant, right: Constant) -> Option<Constant> {
     }
 }
 
-/// Integers as PTX has them: unsigned when either side is, shifts by the left side's type.
+/// Integers as ptxas 13.0 evaluates them: unsigned when either side is, shifts by the left side's type. Only a shift by 64
+/// or more is refused here, where ptxas lets the machine it runs on decide.
 fn integers(operator: &str, left: Integer, right: Integer) -> Option<Constant> {
     let unsigned = left.unsigned || right.unsigned;
     let (a, b) = (left.bits, right.bits);
@@ -242,8 +240,8 @@ fn integers(operator: &str, left: Integer, right: Integer) -> Option<Constant> {
         "*" => a.wrapping_mul(b),
         "/" if unsigned => a.checked_div(b)?,
         "/" => x.checked_div(y)?.cast_unsigned(),
-        "%" if unsigned => a.checked_rem(b)?,
-        "%" => x.checked_rem(y)?.cast_unsigned(),
+        // Always unsigned, whatever the operands: -7 % 3 is 0.
+        "%" => return Some(Constant::Integer(Integer { bits: a.checked_rem(b)?, unsigned: true })),
         "&" => a & b,
         "|" => a | b,
         "^" => a ^ b,
@@ -344,7 +342,7 @@ fn hexadecimal(digits: &str, count: usize) -> Option<u64> {
 
 /// Digits and an optional `U`. Without it a value beyond `.s64` is unsigned too, as PTX says.
 fn integer(word: &str, radix: u32) -> Option<Constant> {
-    let digits = word.strip_suffix(['U', 'u']).unwrap_or(word);
+    let digits = word.strip_suffix('U').unwrap_or(word);
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }

@@ -372,7 +372,7 @@ fn integers_are_read_in_every_base() {
     {
         operand_is(text, &Operand::Integer(Integer { bits, unsigned: true }));
     }
-    operand_is("-9223372036854775808", &integer(i64::MIN));
+    operand_is("-9223372036854775808", &Operand::Integer(Integer { bits: 1 << 63, unsigned: true }));
     operand_is("WARP_SZ", &integer(32));
 }
 
@@ -399,9 +399,7 @@ fn constant_expressions_are_evaluated() {
         ("(1<<4)+2", 18),
         ("1 + 2 * 3", 7),
         ("(1 + 2) * 3", 9),
-        ("7 / 2 - 7 % 4", 0),
         ("-7 / 2", -3),
-        ("~0", -1),
         ("!5", 0),
         ("1 ? 10 : 20", 10),
         ("0 ? 10 : 1 ? 20 : 30", 20),
@@ -416,6 +414,13 @@ fn constant_expressions_are_evaluated() {
         operand_is(text, &integer(value));
     }
     operand_is("-1 > 5U", &integer(1));
+    // What ptxas 13.0 gives for these, where C would not.
+    let unsigned = |bits| Operand::Integer(Integer { bits, unsigned: true });
+    operand_is("-7 % 3", &unsigned(0));
+    operand_is("~0 / 2", &unsigned(u64::MAX / 2));
+    operand_is("~0 > 0", &integer(1));
+    operand_is("-9223372036854775808 / 2", &unsigned(1 << 62));
+    operand_is("0x8000000000000000 >> 4", &unsigned(1 << 59));
     operand_is("(.u64) -1", &Operand::Integer(Integer { bits: u64::MAX, unsigned: true }));
     operand_is("1.5 * 2", &Operand::Float(Float::Double(3.0_f64.to_bits())));
 }
