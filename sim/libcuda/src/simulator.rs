@@ -1,0 +1,158 @@
+//! The CPU device behind the driver API: typed calls of the surface come in, work for the machine goes out.
+//! One `Simulator` per process holds all objects, each noun's methods stand in the noun's own file.
+//! It knows no C and no pointer of the program that the surface did not vouch for.
+
+mod attributes;
+mod context;
+mod copy;
+mod device;
+mod device_memory;
+mod event;
+mod events;
+mod executor;
+mod handles;
+mod heap;
+mod host_memory;
+mod instance;
+mod kernel;
+mod launch;
+mod library;
+mod limits;
+mod log;
+mod mappings;
+mod memory;
+mod memset;
+mod module;
+mod occupancy;
+mod occupancy_rule;
+mod output;
+mod physical;
+mod pointer;
+mod pool;
+mod profiler;
+mod queue;
+mod reservations;
+mod settings;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod virtual_memory;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use floe_abi::{CudaError, CudaResult, Device};
+use floe_machine::Memory;
+use floe_surface::Driver;
+
+use context::Contexts;
+use device::CpuDevice;
+use executor::Executor;
+use handles::Handles;
+use host_memory::HostMemory;
+use kernel::Functions;
+use library::Libraries;
+use limits::GRANULARITY;
+use mappings::VirtualMemory;
+use module::Modules;
+use pool::Pools;
+use settings::{MAX_DEVICES, Settings};
+use stream::Streams;
+
+const TIB: u64 = 1 << 40;
+/// `cuMemAlloc` of device i answers addresses from here + i TiB on.
+const ALLOCATIONS: u64 = 0x1000_0000_0000;
+/// Variables of modules on device i lie from here + i TiB on.
+const GLOBALS: u64 = ALLOCATIONS + MAX_DEVICES as u64 * TIB;
+/// `cuMemAddressReserve` answers addresses of these windows.
+const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 8 * TIB;
+/// All device addresses of the process.
+const ADDRESSES: Range<u64> = ALLOCATIONS..WINDOWS.end;
+
+/// The implementation of the driver API.
+pub struct Simulator {
+    memory: Arc<Memory>,
+    executor: Arc<Executor>,
+    devices: Vec<CpuDevice>,
+    /// Why there is no device although there should be one.
+    failure: Option<CudaError>,
+    handles: Handles,
+    contexts: Contexts,
+    streams: Streams,
+    modules: Modules,
+    libraries: Libraries,
+    functions: Functions,
+    host_memory: HostMemory,
+    virtual_memory: Mutex<VirtualMemory>,
+    pools: Pools,
+}
+
+// The whole API, and usable from every thread.
+const _: () = {
+    const fn is_driver<T: Driver>() {}
+    is_driver::<Simulator>();
+};
+
+impl Simulator {
+    /// The process's simulator, made from its environment at the first call.
+    pub fn of_process() -> &'static Self {
+        static SIMULATOR: OnceLock<Simulator> = OnceLock::new();
+        SIMULATOR.get_or_init(|| Self::new(&Settings::read()))
+    }
+
+    pub(crate) fn new(settings: &Settings) -> Self {
+        match Memory::reserve(ADDRESSES.start, ADDRESSES.end - ADDRESSES.start) {
+            Ok(memory) => Self::with_memory(settings, memory, None),
+            Err(error) => {
+                log::warn(format_args!("cannot reserve addresses for the CPU device: {error}"));
+                log::warn(format_args!("a limit on the process's address space (ulimit -v) must allow 24 TiB"));
+                // Without addresses there are no devices; one granule stands in so that every call can still answer.
+                let memory = Memory::reserve(ADDRESSES.start, GRANULARITY)
+                    .expect("a process that cannot reserve 2 MiB of addresses cannot run either");
+                Self::with_memory(settings, memory, Some(CudaError::OUT_OF_MEMORY))
+            }
+        }
+    }
+
+    fn with_memory(settings: &Settings, memory: Arc<Memory>, mut failure: Option<CudaError>) -> Self {
+        let handles = Handles::new();
+        let mut devices = Vec::new();
+        if failure.is_none() {
+            match device::make_all(settings, &memory, &handles) {
+                Ok(made) => devices = made,
+                Err(error) => failure = Some(error),
+            }
+        }
+        Self {
+            executor: Executor::new(Arc::clone(&memory), settings.cores),
+            memory,
+            contexts: Contexts::default(),
+            streams: Streams::default(),
+                    modules: Modules::default(),
+            libraries: Libraries::default(),
+            functions: Functions::default(),
+            host_memory: HostMemory::default(),
+            virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
+            pools: Pools::new(devices.len(), &handles),
+            devices,
+            failure,
+            handles,
+        }
+    }
+
+    /// The device with this ordinal.
+    fn device(&self, device: Device) -> CudaResult<&CpuDevice> {
+        usize::try_from(device.0).ok().and_then(|ordinal| self.devices.get(ordinal)).ok_or(CudaError::INVALID_DEVICE)
+    }
+
+    /// Whether the address can only be a device's.
+    fn is_device_address(&self, address: u64) -> bool {
+        ADDRESSES.contains(&address)
+    }
+}
+
+/// A lock that a panic elsewhere does not take away: what it guards is changed in steps that leave it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

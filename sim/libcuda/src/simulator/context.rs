@@ -1,0 +1,488 @@
+//! Contexts: which one is current on a thread, its limits, its default stream, and the end of everything it owns.
+//! Primary contexts keep their handle for the life of the process, whether active or not.
+//! A context that a fault broke answers every call that would touch the device with that fault.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_cache, limit as ask, shared_config};
+use floe_machine::{Heap, Services};
+use floe_surface::{Beyond, ContextCalls};
+
+use super::device::CpuDevice;
+use super::device_memory::KernelHeap;
+use super::output::Output;
+use super::queue::{StreamKey, StreamKind};
+use super::{Simulator, lock};
+
+/// A context that exists.
+pub(crate) struct ContextState {
+    /// What programs hold.
+    pub(crate) handle: u64,
+    /// Never used twice, also when a primary context comes back under its old handle.
+    pub(crate) serial: u64,
+    pub(crate) device: usize,
+    is_primary: bool,
+    flags: AtomicU32,
+    cache_config: AtomicU32,
+    shared_config: AtomicU32,
+    pub(crate) legacy: StreamKey,
+    pub(crate) output: Arc<Output>,
+    kernels: Mutex<KernelSide>,
+}
+
+/// What a context's kernels get.
+struct KernelSide {
+    stack: u64,
+    output: u64,
+    heap: u64,
+    services: Option<Arc<Services>>,
+    mapped_heap: Option<(Arc<Heap>, KernelHeap)>,
+}
+
+const DEFAULT_STACK: u64 = 1 << 10;
+const DEFAULT_OUTPUT: u64 = 1 << 20;
+const DEFAULT_HEAP: u64 = 8 << 20;
+/// CUDA's own bound per thread.
+const MAX_STACK: u64 = 512 << 10;
+/// Most a program can ask for output or heap.
+const MAX_BUFFER: u64 = 64 << 30;
+
+/// All contexts of the process.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    by_handle: RwLock<HashMap<u64, Arc<ContextState>>>,
+    serials: AtomicU64,
+}
+
+/// A device's primary context: how often it is retained, and its state while it is active.
+#[derive(Default)]
+pub(crate) struct Primary {
+    retained: u32,
+    flags: u32,
+    active: bool,
+}
+
+thread_local! {
+    /// The thread's stack of contexts; the last is current, 0 stands for none.
+    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+fn top() -> u64 {
+    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
+}
+
+impl Contexts {
+    pub(crate) fn get(&self, handle: u64) -> Option<Arc<ContextState>> {
+        self.by_handle.read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+    }
+
+    fn insert(&self, context: Arc<ContextState>) {
+        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).insert(context.handle, context);
+    }
+
+    fn remove(&self, handle: u64) -> Option<Arc<ContextState>> {
+        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+    }
+
+    /// The context with this serial.
+    pub(crate) fn by_serial(&self, serial: u64) -> Option<Arc<ContextState>> {
+        let contexts = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        contexts.values().find(|context| context.serial == serial).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<ContextState>> {
+        self.by_handle.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+impl ContextState {
+    /// What kernels launched now may ask of the host.
+    pub(crate) fn services(&self, simulator: &Simulator) -> CudaResult<Arc<Services>> {
+        let mut kernels = lock(&self.kernels);
+        if let Some(services) = &kernels.services {
+            return Ok(Arc::clone(services));
+        }
+        let device = simulator.devices.get(self.device).ok_or(CudaError::INVALID_DEVICE)?;
+        if kernels.mapped_heap.is_none() {
+            let mapped = device.memory.map_kernel_heap(kernels.heap);
+            kernels.mapped_heap = mapped.map(|mapped| (Arc::new(Heap::new(mapped.address, kernels.heap)), mapped));
+        }
+        let output = Arc::clone(&self.output);
+        let services = Arc::new(Services {
+            printf: Box::new(move |bytes| output.push(bytes)),
+            assertion: Box::new(|bytes| super::output::write_error(bytes)),
+            heap: kernels.mapped_heap.as_ref().map(|(heap, _)| Arc::clone(heap)),
+            multiprocessors: device.identity.multiprocessors(),
+            stack_limit: u32::try_from(kernels.stack).unwrap_or(u32::MAX),
+            ..Services::new(Arc::clone(&simulator.memory))
+        });
+        kernels.services = Some(Arc::clone(&services));
+        Ok(services)
+    }
+
+    fn limit(&self, limit: u32) -> CudaResult<u64> {
+        let kernels = lock(&self.kernels);
+        match limit {
+            ask::STACK_SIZE => Ok(kernels.stack),
+            ask::PRINTF_FIFO_SIZE => Ok(kernels.output),
+            ask::MALLOC_HEAP_SIZE => Ok(kernels.heap),
+            ask::MAX_L2_FETCH_GRANULARITY => Ok(64),
+            ask::PERSISTING_L2_CACHE_SIZE => Ok(0),
+            limit if limit < ask::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
+    fn set_limit(&self, limit: u32, value: u64) -> CudaResult<()> {
+        let mut kernels = lock(&self.kernels);
+        match limit {
+            ask::STACK_SIZE if value <= MAX_STACK => {
+                // As the GPU's, a multiple of 16; kernels launched from now on get it.
+                kernels.stack = value.next_multiple_of(16);
+                kernels.services = None;
+                Ok(())
+            }
+            ask::PRINTF_FIFO_SIZE if value <= MAX_BUFFER => {
+                kernels.output = value;
+                self.output.set_limit(usize::try_from(value).unwrap_or(usize::MAX));
+                Ok(())
+            }
+            // CUDA too allows it only before the first kernel.
+            ask::MALLOC_HEAP_SIZE if value <= MAX_BUFFER && kernels.mapped_heap.is_none() => {
+                kernels.heap = value;
+                Ok(())
+            }
+            ask::STACK_SIZE | ask::PRINTF_FIFO_SIZE | ask::MALLOC_HEAP_SIZE => Err(CudaError::INVALID_VALUE),
+            // A hint.
+            ask::MAX_L2_FETCH_GRANULARITY => Ok(()),
+            limit if limit < ask::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+}
+
+impl Simulator {
+    fn open_context(&self, device: usize, handle: u64, flags: u32, is_primary: bool) -> Arc<ContextState> {
+        let serial = self.contexts.serials.fetch_add(1, Ordering::Relaxed) + 1;
+        let context = Arc::new(ContextState {
+            handle,
+            serial,
+            device,
+            is_primary,
+            flags: AtomicU32::new(flags),
+            cache_config: AtomicU32::new(function_cache::PREFER_NONE),
+            shared_config: AtomicU32::new(shared_config::FOUR_BYTE_BANK_SIZE),
+            legacy: self.executor.open(serial, StreamKind::Legacy),
+            output: Arc::new(Output::new(usize::try_from(DEFAULT_OUTPUT).unwrap_or(usize::MAX))),
+            kernels: Mutex::new(KernelSide {
+                stack: DEFAULT_STACK,
+                output: DEFAULT_OUTPUT,
+                heap: DEFAULT_HEAP,
+                services: None,
+                mapped_heap: None,
+            }),
+        });
+        self.contexts.insert(Arc::clone(&context));
+        context
+    }
+
+    /// Ends a context: waits for its work, then gives back everything it owns.
+    fn close_context(&self, handle: u64) {
+        let Some(context) = self.contexts.remove(handle) else { return };
+        self.executor.wait_context(context.serial);
+        context.output.drain();
+        self.close_streams(context.serial);
+        self.executor.forget_context(context.serial);
+        self.unload_of_context(&context);
+        self.host_memory.free_of_context(handle);
+        if let Some(device) = self.devices.get(context.device) {
+            device.memory.free_of_context(handle);
+            device.memory.give_back(true);
+            let mut kernels = lock(&context.kernels);
+            kernels.services = None;
+            if let Some((_, mapped)) = kernels.mapped_heap.take() {
+                device.memory.unmap_kernel_heap(&mapped);
+            }
+        }
+    }
+
+    /// The calling thread's context.
+    ///
+    /// # Errors
+    /// INVALID_CONTEXT where there is none, or it is gone.
+    pub(crate) fn current(&self) -> CudaResult<Arc<ContextState>> {
+        match top() {
+            0 => Err(CudaError::INVALID_CONTEXT),
+            handle => self.contexts.get(handle).ok_or(CudaError::CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// The calling thread's context, for a call that touches the device.
+    ///
+    /// # Errors
+    /// As `current`, and what broke the context.
+    pub(crate) fn working(&self) -> CudaResult<Arc<ContextState>> {
+        let context = self.current()?;
+        self.executor.fault(context.serial)?;
+        Ok(context)
+    }
+
+    /// The calling thread's context and its device, for a call that touches the device.
+    pub(crate) fn working_device(&self) -> CudaResult<(Arc<ContextState>, &CpuDevice)> {
+        let context = self.working()?;
+        let device = self.devices.get(context.device).ok_or(CudaError::INVALID_DEVICE)?;
+        Ok((context, device))
+    }
+
+    /// The context with this handle; NULL means the current one.
+    pub(crate) fn context(&self, context: Context) -> CudaResult<Arc<ContextState>> {
+        if context.is_null() {
+            return self.current();
+        }
+        self.contexts.get(context.0).ok_or(CudaError::INVALID_CONTEXT)
+    }
+
+    fn synchronize(&self, context: &ContextState) -> CudaResult<()> {
+        self.executor.wait_context(context.serial);
+        context.output.drain();
+        self.executor.fault(context.serial)
+    }
+
+    /// Waits until nothing runs in any context, so that memory may be unmapped.
+    pub(crate) fn wait_everything(&self) {
+        for context in self.contexts.all() {
+            self.executor.wait_context(context.serial);
+            context.output.drain();
+        }
+    }
+
+    fn is_known(&self, context: Context) -> bool {
+        self.contexts.get(context.0).is_some()
+            || self.devices.iter().any(|device| device.primary_handle == context.0)
+    }
+}
+
+fn check_flags(flags: u32) -> CudaResult<()> {
+    let scheduling = flags & context_flags::SCHED_MASK;
+    if flags & !context_flags::FLAGS_MASK != 0 || !(scheduling == 0 || scheduling.is_power_of_two()) {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    Ok(())
+}
+
+fn ordinal(device: usize) -> Device {
+    Device(i32::try_from(device).unwrap_or(-1))
+}
+
+impl Beyond for Simulator {
+    fn primary_context(&self, device: Device) -> CudaResult<Context> {
+        Ok(Context(self.device(device)?.primary_handle))
+    }
+}
+
+impl ContextCalls for Simulator {
+    fn device_primary_ctx_retain(&self, device: Device) -> CudaResult<Context> {
+        let state = self.device(device)?;
+        let mut primary = lock(&state.primary);
+        if !primary.active {
+            let place = usize::try_from(device.0).map_err(|_| CudaError::INVALID_DEVICE)?;
+            self.open_context(place, state.primary_handle, primary.flags, true);
+            primary.active = true;
+        }
+        primary.retained += 1;
+        Ok(Context(state.primary_handle))
+    }
+
+    fn device_primary_ctx_release(&self, device: Device) -> CudaResult<()> {
+        let state = self.device(device)?;
+        let mut primary = lock(&state.primary);
+        primary.retained = primary.retained.checked_sub(1).ok_or(CudaError::INVALID_CONTEXT)?;
+        if primary.retained == 0 {
+            primary.active = false;
+            self.close_context(state.primary_handle);
+        }
+        Ok(())
+    }
+
+    fn device_primary_ctx_reset(&self, device: Device) -> CudaResult<()> {
+        let state = self.device(device)?;
+        let mut primary = lock(&state.primary);
+        if primary.active {
+            primary.active = false;
+            primary.retained = 0;
+            self.close_context(state.primary_handle);
+        }
+        Ok(())
+    }
+
+    fn device_primary_ctx_get_state(&self, device: Device) -> CudaResult<(u32, bool)> {
+        let primary = lock(&self.device(device)?.primary);
+        Ok((primary.flags, primary.active))
+    }
+
+    fn device_primary_ctx_set_flags(&self, device: Device, flags: u32) -> CudaResult<()> {
+        check_flags(flags)?;
+        let state = self.device(device)?;
+        lock(&state.primary).flags = flags;
+        if let Some(context) = self.contexts.get(state.primary_handle) {
+            context.flags.store(flags, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
+        check_flags(flags)?;
+        self.device(device)?;
+        let place = usize::try_from(device.0).map_err(|_| CudaError::INVALID_DEVICE)?;
+        let context = self.open_context(place, self.handles.next(), flags, false);
+        STACK.with_borrow_mut(|stack| stack.push(context.handle));
+        Ok(Context(context.handle))
+    }
+
+    fn ctx_destroy(&self, context: Context) -> CudaResult<()> {
+        let state = self.contexts.get(context.0).ok_or(CudaError::INVALID_CONTEXT)?;
+        if state.is_primary {
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        self.close_context(context.0);
+        STACK.with_borrow_mut(|stack| {
+            if stack.last() == Some(&context.0) {
+                stack.pop();
+            }
+        });
+        Ok(())
+    }
+
+    fn ctx_push_current(&self, context: Context) -> CudaResult<()> {
+        if !self.is_known(context) {
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        STACK.with_borrow_mut(|stack| stack.push(context.0));
+        Ok(())
+    }
+
+    fn ctx_pop_current(&self) -> CudaResult<Context> {
+        STACK.with_borrow_mut(Vec::pop).map(Context).ok_or(CudaError::INVALID_CONTEXT)
+    }
+
+    fn ctx_set_current(&self, context: Context) -> CudaResult<()> {
+        if !context.is_null() && !self.is_known(context) {
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        STACK.with_borrow_mut(|stack| {
+            stack.pop();
+            if !context.is_null() {
+                stack.push(context.0);
+            }
+        });
+        Ok(())
+    }
+
+    fn ctx_get_current(&self) -> CudaResult<Context> {
+        Ok(Context(top()))
+    }
+
+    fn ctx_get_device(&self) -> CudaResult<Device> {
+        self.ctx_get_device_of(Context::NULL)
+    }
+
+    fn ctx_get_device_of(&self, context: Context) -> CudaResult<Device> {
+        let handle = if context.is_null() { top() } else { context.0 };
+        if let Some(state) = self.contexts.get(handle) {
+            return Ok(ordinal(state.device));
+        }
+        // A primary context knows its device also while it is not active.
+        let device = self.devices.iter().position(|device| device.primary_handle == handle);
+        device.map(ordinal).ok_or(CudaError::INVALID_CONTEXT)
+    }
+
+    fn ctx_get_flags(&self) -> CudaResult<u32> {
+        Ok(self.current()?.flags.load(Ordering::Relaxed))
+    }
+
+    fn ctx_set_flags(&self, flags: u32) -> CudaResult<()> {
+        check_flags(flags)?;
+        self.current()?.flags.store(flags, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ctx_get_id(&self, context: Context) -> CudaResult<u64> {
+        Ok(self.context(context)?.serial)
+    }
+
+    fn ctx_synchronize(&self) -> CudaResult<()> {
+        let context = self.current()?;
+        self.synchronize(&context)
+    }
+
+    fn ctx_synchronize_of(&self, context: Context) -> CudaResult<()> {
+        let context = self.context(context)?;
+        self.synchronize(&context)
+    }
+
+    fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {
+        self.current()?.set_limit(limit, value as u64)
+    }
+
+    fn ctx_get_limit(&self, limit: u32) -> CudaResult<usize> {
+        usize::try_from(self.current()?.limit(limit)?).map_err(|_| CudaError::UNKNOWN)
+    }
+
+    fn ctx_get_cache_config(&self) -> CudaResult<u32> {
+        Ok(self.current()?.cache_config.load(Ordering::Relaxed))
+    }
+
+    fn ctx_set_cache_config(&self, config: u32) -> CudaResult<()> {
+        if config > function_cache::PREFER_EQUAL {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.current()?.cache_config.store(config, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ctx_get_shared_mem_config(&self) -> CudaResult<u32> {
+        Ok(self.current()?.shared_config.load(Ordering::Relaxed))
+    }
+
+    fn ctx_set_shared_mem_config(&self, config: u32) -> CudaResult<()> {
+        if config > shared_config::EIGHT_BYTE_BANK_SIZE {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // As on hardware with banks of one width: accepted, without effect.
+        self.current().map(|_| ())
+    }
+
+    fn ctx_get_api_version(&self, context: Context) -> CudaResult<u32> {
+        self.context(context)?;
+        Ok(3020)
+    }
+
+    fn ctx_get_stream_priority_range(&self) -> CudaResult<(i32, i32)> {
+        self.current()?;
+        Ok((super::stream::LEAST_PRIORITY, super::stream::GREATEST_PRIORITY))
+    }
+
+    fn ctx_reset_persisting_l2_cache(&self) -> CudaResult<()> {
+        self.current().map(|_| ())
+    }
+
+    fn ctx_enable_peer_access(&self, peer: Context, flags: u32) -> CudaResult<()> {
+        if flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (mine, other) = (self.current()?, self.context(peer)?);
+        if mine.device == other.device {
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        // All CPU devices of a process share its address space, so there is nothing to switch on.
+        Ok(())
+    }
+
+    fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()> {
+        self.current()?;
+        self.context(peer).map(|_| ())
+    }
+}

@@ -1,0 +1,84 @@
+//! Events: handles of the program come in, records and waits of the executor go out.
+//! Waiting for an event also shows what kernels printed, as CUDA does. Events for other processes are refused.
+
+use floe_abi::{CudaError, CudaResult, Event, Stream, event_flags, event_record_flags};
+use floe_surface::EventCalls;
+
+use super::Simulator;
+use super::events::{self, EventKey, NoTime};
+
+/// The executor's name for a handle.
+pub(crate) fn key_of(event: Event) -> EventKey {
+    EventKey(event.0)
+}
+
+impl Simulator {
+    fn event(&self, event: Event) -> CudaResult<events::Event> {
+        self.executor.event(key_of(event)).ok_or(CudaError::INVALID_HANDLE)
+    }
+}
+
+impl EventCalls for Simulator {
+    fn event_create(&self, flags: u32) -> CudaResult<Event> {
+        use event_flags::{BLOCKING_SYNC, DISABLE_TIMING, INTERPROCESS};
+        if flags & !(BLOCKING_SYNC | DISABLE_TIMING | INTERPROCESS) != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if flags & INTERPROCESS != 0 {
+            super::log::warn(format_args!("events for other processes are not supported by the CPU device"));
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let context = self.working()?;
+        let event = Event(self.handles.next());
+        self.executor.create_event(key_of(event), context.serial, flags & DISABLE_TIMING == 0);
+        Ok(event)
+    }
+
+    fn event_record(&self, event: Event, stream: Stream) -> CudaResult<()> {
+        let state = self.event(event)?;
+        let (context, key) = self.stream(stream)?;
+        if state.context != context.serial {
+            return Err(CudaError::INVALID_HANDLE);
+        }
+        self.executor.record(key, key_of(event))
+    }
+
+    fn event_record_with_flags(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
+        match flags {
+            event_record_flags::DEFAULT => self.event_record(event, stream),
+            // Only a stream that is being captured may record external events.
+            event_record_flags::EXTERNAL => Err(CudaError::ILLEGAL_STATE),
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
+    fn event_query(&self, event: Event) -> CudaResult<()> {
+        let state = self.event(event)?;
+        let happened = self.executor.has_happened(key_of(event));
+        self.executor.fault(state.context)?;
+        if happened { Ok(()) } else { Err(CudaError::NOT_READY) }
+    }
+
+    fn event_synchronize(&self, event: Event) -> CudaResult<()> {
+        let state = self.event(event)?;
+        self.executor.wait_event(key_of(event));
+        if let Some(context) = self.contexts.by_serial(state.context) {
+            context.output.drain();
+        }
+        self.executor.fault(state.context)
+    }
+
+    fn event_destroy(&self, event: Event) -> CudaResult<()> {
+        if self.executor.destroy_event(key_of(event)) { Ok(()) } else { Err(CudaError::INVALID_HANDLE) }
+    }
+
+    fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
+        let state = self.event(start)?;
+        self.event(end)?;
+        self.executor.fault(state.context)?;
+        self.executor.elapsed(key_of(start), key_of(end)).map_err(|reason| match reason {
+            NoTime::Invalid => CudaError::INVALID_HANDLE,
+            NoTime::NotYet => CudaError::NOT_READY,
+        })
+    }
+}

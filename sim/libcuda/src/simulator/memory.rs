@@ -1,0 +1,187 @@
+//! Allocation of device and host memory: sizes come in, addresses go out.
+//! A free waits for all work of the process first, as CUDA's does, so that no kernel ever touches what is gone.
+//! Mapped host memory and managed memory are refused by name: kernels see the device's addresses only.
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, host_alloc_flags, host_register_flags};
+use floe_surface::{HostRange, MemoryCalls};
+
+use super::device::CpuDevice;
+use super::device_memory::Owner;
+use super::limits::ALIGNMENT;
+use super::{ALLOCATIONS, GLOBALS, Simulator, TIB, WINDOWS, lock};
+
+impl Simulator {
+    /// The device whose `cuMemAlloc` gives addresses like this one.
+    pub(crate) fn device_of_allocation(&self, address: u64) -> Option<&CpuDevice> {
+        self.device_in(address, ALLOCATIONS)
+    }
+
+    /// The device whose modules have variables at addresses like this one.
+    pub(crate) fn device_of_global(&self, address: u64) -> Option<&CpuDevice> {
+        self.device_in(address, GLOBALS)
+    }
+
+    fn device_in(&self, address: u64, base: u64) -> Option<&CpuDevice> {
+        let place = address.checked_sub(base)? / TIB;
+        self.devices.get(usize::try_from(place).ok()?)
+    }
+
+    /// Base and bytes of whatever the program allocated or declared around `address`.
+    pub(crate) fn range_around(&self, address: u64) -> Option<(u64, u64)> {
+        if let Some((found, _)) = self.device_of_allocation(address).and_then(|device| device.memory.find(address)) {
+            return Some((found.address, found.size));
+        }
+        if let Some(found) = self.device_of_global(address).and_then(|device| device.memory.find_global(address)) {
+            return Some((found.address, found.size));
+        }
+        if WINDOWS.contains(&address) {
+            let piece = lock(&self.virtual_memory).piece_at(address)?;
+            return Some((piece.address, piece.length));
+        }
+        None
+    }
+
+    /// Whether the program may copy `[address, address + bytes)` of the device.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where a byte of it is not allocated, or not accessible.
+    pub(crate) fn check_device_range(&self, address: u64, bytes: u64) -> CudaResult<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if let Some(device) = self.device_of_allocation(address) {
+            let (found, _) = device.memory.find(address).ok_or(CudaError::INVALID_VALUE)?;
+            let inside = found.size - (address - found.address);
+            return if bytes <= inside { Ok(()) } else { Err(CudaError::INVALID_VALUE) };
+        }
+        if self.memory.is_mapped(address, bytes) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    fn allocate(&self, bytes: usize) -> CudaResult<DevicePtr> {
+        if bytes == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (context, device) = self.working_device()?;
+        let owner = Owner { context: context.handle, pool: None, leaving: false };
+        let made = device.memory.allocate(bytes as u64, owner).or_else(|_| {
+            // What pools are still to free may be enough.
+            self.wait_everything();
+            device.memory.allocate(bytes as u64, owner)
+        })?;
+        Ok(DevicePtr(made.address))
+    }
+
+    fn refuse_mapped(&self, what: &str) -> CudaError {
+        super::log::warn(format_args!("{what}: the CPU device cannot map host memory (CAN_MAP_HOST_MEMORY is 0)"));
+        CudaError::NOT_SUPPORTED
+    }
+}
+
+impl MemoryCalls for Simulator {
+    fn mem_get_info(&self) -> CudaResult<(usize, usize)> {
+        let (_, device) = self.working_device()?;
+        let bytes = |bytes: u64| usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN);
+        Ok((bytes(device.memory.free_bytes())?, bytes(device.memory.total())?))
+    }
+
+    fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
+        self.allocate(bytes)
+    }
+
+    fn mem_alloc_pitch(&self, width: usize, height: usize, element_bytes: u32) -> CudaResult<(DevicePtr, usize)> {
+        if !matches!(element_bytes, 4 | 8 | 16) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let alignment = usize::try_from(ALIGNMENT).map_err(|_| CudaError::UNKNOWN)?;
+        let pitch = width.checked_next_multiple_of(alignment).ok_or(CudaError::INVALID_VALUE)?;
+        let bytes = pitch.checked_mul(height).ok_or(CudaError::OUT_OF_MEMORY)?;
+        Ok((self.allocate(bytes)?, pitch))
+    }
+
+    fn mem_free(&self, address: DevicePtr) -> CudaResult<()> {
+        if address.is_null() {
+            return Ok(());
+        }
+        self.working()?;
+        let device = self.device_of_allocation(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        device.memory.start_free(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        self.wait_everything();
+        device.memory.free(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        device.memory.give_back(false);
+        self.working().map(|_| ())
+    }
+
+    fn mem_get_address_range(&self, address: DevicePtr) -> CudaResult<(DevicePtr, usize)> {
+        self.working()?;
+        let (base, bytes) = self.range_around(address.0).ok_or(CudaError::NOT_FOUND)?;
+        Ok((DevicePtr(base), usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)?))
+    }
+
+    fn mem_alloc_host(&self, bytes: usize) -> CudaResult<HostPointer> {
+        self.mem_host_alloc(bytes, 0)
+    }
+
+    fn mem_free_host(&self, pointer: HostPointer) -> CudaResult<()> {
+        self.current()?;
+        if !self.host_memory.is_allocated(pointer) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // Copies from and to it must be over before it goes.
+        self.wait_everything();
+        self.host_memory.free(pointer)
+    }
+
+    fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
+        use host_alloc_flags::{DEVICEMAP, PORTABLE, WRITECOMBINED};
+        if flags & !(PORTABLE | DEVICEMAP | WRITECOMBINED) != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if flags & DEVICEMAP != 0 {
+            return Err(self.refuse_mapped("host memory with DEVICEMAP"));
+        }
+        let context = self.working()?;
+        self.host_memory.allocate(bytes, flags, context.handle)
+    }
+
+    fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
+        self.working()?;
+        if flags != 0 || self.host_memory.find(pointer.0).is_none() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Err(self.refuse_mapped("device pointer of host memory"))
+    }
+
+    fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32> {
+        self.current()?;
+        self.host_memory.find(pointer.0).map(|found| found.flags).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mem_host_register(&self, range: HostRange, flags: u32) -> CudaResult<()> {
+        use host_register_flags::{DEVICEMAP, IOMEMORY, PORTABLE, READ_ONLY};
+        if flags & !(PORTABLE | DEVICEMAP | IOMEMORY | READ_ONLY) != 0 || range.is_empty() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if flags & DEVICEMAP != 0 {
+            return Err(self.refuse_mapped("registering host memory with DEVICEMAP"));
+        }
+        if flags & IOMEMORY != 0 {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let context = self.working()?;
+        self.host_memory.register(range, flags, context.handle)
+    }
+
+    fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
+        self.current()?;
+        if !self.host_memory.is_registered(pointer) {
+            return Err(CudaError::HOST_MEMORY_NOT_REGISTERED);
+        }
+        self.wait_everything();
+        self.host_memory.unregister(pointer)
+    }
+
+    fn mem_alloc_managed(&self, _bytes: usize, _flags: u32) -> CudaResult<DevicePtr> {
+        super::log::warn(format_args!("managed memory is not supported by the CPU device (MANAGED_MEMORY is 0)"));
+        Err(CudaError::NOT_SUPPORTED)
+    }
+}

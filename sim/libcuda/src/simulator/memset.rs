@@ -1,0 +1,85 @@
+//! Memsets: an address, a value and counts come in, a checked fill in stream order goes out.
+//! None of them waits, the plain forms neither, as in CUDA. Ranges that are not the program's are refused at the call.
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_surface::MemsetCalls;
+
+use super::Simulator;
+use super::executor::Work;
+use super::transfer::{Fill, Transfer};
+
+impl Simulator {
+    /// Fills `height` rows of `width` elements of `element` bytes, `pitch` bytes apart.
+    fn fill(
+        &self,
+        stream: Stream,
+        address: DevicePtr,
+        pitch: usize,
+        (value, element): (u32, u32),
+        [width, height]: [usize; 2],
+    ) -> CudaResult<()> {
+        let (context, key) = self.stream(stream)?;
+        self.executor.fault(context.serial)?;
+        let bytes = u64::from(element);
+        let row = (width as u64).checked_mul(bytes).ok_or(CudaError::INVALID_VALUE)?;
+        let pitch = if height == 1 { row } else { pitch as u64 };
+        if !address.0.is_multiple_of(bytes) || !pitch.is_multiple_of(bytes) || pitch < row {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if width == 0 || height == 0 {
+            return Ok(());
+        }
+        let before_last = pitch.checked_mul(height as u64 - 1).ok_or(CudaError::INVALID_VALUE)?;
+        let extent = before_last.checked_add(row).ok_or(CudaError::INVALID_VALUE)?;
+        if !self.is_device_address(address.0) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.check_device_range(address.0, extent)?;
+        let fill = Fill { address: address.0, pitch, value, element, extent: [width as u64, height as u64] };
+        self.executor.post(key, Work::Transfer(Transfer::Fill(fill))).map(|_| ())
+    }
+}
+
+macro_rules! memsets {
+    ($(($flat:ident, $flat_async:ident, $rows:ident, $rows_async:ident, $value:ty)),* $(,)?) => {
+        impl MemsetCalls for Simulator {$(
+            fn $flat(&self, stream: Stream, address: DevicePtr, value: $value, count: usize) -> CudaResult<()> {
+                self.$flat_async(address, value, count, stream)
+            }
+
+            fn $flat_async(&self, address: DevicePtr, value: $value, count: usize, stream: Stream) -> CudaResult<()> {
+                self.fill(stream, address, 0, (value.into(), <$value>::BITS / 8), [count, 1])
+            }
+
+            fn $rows(
+                &self,
+                stream: Stream,
+                address: DevicePtr,
+                pitch: usize,
+                value: $value,
+                width: usize,
+                height: usize,
+            ) -> CudaResult<()> {
+                self.$rows_async(address, pitch, value, width, height, stream)
+            }
+
+            fn $rows_async(
+                &self,
+                address: DevicePtr,
+                pitch: usize,
+                value: $value,
+                width: usize,
+                height: usize,
+                stream: Stream,
+            ) -> CudaResult<()> {
+                self.fill(stream, address, pitch, (value.into(), <$value>::BITS / 8), [width, height])
+            }
+        )*}
+    };
+}
+
+memsets! {
+    (memset_d8, memset_d8_async, memset_d2d8, memset_d2d8_async, u8),
+    (memset_d16, memset_d16_async, memset_d2d16, memset_d2d16_async, u16),
+    (memset_d32, memset_d32_async, memset_d2d32, memset_d2d32_async, u32),
+}

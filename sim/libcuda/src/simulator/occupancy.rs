@@ -1,0 +1,45 @@
+//! Occupancy: a function and a block size come in, blocks per multiprocessor go out, by the documented rule over the
+//! limits the device reports. It never looks at how busy the machine is.
+
+use floe_abi::{CudaError, CudaResult, Function, occupancy_flags};
+use floe_surface::OccupancyCalls;
+
+use super::kernel::{most_threads, need};
+use super::{Simulator, occupancy_rule};
+
+impl OccupancyCalls for Simulator {
+    fn occupancy_max_active_blocks_per_multiprocessor(
+        &self,
+        function: Function,
+        block_size: i32,
+        shared_bytes: usize,
+        flags: u32,
+    ) -> CudaResult<i32> {
+        if flags > occupancy_flags::DISABLE_CACHING_OVERRIDE {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0).ok_or(CudaError::INVALID_VALUE)?;
+        let context = self.working()?;
+        let (state, kernel) = self.resolve(function.0, &context)?;
+        if threads > most_threads(&kernel) || shared_bytes as u64 > u64::from(state.dynamic_shared_limit(context.device, &kernel)) {
+            return Ok(0);
+        }
+        let blocks = occupancy_rule::blocks_per_multiprocessor(need(&kernel), threads, shared_bytes as u64);
+        i32::try_from(blocks).map_err(|_| CudaError::UNKNOWN)
+    }
+
+    fn occupancy_available_dynamic_s_mem_per_block(
+        &self,
+        function: Function,
+        blocks: i32,
+        block_size: i32,
+    ) -> CudaResult<usize> {
+        let context = self.working()?;
+        let (_, kernel) = self.resolve(function.0, &context)?;
+        let (Ok(blocks), Ok(threads)) = (u32::try_from(blocks), u32::try_from(block_size)) else {
+            return Err(CudaError::INVALID_VALUE);
+        };
+        let bytes = occupancy_rule::dynamic_shared_for(need(&kernel), blocks, threads).ok_or(CudaError::INVALID_VALUE)?;
+        usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)
+    }
+}

@@ -1,0 +1,164 @@
+//! What comes in: what a kernel needs per thread and per block. What goes out: how many of its blocks one
+//! multiprocessor holds, by the rule NVIDIA documents in its occupancy calculator.
+//! Pure arithmetic over `limits`; it never looks at a module.
+
+use super::limits;
+
+/// What a kernel needs, as far as occupancy is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Registers per thread.
+    pub(crate) registers: u32,
+    /// Static shared memory per block, bytes.
+    pub(crate) shared_static: u32,
+}
+
+fn round_up(value: u64, unit: u64) -> u64 {
+    value.div_ceil(unit) * unit
+}
+
+fn warps(threads: u32) -> u64 {
+    u64::from(threads.div_ceil(limits::WARP_SIZE))
+}
+
+fn blocks_by_registers(need: Need, threads: u32) -> u64 {
+    if need.registers == 0 {
+        return u64::MAX;
+    }
+    let per_warp =
+        round_up(u64::from(need.registers) * u64::from(limits::WARP_SIZE), u64::from(limits::REGISTER_UNIT_PER_WARP));
+    // Each scheduler has its own quarter of the register file, so a warp that does not fit a quarter's rest is lost.
+    let schedulers = u64::from(limits::SCHEDULERS);
+    let warps_per_scheduler = u64::from(limits::REGISTERS) / schedulers / per_warp;
+    warps_per_scheduler * schedulers / warps(threads)
+}
+
+/// Shared memory that one block takes out of its multiprocessor, bytes.
+fn shared_of_block(need: Need, dynamic: u64) -> u64 {
+    let bytes = u64::from(need.shared_static).saturating_add(dynamic).saturating_add(u64::from(limits::SHARED_RESERVED));
+    bytes.div_ceil(u64::from(limits::SHARED_UNIT)).saturating_mul(u64::from(limits::SHARED_UNIT))
+}
+
+/// Blocks of `threads` threads with `dynamic` bytes of dynamic shared memory that one multiprocessor holds.
+/// Zero when not even one fits.
+pub(crate) fn blocks_per_multiprocessor(need: Need, threads: u32, dynamic: u64) -> u32 {
+    if threads == 0 || threads > limits::MAX_THREADS_PER_BLOCK {
+        return 0;
+    }
+    let by_threads = u64::from(limits::MAX_THREADS_PER_MULTIPROCESSOR / limits::WARP_SIZE) / warps(threads);
+    let by_shared = u64::from(limits::SHARED_PER_MULTIPROCESSOR) / shared_of_block(need, dynamic);
+    let blocks = by_threads
+        .min(blocks_by_registers(need, threads))
+        .min(by_shared)
+        .min(u64::from(limits::MAX_BLOCKS_PER_MULTIPROCESSOR));
+    u32::try_from(blocks).unwrap_or(limits::MAX_BLOCKS_PER_MULTIPROCESSOR)
+}
+
+/// The largest block that the register file allows for this kernel, in threads.
+pub(crate) fn max_threads_per_block(registers: u32) -> u32 {
+    let need = Need { registers, shared_static: 0 };
+    let mut threads = limits::MAX_THREADS_PER_BLOCK;
+    while threads > limits::WARP_SIZE && blocks_by_registers(need, threads) == 0 {
+        threads -= limits::WARP_SIZE;
+    }
+    threads
+}
+
+/// Dynamic shared memory that a block may use while `blocks` of them share a multiprocessor, bytes.
+/// `None` when so many blocks do not fit even without any.
+pub(crate) fn dynamic_shared_for(need: Need, blocks: u32, threads: u32) -> Option<u64> {
+    if blocks == 0 || blocks > blocks_per_multiprocessor(need, threads, 0) {
+        return None;
+    }
+    let unit = u64::from(limits::SHARED_UNIT);
+    let share = u64::from(limits::SHARED_PER_MULTIPROCESSOR) / u64::from(blocks) / unit * unit;
+    let taken = u64::from(limits::SHARED_RESERVED) + u64::from(need.shared_static);
+    let most = u64::from(limits::SHARED_PER_BLOCK_OPT_IN).saturating_sub(u64::from(need.shared_static));
+    Some(share.saturating_sub(taken).min(most))
+}
+
+/// The block size, a multiple of the warp, that keeps most threads on a multiprocessor, with the number of blocks per
+/// multiprocessor it reaches. `dynamic` tells how much dynamic shared memory a block of a given size wants.
+pub(crate) fn best_block_size(need: Need, most_threads: u32, dynamic: impl Fn(u32) -> u64) -> (u32, u32) {
+    let mut best = (0, 0);
+    let mut threads = most_threads / limits::WARP_SIZE * limits::WARP_SIZE;
+    if threads == 0 {
+        threads = most_threads;
+    }
+    while threads > 0 {
+        let blocks = blocks_per_multiprocessor(need, threads, dynamic(threads));
+        if blocks * threads > best.0 * best.1 {
+            best = (threads, blocks);
+        }
+        threads = threads.saturating_sub(limits::WARP_SIZE);
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(registers: u32, shared_static: u32) -> Need {
+        Need { registers, shared_static }
+    }
+
+    #[test]
+    fn small_kernel_is_limited_by_threads() {
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 256, 0), 8);
+    }
+
+    #[test]
+    fn tiny_blocks_are_limited_by_the_number_of_blocks() {
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 32, 0), 32);
+    }
+
+    #[test]
+    fn registers_limit_a_heavy_kernel() {
+        // 128 registers: 4096 per warp, 4 warps per scheduler, 16 warps, 2 blocks of 8 warps.
+        assert_eq!(blocks_per_multiprocessor(need(128, 0), 256, 0), 2);
+    }
+
+    #[test]
+    fn shared_memory_limits_with_the_reserved_kilobyte() {
+        // 48 KiB + 1 KiB reserved: 4 blocks in 228 KiB.
+        assert_eq!(blocks_per_multiprocessor(need(16, 48 << 10), 128, 0), 4);
+    }
+
+    #[test]
+    fn a_block_that_asks_for_everything_still_fits_once() {
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, 227 << 10), 1);
+    }
+
+    #[test]
+    fn too_much_shared_memory_fits_no_block() {
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, 228 << 10), 0);
+    }
+
+    #[test]
+    fn absurd_dynamic_size_does_not_overflow() {
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, u64::MAX), 0);
+    }
+
+    #[test]
+    fn registers_lower_the_largest_block() {
+        assert_eq!(max_threads_per_block(32), 1024);
+        assert_eq!(max_threads_per_block(64), 1024);
+        assert_eq!(max_threads_per_block(128), 512);
+        assert_eq!(max_threads_per_block(255), 256);
+    }
+
+    #[test]
+    fn dynamic_shared_memory_left_for_two_blocks() {
+        let bytes = dynamic_shared_for(need(16, 0), 2, 128).expect("two blocks fit");
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, bytes), 2);
+        assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, bytes + 128), 1);
+    }
+
+    #[test]
+    fn best_block_size_fills_the_multiprocessor() {
+        let (threads, blocks) = best_block_size(need(32, 0), 1024, |_| 0);
+        assert_eq!(threads * blocks, 2048);
+        assert_eq!(threads, 1024);
+    }
+}
