@@ -256,6 +256,10 @@ impl<'a> Scanner<'a> {
         let opened = self.position();
         let mut depth = 0_usize;
         loop {
+            // Most of a body is none of these; this loop is what reading an outline costs.
+            let rest = self.bytes.get(self.at..).unwrap_or(&[]);
+            let marks = |byte: &u8| matches!(byte, b'{' | b'}' | b'\n' | b'"' | b'/');
+            self.at += rest.iter().position(marks).unwrap_or(rest.len());
             match self.peek() {
                 b'{' => depth += 1,
                 b'}' => depth = depth.saturating_sub(1),
