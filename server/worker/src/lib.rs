@@ -1,1 +1,30 @@
-//! One session's process: decodes, checks, owns the session's objects and quota, drives the device.
+//! One session's process: decodes a client's commands, checks them, owns the session's objects and quota, drives the device.
+//! In: a connection on which a session was attached, and what it may have. Out: the session, served until it ends.
+//! It trusts nothing the client says, and it never waits for the GPU where a command need not.
+#![deny(unsafe_code)]
+
+mod completer;
+pub mod contract;
+pub mod device;
+mod events;
+mod failures;
+mod fault;
+mod host_functions;
+mod log;
+mod objects;
+mod output;
+mod queue;
+mod reader;
+mod ring;
+mod serve;
+mod session;
+mod shared;
+mod staging;
+mod window;
+
+pub use log::Log;
+pub use output::Output;
+pub use serve::{Ending, Plan, serve};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Everything that waits for the GPU, so that the issuer never does.
+//! In: tasks in issue order, each with the marks that must have completed. Out: deliveries, output, replies, host functions.
+//! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's
+//! work depended on has completed too, and must be at the client first.
+
+mod order;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel, TryRecvError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_transport::LinkError;
+use floe_wire::{Delivery, FunctionId, RunHostFunction};
+
+use crate::device::{Device, Pinned as _};
+use crate::events::Mark;
+use crate::shared::Shared;
+use crate::staging::Landing;
+pub(crate) use order::Lane;
+use order::Order;
+
+/// Looks without pause before the first sleep: most work a program waits for is short.
+const EAGER_LOOKS: u32 = 50;
+/// The first and the longest sleep between looks.
+const SHORT_SLEEP: Duration = Duration::from_micros(20);
+const LONG_SLEEP: Duration = Duration::from_micros(500);
+
+/// Something to do when the GPU has come so far.
+pub(crate) struct Task<D: Device> {
+    /// The command it belongs to.
+    pub(crate) sequence: u64,
+    /// Tasks of one lane complete in order.
+    pub(crate) lane: Lane,
+    /// What must have completed.
+    pub(crate) marks: Vec<Arc<Mark<D>>>,
+    pub(crate) action: Action<D>,
+}
+
+/// What is to be done then.
+pub(crate) enum Action<D: Device> {
+    /// Send a piece of a copy; `offset` is its place in the whole.
+    Deliver { landing: Landing<D>, offset: u64 },
+    /// Answer the request; `failed` is an error known before the work was even marked.
+    Reply { failed: Option<CudaError> },
+    /// Have the client run a host function.
+    RunHostFunction(FunctionId),
+}
+
+/// The issuer's and the driver's callbacks' way to the completer.
+pub(crate) struct Tasks<D: Device> {
+    channel: Channel<Task<D>>,
+    open: Arc<Open>,
+}
+
+impl<D: Device> Clone for Tasks<D> {
+    fn clone(&self) -> Self {
+        Self { channel: self.channel.clone(), open: Arc::clone(&self.open) }
+    }
+}
+
+/// How many tasks are not done.
+#[derive(Default)]
+struct Open {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl Open {
+    fn change(&self, by: isize) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = count.saturating_add_signed(by);
+        if *count == 0 {
+            self.none.notify_all();
+        }
+    }
+}
+
+impl<D: Device> Tasks<D> {
+    pub(crate) fn hand_over(&self, task: Task<D>) {
+        self.open.change(1);
+        if self.channel.send(task).is_err() {
+            // The completer is gone because the link is; so will be this process.
+            self.open.change(-1);
+        }
+    }
+
+    /// Waits until every task handed over has been done.
+    pub(crate) fn wait_until_done(&self) {
+        let mut count = self.open.count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count > 0 {
+            count = self.open.none.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The thread's state.
+pub(crate) struct Completer<D: Device> {
+    shared: Arc<Shared<D>>,
+    incoming: Receiver<Task<D>>,
+    open: Arc<Open>,
+    order: Order<D>,
+}
+
+impl<D: Device> Completer<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> (Self, Tasks<D>) {
+        let (channel, incoming) = std::sync::mpsc::channel();
+        let open = Arc::new(Open::default());
+        let tasks = Tasks { channel, open: Arc::clone(&open) };
+        (Self { shared, incoming, open, order: Order::default() }, tasks)
+    }
+
+    /// Runs until the link or every [`Tasks`] is gone.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the client cannot be told any more.
+    pub(crate) fn run(mut self) -> Result<(), LinkError> {
+        let mut looks = 0;
+        loop {
+            if !self.take_in(looks) {
+                return Ok(());
+            }
+            // After a reset the context is another one.
+            let _ = self.shared.device.enter();
+            looks += 1;
+            while let Some((task, outcome)) = self.order.next() {
+                looks = 0;
+                self.finish(task, outcome)?;
+                self.open.change(-1);
+            }
+        }
+    }
+
+    /// Takes new tasks in; waits for one as long as it is worth it. False: none can come any more.
+    fn take_in(&mut self, looks: u32) -> bool {
+        if self.order.is_empty() {
+            match self.incoming.recv() {
+                Ok(task) => self.order.push(task),
+                Err(_) => return false,
+            }
+        } else if looks > EAGER_LOOKS {
+            let sleep = SHORT_SLEEP.saturating_mul(looks - EAGER_LOOKS).min(LONG_SLEEP);
+            match self.incoming.recv_timeout(sleep) {
+                Ok(task) => self.order.push(task),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(sleep),
+            }
+        } else if looks > 0 {
+            std::thread::yield_now();
+        }
+        loop {
+            match self.incoming.try_recv() {
+                Ok(task) => self.order.push(task),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn finish(&self, task: Task<D>, outcome: CudaResult<()>) -> Result<(), LinkError> {
+        let shared = &*self.shared;
+        match task.action {
+            Action::Deliver { landing, offset } => match outcome {
+                Ok(()) => deliver(shared, task.sequence, &landing, offset),
+                // The reply that follows on the same lane carries the error.
+                Err(_) => Ok(()),
+            },
+            Action::Reply { failed } => {
+                let error = failed.or(outcome.err());
+                for mark in &task.marks {
+                    mark.settle();
+                }
+                if error.is_some_and(CudaError::is_sticky) {
+                    // No event can be recorded any more, and what the kernel said last is still to be written out.
+                    let _ = shared.device.synchronize();
+                }
+                shared.output.send_new(&shared.sender)?;
+                let status = error.map_or(0, CudaError::code);
+                shared.reply(task.sequence, status, "", &[])
+            }
+            Action::RunHostFunction(function) => {
+                shared.output.send_new(&shared.sender)?;
+                shared.sender.send(&RunHostFunction { function, status: 0 }, |_| ()).map(|_| ())
+            }
+        }
+    }
+}
+
+fn deliver<D: Device>(shared: &Shared<D>, request: u64, landing: &Landing<D>, offset: u64) -> Result<(), LinkError> {
+    let message = Delivery { request, offset, bytes: &[] };
+    let fill = |bytes: &mut [u8]| landing.memory.read(landing.offset, bytes);
+    shared.sender.post_filled(&message, landing.bytes, fill).map(|_| ())
+}

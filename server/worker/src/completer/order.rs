@@ -1,0 +1,74 @@
+//! In which order completed tasks are done.
+//! In: tasks, those of one lane in the order in which they complete. Out: one task at a time, when it has completed.
+//! A task comes out only after every completed task of a lower sequence at the head of its lane.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use floe_abi::CudaResult;
+
+use super::Task;
+use crate::device::Device;
+
+/// Tasks of one lane complete in the order in which they were handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Work of one stream, by the client's id.
+    Stream(u64),
+    /// Work of several streams or of an event: nothing is in order with it. The number is the command's.
+    Alone(u64),
+}
+
+/// Tasks that wait.
+pub(crate) struct Order<D: Device> {
+    lanes: BTreeMap<Lane, VecDeque<Task<D>>>,
+}
+
+impl<D: Device> Default for Order<D> {
+    fn default() -> Self {
+        Self { lanes: BTreeMap::new() }
+    }
+}
+
+impl<D: Device> Order<D> {
+    pub(crate) fn push(&mut self, task: Task<D>) {
+        self.lanes.entry(task.lane).or_default().push_back(task);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// The next task that has completed, with how its work ended.
+    pub(crate) fn next(&mut self) -> Option<(Task<D>, CudaResult<()>)> {
+        let (mut lane, mut sequence, mut outcome) = self.completed_below(u64::MAX)?;
+        // Looked at again after the found one had completed: work it depended on shows as completed now.
+        while let Some((lower, its_sequence, its_outcome)) = self.completed_below(sequence) {
+            (lane, sequence, outcome) = (lower, its_sequence, its_outcome);
+        }
+        let tasks = self.lanes.get_mut(&lane)?;
+        let task = tasks.pop_front()?;
+        if tasks.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        Some((task, outcome))
+    }
+
+    /// A head of a lane that has completed and whose sequence is below `limit`.
+    fn completed_below(&self, limit: u64) -> Option<(Lane, u64, CudaResult<()>)> {
+        self.lanes.iter().find_map(|(lane, tasks)| {
+            let head = tasks.front()?;
+            let outcome = (head.sequence < limit).then(|| outcome(head)).flatten()?;
+            Some((*lane, head.sequence, outcome))
+        })
+    }
+}
+
+/// `None`: not yet. Otherwise the first failure of its marks, or success.
+fn outcome<D: Device>(task: &Task<D>) -> Option<CudaResult<()>> {
+    let mut whole = Ok(());
+    for mark in &task.marks {
+        let one = mark.outcome()?;
+        whole = whole.and(one);
+    }
+    Some(whole)
+}

@@ -1,0 +1,103 @@
+//! What daemon and worker say to each other: the worker's task in its environment, lines of JSON on its standard output.
+//! In and out: plain data.
+//! The session's connection is the worker's standard input; the daemon's log is its standard error.
+
+use floe_wire::{Attribute, DeviceSnapshot, Limit};
+use serde::{Deserialize, Serialize};
+
+/// The environment variable that holds a [`Task`] as JSON.
+pub const TASK_VARIABLE: &str = "FLOE_WORKER_TASK";
+
+/// The session a worker is started for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// The session's number, for the log.
+    pub session: u64,
+    /// The library that is the device.
+    pub library: String,
+    /// The GPU's index in the library.
+    pub gpu: i32,
+    /// The vGPU's ordinal in the client.
+    pub ordinal: u32,
+    /// Bytes of device memory; 0: all there is.
+    pub memory: u64,
+    /// Physical memory comes in multiples of this many bytes.
+    pub granularity: u64,
+    /// Frames the daemon has sent and received on the connection.
+    pub sent: u64,
+    /// See `sent`.
+    pub received: u64,
+}
+
+/// A line of a worker that serves a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// The session can be used: the context exists and the window is reserved.
+    Ready,
+    /// Bytes of physical memory the session holds.
+    Used(u64),
+    /// The session is over, and why.
+    Ended(String),
+}
+
+/// What `floe-worker --probe` prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The library that is the device, as an absolute path or a name for the loader.
+    pub library: String,
+    /// `nvidia`, `cpu`, or `other` for a library that was named.
+    pub kind: String,
+    /// The driver's version: 1000 × major + 10 × minor.
+    pub driver: i32,
+    /// Its GPUs, by index.
+    pub gpus: Vec<Snapshot>,
+}
+
+/// All that a client answers locally about a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Its name.
+    pub name: String,
+    /// Its 16-byte id.
+    pub uuid: Vec<u8>,
+    /// `domain:bus:device.function`.
+    pub pci_bus: String,
+    /// Total bytes of memory.
+    pub memory: u64,
+    /// Free bytes when it was probed.
+    pub free: u64,
+    /// Device attributes by number.
+    pub attributes: Vec<(i32, i32)>,
+    /// Context limits by number.
+    pub limits: Vec<(i32, u64)>,
+    /// Least and greatest stream priority.
+    pub priorities: (i32, i32),
+    /// Physical memory comes in multiples of this many bytes.
+    pub granularity: u64,
+}
+
+impl Snapshot {
+    /// As the client gets it; `memory` replaces the total where the session has a quota.
+    #[must_use]
+    pub fn to_wire(&self, driver: i32, memory: u64) -> DeviceSnapshot<'_> {
+        DeviceSnapshot {
+            name: &self.name,
+            uuid: &self.uuid,
+            pci_bus: &self.pci_bus,
+            memory,
+            driver,
+            attributes: self.attributes.iter().map(|&(number, value)| Attribute { number, value }).collect(),
+            limits: self.limits.iter().map(|&(number, value)| Limit { number, value }).collect(),
+            priority_least: self.priorities.0,
+            priority_greatest: self.priorities.1,
+            granularity: self.granularity,
+        }
+    }
+
+    /// A device attribute; 0 when the device does not know it.
+    #[must_use]
+    pub fn attribute(&self, number: i32) -> i32 {
+        self.attributes.iter().find(|(its, _)| *its == number).map_or(0, |(_, value)| *value)
+    }
+}

@@ -1,0 +1,217 @@
+//! What a worker needs of a device, as one trait: the CUDA driver API with foreign memory kept behind safe calls.
+//! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
+//! It never hands out a pointer; the implementation over a real library is `driver`, the tests have one in memory.
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Kernel, Library, MemHandle, Stream};
+
+/// Which kind of bytes an image is; numbers as on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageKind {
+    /// Fat binaries: the main one and those it was prelinked with.
+    FatBinary,
+    /// One ELF image.
+    Cubin,
+    /// One PTX text.
+    Ptx,
+}
+
+/// What is to be loaded: containers as they came, complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What the containers are.
+    pub kind: ImageKind,
+    /// Container 0 is the main one.
+    pub containers: Vec<Vec<u8>>,
+}
+
+/// A library that did not load, with what the compiler said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadFailure {
+    /// Why.
+    pub error: CudaError,
+    /// The compiler's log; may be empty.
+    pub log: String,
+}
+
+/// Where and how large a launch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchShape {
+    /// Blocks per axis.
+    pub grid: [u32; 3],
+    /// Threads per axis.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes per block.
+    pub shared: u32,
+    /// Where it is queued.
+    pub stream: Stream,
+}
+
+/// A box of device memory: `depth` slices of `height` rows of `width` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The first byte.
+    pub at: DevicePtr,
+    /// Bytes from one row to the next.
+    pub pitch: u64,
+    /// Bytes of a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+}
+
+/// Elements to be set to one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Bytes of an element: 1, 2 or 4.
+    pub element: u32,
+    /// The value; the low `element` bytes count.
+    pub value: u32,
+    /// Elements of a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+    /// Bytes from one row to the next.
+    pub pitch: u64,
+}
+
+/// Host memory the device reads and writes by itself. Ranges are checked; that nobody uses a range while the device
+/// does is kept by the staging rings, which give a range out again only after its event.
+pub trait Pinned: Send + Sync {
+    /// Its size.
+    fn bytes(&self) -> usize;
+    /// Copies `bytes` in at `offset`.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Copies what lies at `offset` out.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
+}
+
+/// What the device says a kernel is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// Offset and size of each parameter; `None` where the driver cannot say.
+    pub parameters: Option<Vec<(u32, u32)>>,
+    /// Function attributes by number.
+    pub attributes: Vec<(i32, i32)>,
+}
+
+/// Which setting of a kernel is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelSetting {
+    /// A function attribute by number.
+    Attribute(i32),
+    /// The preferred cache split.
+    CacheConfig,
+    /// The preferred bank width; devices of today ignore it.
+    SharedMemoryConfig,
+}
+
+/// One GPU with one context, as the worker drives it. Every method gives the driver's own error.
+#[allow(clippy::missing_errors_doc, reason = "every method gives the driver's own error")]
+pub trait Device: Send + Sync + 'static {
+    /// Its pinned memory.
+    type Pinned: Pinned + 'static;
+
+    /// Makes the context current on the calling thread.
+    fn enter(&self) -> CudaResult<()>;
+    /// Waits for all work of the context.
+    fn synchronize(&self) -> CudaResult<()>;
+    /// Gives the context up and makes a new one.
+    fn reset(&self) -> CudaResult<()>;
+    /// Sets a limit and returns the value in force.
+    fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64>;
+
+    /// Reserves device addresses; the result may lie elsewhere than wished.
+    fn reserve(&self, bytes: u64, wish: DevicePtr) -> CudaResult<DevicePtr>;
+    /// Creates physical memory.
+    fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle>;
+    /// Gives physical memory up; it lives as long as it is mapped.
+    fn release_memory(&self, memory: MemHandle) -> CudaResult<()>;
+    /// Maps physical memory into reserved addresses, without access.
+    fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()>;
+    /// Gives or takes the device's access.
+    fn set_access(&self, at: DevicePtr, bytes: u64, access: u32) -> CudaResult<()>;
+    /// Unmaps whole mappings.
+    fn unmap(&self, at: DevicePtr, bytes: u64) -> CudaResult<()>;
+    /// Free and total bytes of the device.
+    fn memory_info(&self) -> CudaResult<(u64, u64)>;
+
+    /// Allocates pinned host memory.
+    fn pin(&self, bytes: usize) -> CudaResult<Self::Pinned>;
+    /// Copies a range of pinned memory to the device, in stream order.
+    fn upload(&self, to: DevicePtr, from: &Self::Pinned, offset: usize, bytes: usize, stream: Stream)
+    -> CudaResult<()>;
+    /// Copies device memory to a range of pinned memory, in stream order.
+    fn download(
+        &self,
+        to: &Self::Pinned,
+        offset: usize,
+        from: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()>;
+    /// Copies rows that lie without gaps in pinned memory to the device.
+    fn upload_rows(&self, to: Rows, from: &Self::Pinned, offset: usize, stream: Stream) -> CudaResult<()>;
+    /// Copies rows of the device to pinned memory, without gaps.
+    fn download_rows(&self, to: &Self::Pinned, offset: usize, from: Rows, stream: Stream) -> CudaResult<()>;
+    /// Copies within the device.
+    fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: u64, stream: Stream) -> CudaResult<()>;
+    /// Copies rows within the device; `from` has the same width and height as `to`.
+    fn copy_rows(&self, to: Rows, from: DevicePtr, from_pitch: u64, stream: Stream) -> CudaResult<()>;
+    /// Sets device memory.
+    fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()>;
+
+    /// Loads a library; on success the text is the compiler's information log.
+    fn load(&self, image: &Image, options: &[(i32, u64)], log_bytes: usize) -> Result<(Library, String), LoadFailure>;
+    /// Unloads it.
+    fn unload(&self, library: Library) -> CudaResult<()>;
+    /// The names of a library's kernels.
+    fn kernel_names(&self, library: Library) -> CudaResult<Vec<String>>;
+    /// A kernel by name, and the function it is in this context.
+    fn find_kernel(&self, library: Library, name: &str) -> CudaResult<(Kernel, Function)>;
+    /// What a kernel is.
+    fn kernel_facts(&self, kernel: Kernel, function: Function) -> CudaResult<KernelFacts>;
+    /// Changes a setting of a kernel.
+    fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;
+    /// Address and size of a global variable.
+    fn find_global(&self, library: Library, name: &str) -> CudaResult<(DevicePtr, u64)>;
+
+    /// Launches a kernel with its packed parameter block and attributes by number.
+    fn launch(
+        &self,
+        function: Function,
+        shape: LaunchShape,
+        parameters: &[u8],
+        attributes: &[(u32, [u8; 64])],
+    ) -> CudaResult<()>;
+    /// Has the driver call `body` when the stream gets there; the stream waits until it returns.
+    fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()>;
+    /// Blocks of `block` threads that fit a multiprocessor.
+    fn max_active_blocks(&self, function: Function, block: i32, shared: u64, flags: u32) -> CudaResult<i32>;
+    /// Dynamic shared memory left to a block.
+    fn available_shared(&self, function: Function, blocks: i32, block: i32) -> CudaResult<u64>;
+
+    /// Creates a stream.
+    fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream>;
+    /// Destroys a stream; its work still completes.
+    fn destroy_stream(&self, stream: Stream) -> CudaResult<()>;
+    /// Makes later work of the stream wait for an event.
+    fn wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()>;
+    /// Whether all work of the stream has completed.
+    fn query_stream(&self, stream: Stream) -> CudaResult<()>;
+
+    /// Creates an event.
+    fn create_event(&self, flags: u32) -> CudaResult<Event>;
+    /// Records what the stream holds so far.
+    fn record(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()>;
+    /// Whether an event has completed.
+    fn query_event(&self, event: Event) -> CudaResult<()>;
+    /// Waits for an event; on a completed one this only makes the driver write out what kernels printed.
+    fn synchronize_event(&self, event: Event) -> CudaResult<()>;
+    /// Milliseconds between two completed events.
+    fn elapsed(&self, start: Event, end: Event) -> CudaResult<f32>;
+    /// Destroys an event.
+    fn destroy_event(&self, event: Event) -> CudaResult<()>;
+}
+
+/// `CU_EVENT_DISABLE_TIMING`: events that only say whether something is done are cheaper without a clock.
+pub const EVENT_DISABLE_TIMING: u32 = 2;

@@ -1,0 +1,107 @@
+//! Events as things that are given back: a pool of those the worker records for itself, and the program's own.
+//! In: recordings. Out: marks that can be asked whether the work before them has completed.
+//! An event is never recorded again while somebody still waits for its last record.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use floe_abi::{CudaError, CudaResult, Event, Stream};
+
+use crate::device::{Device, EVENT_DISABLE_TIMING};
+
+/// Events kept for use again.
+const KEPT: usize = 1024;
+
+/// An event that goes back to its pool, or is destroyed, with its last holder.
+pub(crate) struct Mark<D: Device> {
+    event: Event,
+    home: Home<D>,
+}
+
+enum Home<D: Device> {
+    Pool(Arc<Pool<D>>),
+    Program(Arc<D>),
+}
+
+impl<D: Device> Mark<D> {
+    /// An event of the program's.
+    pub(crate) fn of_program(device: &Arc<D>, flags: u32) -> CudaResult<Arc<Self>> {
+        let event = device.create_event(flags)?;
+        Ok(Arc::new(Self { event, home: Home::Program(Arc::clone(device)) }))
+    }
+
+    pub(crate) fn event(&self) -> Event {
+        self.event
+    }
+
+    fn device(&self) -> &D {
+        match &self.home {
+            Home::Pool(pool) => &pool.device,
+            Home::Program(device) => device,
+        }
+    }
+
+    /// `None`: not yet. Otherwise how the work before it ended.
+    pub(crate) fn outcome(&self) -> Option<CudaResult<()>> {
+        match self.device().query_event(self.event) {
+            Err(error) if error == CudaError::NOT_READY => None,
+            result => Some(result),
+        }
+    }
+
+    /// Makes the driver write out what the completed work printed.
+    pub(crate) fn settle(&self) {
+        // The outcome is known already; only the writing is wanted.
+        let _ = self.device().synchronize_event(self.event);
+    }
+}
+
+impl<D: Device> Drop for Mark<D> {
+    fn drop(&mut self) {
+        match &self.home {
+            Home::Pool(pool) => pool.take_back(self.event),
+            // On a context beyond use the driver refuses; the event is gone with it.
+            Home::Program(device) => drop(device.destroy_event(self.event)),
+        }
+    }
+}
+
+/// Events the worker records for itself.
+pub(crate) struct Pool<D: Device> {
+    device: Arc<D>,
+    free: Mutex<Vec<Event>>,
+}
+
+impl<D: Device> Pool<D> {
+    pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
+        Arc::new(Self { device, free: Mutex::new(Vec::new()) })
+    }
+
+    /// Records what the stream holds so far.
+    pub(crate) fn mark(self: &Arc<Self>, stream: Stream) -> CudaResult<Arc<Mark<D>>> {
+        let pooled = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let event = match pooled {
+            Some(event) => event,
+            None => self.device.create_event(EVENT_DISABLE_TIMING)?,
+        };
+        let mark = Arc::new(Mark { event, home: Home::Pool(Arc::clone(self)) });
+        self.device.record(event, stream, 0)?;
+        Ok(mark)
+    }
+
+    fn take_back(&self, event: Event) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < KEPT {
+            free.push(event);
+        } else {
+            drop(free);
+            let _ = self.device.destroy_event(event);
+        }
+    }
+
+    /// Destroys all events that nobody holds: the context is about to go.
+    pub(crate) fn empty(&self) {
+        for event in std::mem::take(&mut *self.free.lock().unwrap_or_else(PoisonError::into_inner)) {
+            let _ = self.device.destroy_event(event);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What can be wrong with a command, by who must act.
+//! In: driver errors and broken promises. Out: one value the session answers or ends with.
+//! A device's failure shows as the driver's error and is answered like the program's mistakes.
+
+use floe_abi::CudaError;
+use floe_wire::DecodeError;
+use thiserror::Error;
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Fault {
+    /// The program, or the device: a CUDA error goes back.
+    #[error("{0}")]
+    Program(CudaError),
+    /// As `Program`, with a sentence for the log.
+    #[error("{0}: {1}")]
+    Explained(CudaError, String),
+    /// The client broke the contract: the session ends.
+    #[error("{0}")]
+    Contract(String),
+}
+
+impl From<CudaError> for Fault {
+    fn from(error: CudaError) -> Self {
+        Self::Program(error)
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Contract(error.to_string())
+    }
+}
+
+/// The client broke the contract in a way that the words name.
+pub(crate) fn broken<T>(words: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Contract(words.into()))
+}

@@ -1,0 +1,151 @@
+//! Commands that were read and not yet issued.
+//! In: frames, from the reader. Out: the same frames in the same order, to the issuer.
+//! It holds a bounded number of bytes: a client that sends faster than the device works is held back by its socket.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of waiting commands from which on the reader reads no further.
+const BYTES: usize = 256 << 20;
+/// The same while a host function runs: its end comes behind everything posted meanwhile, so reading must go on.
+const BYTES_WHILE_HOST_FUNCTION: usize = 4 << 30;
+/// What a waiting command costs beside its payload.
+const OVERHEAD: usize = 64;
+
+/// One frame as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) sequence: u64,
+    pub(crate) kind: u16,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// The line between reader and issuer.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    line: Mutex<Line>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    commands: VecDeque<Command>,
+    bytes: usize,
+    host_functions: usize,
+    closed: bool,
+}
+
+/// The queue is full for good: a host function is running and its end may be what cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+impl Queue {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a command, after waiting for room.
+    pub(crate) fn push(&self, command: Command) -> Result<(), Overrun> {
+        let mut line = self.line();
+        loop {
+            if line.host_functions > 0 && line.bytes >= BYTES_WHILE_HOST_FUNCTION {
+                return Err(Overrun);
+            }
+            if line.host_functions > 0 || line.bytes < BYTES || line.closed {
+                break;
+            }
+            line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        line.bytes += command.payload.len() + OVERHEAD;
+        line.commands.push_back(command);
+        drop(line);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes everything that waits, after waiting for something. False: the queue is closed.
+    pub(crate) fn take(&self, into: &mut VecDeque<Command>) -> bool {
+        let mut line = self.line();
+        while line.commands.is_empty() && !line.closed {
+            line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::swap(&mut line.commands, into);
+        !line.closed
+    }
+
+    /// The session is over: nobody waits here any more.
+    pub(crate) fn close(&self) {
+        self.line().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// A command that was taken has been issued.
+    pub(crate) fn done(&self, payload: usize) {
+        let mut line = self.line();
+        let was_full = line.bytes >= BYTES;
+        line.bytes = line.bytes.saturating_sub(payload + OVERHEAD);
+        drop(line);
+        if was_full {
+            self.changed.notify_all();
+        }
+    }
+
+    /// A host function stands in a stream from now on.
+    pub(crate) fn host_function_begins(&self) {
+        self.line().host_functions += 1;
+        self.changed.notify_all();
+    }
+
+    /// `count` host functions have returned, or will never run.
+    pub(crate) fn host_functions_end(&self, count: usize) {
+        let mut line = self.line();
+        line.host_functions = line.host_functions.saturating_sub(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn command(sequence: u64, bytes: usize) -> Command {
+        Command { sequence, kind: 1, payload: vec![0; bytes] }
+    }
+
+    #[test]
+    fn full_queue_holds_the_reader_back_until_commands_are_issued() {
+        let queue = Arc::new(Queue::default());
+        let pushed = Arc::new(AtomicUsize::new(0));
+        let reader = {
+            let (queue, pushed) = (Arc::clone(&queue), Arc::clone(&pushed));
+            std::thread::spawn(move || {
+                for sequence in 0..3 {
+                    queue.push(command(sequence, BYTES)).unwrap();
+                    pushed.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        };
+        let mut taken = VecDeque::new();
+        for sequence in 0..3 {
+            assert!(queue.take(&mut taken));
+            assert_eq!(pushed.load(Ordering::SeqCst).max(1), usize::try_from(sequence).unwrap() + 1);
+            let next = taken.pop_front().unwrap();
+            assert_eq!(next.sequence, sequence);
+            queue.done(next.payload.len());
+        }
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn host_function_keeps_the_reader_reading() {
+        let queue = Queue::default();
+        queue.push(command(1, BYTES)).unwrap();
+        queue.host_function_begins();
+        queue.push(command(2, 10)).unwrap();
+        let mut taken = VecDeque::new();
+        assert!(queue.take(&mut taken));
+        assert_eq!(taken.len(), 2);
+    }
+}

@@ -1,0 +1,134 @@
+//! Which ranges of a staging buffer are in use.
+//! In: lengths and releases, in any order. Out: offsets; ranges are given out round and round.
+//! It touches no memory and waits for nobody.
+
+use std::collections::VecDeque;
+
+/// Ranges start at multiples of this, so that copies are aligned.
+const ALIGNMENT: usize = 256;
+
+/// Names a range that is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket(u64);
+
+/// A buffer used as a ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    bytes: usize,
+    /// Where the next range starts, unless it does not fit before the end.
+    head: usize,
+    ranges: VecDeque<Range>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Range {
+    ticket: Ticket,
+    start: usize,
+    released: bool,
+}
+
+impl Ring {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { bytes, head: 0, ranges: VecDeque::new(), next: 0 }
+    }
+
+    /// A range of `length` bytes, or `None` while too much is in use (for ever, when it is longer than the ring).
+    pub(crate) fn allocate(&mut self, length: usize) -> Option<(Ticket, usize)> {
+        let length = length.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        let start = self.place(length)?;
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.ranges.push_back(Range { ticket, start, released: false });
+        self.head = start + length;
+        Some((ticket, start))
+    }
+
+    fn place(&self, length: usize) -> Option<usize> {
+        let Some(oldest) = self.ranges.front().map(|range| range.start) else {
+            return (length <= self.bytes).then_some(0);
+        };
+        if self.head > oldest {
+            // Free: from the head to the end, and before the oldest.
+            if self.bytes - self.head >= length { Some(self.head) } else { (oldest >= length).then_some(0) }
+        } else {
+            (oldest - self.head >= length).then_some(self.head)
+        }
+    }
+
+    /// The range is not in use any more.
+    pub(crate) fn release(&mut self, ticket: Ticket) {
+        if let Some(range) = self.ranges.iter_mut().find(|range| range.ticket == ticket) {
+            range.released = true;
+        }
+        while self.ranges.front().is_some_and(|range| range.released) {
+            self.ranges.pop_front();
+        }
+    }
+
+    /// Ranges in use.
+    #[cfg(test)]
+    fn in_use(&self) -> usize {
+        self.ranges.iter().filter(|range| !range.released).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn ranges_follow_each_other_and_wrap() {
+        let mut ring = Ring::new(1024);
+        let (first, at) = ring.allocate(512).unwrap();
+        assert_eq!(at, 0);
+        assert_eq!(ring.allocate(256).unwrap().1, 512);
+        assert_eq!(ring.allocate(512), None);
+        ring.release(first);
+        assert_eq!(ring.allocate(512).unwrap().1, 0);
+        assert_eq!(ring.allocate(512), None);
+        assert_eq!(ring.allocate(256), None, "the head has met the oldest range");
+    }
+
+    #[test]
+    fn longer_than_the_ring_is_never_given() {
+        assert_eq!(Ring::new(1024).allocate(1025), None);
+        assert_eq!(Ring::new(1024).allocate(usize::MAX), None);
+        assert!(Ring::new(1024).allocate(1024).is_some());
+    }
+
+    #[test]
+    fn releases_may_come_in_any_order() {
+        let mut ring = Ring::new(1024);
+        let tickets: Vec<Ticket> = (0..4).map(|_| ring.allocate(256).unwrap().0).collect();
+        for ticket in tickets.iter().rev() {
+            assert_eq!(ring.allocate(256), None);
+            ring.release(*ticket);
+        }
+        assert_eq!(ring.allocate(1024).unwrap().1, 0);
+    }
+
+    #[test]
+    fn ranges_in_use_never_overlap() {
+        let mut ring = Ring::new(4096);
+        let mut used: Vec<(Ticket, usize, usize)> = Vec::new();
+        let mut state = 12345_usize;
+        for _ in 0..10_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let length = (state >> 33) % 1500 + 1;
+            if let Some((ticket, start)) = ring.allocate(length) {
+                assert!(start + length <= 4096);
+                for (_, from, to) in &used {
+                    assert!(start + length <= *from || start >= *to, "{start}+{length} overlaps {from}..{to}");
+                }
+                used.push((ticket, start, start + length));
+            } else {
+                assert!(!used.is_empty());
+                let index = (state >> 20) % used.len();
+                ring.release(used.swap_remove(index).0);
+            }
+            assert_eq!(ring.in_use(), used.len());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A session from its first command to its end: the threads and how they end.
+//! In: a device whose context exists, the connection, what the session may have. Out: why the session ended.
+//! It does not end the process and frees nothing on the device: that is the caller's, who ends the process.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use floe_abi::CudaError;
+use floe_transport::Link;
+use floe_wire::DevicePtr;
+use thiserror::Error;
+
+use crate::completer::Completer;
+use crate::device::Device;
+use crate::failures::Failures;
+use crate::host_functions::HostFunctions;
+use crate::log::Log;
+use crate::output::Output;
+use crate::queue::Queue;
+use crate::reader::{InputEnd, read};
+use crate::session::{Allowance, Session, Stop};
+use crate::shared::Shared;
+use crate::window::Window;
+
+/// How long the last word to a client that does not read may take.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// What a session may have.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The vGPU's ordinal in the client: it chooses the address window.
+    pub ordinal: u32,
+    /// Bytes of device memory; 0: all there is.
+    pub memory: u64,
+    /// Physical memory comes in multiples of this many bytes.
+    pub granularity: u64,
+    /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
+    pub used: Arc<AtomicU64>,
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Ending {
+    /// The client closed its connection.
+    #[error("the client left")]
+    ClientLeft,
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Link(String),
+    /// The client broke the contract.
+    #[error("the client broke the contract: {0}")]
+    Contract(String),
+    /// The device cannot serve the session.
+    #[error("the device cannot serve the session: {what}: {error}")]
+    Device {
+        /// What was being done.
+        what: String,
+        /// The driver's error.
+        error: CudaError,
+    },
+    /// The worker itself failed.
+    #[error("the worker failed: {0}")]
+    Bug(String),
+}
+
+impl Ending {
+    /// The CUDA error the client is told; `None` when there is nobody to tell.
+    #[must_use]
+    pub fn told(&self) -> Option<CudaError> {
+        match self {
+            Self::ClientLeft | Self::Link(_) => None,
+            Self::Contract(_) => Some(CudaError::INVALID_VALUE),
+            Self::Device { error, .. } => Some(*error),
+            Self::Bug(_) => Some(CudaError::UNKNOWN),
+        }
+    }
+}
+
+/// Serves a session until it ends. The client has been told why, where there is one to tell.
+pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: &Plan, output: Output, log: Log) -> Ending {
+    // The daemon's limit was for the handshake.
+    let timed = link.limit_writes(None);
+    let (sender, receiver) = link.split();
+    let shared = Arc::new(Shared {
+        device,
+        sender,
+        failures: Failures::default(),
+        output,
+        queue: Queue::default(),
+        log,
+        used: Arc::clone(&plan.used),
+    });
+    let ending = match (timed, reserve_window(&*shared.device, plan.ordinal)) {
+        (Err(error), _) => Ending::Link(error.to_string()),
+        (_, Err(ending)) => ending,
+        (_, Ok(window)) => {
+            let allowance = Allowance { window, quota: plan.memory, granularity: plan.granularity.max(1) };
+            run_threads(&shared, receiver, allowance)
+        }
+    };
+    shared.queue.close();
+    say_ended(&shared, &ending);
+    shared.sender.close();
+    ending
+}
+
+/// Reserves the vGPU's window at exactly its place.
+fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending> {
+    let Some(window) = Window::of(ordinal) else {
+        return Err(Ending::Contract(format!("there is no address window for a vGPU of ordinal: {ordinal}")));
+    };
+    let what = || format!("reserving {:#x} bytes of device addresses at {:#x}", window.bytes, window.base);
+    match device.reserve(window.bytes, floe_abi::DevicePtr(window.base)) {
+        Ok(floe_abi::DevicePtr(at)) if at == window.base => Ok(window),
+        Ok(floe_abi::DevicePtr(at)) => {
+            let what = format!("{}: the driver offers {:?} only", what(), DevicePtr(at));
+            Err(Ending::Device { what, error: CudaError::OUT_OF_MEMORY })
+        }
+        Err(error) => Err(Ending::Device { what: what(), error }),
+    }
+}
+
+/// Runs reader, issuer and completer; the first to end says why.
+fn run_threads<D: Device>(shared: &Arc<Shared<D>>, receiver: floe_transport::Receiver, allowance: Allowance) -> Ending {
+    let functions = Arc::new(HostFunctions::default());
+    let (completer, tasks) = Completer::new(Arc::clone(shared));
+    let session = Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), allowance);
+    let (endings, first) = mpsc::channel();
+    let reader = Arc::clone(shared);
+    let threads = [
+        start("floe-read", &endings, None::<Arc<D>>, move || match read(receiver, &reader, &functions) {
+            InputEnd::Closed => Ending::ClientLeft,
+            InputEnd::Contract(words) => Ending::Contract(words),
+            InputEnd::Link(error) => Ending::Link(error.to_string()),
+        }),
+        start("floe-issue", &endings, Some(Arc::clone(&shared.device)), move || match session.run() {
+            Ok(()) => Ending::ClientLeft,
+            Err(Stop::Contract(words)) => Ending::Contract(words),
+            Err(Stop::Link(error)) => Ending::Link(error.to_string()),
+        }),
+        start("floe-complete", &endings, Some(Arc::clone(&shared.device)), move || match completer.run() {
+            Ok(()) => Ending::ClientLeft,
+            Err(error) => Ending::Link(error.to_string()),
+        }),
+    ];
+    drop(endings);
+    if let Some(error) = threads.into_iter().find_map(Result::err) {
+        return Ending::Bug(format!("a thread does not start: {error}"));
+    }
+    first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
+}
+
+/// Starts a thread that reports how it ended, also when it panics.
+fn start<D: Device>(
+    name: &str,
+    endings: &mpsc::Sender<Ending>,
+    device: Option<Arc<D>>,
+    body: impl FnOnce() -> Ending + Send + 'static,
+) -> std::io::Result<()> {
+    let endings = endings.clone();
+    let run = move || {
+        if let Some(Err(error)) = device.map(|device| device.enter()) {
+            return Ending::Device { what: "entering the context".into(), error };
+        }
+        body()
+    };
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        let ending =
+            std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Ending::Bug(panic_words(&*panic)));
+        // Another thread may have ended the session before.
+        let _ = endings.send(ending);
+    })?;
+    Ok(())
+}
+
+fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+}
+
+/// Tells the client, unless it does not listen.
+fn say_ended<D: Device>(shared: &Arc<Shared<D>>, ending: &Ending) {
+    let Some(error) = ending.told() else { return };
+    let (said, hear) = mpsc::channel();
+    let (shared, words) = (Arc::clone(shared), ending.to_string());
+    let spawned = std::thread::Builder::new().spawn(move || {
+        // The link may be over; the daemon still hears why.
+        let _ = shared.output.send_new(&shared.sender);
+        let _ = shared.ended(error.code(), &words);
+        let _ = said.send(());
+    });
+    if spawned.is_ok() {
+        let _ = hear.recv_timeout(LAST_WORD);
+    }
+}

@@ -1,0 +1,214 @@
+//! The issuer: what a client's commands do, in their order.
+//! In: commands as they were read. Out: driver calls, replies, tasks for the completer; or the end of the session.
+//! It never waits for the GPU, except for room in a staging ring and when the context is reset. Nothing it is told is
+//! believed: ids are looked up, ranges checked, the rest is left to the driver's judgement.
+
+mod context;
+mod copy;
+mod event;
+mod launch;
+mod library;
+mod memory;
+mod stream;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use floe_abi::CudaError;
+use floe_transport::LinkError;
+use floe_wire::{Class, Field, Request};
+
+use crate::completer::{Action, Lane, Task, Tasks};
+use crate::device::Device;
+use crate::events::{Mark, Pool};
+use crate::fault::{Fault, broken};
+use crate::host_functions::HostFunctions;
+use crate::objects::Objects;
+use crate::queue::Command;
+use crate::shared::Shared;
+use crate::staging::{Downloads, Uploads};
+use crate::window::Window;
+
+/// What the session may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub(crate) window: Window,
+    /// Bytes of device memory; 0: all there is.
+    pub(crate) quota: u64,
+    /// Physical memory comes in multiples of this.
+    pub(crate) granularity: u64,
+}
+
+/// The session's objects and how to reach everything else.
+pub(crate) struct Session<D: Device> {
+    shared: Arc<Shared<D>>,
+    tasks: Tasks<D>,
+    functions: Arc<HostFunctions>,
+    pool: Arc<Pool<D>>,
+    uploads: Uploads<D>,
+    downloads: Arc<Downloads<D>>,
+    allowance: Allowance,
+    blocks: Objects<memory::Block>,
+    mappings: BTreeMap<u64, memory::Mapping>,
+    libraries: Objects<floe_abi::Library>,
+    parts: HashMap<u64, library::Parts>,
+    kernels: Objects<library::Kernel>,
+    streams: Objects<stream::StreamObject>,
+    legacy_used: bool,
+    /// Marks of destroyed streams whose work may be unfinished.
+    orphans: Vec<Arc<Mark<D>>>,
+    events: Objects<event::EventObject<D>>,
+}
+
+/// How a command is answered.
+pub(crate) enum Answer {
+    /// Not at all.
+    Nothing,
+    /// Now, with these reply fields.
+    Body(Vec<u8>),
+    /// By the completer.
+    Later,
+}
+
+/// Why the issuer stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The client broke the contract.
+    Contract(String),
+    /// The client cannot be told any more.
+    Link(LinkError),
+}
+
+fn body<'a>(fields: &impl Field<'a>) -> Result<Answer, Fault> {
+    let mut bytes = Vec::new();
+    fields.write(&mut bytes);
+    Ok(Answer::Body(bytes))
+}
+
+impl<D: Device> Session<D> {
+    pub(crate) fn new(
+        shared: Arc<Shared<D>>,
+        tasks: Tasks<D>,
+        functions: Arc<HostFunctions>,
+        allowance: Allowance,
+    ) -> Self {
+        let pool = Pool::new(Arc::clone(&shared.device));
+        Self {
+            shared,
+            tasks,
+            functions,
+            pool,
+            uploads: Uploads::new(),
+            downloads: Downloads::new(),
+            allowance,
+            blocks: Objects::new("block"),
+            mappings: BTreeMap::new(),
+            libraries: Objects::new("library"),
+            parts: HashMap::new(),
+            kernels: Objects::new("kernel"),
+            streams: Objects::new("stream"),
+            legacy_used: false,
+            orphans: Vec::new(),
+            events: Objects::new("event"),
+        }
+    }
+
+    /// Carries commands out until the queue is closed.
+    pub(crate) fn run(mut self) -> Result<(), Stop> {
+        let mut commands = VecDeque::new();
+        while self.shared.clone().queue.take(&mut commands) {
+            for command in commands.drain(..) {
+                self.carry_out(&command)?;
+                self.shared.queue.done(command.payload.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Result<(), Stop> {
+        let sequence = command.sequence;
+        let request = Request::decode(command.kind, &command.payload)
+            .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
+        let (name, posted) = (request.name(), request.class() == Class::Post);
+        let outcome = self.dispatch(sequence, request);
+        let shared = &self.shared;
+        match outcome {
+            Ok(Answer::Nothing | Answer::Later) => Ok(()),
+            Ok(Answer::Body(body)) => shared.reply(sequence, 0, "", &body).map_err(Stop::Link),
+            Err(Fault::Contract(words)) => Err(Stop::Contract(format!("{name} (command {sequence}): {words}"))),
+            Err(Fault::Program(error) | Fault::Explained(error, _)) if posted => {
+                shared.note(name, sequence, error);
+                Ok(())
+            }
+            Err(Fault::Program(error)) => shared.reply(sequence, error.code(), "", &[]).map_err(Stop::Link),
+            Err(Fault::Explained(error, words)) => {
+                shared.reply(sequence, error.code(), &words, &[]).map_err(Stop::Link)
+            }
+        }
+    }
+
+    fn dispatch(&mut self, sequence: u64, request: Request<'_>) -> Result<Answer, Fault> {
+        match request {
+            Request::CreateBlock(message) => self.create_block(message),
+            Request::ReleaseBlock(message) => self.release_block(message),
+            Request::MapBlock(message) => self.map_block(message),
+            Request::SetAccess(message) => self.set_access(message),
+            Request::UnmapRange(message) => self.unmap_range(message),
+            Request::MemoryInfo(_) => self.memory_info(),
+            Request::CopyToDevice(message) => self.copy_to_device(message),
+            Request::CopyFromDevice(message) => self.copy_from_device(sequence, message),
+            Request::CopyOnDevice(message) => self.copy_on_device(message),
+            Request::CopyBoxToDevice(message) => self.copy_box_to_device(message),
+            Request::CopyBoxFromDevice(message) => self.copy_box_from_device(sequence, message),
+            Request::CopyBoxOnDevice(message) => self.copy_box_on_device(message),
+            Request::Fill(message) => self.fill(message),
+            Request::LibraryPart(message) => self.library_part(message),
+            Request::LoadLibrary(message) => self.load_library(&message),
+            Request::UnloadLibrary(message) => self.unload_library(message),
+            Request::ListKernels(message) => self.list_kernels(message),
+            Request::FindKernel(message) => self.find_kernel(message),
+            Request::FindGlobal(message) => self.find_global(message),
+            Request::SetKernelAttribute(message) => self.set_kernel_attribute(message),
+            Request::Launch(message) => self.launch(&message),
+            Request::HostFunction(message) => self.host_function(sequence, message),
+            Request::MaxActiveBlocks(message) => self.max_active_blocks(message),
+            Request::AvailableShared(message) => self.available_shared(message),
+            Request::CreateStream(message) => self.create_stream(message),
+            Request::DestroyStream(message) => self.destroy_stream(message),
+            Request::WaitEvent(message) => self.wait_event(message),
+            Request::SynchronizeStream(message) => self.synchronize_stream(sequence, message),
+            Request::QueryStream(message) => self.query_stream(sequence, message),
+            Request::CreateEvent(message) => self.create_event(message),
+            Request::RecordEvent(message) => self.record_event(message),
+            Request::SynchronizeEvent(message) => self.synchronize_event(sequence, message),
+            Request::QueryEvent(message) => self.query_event(sequence, message),
+            Request::ElapsedTime(message) => self.elapsed_time(message),
+            Request::DestroyEvent(message) => self.destroy_event(message),
+            Request::SynchronizeContext(_) => self.synchronize_context(sequence),
+            Request::SetLimit(message) => self.set_limit(message),
+            Request::ResetContext(_) => self.reset_context(),
+            Request::SetCacheConfig(message) => Self::set_cache_config(message),
+            // The reader takes these out of the line.
+            Request::HostFunctionDone(_) => broken("a host function's end stands in the line of commands"),
+            Request::Hello(_)
+            | Request::Authenticate(_)
+            | Request::ListGpus(_)
+            | Request::ListSessions(_)
+            | Request::Attach(_) => broken("only a connection without a session may say this"),
+        }
+    }
+
+    fn device(&self) -> &D {
+        &self.shared.device
+    }
+
+    /// Has the request answered when the marks have completed; when there are none because marking failed, at once.
+    fn answer_after(&self, sequence: u64, lane: Lane, marks: Result<Vec<Arc<Mark<D>>>, CudaError>) -> Answer {
+        let (marks, failed) = match marks {
+            Ok(marks) => (marks, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        self.tasks.hand_over(Task { sequence, lane, marks, action: Action::Reply { failed } });
+        Answer::Later
+    }
+}

@@ -1,0 +1,53 @@
+//! The session's one context on the device.
+//! In: waits for everything, limits, resets. Out: answers when all work is done; a context as new.
+//! A reset is the one command the issuer waits for the GPU in: nothing may follow before it is over.
+
+use floe_wire::{SetCacheConfig, SetLimit, SetLimitReply};
+
+use super::{Answer, Session, body};
+use crate::completer::Lane;
+use crate::device::Device;
+use crate::fault::{Fault, broken};
+
+impl<D: Device> Session<D> {
+    pub(super) fn synchronize_context(&mut self, sequence: u64) -> Result<Answer, Fault> {
+        let marks = self.mark_everything();
+        self.orphans.retain(|mark| mark.outcome().is_none());
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), marks))
+    }
+
+    pub(super) fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {
+        let value = self.device().set_limit(message.limit, message.value)?;
+        body(&SetLimitReply { value })
+    }
+
+    pub(super) fn reset_context(&mut self) -> Result<Answer, Fault> {
+        // A failure of the work is forgotten with the context it happened in.
+        let _ = self.device().synchronize();
+        let never_run = self.functions.give_up();
+        self.shared.queue.host_functions_end(never_run);
+        self.tasks.wait_until_done();
+        self.events.drain().for_each(drop);
+        self.kernels.drain().for_each(drop);
+        self.parts.clear();
+        for library in self.libraries.drain() {
+            let _ = self.shared.device.unload(library);
+        }
+        self.uploads.reset();
+        self.downloads.reset();
+        self.drop_streams();
+        self.pool.empty();
+        self.drop_memory();
+        self.shared.failures.take();
+        self.device().reset()?;
+        body(&())
+    }
+
+    /// Cache preferences are hints that change no result; today's devices choose themselves.
+    pub(super) fn set_cache_config(message: SetCacheConfig) -> Result<Answer, Fault> {
+        if message.what > 2 {
+            return broken(format!("unknown cache setting: {}", message.what));
+        }
+        Ok(Answer::Nothing)
+    }
+}

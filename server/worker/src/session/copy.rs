@@ -1,0 +1,270 @@
+//! Data between client and device, and within the device.
+//! In: bytes and ranges. Out: copies in stream order, through the staging rings where the host is one end.
+//! Addresses are the driver's to judge: a program may name globals, which lie outside the window.
+
+use floe_abi::CudaError;
+use floe_wire::{
+    CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyFromDevice, CopyOnDevice, CopyToDevice, DevicePtr, Fill,
+    PIECE_BYTES, StreamId,
+};
+
+use super::{Answer, Session};
+use crate::completer::{Action, Lane, Task};
+use crate::device::{Device, Pattern, Rows};
+use crate::fault::{Fault, broken};
+
+/// A piece of a copy to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    rows: Rows,
+    /// Its place in the whole, in bytes.
+    offset: u64,
+}
+
+fn further(at: DevicePtr, bytes: u64) -> Result<floe_abi::DevicePtr, Fault> {
+    let address = at.0.checked_add(bytes).ok_or(CudaError::INVALID_VALUE)?;
+    Ok(floe_abi::DevicePtr(address))
+}
+
+fn product(factors: [u64; 3]) -> Result<u64, Fault> {
+    let product = factors[0].checked_mul(factors[1]).and_then(|two| two.checked_mul(factors[2]));
+    product.ok_or_else(|| CudaError::INVALID_VALUE.into())
+}
+
+fn size(bytes: u64) -> Result<usize, Fault> {
+    usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE.into())
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        if message.bytes.is_empty() {
+            return Ok(Answer::Nothing);
+        }
+        let to = further(message.to, 0)?;
+        self.upload(stream, message.bytes, |device, memory, offset| {
+            device.upload(to, memory, offset, message.bytes.len(), stream)
+        })
+    }
+
+    fn upload(
+        &mut self,
+        stream: floe_abi::Stream,
+        bytes: &[u8],
+        copy: impl FnOnce(&D, &D::Pinned, usize) -> Result<(), CudaError>,
+    ) -> Result<Answer, Fault> {
+        let (ticket, offset, memory) = self.uploads.put(&self.shared.device, bytes)?;
+        let mark = copy(&self.shared.device, &memory, offset).and_then(|()| self.pool.mark(stream));
+        match mark {
+            Ok(mark) => {
+                self.uploads.fly(ticket, mark);
+                Ok(Answer::Nothing)
+            }
+            Err(error) => {
+                self.uploads.drop_range(ticket);
+                Err(error.into())
+            }
+        }
+    }
+
+    pub(super) fn copy_from_device(&mut self, sequence: u64, message: CopyFromDevice) -> Result<Answer, Fault> {
+        let row = Rows { at: further(message.from, 0)?, pitch: 0, width: message.bytes, height: 1 };
+        self.download(sequence, message.stream, [row].into_iter().map(Ok))
+    }
+
+    pub(super) fn copy_box_from_device(&mut self, sequence: u64, message: CopyBoxFromDevice) -> Result<Answer, Fault> {
+        let CopyBoxFromDevice { stream, from, pitch, slice, width, height, depth } = message;
+        product([width, height, depth])?;
+        let depth = if width == 0 || height == 0 { 0 } else { depth };
+        let slices = (0..depth).map(|index| {
+            let at = further(from, product([index, slice, 1])?)?;
+            Ok(Rows { at, pitch, width, height })
+        });
+        self.download(sequence, stream, slices)
+    }
+
+    /// Issues the copy of every slice in pieces, then the answer. A failure is answered in line, after the pieces that
+    /// were issued.
+    fn download(
+        &mut self,
+        sequence: u64,
+        id: StreamId,
+        slices: impl Iterator<Item = Result<Rows, Fault>>,
+    ) -> Result<Answer, Fault> {
+        let stream = self.use_stream(id)?;
+        let lane = Lane::Stream(id.0);
+        let issued = self.issue_pieces(sequence, stream, lane, slices);
+        let marks = match issued {
+            Ok(()) => self.pool.mark(stream).map(|mark| vec![mark]),
+            Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
+            Err(contract) => return Err(contract),
+        };
+        Ok(self.answer_after(sequence, lane, marks))
+    }
+
+    fn issue_pieces(
+        &mut self,
+        sequence: u64,
+        stream: floe_abi::Stream,
+        lane: Lane,
+        slices: impl Iterator<Item = Result<Rows, Fault>>,
+    ) -> Result<(), Fault> {
+        let mut offset = 0;
+        for slice in slices {
+            let slice = slice?;
+            each_piece(slice, |mut piece| {
+                piece.offset += offset;
+                self.issue_piece(sequence, stream, lane, piece)
+            })?;
+            offset += product([slice.width, slice.height, 1])?;
+        }
+        Ok(())
+    }
+
+    fn issue_piece(&mut self, sequence: u64, stream: floe_abi::Stream, lane: Lane, piece: Piece) -> Result<(), Fault> {
+        let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
+        let device = &self.shared.device;
+        let landing = self.downloads.room(device, bytes)?;
+        if piece.rows.height == 1 {
+            device.download(&landing.memory, landing.offset, piece.rows.at, bytes, stream)?;
+        } else {
+            device.download_rows(&landing.memory, landing.offset, piece.rows, stream)?;
+        }
+        let marks = vec![self.pool.mark(stream)?];
+        let action = Action::Deliver { landing, offset: piece.offset };
+        self.tasks.hand_over(Task { sequence, lane, marks, action });
+        Ok(())
+    }
+
+    pub(super) fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        self.device().copy(further(message.to, 0)?, further(message.from, 0)?, message.bytes, stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn copy_box_to_device(&mut self, message: CopyBoxToDevice<'_>) -> Result<Answer, Fault> {
+        let CopyBoxToDevice { to, pitch, slice, width, height, depth, bytes, .. } = message;
+        if size(product([width, height, depth])?)? != bytes.len() {
+            return broken(format!("{width} × {height} × {depth} bytes are not: {}", bytes.len()));
+        }
+        let stream = self.use_stream(message.stream)?;
+        if bytes.is_empty() {
+            return Ok(Answer::Nothing);
+        }
+        let slice_bytes = bytes.len() / size(depth)?;
+        let mut places = Vec::new();
+        for index in 0..depth {
+            places.push(further(to, product([index, slice, 1])?)?);
+        }
+        self.upload(stream, bytes, |device, memory, mut offset| {
+            for at in places {
+                device.upload_rows(Rows { at, pitch, width, height }, memory, offset, stream)?;
+                offset += slice_bytes;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn copy_box_on_device(&mut self, message: CopyBoxOnDevice) -> Result<Answer, Fault> {
+        let CopyBoxOnDevice { to, to_pitch, to_slice, from, from_pitch, from_slice, width, height, depth, .. } =
+            message;
+        let stream = self.use_stream(message.stream)?;
+        if product([width, height, depth])? == 0 {
+            return Ok(Answer::Nothing);
+        }
+        for index in 0..depth {
+            let at = further(to, product([index, to_slice, 1])?)?;
+            let source = further(from, product([index, from_slice, 1])?)?;
+            self.device().copy_rows(Rows { at, pitch: to_pitch, width, height }, source, from_pitch, stream)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {
+        let Fill { at, pitch, element, value, width, height, .. } = message;
+        if !matches!(element, 1 | 2 | 4) {
+            return broken(format!("not the size of an element: {element}"));
+        }
+        let stream = self.use_stream(message.stream)?;
+        if width != 0 && height != 0 {
+            self.device().fill(further(at, 0)?, Pattern { element, value, width, height, pitch }, stream)?;
+        }
+        Ok(Answer::Nothing)
+    }
+}
+
+/// Cuts a slice into pieces of at most [`PIECE_BYTES`]: rows together where they fit, else parts of rows.
+fn each_piece(slice: Rows, mut issue: impl FnMut(Piece) -> Result<(), Fault>) -> Result<(), Fault> {
+    let Rows { at, pitch, width, height } = slice;
+    let most = PIECE_BYTES as u64;
+    let row = |row: u64, column: u64| -> Result<floe_abi::DevicePtr, Fault> {
+        let bytes = product([row, pitch, 1])?.checked_add(column).ok_or(CudaError::INVALID_VALUE)?;
+        further(DevicePtr(at.0), bytes)
+    };
+    if width == 0 {
+        return Ok(());
+    }
+    if width > most {
+        for index in 0..height {
+            for column in (0..width).step_by(PIECE_BYTES) {
+                let width_here = most.min(width - column);
+                let rows = Rows { at: row(index, column)?, pitch, width: width_here, height: 1 };
+                issue(Piece { rows, offset: product([index, width, 1])? + column })?;
+            }
+        }
+        return Ok(());
+    }
+    let together = most / width;
+    let mut index = 0;
+    while index < height {
+        let count = together.min(height - index);
+        let rows = Rows { at: row(index, 0)?, pitch, width, height: count };
+        issue(Piece { rows, offset: product([index, width, 1])? })?;
+        index += count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    fn pieces(width: u64, height: u64, pitch: u64) -> Vec<(u64, u64, u64, u64)> {
+        let mut seen = Vec::new();
+        let slice = Rows { at: floe_abi::DevicePtr(1 << 40), pitch, width, height };
+        each_piece(slice, |piece| {
+            seen.push((piece.rows.at.0 - (1 << 40), piece.rows.width, piece.rows.height, piece.offset));
+            Ok(())
+        })
+        .unwrap();
+        seen
+    }
+
+    #[test]
+    fn small_slice_is_one_piece() {
+        assert_eq!(pieces(100, 3, 128), [(0, 100, 3, 0)]);
+        assert_eq!(pieces(0, 3, 128), []);
+    }
+
+    #[test]
+    fn rows_stay_together_up_to_a_piece() {
+        let width = 1 << 20;
+        assert_eq!(pieces(width, 6, 2 * width), [(0, width, 4, 0), (8 * width, width, 2, 4 * width)]);
+    }
+
+    #[test]
+    fn wide_rows_are_cut() {
+        let piece = PIECE_BYTES as u64;
+        let width = piece + 5;
+        let expected =
+            [(0, piece, 1, 0), (piece, 5, 1, piece), (2 * piece, piece, 1, width), (3 * piece, 5, 1, width + piece)];
+        assert_eq!(pieces(width, 2, 2 * piece), expected);
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_the_programs_mistake() {
+        assert_eq!(product([u64::MAX, 2, 1]), Err(Fault::Program(CudaError::INVALID_VALUE)));
+        assert_eq!(further(DevicePtr(u64::MAX), 1), Err(Fault::Program(CudaError::INVALID_VALUE)));
+    }
+}

@@ -1,0 +1,72 @@
+//! Events of the program's.
+//! In: the client's ids. Out: the driver's events, and answers when they have completed.
+//! An event that somebody waits for is replaced when it is recorded again, so that the wait keeps its meaning.
+
+use std::sync::Arc;
+
+use floe_abi::CudaError;
+use floe_wire::{CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, QueryEvent, RecordEvent, SynchronizeEvent};
+
+use super::{Answer, Session, body};
+use crate::completer::Lane;
+use crate::device::Device;
+use crate::events::Mark;
+use crate::fault::Fault;
+
+/// An event of the client's.
+pub(crate) struct EventObject<D: Device> {
+    mark: Arc<Mark<D>>,
+    flags: u32,
+}
+
+impl<D: Device> EventObject<D> {
+    pub(super) fn event(&self) -> floe_abi::Event {
+        self.mark.event()
+    }
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
+        let CreateEvent { event, flags } = message;
+        self.events.check_new(event.0)?;
+        let created = Mark::of_program(&self.shared.device, flags);
+        let failure = created.as_ref().err().copied();
+        self.events.bind(event.0, created.map(|mark| EventObject { mark, flags }));
+        failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
+    }
+
+    pub(super) fn record_event(&mut self, message: RecordEvent) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let object = self.events.get_mut(message.event.0)?;
+        if Arc::strong_count(&object.mark) > 1 {
+            object.mark = Mark::of_program(&self.shared.device, object.flags)?;
+        }
+        self.shared.device.record(object.mark.event(), stream, message.flags)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn synchronize_event(&mut self, sequence: u64, message: SynchronizeEvent) -> Result<Answer, Fault> {
+        let mark = Arc::clone(&self.events.get(message.event.0)?.mark);
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), Ok(vec![mark])))
+    }
+
+    pub(super) fn query_event(&mut self, sequence: u64, message: QueryEvent) -> Result<Answer, Fault> {
+        match self.events.get(message.event.0)?.mark.outcome() {
+            None => Err(CudaError::NOT_READY.into()),
+            // What was to be delivered before it goes out first.
+            Some(outcome) => Ok(self.answer_after(sequence, Lane::Alone(sequence), outcome.map(|()| Vec::new()))),
+        }
+    }
+
+    pub(super) fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
+        let start = self.events.get(message.start.0)?.event();
+        let end = self.events.get(message.end.0)?.event();
+        body(&ElapsedTimeReply { milliseconds: self.device().elapsed(start, end)? })
+    }
+
+    pub(super) fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {
+        // The driver's event goes with the last wait for it.
+        self.events.remove(message.event.0)?;
+        Ok(Answer::Nothing)
+    }
+}

@@ -1,0 +1,108 @@
+//! Kernels, host functions and occupancy.
+//! In: launches with packed parameters and attributes by value. Out: launches in stream order.
+//! An attribute that carries a handle or an address of the client's is refused, never passed on.
+
+use floe_abi::CudaError;
+use floe_wire::{
+    AvailableShared, AvailableSharedReply, HostFunction, Launch, LaunchAttribute, MaxActiveBlocks, MaxActiveBlocksReply,
+};
+
+use super::{Answer, Session, body};
+use crate::completer::{Action, Lane, Task};
+use crate::device::{Device, LaunchShape};
+use crate::fault::{Fault, broken};
+
+/// `CUlaunchAttributeID`s whose value is plain: access policy window (a device address), cooperative, synchronization
+/// policy, cluster dimension, cluster policy, programmatic stream serialization, priority, memory synchronization
+/// domain map and domain, preferred cluster dimension, preferred shared memory carve-out, NVLink utilization scheduling.
+const PLAIN_ATTRIBUTES: [u32; 12] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 14, 16];
+/// The most attributes of one launch.
+const ATTRIBUTES: usize = 64;
+
+impl<D: Device> Session<D> {
+    pub(super) fn launch(&mut self, message: &Launch<'_>) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let kernel = self.kernels.get(message.kernel.0)?;
+        if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != message.parameters.len()) {
+            return broken(format!("a parameter block of {bytes} bytes was sent with: {}", message.parameters.len()));
+        }
+        let shape = LaunchShape {
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared: message.shared,
+            stream,
+        };
+        let attributes = plain_attributes(&message.attributes)?;
+        self.device().launch(kernel.function, shape, message.parameters, &attributes)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn host_function(&mut self, sequence: u64, message: HostFunction) -> Result<Answer, Fault> {
+        let HostFunction { stream, function } = message;
+        let stream = self.use_stream(stream)?;
+        let Some(gate) = self.functions.expect(function).filter(|_| function.0 != 0) else {
+            return broken(format!("host function id is taken: {}", function.0));
+        };
+        self.shared.queue.host_function_begins();
+        let tasks = self.tasks.clone();
+        let reached = move || {
+            let action = Action::RunHostFunction(function);
+            tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: Vec::new(), action });
+            gate.pass();
+        };
+        if let Err(error) = self.device().launch_host_function(stream, Box::new(reached)) {
+            self.functions.done(function);
+            self.shared.queue.host_functions_end(1);
+            return Err(error.into());
+        }
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn max_active_blocks(&mut self, message: MaxActiveBlocks) -> Result<Answer, Fault> {
+        let function = self.kernels.get(message.kernel.0)?.function;
+        let blocks = self.device().max_active_blocks(function, message.block, message.shared, message.flags)?;
+        body(&MaxActiveBlocksReply { blocks })
+    }
+
+    pub(super) fn available_shared(&mut self, message: AvailableShared) -> Result<Answer, Fault> {
+        let function = self.kernels.get(message.kernel.0)?.function;
+        let bytes = self.device().available_shared(function, message.blocks, message.block)?;
+        body(&AvailableSharedReply { bytes })
+    }
+}
+
+fn plain_attributes(attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8; 64])>, Fault> {
+    if attributes.len() > ATTRIBUTES {
+        return broken(format!("more than {ATTRIBUTES} launch attributes: {}", attributes.len()));
+    }
+    let plain = |attribute: &LaunchAttribute<'_>| -> Result<(u32, [u8; 64]), Fault> {
+        if !PLAIN_ATTRIBUTES.contains(&attribute.id) {
+            let words = format!("launch attribute: {}", attribute.id);
+            return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
+        }
+        let mut value = [0; 64];
+        match value.get_mut(..attribute.value.len()) {
+            Some(bytes) => bytes.copy_from_slice(attribute.value),
+            None => return broken(format!("a launch attribute of more than 64 bytes: {}", attribute.value.len())),
+        }
+        Ok((attribute.id, value))
+    };
+    attributes.iter().filter(|attribute| attribute.id != 0).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn plain_attributes_are_passed_on_and_others_refused() {
+        let cooperative = LaunchAttribute { id: 2, value: &[1, 0, 0, 0] };
+        let passed = plain_attributes(&[LaunchAttribute { id: 0, value: &[] }, cooperative]).unwrap();
+        assert_eq!((passed.len(), passed[0].0, passed[0].1[0], passed[0].1[63]), (1, 2, 1, 0));
+        let event = LaunchAttribute { id: 7, value: &[0; 16] };
+        assert!(matches!(plain_attributes(&[event]), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
+        let long = LaunchAttribute { id: 2, value: &[0; 65] };
+        assert!(matches!(plain_attributes(&[long]), Err(Fault::Contract(_))));
+    }
+}

@@ -1,0 +1,256 @@
+//! Libraries, their kernels and globals.
+//! In: images in parts, names. Out: loaded libraries; kernels bound to the client's ids, with what the client must know.
+//! It looks into an image only as far as needed for the driver not to read past its end.
+
+use floe_abi::{CudaError, Function};
+use floe_wire::{
+    Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, LibraryId, LibraryPart, ListKernels,
+    ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute, SetKernelAttributeReply,
+    UnloadLibrary,
+};
+
+use super::{Answer, Session, body};
+use crate::device::{Device, Image, ImageKind, KernelFacts, KernelSetting};
+use crate::fault::{Fault, broken};
+
+/// The most bytes of one library's parts.
+const LIBRARY_BYTES: usize = 1 << 30;
+/// The most bytes of all parts of libraries that are not loaded yet.
+const PENDING_BYTES: usize = 2 << 30;
+/// The most containers of one library.
+const CONTAINERS: usize = 4096;
+/// The most bytes of a compiler's log.
+const LOG_BYTES: usize = 1 << 20;
+
+/// `CUjit_option` numbers whose value is a plain number that the driver only reads; all others are addresses or outputs.
+const PLAIN_OPTIONS: [i32; 23] =
+    [0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 29, 30, 31, 32, 33, 34];
+
+/// The parts of a library that is not loaded yet.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    containers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// A kernel the client has an id for.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(super) function: Function,
+    kernel: floe_abi::Kernel,
+    library: LibraryId,
+    /// Bytes of its parameter block, where the driver can say.
+    pub(super) parameter_bytes: Option<usize>,
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {
+        let LibraryPart { library, container, bytes } = message;
+        let pending: usize = self.parts.values().map(|parts| parts.bytes).sum();
+        let parts = self.parts.entry(library.0).or_default();
+        if parts.bytes + bytes.len() > LIBRARY_BYTES || pending + bytes.len() > PENDING_BYTES {
+            return broken(format!("parts of library {} are over the limit: {LIBRARY_BYTES}", library.0));
+        }
+        let index = usize::try_from(container).unwrap_or(usize::MAX);
+        if index > parts.containers.len() || index >= CONTAINERS {
+            return broken(format!("container out of order: {container}"));
+        }
+        if index == parts.containers.len() {
+            parts.containers.push(Vec::new());
+        }
+        parts.containers[index].extend_from_slice(bytes);
+        parts.bytes += bytes.len();
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn load_library(&mut self, message: &LoadLibrary) -> Result<Answer, Fault> {
+        let id = message.library;
+        self.libraries.check_new(id.0)?;
+        let parts = self.parts.remove(&id.0).unwrap_or_default();
+        let image = image_of(message.kind, parts.containers)?;
+        let mut options = Vec::new();
+        for option in &message.options {
+            if !PLAIN_OPTIONS.contains(&option.option) {
+                return broken(format!("not an option with a plain value: {}", option.option));
+            }
+            options.push((option.option, option.value));
+        }
+        let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
+        match self.device().load(&image, &options, log_bytes) {
+            Ok((library, info)) => {
+                self.libraries.bind(id.0, Ok(library));
+                body(&LoadLibraryReply { info: &info })
+            }
+            Err(failure) => {
+                self.shared
+                    .log
+                    .line(format_args!("library {} does not load: {}: {}", id.0, failure.error, failure.log));
+                Err(Fault::Explained(failure.error, failure.log))
+            }
+        }
+    }
+
+    pub(super) fn unload_library(&mut self, message: UnloadLibrary) -> Result<Answer, Fault> {
+        let library = self.libraries.remove(message.library.0)?;
+        self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == message.library);
+        if let Some(library) = library {
+            self.device().unload(library)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn list_kernels(&mut self, message: ListKernels) -> Result<Answer, Fault> {
+        let names = self.device().kernel_names(*self.libraries.get(message.library.0)?)?;
+        body(&ListKernelsReply { names: names.iter().map(String::as_str).collect() })
+    }
+
+    pub(super) fn find_kernel(&mut self, message: FindKernel<'_>) -> Result<Answer, Fault> {
+        let FindKernel { library: id, name, kernel: kernel_id } = message;
+        self.kernels.check_new(kernel_id.0)?;
+        let library = *self.libraries.get(id.0)?;
+        let (kernel, function) = self.device().find_kernel(library, name)?;
+        let facts = self.device().kernel_facts(kernel, function)?;
+        let parameter_bytes = parameter_bytes(&facts);
+        self.kernels.bind(kernel_id.0, Ok(Kernel { function, kernel, library: id, parameter_bytes }));
+        let parameters = facts.parameters.iter().flatten();
+        body(&FindKernelReply {
+            parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
+            attributes: attributes(&facts),
+        })
+    }
+
+    pub(super) fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
+        let library = *self.libraries.get(message.library.0)?;
+        let (at, bytes) = self.device().find_global(library, message.name)?;
+        body(&FindGlobalReply { at: floe_wire::DevicePtr(at.0), bytes })
+    }
+
+    pub(super) fn set_kernel_attribute(&mut self, message: SetKernelAttribute) -> Result<Answer, Fault> {
+        let kernel = self.kernels.get(message.kernel.0)?;
+        let setting = match message.what {
+            0 => KernelSetting::Attribute(message.number),
+            1 => KernelSetting::CacheConfig,
+            2 => KernelSetting::SharedMemoryConfig,
+            what => return broken(format!("unknown setting of a kernel: {what}")),
+        };
+        self.device().set_kernel(kernel.function, setting, message.value)?;
+        let facts = self.device().kernel_facts(kernel.kernel, kernel.function)?;
+        body(&SetKernelAttributeReply { attributes: attributes(&facts) })
+    }
+}
+
+fn attributes(facts: &KernelFacts) -> Vec<Attribute> {
+    facts.attributes.iter().map(|&(number, value)| Attribute { number, value }).collect()
+}
+
+fn parameter_bytes(facts: &KernelFacts) -> Option<usize> {
+    let parameters = facts.parameters.as_ref()?;
+    let end = parameters.iter().map(|&(offset, bytes)| u64::from(offset) + u64::from(bytes)).max();
+    usize::try_from(end.unwrap_or(0)).ok()
+}
+
+/// The image the parts make. The driver finds the end of an image from the image itself: what it would read past our
+/// bytes is refused here.
+fn image_of(kind: u32, mut containers: Vec<Vec<u8>>) -> Result<Image, Fault> {
+    let kind = match kind {
+        1 => ImageKind::FatBinary,
+        2 => ImageKind::Cubin,
+        3 => ImageKind::Ptx,
+        other => return broken(format!("unknown kind of image: {other}")),
+    };
+    let Some(main) = containers.first_mut() else { return broken("a library without parts") };
+    match kind {
+        ImageKind::Ptx if !main.ends_with(&[0]) => main.push(0),
+        ImageKind::Ptx => {}
+        ImageKind::Cubin => demand_elf(main)?,
+        ImageKind::FatBinary => containers.iter().try_for_each(|container| demand_fat_binary(container))?,
+    }
+    if kind != ImageKind::FatBinary && containers.len() > 1 {
+        return broken(format!("one container is the image, there are: {}", containers.len()));
+    }
+    Ok(Image { kind, containers })
+}
+
+/// A fat binary's header: magic, version (2 bytes), its own size (2 bytes), the bytes that follow (8 bytes).
+fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
+    const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+    let whole = || -> Option<bool> {
+        let (magic, rest) = container.split_first_chunk::<4>()?;
+        let (_version, rest) = rest.split_first_chunk::<2>()?;
+        let (header, rest) = rest.split_first_chunk::<2>()?;
+        let (following, _) = rest.split_first_chunk::<8>()?;
+        let end = u64::from(u16::from_le_bytes(*header)).checked_add(u64::from_le_bytes(*following))?;
+        Some(*magic == MAGIC && end <= container.len() as u64)
+    };
+    match whole() {
+        Some(true) => Ok(()),
+        _ => broken(format!("not a whole fat binary: {} bytes", container.len())),
+    }
+}
+
+/// ELF's section table is its last part as compilers write it: it must lie within the bytes.
+fn demand_elf(image: &[u8]) -> Result<(), Fault> {
+    let field = |at: usize, bytes: usize| -> Option<u64> {
+        let mut value = [0; 8];
+        value[..bytes].copy_from_slice(image.get(at..at + bytes)?);
+        Some(u64::from_le_bytes(value))
+    };
+    let whole = || -> Option<bool> {
+        let end = field(40, 8)?.checked_add(field(58, 2)? * field(60, 2)?)?;
+        let segments = field(32, 8)?.checked_add(field(54, 2)? * field(56, 2)?)?;
+        Some(image.starts_with(b"\x7fELF") && end.max(segments) <= image.len() as u64)
+    };
+    match whole() {
+        Some(true) => Ok(()),
+        _ => Err(Fault::Explained(CudaError::INVALID_IMAGE, format!("not a whole ELF image: {} bytes", image.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    fn fat_binary(following: u64, bytes: usize) -> Vec<u8> {
+        let mut container = 0xba55_ed50_u32.to_le_bytes().to_vec();
+        container.extend([1, 0, 16, 0]);
+        container.extend(following.to_le_bytes());
+        container.resize(16 + bytes, 7);
+        container
+    }
+
+    #[test]
+    fn fat_binary_must_be_whole() {
+        assert!(image_of(1, vec![fat_binary(8, 8)]).is_ok());
+        assert!(image_of(1, vec![fat_binary(8, 8), fat_binary(0, 0)]).is_ok());
+        for container in [fat_binary(9, 8), fat_binary(u64::MAX, 8), vec![0; 64], vec![], b"PFLE".to_vec()] {
+            assert!(matches!(image_of(1, vec![container]), Err(Fault::Contract(_))));
+        }
+        assert!(matches!(image_of(1, vec![]), Err(Fault::Contract(_))));
+    }
+
+    #[test]
+    fn ptx_gets_the_end_the_driver_looks_for() {
+        assert_eq!(image_of(3, vec![b".version".to_vec()]).unwrap().containers, [b".version\0".to_vec()]);
+        assert_eq!(image_of(3, vec![b"x\0".to_vec()]).unwrap().containers, [b"x\0".to_vec()]);
+        assert!(image_of(3, vec![vec![], vec![]]).is_err());
+    }
+
+    #[test]
+    fn elf_with_tables_outside_is_refused() {
+        let mut image = vec![0; 64];
+        image[..4].copy_from_slice(b"\x7fELF");
+        assert!(image_of(2, vec![image.clone()]).is_ok());
+        image[40..48].copy_from_slice(&65_u64.to_le_bytes());
+        assert!(image_of(2, vec![image]).is_err());
+        assert!(image_of(2, vec![b"\x7fELF".to_vec()]).is_err());
+    }
+
+    #[test]
+    fn parameter_block_ends_with_its_last_parameter() {
+        let facts = |parameters| KernelFacts { parameters, attributes: vec![] };
+        assert_eq!(parameter_bytes(&facts(None)), None);
+        assert_eq!(parameter_bytes(&facts(Some(vec![]))), Some(0));
+        assert_eq!(parameter_bytes(&facts(Some(vec![(0, 8), (8, 4), (16, 8)]))), Some(24));
+    }
+}

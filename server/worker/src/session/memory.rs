@@ -1,0 +1,171 @@
+//! Physical memory and where it lies in the session's window.
+//! In: blocks by id, ranges of the window. Out: driver calls, and how much the session holds.
+//! The quota is charged here, at the block, and nowhere else.
+
+use std::sync::atomic::Ordering;
+
+use floe_abi::{CudaError, MemHandle};
+use floe_wire::{BlockId, CreateBlock, DevicePtr, MapBlock, MemoryInfoReply, ReleaseBlock, SetAccess, UnmapRange};
+
+use super::{Answer, Session, body};
+use crate::device::Device;
+use crate::fault::{Fault, broken};
+
+/// A piece of physical memory.
+#[derive(Debug)]
+pub(crate) struct Block {
+    memory: MemHandle,
+    bytes: u64,
+    mappings: usize,
+    released: bool,
+}
+
+/// A range of the window at which a block shows.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    bytes: u64,
+    block: BlockId,
+}
+
+/// `CUmemAccess_flags`: none, read, read and write.
+const ACCESS: [u32; 3] = [0, 1, 3];
+
+impl<D: Device> Session<D> {
+    pub(super) fn create_block(&mut self, message: CreateBlock) -> Result<Answer, Fault> {
+        let CreateBlock { block, bytes } = message;
+        self.blocks.check_new(block.0)?;
+        if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
+            return broken(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
+        }
+        let used = self.shared.used().checked_add(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
+        if self.allowance.quota != 0 && used > self.allowance.quota {
+            let words = format!("{used} bytes would be over the quota: {}", self.allowance.quota);
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        }
+        let memory = self.device().create_memory(bytes)?;
+        self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
+        self.shared.used.store(used, Ordering::Relaxed);
+        body(&())
+    }
+
+    pub(super) fn release_block(&mut self, message: ReleaseBlock) -> Result<Answer, Fault> {
+        let block = self.live_block(message.block)?;
+        block.released = true;
+        let (memory, mappings) = (block.memory, block.mappings);
+        if mappings == 0 {
+            self.forget_block(message.block)?;
+        }
+        self.device().release_memory(memory)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn live_block(&mut self, id: BlockId) -> Result<&mut Block, Fault> {
+        let block = self.blocks.get_mut(id.0)?;
+        if block.released {
+            return broken(format!("the block is released: {}", id.0));
+        }
+        Ok(block)
+    }
+
+    /// A released block's last mapping is gone: its memory is the device's again.
+    fn forget_block(&mut self, id: BlockId) -> Result<(), Fault> {
+        if let Some(block) = self.blocks.remove(id.0)? {
+            self.shared.used.fetch_sub(block.bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn map_block(&mut self, message: MapBlock) -> Result<Answer, Fault> {
+        let MapBlock { block: id, offset, at, bytes, access } = message;
+        self.allowance.window.demand(at, bytes)?;
+        demand_access(access)?;
+        let block = self.live_block(id)?;
+        if offset.checked_add(bytes).is_none_or(|end| end > block.bytes) {
+            return broken(format!("{bytes} bytes from {offset} of a block of: {}", block.bytes));
+        }
+        let memory = block.memory;
+        let to = floe_abi::DevicePtr(at.0);
+        self.device().map(to, bytes, offset, memory)?;
+        if access != 0
+            && let Err(error) = self.device().set_access(to, bytes, access)
+        {
+            // The first error is the one to tell.
+            let _ = self.device().unmap(to, bytes);
+            return Err(error.into());
+        }
+        self.blocks.get_mut(id.0)?.mappings += 1;
+        self.mappings.insert(at.0, Mapping { bytes, block: id });
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn set_access(&mut self, message: SetAccess) -> Result<Answer, Fault> {
+        let SetAccess { at, bytes, access } = message;
+        self.allowance.window.demand(at, bytes)?;
+        demand_access(access)?;
+        self.device().set_access(floe_abi::DevicePtr(at.0), bytes, access)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn unmap_range(&mut self, message: UnmapRange) -> Result<Answer, Fault> {
+        let UnmapRange { at, bytes } = message;
+        self.allowance.window.demand(at, bytes)?;
+        for start in self.whole_mappings(at, bytes)? {
+            self.unmap(start)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    /// Where the mappings start that fill the range exactly; an error of the program's when they do not.
+    fn whole_mappings(&self, at: DevicePtr, bytes: u64) -> Result<Vec<u64>, Fault> {
+        // The window's check has shown that this does not overflow.
+        let end = at.0 + bytes;
+        let mut next = at.0;
+        let mut starts = Vec::new();
+        for (start, mapping) in self.mappings.range(at.0..end) {
+            if *start == next {
+                starts.push(*start);
+                next = start + mapping.bytes;
+            }
+        }
+        if next == end { Ok(starts) } else { Err(CudaError::INVALID_VALUE.into()) }
+    }
+
+    fn unmap(&mut self, start: u64) -> Result<(), Fault> {
+        let Some(mapping) = self.mappings.get(&start) else { return Ok(()) };
+        let (bytes, id) = (mapping.bytes, mapping.block);
+        self.device().unmap(floe_abi::DevicePtr(start), bytes)?;
+        self.mappings.remove(&start);
+        let block = self.blocks.get_mut(id.0)?;
+        block.mappings -= 1;
+        if block.released && block.mappings == 0 {
+            self.forget_block(id)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn memory_info(&self) -> Result<Answer, Fault> {
+        let (free, total) = self.device().memory_info()?;
+        let quota = self.allowance.quota;
+        if quota == 0 {
+            return body(&MemoryInfoReply { free, total });
+        }
+        let left = quota.saturating_sub(self.shared.used());
+        body(&MemoryInfoReply { free: left.min(free), total: quota.min(total) })
+    }
+
+    /// Unmaps and releases everything; errors of a context beyond use do not matter, it goes with the memory.
+    pub(super) fn drop_memory(&mut self) {
+        for start in self.mappings.keys().copied().collect::<Vec<_>>() {
+            let _ = self.unmap(start);
+        }
+        self.mappings.clear();
+        for block in self.blocks.drain().filter(|block| !block.released) {
+            let _ = self.shared.device.release_memory(block.memory);
+        }
+        self.shared.used.store(0, Ordering::Relaxed);
+    }
+}
+
+fn demand_access(access: u32) -> Result<(), Fault> {
+    if ACCESS.contains(&access) { Ok(()) } else { broken(format!("unknown access: {access}")) }
+}

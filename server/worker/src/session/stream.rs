@@ -1,0 +1,102 @@
+//! Streams.
+//! In: the client's ids; 0 is the legacy default stream. Out: the driver's streams, and answers when they are done.
+//! It remembers which streams have ever had work, and the work of destroyed ones, for whoever waits for everything.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, Stream};
+use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, SynchronizeStream, WaitEvent};
+
+use super::{Answer, Session};
+use crate::completer::Lane;
+use crate::device::Device;
+use crate::events::Mark;
+use crate::fault::Fault;
+
+/// Destroyed streams' marks from which on the completed ones are dropped.
+const ORPHANS: usize = 16;
+
+/// A stream of the client's.
+#[derive(Debug)]
+pub(crate) struct StreamObject {
+    stream: Stream,
+    used: bool,
+}
+
+impl<D: Device> Session<D> {
+    /// The stream to issue work on.
+    pub(super) fn use_stream(&mut self, id: StreamId) -> Result<Stream, Fault> {
+        if id.0 == 0 {
+            self.legacy_used = true;
+            return Ok(Stream::LEGACY);
+        }
+        let object = self.streams.get_mut(id.0)?;
+        object.used = true;
+        Ok(object.stream)
+    }
+
+    fn stream(&self, id: StreamId) -> Result<Stream, Fault> {
+        if id.0 == 0 { Ok(Stream::LEGACY) } else { Ok(self.streams.get(id.0)?.stream) }
+    }
+
+    pub(super) fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
+        self.streams.check_new(message.stream.0)?;
+        let created = self.device().create_stream(message.flags, message.priority);
+        self.streams.bind(message.stream.0, created.map(|stream| StreamObject { stream, used: false }));
+        created?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn destroy_stream(&mut self, message: DestroyStream) -> Result<Answer, Fault> {
+        let Some(object) = self.streams.remove(message.stream.0)? else { return Ok(Answer::Nothing) };
+        if object.used {
+            // On a context beyond use there is no work left to wait for.
+            self.orphans.extend(self.pool.mark(object.stream).ok());
+            if self.orphans.len() > ORPHANS {
+                self.orphans.retain(|mark| mark.outcome().is_none());
+            }
+        }
+        self.device().destroy_stream(object.stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn wait_event(&mut self, message: WaitEvent) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let event = self.events.get(message.event.0)?.event();
+        self.device().wait_event(stream, event, message.flags)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn synchronize_stream(&mut self, sequence: u64, message: SynchronizeStream) -> Result<Answer, Fault> {
+        let marks = self.pool.mark(self.stream(message.stream)?).map(|mark| vec![mark]);
+        Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
+    }
+
+    pub(super) fn query_stream(&mut self, sequence: u64, message: QueryStream) -> Result<Answer, Fault> {
+        let result = self.device().query_stream(self.stream(message.stream)?);
+        if result == Err(CudaError::NOT_READY) {
+            return Err(CudaError::NOT_READY.into());
+        }
+        // What it had to deliver goes out first.
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), result.map(|()| Vec::new())))
+    }
+
+    /// Marks on every stream that has ever had work, destroyed ones included.
+    pub(super) fn mark_everything(&self) -> Result<Vec<Arc<Mark<D>>>, CudaError> {
+        let mut marks = self.orphans.clone();
+        let used = self.streams.values().filter(|object| object.used).map(|object| object.stream);
+        for stream in used.chain(self.legacy_used.then_some(Stream::LEGACY)) {
+            marks.push(self.pool.mark(stream)?);
+        }
+        Ok(marks)
+    }
+
+    /// Destroys all streams; errors of a context beyond use do not matter, it goes with them.
+    pub(super) fn drop_streams(&mut self) {
+        self.orphans.clear();
+        self.legacy_used = false;
+        for object in self.streams.drain() {
+            let _ = self.shared.device.destroy_stream(object.stream);
+        }
+    }
+}

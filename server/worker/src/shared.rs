@@ -1,0 +1,52 @@
+//! What the threads of a worker share: the device, the way out, and what was noted for later replies.
+//! In: outcomes. Out: frames to the client.
+//! It keeps no objects of the session; these are the issuer's alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use floe_abi::CudaError;
+use floe_transport::{LinkError, Sender};
+use floe_wire::{Ended, Reply};
+
+use crate::device::Device;
+use crate::failures::Failures;
+use crate::log::Log;
+use crate::output::Output;
+use crate::queue::Queue;
+
+/// What the threads of a worker share.
+pub(crate) struct Shared<D: Device> {
+    pub(crate) device: Arc<D>,
+    pub(crate) sender: Sender,
+    pub(crate) failures: Failures,
+    pub(crate) output: Output,
+    pub(crate) queue: Queue,
+    pub(crate) log: Log,
+    /// Bytes of physical memory the session holds.
+    pub(crate) used: Arc<AtomicU64>,
+}
+
+impl<D: Device> Shared<D> {
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Answers a request, with the first posted failure no reply has carried yet.
+    pub(crate) fn reply(&self, request: u64, status: u32, detail: &str, body: &[u8]) -> Result<(), LinkError> {
+        let earlier = self.failures.take();
+        self.sender.send(&Reply { request, status, earlier, detail, body }, |_| ()).map(|_| ())
+    }
+
+    /// Says that the session is over.
+    pub(crate) fn ended(&self, status: u32, detail: &str) -> Result<(), LinkError> {
+        self.sender.send(&Ended { status, detail }, |_| ()).map(|_| ())
+    }
+
+    /// Notes the failure of a command nobody waits for.
+    pub(crate) fn note(&self, command: &str, sequence: u64, error: CudaError) {
+        if self.failures.note(error) {
+            self.log.line(format_args!("{command} (command {sequence}) failed, nobody was waiting: {error}"));
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Whole sessions against a device in memory: what the client sees, and in which order.
+//! In: messages over a socket pair. Out: the verdict.
+//! Streams of the fake device complete only when a test says so.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod fake;
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fake::Fake;
+use floe_transport::{Link, LinkError};
+use floe_wire::*;
+
+use crate::{Ending, Log, Output, Plan, serve};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const BLOCK: u64 = 2 << 20;
+const BASE: u64 = WINDOW_BASE;
+
+/// What the client got, as owned values.
+#[derive(Clone, Debug, PartialEq)]
+enum Got {
+    Reply { request: u64, status: u32, earlier: u32, detail: String, body: Vec<u8> },
+    Delivery { request: u64, offset: u64, bytes: Vec<u8> },
+    RunHostFunction(u64),
+    Ended(u32, String),
+    Other(&'static str),
+}
+
+struct Client {
+    link: Link,
+    device: Arc<Fake>,
+    used: Arc<AtomicU64>,
+    worker: Option<JoinHandle<Ending>>,
+}
+
+impl Client {
+    fn with(memory: u64) -> Self {
+        Self::on(Arc::new(Fake::default()), memory)
+    }
+
+    fn new() -> Self {
+        Self::with(0)
+    }
+
+    fn on(device: Arc<Fake>, memory: u64) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let used = Arc::new(AtomicU64::new(0));
+        let plan = Plan { ordinal: 0, memory, granularity: BLOCK, used: Arc::clone(&used) };
+        let served = Arc::clone(&device);
+        let worker =
+            std::thread::spawn(move || serve(served, Link::new(theirs.into()), &plan, Output::none(), Log::nowhere()));
+        Self { link: Link::new(ours.into()), device, used, worker: Some(worker) }
+    }
+
+    fn send(&mut self, message: &impl Message) -> u64 {
+        self.link.send(message).unwrap()
+    }
+
+    fn get(&mut self) -> Option<Got> {
+        let frame = self.link.receive(Some(Instant::now() + PATIENCE)).unwrap()?;
+        Some(match Push::decode(frame.kind, frame.payload).unwrap() {
+            Push::Reply(Reply { request, status, earlier, detail, body }) => {
+                Got::Reply { request, status, earlier, detail: detail.into(), body: body.into() }
+            }
+            Push::Delivery(Delivery { request, offset, bytes }) => {
+                Got::Delivery { request, offset, bytes: bytes.into() }
+            }
+            Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
+            Push::Ended(message) => Got::Ended(message.status, message.detail.into()),
+            other => Got::Other(other.name()),
+        })
+    }
+
+    /// Sends and expects the reply next; gives status, earlier and body.
+    fn call(&mut self, message: &impl Message) -> (u32, u32, Vec<u8>) {
+        let sent = self.send(message);
+        match self.get() {
+            Some(Got::Reply { request, status, earlier, body, .. }) if request == sent => (status, earlier, body),
+            other => panic!("expected the reply to {sent}: {other:?}"),
+        }
+    }
+
+    fn ok(&mut self, message: &impl Message) -> Vec<u8> {
+        let (status, earlier, body) = self.call(message);
+        assert_eq!((status, earlier), (0, 0));
+        body
+    }
+
+    /// A mapped block at the window's start.
+    fn memory(&mut self) {
+        self.ok(&CreateBlock { block: BlockId(1), bytes: BLOCK });
+        self.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 });
+    }
+
+    fn nothing_comes(&mut self) {
+        let soon = Instant::now() + Duration::from_millis(30);
+        assert!(matches!(self.link.receive(Some(soon)), Err(LinkError::TimedOut { .. })), "something came");
+    }
+
+    fn leave(mut self) -> Ending {
+        let worker = self.worker.take().unwrap();
+        drop(self.link);
+        worker.join().unwrap()
+    }
+
+    /// Sends what breaks the contract and returns what the worker says about it.
+    fn break_with(mut self, message: &impl Message) -> String {
+        self.send(message);
+        let words = match self.get() {
+            Some(Got::Ended(1, words)) => words,
+            other => panic!("expected the end: {other:?}"),
+        };
+        assert_eq!(self.get(), None, "the connection closes");
+        assert!(matches!(self.worker.take().unwrap().join().unwrap(), Ending::Contract(_)));
+        words
+    }
+}
+
+fn status(request: u64, status: u32) -> Option<Got> {
+    Some(Got::Reply { request, status, earlier: 0, detail: String::new(), body: vec![] })
+}
+
+#[test]
+fn bytes_go_to_the_device_and_come_back() {
+    let mut client = Client::new();
+    client.memory();
+    let data: Vec<u8> = (0..10_000_u32).map(|index| index.to_le_bytes()[0]).collect();
+    client.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE + 100), bytes: &data });
+    let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE + 100), bytes: 10_000 });
+    assert_eq!(client.get(), Some(Got::Delivery { request: sent, offset: 0, bytes: data }));
+    assert_eq!(client.get(), status(sent, 0));
+    assert_eq!(client.leave(), Ending::ClientLeft);
+}
+
+#[test]
+fn large_copies_come_in_pieces_through_a_ring_that_is_smaller() {
+    let mut client = Client::new();
+    let bytes = 40 * PIECE_BYTES;
+    client.ok(&CreateBlock { block: BlockId(1), bytes: bytes as u64 });
+    let at = DevicePtr(BASE);
+    client.send(&MapBlock { block: BlockId(1), offset: 0, at, bytes: bytes as u64, access: 3 });
+    client.send(&Fill { stream: StreamId(0), at, pitch: 0, element: 4, value: 7, width: bytes as u64 / 4, height: 1 });
+    let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: at, bytes: bytes as u64 });
+    let mut next = 0;
+    while next < bytes as u64 {
+        let Some(Got::Delivery { request, offset, bytes }) = client.get() else { panic!("a piece is missing") };
+        assert_eq!((request, offset), (sent, next));
+        assert!(bytes.chunks(4).all(|word| word == [7, 0, 0, 0]));
+        next += bytes.len() as u64;
+    }
+    assert_eq!(client.get(), status(sent, 0));
+}
+
+#[test]
+fn boxes_are_read_and_written_without_gaps() {
+    let mut client = Client::new();
+    client.memory();
+    let (pitch, slice) = (32, 256);
+    let rows: Vec<u8> = (1..=2 * 3 * 5).collect();
+    let to = DevicePtr(BASE);
+    let stream = StreamId(0);
+    client.send(&CopyBoxToDevice { stream, to, pitch, slice, width: 5, height: 3, depth: 2, bytes: &rows });
+    let moved = DevicePtr(BASE + 4096);
+    client.send(&CopyBoxOnDevice {
+        stream,
+        to: moved,
+        to_pitch: 64,
+        to_slice: 1024,
+        from: to,
+        from_pitch: pitch,
+        from_slice: slice,
+        width: 5,
+        height: 3,
+        depth: 2,
+    });
+    let sent =
+        client.send(&CopyBoxFromDevice { stream, from: moved, pitch: 64, slice: 1024, width: 5, height: 3, depth: 2 });
+    let mut got = Vec::new();
+    while let Some(Got::Delivery { offset, bytes, .. }) = client.get() {
+        assert_eq!(offset, got.len() as u64);
+        got.extend(bytes);
+    }
+    assert_eq!(got, rows);
+    assert_eq!(client.device.memory(BASE + 32, 5), [6, 7, 8, 9, 10]);
+    let _ = sent;
+}
+
+#[test]
+fn waiting_for_one_stream_does_not_hold_up_another() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.send(&CreateStream { stream: StreamId(2), flags: 1, priority: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    client.send(&Fill {
+        stream: StreamId(1),
+        at: DevicePtr(BASE),
+        pitch: 0,
+        element: 1,
+        value: 1,
+        width: 1,
+        height: 1,
+    });
+    let held = client.send(&SynchronizeStream { stream: StreamId(1) });
+    let free = client.send(&SynchronizeStream { stream: StreamId(2) });
+    assert_eq!(client.get(), status(free, 0));
+    client.nothing_comes();
+    client.device.release(0);
+    assert_eq!(client.get(), status(held, 0));
+}
+
+#[test]
+fn deliveries_of_other_streams_come_before_the_reply_that_depends_on_them() {
+    let mut client = Client::new();
+    client.memory();
+    for stream in 1..=2 {
+        client.send(&CreateStream { stream: StreamId(stream), flags: 1, priority: 0 });
+    }
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    let copy = client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes: 4 });
+    client.send(&CreateEvent { event: EventId(5), flags: 0 });
+    client.send(&RecordEvent { event: EventId(5), stream: StreamId(1), flags: 0 });
+    client.send(&WaitEvent { stream: StreamId(2), event: EventId(5), flags: 0 });
+    let waiting = client.send(&SynchronizeStream { stream: StreamId(2) });
+    client.nothing_comes();
+    client.device.release(0);
+    assert_eq!(client.get(), Some(Got::Delivery { request: copy, offset: 0, bytes: vec![0; 4] }));
+    let last = [client.get(), client.get()];
+    assert!(last.contains(&status(copy, 0)) && last.contains(&status(waiting, 0)), "{last:?}");
+}
+
+#[test]
+fn query_says_not_ready_and_later_success_after_the_deliveries() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    let copy = client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes: 4 });
+    assert_eq!(client.call(&QueryStream { stream: StreamId(1) }).0, 600);
+    client.device.release(0);
+    let query = client.send(&QueryStream { stream: StreamId(1) });
+    assert!(matches!(client.get(), Some(Got::Delivery { request, .. }) if request == copy));
+    assert_eq!([client.get(), client.get()], [status(copy, 0), status(query, 0)]);
+}
+
+#[test]
+fn context_waits_for_every_stream_also_destroyed_ones() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    client.send(&Fill {
+        stream: StreamId(1),
+        at: DevicePtr(BASE),
+        pitch: 0,
+        element: 1,
+        value: 1,
+        width: 1,
+        height: 1,
+    });
+    client.send(&DestroyStream { stream: StreamId(1) });
+    let waiting = client.send(&SynchronizeContext {});
+    client.nothing_comes();
+    client.device.release(0);
+    assert_eq!(client.get(), status(waiting, 0));
+}
+
+#[test]
+fn event_recorded_again_does_not_prolong_an_earlier_wait() {
+    let mut client = Client::new();
+    for stream in 1..=2 {
+        client.send(&CreateStream { stream: StreamId(stream), flags: 1, priority: 0 });
+    }
+    client.send(&CreateEvent { event: EventId(1), flags: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    client.device.hold(1);
+    client.send(&RecordEvent { event: EventId(1), stream: StreamId(1), flags: 0 });
+    let first = client.send(&SynchronizeEvent { event: EventId(1) });
+    client.send(&RecordEvent { event: EventId(1), stream: StreamId(2), flags: 0 });
+    let second = client.send(&SynchronizeEvent { event: EventId(1) });
+    client.nothing_comes();
+    client.device.release(0);
+    assert_eq!(client.get(), status(first, 0));
+    client.nothing_comes();
+    client.device.release(1);
+    assert_eq!(client.get(), status(second, 0));
+}
+
+#[test]
+fn host_function_runs_after_deliveries_and_holds_its_stream() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    let copy = client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes: 1 });
+    client.send(&HostFunction { stream: StreamId(1), function: FunctionId(9) });
+    let waiting = client.send(&SynchronizeStream { stream: StreamId(1) });
+    assert!(matches!(client.get(), Some(Got::Delivery { request, .. }) if request == copy));
+    assert_eq!(client.get(), status(copy, 0));
+    assert_eq!(client.get(), Some(Got::RunHostFunction(9)));
+    client.nothing_comes();
+    client.ok(&MemoryInfo {});
+    client.send(&HostFunctionDone { function: FunctionId(9) });
+    assert_eq!(client.get(), status(waiting, 0));
+}
+
+#[test]
+fn quota_is_exact_and_refunded_with_the_last_mapping() {
+    let mut client = Client::with(3 * BLOCK);
+    client.ok(&CreateBlock { block: BlockId(1), bytes: 2 * BLOCK });
+    assert_eq!(client.call(&CreateBlock { block: BlockId(2), bytes: 2 * BLOCK }).0, 2);
+    client.ok(&CreateBlock { block: BlockId(2), bytes: BLOCK });
+    let info = client.ok(&MemoryInfo {});
+    assert_eq!(MemoryInfo::decode_reply(&info), Ok(MemoryInfoReply { free: 0, total: 3 * BLOCK }));
+    client.send(&MapBlock { block: BlockId(1), offset: BLOCK, at: DevicePtr(BASE), bytes: BLOCK, access: 3 });
+    client.send(&ReleaseBlock { block: BlockId(1) });
+    client.ok(&MemoryInfo {});
+    assert_eq!(client.used.load(Ordering::SeqCst), 3 * BLOCK);
+    client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
+    client.ok(&CreateBlock { block: BlockId(3), bytes: 2 * BLOCK });
+    assert_eq!(client.used.load(Ordering::SeqCst), 3 * BLOCK);
+    assert_eq!(client.device.physical(), 2);
+}
+
+#[test]
+fn failure_of_a_posted_command_is_told_once_by_the_next_reply() {
+    let mut client = Client::new();
+    client.send(&Fill { stream: StreamId(0), at: DevicePtr(16), pitch: 0, element: 1, value: 0, width: 8, height: 1 });
+    client.send(&UnmapRange { at: DevicePtr(BASE), bytes: BLOCK });
+    let (status, earlier, _) = client.call(&MemoryInfo {});
+    assert_eq!((status, earlier), (0, 1));
+    client.ok(&MemoryInfo {});
+}
+
+#[test]
+fn posted_creation_that_fails_is_no_broken_contract_later() {
+    let mut client = Client::new();
+    client.device.fail_next_stream();
+    client.send(&CreateStream { stream: StreamId(4), flags: 0, priority: 0 });
+    let (status, earlier, _) = client.call(&SynchronizeStream { stream: StreamId(4) });
+    assert_eq!((status, earlier), (2, 2));
+    client.send(&DestroyStream { stream: StreamId(4) });
+    client.ok(&MemoryInfo {});
+}
+
+#[test]
+fn kernel_fault_is_the_answer_of_every_later_wait() {
+    let mut client = Client::new();
+    client.memory();
+    client.ok(&MemoryInfo {});
+    client.device.break_context(700);
+    assert_eq!(client.call(&SynchronizeContext {}).0, 0, "nothing was ever issued");
+    client.send(&Fill {
+        stream: StreamId(0),
+        at: DevicePtr(BASE),
+        pitch: 0,
+        element: 1,
+        value: 0,
+        width: 8,
+        height: 1,
+    });
+    let (status, earlier, _) = client.call(&SynchronizeContext {});
+    assert_eq!((status, earlier), (700, 700));
+    assert_eq!(client.call(&SynchronizeStream { stream: StreamId(0) }).0, 700);
+    let copy = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE), bytes: 1 });
+    assert_eq!(client.get(), self::status(copy, 700));
+    assert_eq!(client.call(&CreateBlock { block: BlockId(8), bytes: BLOCK }).0, 700);
+}
+
+#[test]
+fn reset_gives_everything_back_and_the_session_goes_on() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
+    client.send(&CreateEvent { event: EventId(1), flags: 0 });
+    client.send(&CopyToDevice { stream: StreamId(1), to: DevicePtr(BASE), bytes: &[1, 2, 3] });
+    client.ok(&ResetContext {});
+    assert_eq!((client.device.physical(), client.device.handles()), (0, 0));
+    assert_eq!(client.used.load(Ordering::SeqCst), 0);
+    client.memory();
+    client.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE), bytes: &[1, 2, 3] });
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 3), [1, 2, 3]);
+}
+
+#[test]
+fn library_is_loaded_from_parts_and_its_kernel_launched() {
+    let mut client = Client::new();
+    for part in [&b"kernel sa"[..], b"xpy 8 4"] {
+        client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: part });
+    }
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 0 });
+    let found = client.ok(&FindKernel { library: LibraryId(1), name: "saxpy", kernel: KernelId(2) });
+    let reply = FindKernel::decode_reply(&found).unwrap();
+    assert_eq!(reply.parameters, [Parameter { offset: 0, bytes: 8 }, Parameter { offset: 8, bytes: 4 }]);
+    let mut launch = Launch { kernel: KernelId(2), parameters: &[7; 12], ..Launch::default() };
+    (launch.grid_x, launch.grid_y, launch.grid_z) = (3, 1, 1);
+    (launch.block_x, launch.block_y, launch.block_z) = (32, 1, 1);
+    client.send(&launch);
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.launches(), [("saxpy".to_owned(), [3, 1, 1], vec![7; 12])]);
+    client.send(&UnloadLibrary { library: LibraryId(1) });
+    client.send(&launch);
+    let (status, earlier, _) = client.call(&MemoryInfo {});
+    assert_eq!((status, earlier), (0, 400), "the kernel went with its library");
+}
+
+#[test]
+fn library_that_does_not_load_says_why_and_leaves_its_id() {
+    let mut client = Client::new();
+    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"nonsense" });
+    let sent = client.send(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 100 });
+    let Some(Got::Reply { request, status: 218, detail, .. }) = client.get() else { panic!("no refusal") };
+    assert_eq!((request, detail.as_str()), (sent, "line 1: nonsense"));
+    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k" });
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 0 });
+    assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "other", kernel: KernelId(1) }).0, 500);
+}
+
+#[test]
+fn broken_contracts_end_the_session_and_say_why() {
+    let map = MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 };
+    let words = Client::new().break_with(&map);
+    assert_eq!(words, "the client broke the contract: MapBlock (command 1): no block has the id: 1");
+    let words = Client::new().break_with(&MapBlock { at: DevicePtr(BASE - 1), ..map });
+    assert!(words.ends_with("outside the session's window: 2097152 bytes at 0x1fffffffffff"), "{words}");
+    let words = Client::new().break_with(&CreateBlock { block: BlockId(1), bytes: 5 });
+    assert!(words.ends_with("not a multiple of the granularity 2097152: 5"), "{words}");
+    let words = Client::new().break_with(&SynchronizeStream { stream: StreamId(3) });
+    assert!(words.ends_with("no stream has the id: 3"), "{words}");
+    let words = Client::new().break_with(&ListGpus {});
+    assert!(words.ends_with("only a connection without a session may say this"), "{words}");
+    let words = Client::new().break_with(&HostFunctionDone { function: FunctionId(1) });
+    assert!(words.ends_with("no host function runs with the id: 1"), "{words}");
+    let words = Client::new().break_with(&Ended { status: 0, detail: "" });
+    assert!(words.ends_with("unknown kind: 0x0081"), "{words}");
+}
+
+#[test]
+fn kernel_gets_exactly_its_parameters_or_the_session_ends() {
+    let mut client = Client::new();
+    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k 8" });
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 0 });
+    client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    let words = client.break_with(&Launch { kernel: KernelId(2), parameters: &[0; 7], ..Launch::default() });
+    assert!(words.ends_with("a parameter block of 8 bytes was sent with: 7"), "{words}");
+}
+
+#[test]
+fn window_elsewhere_refuses_the_session() {
+    let device = Arc::new(Fake::default());
+    device.reserve_elsewhere();
+    let mut client = Client::on(device, 0);
+    assert!(matches!(client.get(), Some(Got::Ended(2, words)) if words.contains("reserving 0x10000000000 bytes")));
+    assert_eq!(client.get(), None);
+}
