@@ -39,18 +39,18 @@ fn joined(low: u32, high: u32) -> u64 {
 }
 
 macro_rules! fields {
-    ($unsigned:ty, $signed:ty, $bfe_u:ident, $bfe_s:ident, $bfi:ident, $names:literal) => {
-        #[doc = concat!("`bfe.u", $names, "`: `length` bits of `a` from `position`, zero-extended. Both are taken modulo 256.")]
+    ($unsigned:ty, $signed:ty, $bfe_u:ident, $bfe_s:ident, $bfi:ident, $names:literal, $byte:expr, $range:literal) => {
+        #[doc = concat!("`bfe.u", $names, "`: `length` bits of `a` from `position`, zero-extended. ", $range)]
         #[inline(always)]
         pub fn $bfe_u(a: $unsigned, position: u32, length: u32) -> $unsigned {
-            let (position, length) = (position & 0xff, length & 0xff);
+            let (position, length) = ($byte(position), $byte(length));
             super::int::shr(a, position) & low_ones!($unsigned, length)
         }
 
         #[doc = concat!("`bfe.s", $names, "`: as the unsigned form, extended with the field's top bit (the word's, where the field reaches past it).")]
         #[inline(always)]
         pub fn $bfe_s(a: $signed, position: u32, length: u32) -> $signed {
-            let (position, length) = (position & 0xff, length & 0xff);
+            let (position, length) = ($byte(position), $byte(length));
             let moved = super::int::shr(a, position);
             let unused = (<$signed>::BITS - 1) - (length.clamp(1, <$signed>::BITS) - 1);
             let extended = (moved << unused) >> unused;
@@ -60,7 +60,7 @@ macro_rules! fields {
         #[doc = concat!("`bfi.b", $names, "`: `base` with its `length` bits from `position` replaced by the low bits of `field`.")]
         #[inline(always)]
         pub fn $bfi(field: $unsigned, base: $unsigned, position: u32, length: u32) -> $unsigned {
-            let (position, length) = (position & 0xff, length & 0xff);
+            let (position, length) = ($byte(position), $byte(length));
             let mask = super::int::shl(low_ones!($unsigned, length), position);
             (base & !mask) | (super::int::shl(field, position) & mask)
         }
@@ -73,8 +73,27 @@ macro_rules! low_ones {
     };
 }
 
-fields!(u32, i32, bfe_u32, bfe_s32, bfi_b32, "32");
-fields!(u64, i64, bfe_u64, bfe_s64, bfi_b64, "64");
+fields!(u32, i32, bfe_u32, bfe_s32, bfi_b32, "32", low_byte, "Both are taken modulo 256.");
+fields!(
+    u64,
+    i64,
+    bfe_u64,
+    bfe_s64,
+    bfi_b64,
+    "64",
+    unlimited,
+    "Neither is taken modulo 256 (open in the ISA), as on an H200."
+);
+
+#[inline(always)]
+fn low_byte(x: u32) -> u32 {
+    x & 0xff
+}
+
+#[inline(always)]
+fn unlimited(x: u32) -> u32 {
+    x
+}
 
 /// `bfind.u32`: position of the highest 1, or all ones; with `.shiftamt` the left shift that brings it to the top.
 #[inline(always)]
@@ -238,10 +257,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn limited(position: u32, length: u32, top: u32) -> (u32, u32) {
+        if top == 31 { (position & 0xff, length & 0xff) } else { (position, length) }
+    }
+
     /// The ISA's definition of `bfe`, bit by bit.
     fn bfe_by_bits(a: u64, position: u32, length: u32, top: u32, signed: bool) -> u64 {
-        let (position, length) = (position & 0xff, length & 0xff);
-        let bit = |at: u32| a >> at & 1;
+        let (position, length) = limited(position, length, top);
+        let bit = |at: u32| if at > 63 { 0 } else { a >> at & 1 };
         let fill = if !signed || length == 0 { 0 } else { bit((position + length - 1).min(top)) };
         (0..=top).fold(0, |word, at| {
             let inside = at < length && position + at <= top;
@@ -251,7 +274,7 @@ mod tests {
 
     /// The ISA's definition of `bfi`, bit by bit.
     fn bfi_by_bits(field: u64, base: u64, position: u32, length: u32, top: u32) -> u64 {
-        let (position, length) = (position & 0xff, length & 0xff);
+        let (position, length) = limited(position, length, top);
         let mut word = base;
         for at in 0..length {
             if position + at <= top {

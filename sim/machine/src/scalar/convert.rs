@@ -124,38 +124,66 @@ pub fn f32_to_f32<const FTZ: bool, const SAT: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub fn f64_to_integral<R: Round, const SAT: bool>(x: f64) -> f64 {
     let rounded = integral_f64::<R>(x);
-    if SAT { double::saturate(rounded) } else { rounded }
+    if SAT { double::saturate(rounded) } else { keep_nan(x, rounded, |nan| nan | QUIET) }
 }
 
-/// f64 to f32 in mode `R`.
+/// The quiet bit of an f64 NaN.
+const QUIET: u64 = 1 << 51;
+
+/// The NaN that `nan` makes of the bits of `x`, or `value` if `x` is a number. On bits, as `float::canonical`.
+#[inline(always)]
+fn keep_nan(x: f64, value: f64, nan: impl Fn(u64) -> u64) -> f64 {
+    let bits = x.to_bits();
+    f64::from_bits(if is_nan_bits(bits) { nan(bits) } else { value.to_bits() })
+}
+
+#[inline(always)]
+fn is_nan_bits(bits: u64) -> bool {
+    bits & !(1 << 63) > f64::INFINITY.to_bits()
+}
+
+/// f64 to f32 in mode `R`. A NaN keeps its sign and the top of its payload, as on an H200.
 #[inline(always)]
 pub fn f64_to_f32<R: Round, const FTZ: bool, const SAT: bool>(x: f64) -> f32 {
-    output::<FTZ, SAT>(narrow::<R>(x, 0.0))
+    let rounded = output::<FTZ, SAT>(narrow::<R>(x, 0.0));
+    let bits = x.to_bits();
+    let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x003f_ffff;
+    f32::from_bits(if is_nan_bits(bits) && !SAT { nan } else { rounded.to_bits() })
 }
 
-/// f32 to f64, exact; `.ftz` flushes the operand. A NaN becomes the canonical f64 NaN.
+/// f32 to f64, exact. `.ftz` flushes the operand and makes a NaN canonical; otherwise it keeps sign and payload.
 #[inline(always)]
 pub fn f32_to_f64<const FTZ: bool, const SAT: bool>(x: f32) -> f64 {
     let wide = f64::from(input::<FTZ>(x));
     if SAT {
-        double::saturate(wide)
-    } else if x.is_nan() {
-        f64::NAN
-    } else {
-        wide
+        return double::saturate(wide);
     }
+    let bits = u64::from(if FTZ { NAN_F32.to_bits() } else { x.to_bits() });
+    keep_nan(wide, wide, |_| bits >> 31 << 63 | 0x7ff8 << 48 | (bits & 0x003f_ffff) << 29)
 }
 
 /// f16 or bf16 to f32, exact; `.ftz` flushes a subnormal result (only bf16 has any).
+///
+/// The NaN of an f16 becomes canonical, that of a bf16 keeps its bits unless `.ftz` or `.sat` make the instruction
+/// more than a move, as on an H200.
 #[inline(always)]
 pub fn half_to_f32<H: HalfFormat, const FTZ: bool, const SAT: bool>(x: u16) -> f32 {
+    let is_bf16 = H::FRACTION == 7;
+    if is_bf16 && !FTZ && !SAT {
+        return f32::from_bits(u32::from(x) << 16);
+    }
     output::<FTZ, SAT>(H::to_f32(x))
 }
 
-/// f16 or bf16 to f64, exact.
+/// f16 or bf16 to f64, exact. A NaN keeps its sign and payload.
 #[inline(always)]
 pub fn half_to_f64<H: HalfFormat, const SAT: bool>(x: u16) -> f64 {
-    f32_to_f64::<false, SAT>(H::to_f32(x))
+    let wide = f64::from(H::to_f32(x));
+    if SAT {
+        return double::saturate(wide);
+    }
+    let payload = u64::from(x) << (52 - H::FRACTION) & (QUIET - 1);
+    keep_nan(wide, wide, |_| u64::from(x >> 15) << 63 | 0x7ff8 << 48 | payload)
 }
 
 /// f32 to f16 or bf16 in mode `R`; `.ftz` flushes the f32 operand.
@@ -180,10 +208,15 @@ pub fn f32_to_half2<H: HalfFormat, R: Round, const RELU: bool>(a: f32, b: f32) -
     u32::from(high) << 16 | u32::from(low)
 }
 
-/// f64 to f16 or bf16 in mode `R`, rounded once.
+/// f64 to f16 or bf16 in mode `R`, rounded once. A NaN keeps its sign and the top of its payload.
 #[inline(always)]
 pub fn f64_to_half<H: HalfFormat, R: Round, const SAT: bool>(x: f64) -> u16 {
-    f32_to_half::<H, R, false, SAT, false>(narrow::<Odd>(x, 0.0))
+    let rounded = f32_to_half::<H, R, false, SAT, false>(narrow::<Odd>(x, 0.0));
+    let bits = x.to_bits();
+    let quiet = 1u16 << (H::FRACTION - 1);
+    let payload = (bits >> (52 - H::FRACTION)) as u16 & (quiet - 1);
+    let nan = (bits >> 48) as u16 & 0x8000 | H::INFINITY | quiet | payload;
+    if is_nan_bits(bits) && !SAT { nan } else { rounded }
 }
 
 /// Between f16 and bf16, or either to itself, in mode `R`.
@@ -201,16 +234,16 @@ pub fn half_to_integral<H: HalfFormat, R: Round, const SAT: bool>(x: u16) -> u16
 }
 
 /// `cvt.rna.tf32.f32`: to nearest, ties away from zero, with 10 fraction bits kept in an f32.
+///
+/// A NaN is truncated like anything else, as on an H200; one whose payload is in the low bits becomes infinite.
 #[inline(always)]
 pub fn f32_to_tf32_rna(x: f32) -> u32 {
     let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x1000) & !0x1fff;
     let finite = bits & 0x7f80_0000 != 0x7f80_0000;
-    let special = if x.is_nan() { NAN_F32.to_bits() } else { bits };
-    if finite { rounded } else { special }
+    bits.wrapping_add(if finite { 0x1000 } else { 0 }) & !0x1fff
 }
 
-/// `cvt.{rn,rz}{.relu}.tf32.f32`: as [`f32_to_tf32_rna`] in mode [`super::Rn`] or [`super::Rz`].
+/// `cvt.{rn,rz}{.relu}.tf32.f32`: in mode [`super::Rn`] or [`super::Rz`]; any NaN becomes `0x7fffe000`.
 #[inline(always)]
 pub fn f32_to_tf32<R: Round, const RELU: bool>(x: f32) -> u32 {
     let x = if RELU { relu(x) } else { canonical(x) };
@@ -220,7 +253,7 @@ pub fn f32_to_tf32<R: Round, const RELU: bool>(x: f32) -> u32 {
         _ => 0,
     };
     let finite = bits & 0x7f80_0000 != 0x7f80_0000;
-    if finite { bits.wrapping_add(step) & !0x1fff } else { bits }
+    bits.wrapping_add(if finite { step } else { 0 }) & !0x1fff
 }
 
 /// `cvt.pack.sat.D.S` of 16-bit `D`: clamps both; `a` becomes the high half.

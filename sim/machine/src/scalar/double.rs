@@ -26,7 +26,8 @@ pub fn add_f64<R: Round>(a: f64, b: f64) -> f64 {
 pub fn sub_f64<R: Round>(a: f64, b: f64) -> f64 {
     match R::MODE {
         Mode::Nearest => a - b,
-        mode => soft::fma(mode, a, 1.0, -b),
+        // A NaN keeps its sign.
+        mode => soft::fma(mode, a, 1.0, if b.is_nan() { b } else { -b }),
     }
 }
 
@@ -82,22 +83,30 @@ pub fn rsqrt_f64(a: f64) -> f64 {
 /// subnormal operands and results count as zeros of the same sign.
 #[inline(always)]
 pub fn rcp_approx_ftz_f64(a: f64) -> f64 {
-    gross(1.0 / gross(a))
+    gross_result(1.0 / gross(a))
 }
 
 /// `rsqrt.approx.ftz.f64`: as [`rcp_approx_ftz_f64`], of the root.
 #[inline(always)]
 pub fn rsqrt_approx_ftz_f64(a: f64) -> f64 {
-    gross(1.0 / gross(a).sqrt())
+    gross_result(1.0 / gross(a).sqrt())
 }
 
-/// The high word of a value with subnormals flushed; a NaN stays one.
+/// The high word of an operand, subnormals flushed: a NaN whose payload is in the low word only counts as infinite.
 #[inline(always)]
 fn gross(x: f64) -> f64 {
     let high = x.to_bits() & 0xffff_ffff_0000_0000;
     let subnormal = high & 0x7ff0_0000_0000_0000 == 0;
-    let kept = if subnormal { high & (1 << 63) } else { high };
-    if x.is_nan() { f64::NAN } else { f64::from_bits(kept) }
+    f64::from_bits(if subnormal { high & (1 << 63) } else { high })
+}
+
+/// A result rounded to its high word, subnormals flushed; any NaN becomes the one these instructions make.
+#[inline(always)]
+fn gross_result(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let nan = bits & !(1 << 63) > f64::INFINITY.to_bits();
+    let rounded = gross(f64::from_bits(bits.wrapping_add(0x8000_0000)));
+    f64::from_bits(if nan { 0x7fff_ffff_0000_0000 } else { rounded.to_bits() })
 }
 
 #[cfg(test)]
@@ -124,7 +133,9 @@ mod tests {
         assert_eq!(rcp_approx_ftz_f64(f64::MAX), 0.0);
         assert_eq!(rsqrt_approx_ftz_f64(-f64::from_bits(9)), f64::NEG_INFINITY);
         assert!(rsqrt_approx_ftz_f64(-1.0).is_nan());
-        assert!(rcp_approx_ftz_f64(f64::from_bits(0x7ff0_0000_0000_0001)).is_nan());
+        assert_eq!(rcp_approx_ftz_f64(core::hint::black_box(-f64::NAN)).to_bits(), 0x7fff_ffff_0000_0000);
+        // The payload is in the low word, which the instruction does not see.
+        assert_eq!(rcp_approx_ftz_f64(f64::from_bits(0x7ff0_0000_0000_0001)), 0.0);
     }
 
     #[test]

@@ -24,13 +24,38 @@ pub fn saturate(x: f32) -> f32 {
 #[inline(always)]
 pub fn relu(x: f32) -> f32 {
     let positive = if x > 0.0 { x } else { 0.0 };
-    if x.is_nan() { NAN_F32 } else { positive }
+    let nan = x.to_bits() & 0x7fff_ffff > 0x7f80_0000;
+    f32::from_bits(if nan { NAN_F32.to_bits() } else { positive.to_bits() })
 }
 
 /// Replaces any NaN by the canonical one.
 #[inline(always)]
 pub fn canonical(x: f32) -> f32 {
-    if x.is_nan() { NAN_F32 } else { x }
+    // On the bits: the compiler treats all NaN as alike and drops a choice between two of them.
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32.to_bits() } else { bits })
+}
+
+/// 2^48: operands scaled by it give a result that is never subnormal.
+const SCALE: f32 = 281_474_976_710_656.0;
+
+/// `.ftz` on a result, given the same result of operands scaled by 2^48.
+///
+/// GPUs flush what is below the smallest normal number when rounded as if exponents had no limit. A result just below
+/// it, which gradual underflow would round up to it, is zero therefore; the scaled result tells.
+#[inline(always)]
+fn flush_scaled<const FTZ: bool>(x: f32, scaled: f32) -> f32 {
+    if !FTZ {
+        return x;
+    }
+    let zero = f32::from_bits(x.to_bits() & 0x8000_0000);
+    if scaled.abs() < f32::MIN_POSITIVE * SCALE { zero } else { flush(x) }
+}
+
+/// The factor for the second evaluation that [`flush_scaled`] wants.
+#[inline(always)]
+fn scaled(x: f32) -> f32 {
+    x * SCALE
 }
 
 #[inline(always)]
@@ -64,28 +89,30 @@ pub fn sub_f32<R: Round, const FTZ: bool, const SAT: bool>(a: f32, b: f32) -> f3
 #[inline(always)]
 pub fn mul_f32<R: Round, const FTZ: bool, const SAT: bool>(a: f32, b: f32) -> f32 {
     let (a, b) = (input::<FTZ>(a), input::<FTZ>(b));
-    output::<FTZ, SAT>(match R::MODE {
+    let product = |a: f32, b: f32| match R::MODE {
         Mode::Nearest => a * b,
         // 24 x 24 bits fit f64's 53, and its exponents reach far below the smallest product.
         _ => narrow::<R>(f64::from(a) * f64::from(b), 0.0),
-    })
+    };
+    output::<FTZ, SAT>(flush_scaled::<FTZ>(product(a, b), product(scaled(a), b)))
 }
 
 /// `fma.rnd{.ftz}{.sat}.f32`, and `mad` of every target since sm_20.
 #[inline(always)]
 pub fn fma_f32<R: Round, const FTZ: bool, const SAT: bool>(a: f32, b: f32, c: f32) -> f32 {
     let (a, b, c) = (input::<FTZ>(a), input::<FTZ>(b), input::<FTZ>(c));
-    output::<FTZ, SAT>(match R::MODE {
+    let sum = |a: f32, b: f32, c: f32| match R::MODE {
         Mode::Nearest => a.mul_add(b, c),
         _ => sum_to_f32::<R>(f64::from(a) * f64::from(b), f64::from(c)),
-    })
+    };
+    output::<FTZ, SAT>(flush_scaled::<FTZ>(sum(a, b, c), sum(scaled(a), b, scaled(c))))
 }
 
 /// `div.rnd{.ftz}.f32`, IEEE. `div.full` is this with [`super::Rn`].
 #[inline(always)]
 pub fn div_f32<R: Round, const FTZ: bool>(a: f32, b: f32) -> f32 {
     let (a, b) = (input::<FTZ>(a), input::<FTZ>(b));
-    output::<FTZ, false>(match R::MODE {
+    let quotient = |a: f32, b: f32| match R::MODE {
         Mode::Nearest => a / b,
         _ => {
             let (a, b) = (f64::from(a), f64::from(b));
@@ -94,7 +121,8 @@ pub fn div_f32<R: Round, const FTZ: bool>(a: f32, b: f32) -> f32 {
             let left = (-quotient).mul_add(b, a);
             narrow::<R>(quotient, left.signum_or_zero() * b.signum())
         }
-    })
+    };
+    output::<FTZ, false>(flush_scaled::<FTZ>(quotient(a, b), quotient(scaled(a), b)))
 }
 
 /// `div.approx{.ftz}.f32`: at most 2 ulp. A divisor above 2^126 gives 0, or NaN for an infinite dividend, as the ISA
@@ -113,7 +141,8 @@ pub fn div_approx_f32<const FTZ: bool>(a: f32, b: f32) -> f32 {
 /// `rcp.rnd{.ftz}.f32`, IEEE; with [`super::Rn`] also `rcp.approx{.ftz}.f32` (the ISA allows 1 ulp there).
 #[inline(always)]
 pub fn rcp_f32<R: Round, const FTZ: bool>(a: f32) -> f32 {
-    div_f32::<R, FTZ>(1.0, a)
+    // No reciprocal lies so close below the smallest normal number that the two ways of flushing differ.
+    output::<FTZ, false>(div_f32::<R, false>(1.0, input::<FTZ>(a)))
 }
 
 /// `sqrt.rnd{.ftz}.f32`, IEEE; with [`super::Rn`] also `sqrt.approx{.ftz}.f32`.
@@ -239,6 +268,33 @@ mod tests {
             in_all_modes!(add_f32::<R, false, false>(f32::MAX, f32::MAX)),
             [f32::INFINITY, f32::MAX, f32::MAX, f32::INFINITY]
         );
+    }
+
+    #[test]
+    fn results_flush_as_if_exponents_had_no_limit() {
+        let (below_one, smallest) = (1f32.next_down(), f32::MIN_POSITIVE);
+        // As an H200 computes it: gradual underflow would round this up to the smallest normal number.
+        assert_eq!(mul_f32::<Rn, true, false>(below_one, -smallest).to_bits(), 0x8000_0000);
+        assert_eq!(mul_f32::<Rn, false, false>(below_one, -smallest), -smallest);
+        assert_eq!(fma_f32::<Rn, true, false>(below_one, smallest, 0.0), 0.0);
+        assert_eq!(fma_f32::<Rn, true, false>(1.0, smallest, 0.0), smallest);
+        assert_eq!(mul_f32::<Rp, true, false>(below_one, smallest), 0.0);
+        assert_eq!(div_f32::<Rn, true>(smallest, 1f32.next_up()), 0.0);
+        assert_eq!(div_f32::<Rn, true>(smallest, -1.0), -smallest);
+        assert_eq!(mul_f32::<Rn, true, false>(f32::MAX, 0.0), 0.0);
+        assert_eq!(fma_f32::<Rn, true, false>(f32::MAX, 1.0, f32::MIN), 0.0);
+        assert_eq!(mul_f32::<Rn, true, false>(f32::MAX, smallest), f32::MAX * smallest);
+    }
+
+    #[test]
+    fn nan_is_canonical_whatever_the_compiler_knows() {
+        let hide = core::hint::black_box::<f32>;
+        assert_eq!(sqrt_f32::<Rn, false>(hide(-1.0)).to_bits(), 0x7fff_ffff);
+        assert_eq!(rsqrt_f32::<false>(hide(-1.0)).to_bits(), 0x7fff_ffff);
+        assert_eq!(add_f32::<Rn, false, false>(hide(f32::INFINITY), hide(f32::NEG_INFINITY)).to_bits(), 0x7fff_ffff);
+        assert_eq!(fma_f32::<Rn, true, false>(hide(0.0), hide(f32::INFINITY), 1.0).to_bits(), 0x7fff_ffff);
+        assert_eq!(div_f32::<Rn, false>(hide(0.0), hide(0.0)).to_bits(), 0x7fff_ffff);
+        assert_eq!(div_approx_f32::<true>(hide(0.0), hide(0.0)).to_bits(), 0x7fff_ffff);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub trait HalfFormat: Copy + Default + Send + Sync + 'static {
     const INFINITY: u16;
     /// Bits of 1.
     const ONE: u16;
+    /// Number of fraction bits.
+    const FRACTION: u32;
 
     /// The value as f32, exactly. NaN becomes the canonical f32 NaN.
     fn to_f32(bits: u16) -> f32;
@@ -36,6 +38,7 @@ pub struct Bf16;
 impl HalfFormat for F16 {
     const INFINITY: u16 = 0x7c00;
     const ONE: u16 = 0x3c00;
+    const FRACTION: u32 = 10;
 
     #[inline(always)]
     fn to_f32(bits: u16) -> f32 {
@@ -113,6 +116,7 @@ fn f16_nearest(x: f32) -> u16 {
 impl HalfFormat for Bf16 {
     const INFINITY: u16 = 0x7f80;
     const ONE: u16 = 0x3f80;
+    const FRACTION: u32 = 7;
 
     #[inline(always)]
     fn to_f32(bits: u16) -> f32 {
@@ -202,16 +206,18 @@ pub fn fma<H: HalfFormat, const FTZ: bool, const SAT: bool, const RELU: bool>(a:
     finish::<H, FTZ, SAT, RELU>(sum)
 }
 
-/// `neg{.ftz}` of f16 or bf16.
+/// `neg{.ftz}` of f16 or bf16; a NaN becomes the canonical one.
 #[inline(always)]
 pub fn neg<H: HalfFormat, const FTZ: bool>(a: u16) -> u16 {
-    (if FTZ { flush::<H>(a) } else { a }) ^ 0x8000
+    let negated = (if FTZ { flush::<H>(a) } else { a }) ^ 0x8000;
+    if is_nan::<H>(a) { NAN_HALF } else { negated }
 }
 
-/// `abs{.ftz}` of f16 or bf16.
+/// `abs{.ftz}` of f16 or bf16; a NaN becomes the canonical one.
 #[inline(always)]
 pub fn abs<H: HalfFormat, const FTZ: bool>(a: u16) -> u16 {
-    (if FTZ { flush::<H>(a) } else { a }) & 0x7fff
+    let magnitude = (if FTZ { flush::<H>(a) } else { a }) & 0x7fff;
+    if is_nan::<H>(a) { NAN_HALF } else { magnitude }
 }
 
 /// `min{.ftz}{.NaN}{.xorsign.abs}` of f16 or bf16; rules as for f32.

@@ -124,7 +124,7 @@ macro_rules! int {
             fn remainder(self, b: Self) -> Self {
                 let divisor = if b == 0 { 1 } else { b };
                 let remainder = self.wrapping_rem(divisor);
-                if b == 0 { self } else { remainder }
+                if b == 0 { !0 } else { remainder }
             }
             #[inline(always)]
             fn left(self, amount: u32) -> Self {

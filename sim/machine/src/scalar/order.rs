@@ -15,32 +15,32 @@ pub enum Test {
     Number,
     /// NaN.
     NotANumber,
-    /// Neither zero, subnormal, infinite nor NaN.
+    /// Neither subnormal, infinite nor NaN; zeros count as normal.
     Normal,
     /// Subnormal; zero does not count.
     Subnormal,
 }
 
 macro_rules! order {
-    ($t:ty, $bits:ty, $nan:expr, $input:expr, $min:ident, $max:ident, $abs:ident, $neg:ident, $copysign:ident, $testp:ident,
+    ($t:ty, $bits:ty, $quiet:expr, $nan_name:literal, $input:expr, $min:ident, $max:ident, $abs:ident, $neg:ident, $copysign:ident, $testp:ident,
      $min3:ident, $max3:ident, $name:literal) => {
-        #[doc = concat!("`min{.ftz}{.NaN}{.xorsign.abs}.", $name, "`: a NaN loses against a number unless `NAN`; two NaNs give the canonical one. With `XORSIGN` the smaller magnitude takes the product of the signs.")]
+        #[doc = concat!("`min{.ftz}{.NaN}{.xorsign.abs}.", $name, "`: a NaN loses against a number unless `NAN`; two NaNs give ", $nan_name, ". With `XORSIGN` the smaller magnitude takes the product of the signs.")]
         #[inline(always)]
         pub fn $min<const FTZ: bool, const NAN: bool, const XORSIGN: bool>(a: $t, b: $t) -> $t {
             let (x, y) = prepare!($t, $input, a, b);
-            let smaller = if (x < y) | y.is_nan() { x } else { y };
+            let smaller = if (x < y) | (y.is_nan() & !x.is_nan()) { x } else { y };
             // Equal values differ at most in the sign of zero.
             let equal = <$t>::from_bits(x.to_bits() | y.to_bits());
-            finish!($t, $bits, $nan, if x == y { equal } else { smaller }, a, b)
+            finish!($t, $bits, $quiet, if x == y { equal } else { smaller }, a, b)
         }
 
         #[doc = concat!("`max{.ftz}{.NaN}{.xorsign.abs}.", $name, "`; see [`", stringify!($min), "`].")]
         #[inline(always)]
         pub fn $max<const FTZ: bool, const NAN: bool, const XORSIGN: bool>(a: $t, b: $t) -> $t {
             let (x, y) = prepare!($t, $input, a, b);
-            let larger = if (x > y) | y.is_nan() { x } else { y };
+            let larger = if (x > y) | (y.is_nan() & !x.is_nan()) { x } else { y };
             let equal = <$t>::from_bits(x.to_bits() & y.to_bits());
-            finish!($t, $bits, $nan, if x == y { equal } else { larger }, a, b)
+            finish!($t, $bits, $quiet, if x == y { equal } else { larger }, a, b)
         }
 
         #[doc = concat!("`min.", $name, "` of three operands (with `ABS`, of their magnitudes).")]
@@ -57,16 +57,18 @@ macro_rules! order {
             $max::<FTZ, NAN, false>($max::<FTZ, NAN, false>(a, b), c)
         }
 
-        #[doc = concat!("`abs{.ftz}.", $name, "`: clears the sign bit, of NaN too.")]
+        #[doc = concat!("`abs{.ftz}.", $name, "`: clears the sign bit; a NaN becomes ", $nan_name, ".")]
         #[inline(always)]
         pub fn $abs<const FTZ: bool>(a: $t) -> $t {
-            if FTZ { $input(a).abs() } else { a.abs() }
+            let x = if FTZ { $input(a) } else { a };
+            $quiet(x, x.abs())
         }
 
-        #[doc = concat!("`neg{.ftz}.", $name, "`: flips the sign bit, of NaN too.")]
+        #[doc = concat!("`neg{.ftz}.", $name, "`: flips the sign bit; a NaN becomes ", $nan_name, ".")]
         #[inline(always)]
         pub fn $neg<const FTZ: bool>(a: $t) -> $t {
-            if FTZ { -$input(a) } else { -a }
+            let x = if FTZ { $input(a) } else { a };
+            $quiet(x, -x)
         }
 
         #[doc = concat!("`copysign.", $name, "`: the magnitude of `b` with the sign of `a` (the order PTX has).")]
@@ -84,7 +86,7 @@ macro_rules! order {
                 Test::Infinite => magnitude == <$t>::INFINITY,
                 Test::Number => !a.is_nan(),
                 Test::NotANumber => a.is_nan(),
-                Test::Normal => (<$t>::MIN_POSITIVE..<$t>::INFINITY).contains(&magnitude),
+                Test::Normal => (<$t>::MIN_POSITIVE..<$t>::INFINITY).contains(&magnitude) | (magnitude == 0.0),
                 Test::Subnormal => (magnitude < <$t>::MIN_POSITIVE) & (magnitude > 0.0),
             }
         }
@@ -99,13 +101,35 @@ macro_rules! prepare {
 }
 
 macro_rules! finish {
-    ($t:ty, $bits:ty, $nan:expr, $chosen:expr, $a:ident, $b:ident) => {{
+    ($t:ty, $bits:ty, $quiet:expr, $chosen:expr, $a:ident, $b:ident) => {{
         let chosen: $t = $chosen;
         let sign: $bits = ($a.to_bits() ^ $b.to_bits()) & !(<$bits>::MAX >> 1);
         let signed = if XORSIGN { <$t>::from_bits(chosen.to_bits() | sign) } else { chosen };
-        let no_number = if NAN { $a.is_nan() | $b.is_nan() } else { chosen.is_nan() };
-        if no_number { $nan } else { signed }
+        // Where one NaN decides, it is as good as the result.
+        let decisive = if NAN & $a.is_nan() {
+            $a
+        } else if NAN & $b.is_nan() {
+            $b
+        } else {
+            chosen
+        };
+        $quiet(decisive, signed)
     }};
+}
+
+/// The canonical NaN if `x` is one, else `value`.
+#[inline(always)]
+fn canonical_or(x: f32, value: f32) -> f32 {
+    // On the bits, as in `float::canonical`.
+    let nan = x.to_bits() & 0x7fff_ffff > 0x7f80_0000;
+    f32::from_bits(if nan { super::NAN_F32.to_bits() } else { value.to_bits() })
+}
+
+/// `x` made quiet if it is NaN, else `value`.
+#[inline(always)]
+fn quiet_or(x: f64, value: f64) -> f64 {
+    let nan = x.to_bits() & !(1 << 63) > f64::INFINITY.to_bits();
+    f64::from_bits(if nan { x.to_bits() | 1 << 51 } else { value.to_bits() })
 }
 
 /// f64 instructions have no `.ftz`.
@@ -117,7 +141,8 @@ fn as_is(x: f64) -> f64 {
 order!(
     f32,
     u32,
-    super::NAN_F32,
+    canonical_or,
+    "the canonical one",
     flush,
     min_f32,
     max_f32,
@@ -132,7 +157,8 @@ order!(
 order!(
     f64,
     u64,
-    f64::NAN,
+    quiet_or,
+    "quiet",
     as_is,
     min_f64,
     max_f64,
@@ -207,7 +233,7 @@ mod tests {
     #[test]
     fn classes_partition_the_values() {
         for (x, finite, infinite, nan, normal, subnormal) in [
-            (0.0f32, true, false, false, false, false),
+            (0.0f32, true, false, false, true, false),
             (-1.5, true, false, false, true, false),
             (f32::from_bits(1), true, false, false, false, true),
             (f32::NEG_INFINITY, false, true, false, false, false),

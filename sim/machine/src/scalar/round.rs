@@ -91,8 +91,8 @@ pub(crate) fn narrow<R: Round>(high: f64, rest: f64) -> f32 {
     } else {
         truncated.wrapping_add(u32::from(rounds_away(R::MODE, negative, inexact)))
     };
-    let signed = f32::from_bits(rounded | (u32::from(negative) << 31));
-    if high.is_nan() { super::NAN_F32 } else { signed }
+    let signed = rounded | (u32::from(negative) << 31);
+    f32::from_bits(if high.is_nan() { super::NAN_F32.to_bits() } else { signed })
 }
 
 /// The sum of two f64 values that are exact products or promotions of f32, rounded once to f32.

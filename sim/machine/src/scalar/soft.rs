@@ -98,10 +98,19 @@ fn shift_sticky(x: u128, amount: u32) -> u128 {
     }
 }
 
+/// The first NaN of the operands, made quiet. The callers list them in the order in which an H200 looks at them.
+pub(crate) fn quiet_nan<const N: usize>(operands: [f64; N]) -> Option<f64> {
+    let nan = operands.into_iter().find(|x| x.is_nan())?;
+    Some(f64::from_bits(nan.to_bits() | 1 << 51))
+}
+
 /// `a * b + c`, rounded once.
 pub fn fma(mode: Mode, a: f64, b: f64, c: f64) -> f64 {
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
-        // Infinities and NaN do not depend on the mode, but a finite product must not overflow on the way.
+        if let Some(nan) = quiet_nan([b, c, a]) {
+            return nan;
+        }
+        // Infinities do not depend on the mode, but a finite product must not overflow on the way.
         return if a.is_finite() && b.is_finite() { c } else { a.mul_add(b, c) };
     }
     let (x, y, addend) = (Parts::of(a), Parts::of(b), Parts::of(c));
@@ -121,7 +130,7 @@ pub fn fma(mode: Mode, a: f64, b: f64, c: f64) -> f64 {
 /// `a * b`, rounded once; unlike an `fma` with zero it keeps the product's sign of zero.
 pub fn mul(mode: Mode, a: f64, b: f64) -> f64 {
     if !(a.is_finite() && b.is_finite()) {
-        return a * b;
+        return quiet_nan([b, a]).unwrap_or(a * b);
     }
     let (x, y) = (Parts::of(a), Parts::of(b));
     Parts {
@@ -154,7 +163,7 @@ fn sum(mode: Mode, x: Parts, y: Parts) -> f64 {
 /// `a / b`, rounded once.
 pub fn div(mode: Mode, a: f64, b: f64) -> f64 {
     if !(a.is_finite() && b.is_finite()) || a == 0.0 || b == 0.0 {
-        return a / b;
+        return quiet_nan([a, b]).unwrap_or(a / b);
     }
     let (x, y) = (Parts::of(a).aligned(), Parts::of(b).aligned());
     // Top bits at 124 and 60: the quotient has at least 64 bits, and the sticky bit is one more.

@@ -99,6 +99,26 @@ fn nan_becomes_zero_or_the_top_bit() {
     assert_eq!(half_to_int::<F16, i64, Rz>(0x7e00), i64::MIN);
 }
 
+/// The pairs were seen on an H200.
+#[test]
+fn payloads_of_nan_survive_where_they_do_on_hardware() {
+    let hide = core::hint::black_box::<u64>;
+    let double = f64::from_bits(hide(0x7ff4_56c9_5495_a2fb));
+    assert_eq!(f64_to_f32::<Rz, false, false>(double).to_bits(), 0x7fe2_b64a);
+    assert_eq!(f64_to_half::<F16, Rn, false>(double), 0x7f15);
+    assert_eq!(f64_to_half::<Bf16, Rn, false>(-double), 0xffe2);
+    assert_eq!(f64_to_integral::<Rn, false>(double).to_bits(), 0x7ffc_56c9_5495_a2fb);
+    assert_eq!(f64_to_f32::<Rn, false, true>(double), 0.0);
+    let single = f32::from_bits(hide(0xffb7_3e7e) as u32);
+    assert_eq!(f32_to_f64::<false, false>(single).to_bits(), 0xfffe_e7cf_c000_0000);
+    assert_eq!(f32_to_f64::<true, false>(single).to_bits(), 0x7fff_ffff_e000_0000);
+    assert_eq!(half_to_f64::<F16, false>(0x7c4f).to_bits(), 0x7ff9_3c00_0000_0000);
+    assert_eq!(half_to_f64::<Bf16, false>(0xffa3).to_bits(), 0xfffc_6000_0000_0000);
+    assert_eq!(half_to_f32::<Bf16, false, false>(0xffa3).to_bits(), 0xffa3_0000);
+    assert_eq!(half_to_f32::<Bf16, true, false>(0xffa3).to_bits(), 0x7fff_ffff);
+    assert_eq!(half_to_f32::<F16, false, false>(0xfe01).to_bits(), 0x7fff_ffff);
+}
+
 #[test]
 fn every_f16_converts_to_every_integer() {
     for bits in 0..=u16::MAX {
@@ -154,7 +174,8 @@ fn tf32_keeps_ten_bits() {
     assert_eq!(f32_to_tf32::<Rz, true>(-1.0), 0);
     assert_eq!(f32_to_tf32_rna(f32::INFINITY), 0x7f80_0000);
     assert_eq!(f32_to_tf32_rna(f32::MAX), 0x7f80_0000);
-    assert_eq!(f32_to_tf32_rna(-f32::NAN), 0x7fff_ffff);
+    assert_eq!(f32_to_tf32_rna(f32::from_bits(0xffc0_3fff)), 0xffc0_2000);
+    assert_eq!(f32_to_tf32::<Rn, false>(-f32::NAN), 0x7fff_e000);
 }
 
 #[test]
