@@ -1,0 +1,7 @@
+//! Gives the library the name programs look for: they, and libraries that were linked against `-lcuda`, ask the loader
+//! for `libcuda.so.1`, whatever the file is called.
+
+fn main() {
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    println!("cargo:rerun-if-changed=build.rs");
+}
