@@ -88,26 +88,30 @@ pub(super) unsafe extern "C" fn current_context(context: *mut Context) -> CuResu
     })
 }
 
-/// A buffer a tool would write which callbacks it wants to; zero says none. Callers only read it.
-static RUNTIME_CALLBACKS: [u64; 128] = [0; 128];
-/// As above, for another kind of callback; 14 bytes of it are shown.
-static OTHER_CALLBACKS: [u64; 2] = [0; 2];
+/// A buffer a tool would write which callbacks it wants to; zero says none. Callers only read it. The size handed out
+/// counts entries, not bytes: with 1,024 bytes the runtime reads past the end for its later functions and then calls
+/// back into tools that are not there. 16 bytes per entry is more than any runtime seen reads.
+static RUNTIME_CALLBACKS: [u64; 2 * RUNTIME_CALLBACK_COUNT] = [0; 2 * RUNTIME_CALLBACK_COUNT];
+const RUNTIME_CALLBACK_COUNT: usize = 0x400;
+/// As above, for another kind of callback.
+static OTHER_CALLBACKS: [u64; 2 * OTHER_CALLBACK_COUNT] = [0; 2 * OTHER_CALLBACK_COUNT];
+const OTHER_CALLBACK_COUNT: usize = 14;
 
-/// Hands out the first buffer: 1,024 bytes.
+/// Hands out the first buffer.
 pub(super) unsafe extern "C" fn runtime_callbacks(buffer: *mut *const u64, size: *mut usize) {
     // SAFETY: NULL or the caller's variables.
     unsafe {
         c::put(buffer, RUNTIME_CALLBACKS.as_ptr());
-        c::put(size, 0x400);
+        c::put(size, RUNTIME_CALLBACK_COUNT);
     }
 }
 
-/// Hands out the second buffer: 14 bytes.
+/// Hands out the second buffer.
 pub(super) unsafe extern "C" fn other_callbacks(buffer: *mut *const u64, size: *mut usize) {
     // SAFETY: NULL or the caller's variables.
     unsafe {
         c::put(buffer, OTHER_CALLBACKS.as_ptr());
-        c::put(size, 14);
+        c::put(size, OTHER_CALLBACK_COUNT);
     }
 }
 
