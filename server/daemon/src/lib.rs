@@ -1,1 +1,24 @@
 //! floed: listens, authenticates, admits, starts one worker process per session.
+//! In: options, connections. Out: sessions, each a process of its own that has the connection from then on.
+//! It never loads CUDA, never touches a session's data, and no peer can make it do more than refuse.
+#![forbid(unsafe_code)]
+
+mod conversation;
+mod error;
+mod life;
+mod listen;
+mod options;
+mod probe;
+mod server;
+mod sessions;
+mod token;
+mod worker_process;
+
+pub use error::DaemonError;
+pub use life::run;
+pub use options::{FileOptions, Options, Settings};
+
+/// A line for the operator, on stderr.
+fn log(words: std::fmt::Arguments<'_>) {
+    eprintln!("floed: {words}");
+}

@@ -1,0 +1,222 @@
+//! What is said before a session: Hello, Authenticate, the lists, Attach.
+//! In: frames of one connection, each with a deadline, and who is at the other end. Out: replies, and at most one admission
+//! whose connection then belongs to a worker.
+//! Nothing is believed before it is proved, and nobody can make it wait or remember without limit.
+
+use std::time::{Duration, Instant};
+
+use floe_transport::{Link, LinkError, Peer};
+use floe_wire::{
+    Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply,
+    ListGpusReply, ListSessionsReply, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Reply, Request, SETUP_PAYLOAD_LIMIT,
+};
+
+use crate::error::DaemonError;
+use crate::sessions::Admission;
+use crate::token::{RANDOM_BYTES, Token, random};
+
+/// How long a peer may be silent before it has a session.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How much a peer may ask before it attaches: enough for every list, far too little for a flood.
+const FRAMES: usize = 256;
+
+/// CUresult numbers the daemon answers with.
+mod status {
+    pub(super) const SUCCESS: u32 = 0;
+    pub(super) const INVALID_VALUE: u32 = 1;
+    pub(super) const NOT_PERMITTED: u32 = 800;
+    pub(super) const SYSTEM_NOT_READY: u32 = 802;
+    pub(super) const SYSTEM_DRIVER_MISMATCH: u32 = 803;
+}
+
+/// What the conversation asks of the server.
+pub(crate) trait Host {
+    /// The token peers must know.
+    fn token(&self) -> Option<&Token>;
+    /// May a peer come in without one?
+    fn trusts(&self, peer: &Peer) -> bool;
+    /// The reply to `ListGpus`, encoded.
+    fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>));
+    /// The reply to `ListSessions`, encoded.
+    fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>));
+    /// Room for a session, or why there is none.
+    fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal>;
+    /// The reply to `Attach`.
+    fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a>;
+}
+
+/// Why an Attach is refused: the CUDA code the program gets, and a sentence.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u32,
+    pub(crate) detail: String,
+}
+
+/// Why a conversation ended without a session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConversationError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+}
+
+/// Leads the conversation. `Some` when the peer attached: the link is then at a frame's border.
+pub(crate) fn lead(link: &mut Link, peer: &Peer, host: &dyn Host) -> Result<Option<Admission>, ConversationError> {
+    link.limit_payload(SETUP_PAYLOAD_LIMIT);
+    link.limit_writes(Some(SILENCE))?;
+    let mut conversation = Conversation { link, peer, host, nonce: random()?, stage: Stage::Silent };
+    for _ in 0..FRAMES {
+        match conversation.step() {
+            Ok(Step::Go) => {}
+            Ok(Step::Closed) => return Ok(None),
+            Ok(Step::Admitted(admission)) => {
+                link.limit_writes(None)?;
+                return Ok(Some(admission));
+            }
+            Err(error) => {
+                conversation.say_why(&error);
+                return Err(error);
+            }
+        }
+    }
+    let error = ConversationError::Refused(format!("more than {FRAMES} frames before an Attach"));
+    conversation.say_why(&error);
+    Err(error)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing has been said.
+    Silent,
+    /// Hello was said; a proof is awaited.
+    Greeted,
+    /// May ask for anything.
+    Welcome,
+}
+
+enum Step {
+    Go,
+    Closed,
+    Admitted(Admission),
+}
+
+struct Conversation<'a> {
+    link: &'a mut Link,
+    peer: &'a Peer,
+    host: &'a dyn Host,
+    nonce: [u8; RANDOM_BYTES],
+    stage: Stage,
+}
+
+impl Conversation<'_> {
+    fn step(&mut self) -> Result<Step, ConversationError> {
+        let deadline = Instant::now() + SILENCE;
+        let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::Closed) };
+        let sequence = frame.sequence;
+        let payload = frame.payload.to_vec();
+        let request = Request::decode(frame.kind, &payload)?;
+        match (self.stage, request) {
+            (Stage::Silent, Request::Hello(hello)) => self.greet(sequence, &hello),
+            (Stage::Greeted, Request::Authenticate(proof)) => self.authenticate(sequence, &proof),
+            (Stage::Welcome, Request::ListGpus(_)) => self.list_gpus(sequence),
+            (Stage::Welcome, Request::ListSessions(_)) => self.list_sessions(sequence),
+            (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
+            (_, other) => Err(ConversationError::Refused(format!("out of turn: {}", other.name()))),
+        }
+    }
+
+    fn greet(&mut self, sequence: u64, hello: &Hello<'_>) -> Result<Step, ConversationError> {
+        if hello.magic != MAGIC {
+            return Err(ConversationError::Refused(format!("not floe's greeting: {:#010x}", hello.magic)));
+        }
+        let version = hello.newest.min(NEWEST_VERSION);
+        if version < hello.oldest || version < OLDEST_VERSION {
+            let words = format!(
+                "no common protocol version: the client speaks {} to {}, this server {OLDEST_VERSION} to {NEWEST_VERSION}",
+                hello.oldest, hello.newest
+            );
+            return self.refuse(sequence, status::SYSTEM_DRIVER_MISMATCH, words);
+        }
+        let authenticate = self.host.token().is_some() && !self.host.trusts(self.peer);
+        self.stage = if authenticate { Stage::Greeted } else { Stage::Welcome };
+        let server = concat!("floed ", env!("CARGO_PKG_VERSION"));
+        let nonce = self.nonce;
+        self.answer(sequence, &HelloReply { version, server, authenticate, nonce: &nonce })
+    }
+
+    fn authenticate(&mut self, sequence: u64, message: &Authenticate<'_>) -> Result<Step, ConversationError> {
+        let token = self.host.token().filter(|token| token.client_knows(&self.nonce, message.nonce, message.proof));
+        let Some(token) = token else {
+            return self.refuse(sequence, status::NOT_PERMITTED, "the token is wrong".to_owned());
+        };
+        let proof = token.proof_of_server(&self.nonce, message.nonce);
+        self.stage = Stage::Welcome;
+        self.answer(sequence, &AuthenticateReply { proof: &proof })
+    }
+
+    fn list_gpus(&mut self, sequence: u64) -> Result<Step, ConversationError> {
+        let mut body = Vec::new();
+        self.host.gpus(&mut |reply| reply.write(&mut body));
+        self.reply(sequence, &body)
+    }
+
+    fn list_sessions(&mut self, sequence: u64) -> Result<Step, ConversationError> {
+        let mut body = Vec::new();
+        self.host.sessions(&mut |reply| reply.write(&mut body));
+        self.reply(sequence, &body)
+    }
+
+    fn attach(&mut self, sequence: u64, request: &Attach<'_>) -> Result<Step, ConversationError> {
+        match self.host.admit(request, self.peer) {
+            Ok(admission) => {
+                let mut body = Vec::new();
+                self.host.attached(&admission).write(&mut body);
+                self.reply(sequence, &body)?;
+                Ok(Step::Admitted(admission))
+            }
+            Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
+        }
+    }
+
+    fn answer<'r>(&mut self, sequence: u64, reply: &impl Field<'r>) -> Result<Step, ConversationError> {
+        let mut body = Vec::new();
+        reply.write(&mut body);
+        self.reply(sequence, &body)
+    }
+
+    fn reply(&mut self, request: u64, body: &[u8]) -> Result<Step, ConversationError> {
+        self.link.send(&Reply { request, status: status::SUCCESS, earlier: 0, detail: "", body })?;
+        Ok(Step::Go)
+    }
+
+    /// Says no to one request; the connection closes after it.
+    fn refuse(&mut self, request: u64, status: u32, detail: String) -> Result<Step, ConversationError> {
+        self.link.send(&Reply { request, status, earlier: 0, detail: &detail, body: &[] })?;
+        self.stage = Stage::Silent;
+        Err(ConversationError::Refused(detail))
+    }
+
+    /// Tells a peer that broke the contract why the connection closes, if it still reads.
+    fn say_why(&mut self, error: &ConversationError) {
+        let status = match error {
+            ConversationError::Decode(_) => status::INVALID_VALUE,
+            ConversationError::Link(link) if link.is_broken_contract() => status::INVALID_VALUE,
+            // Gone, silent, or told already by the reply that refused it.
+            ConversationError::Link(_) => return,
+            ConversationError::Refused(_) | ConversationError::Daemon(_) => status::SYSTEM_NOT_READY,
+        };
+        // The peer may be gone; then nobody needs to know.
+        let _ = self.link.send(&Ended { status, detail: &error.to_string() });
+    }
+}
+
+/// A message the daemon answers is a call; anything else in [`Request`] belongs to a worker.
+const _: () = assert!(matches!(<Hello<'static> as floe_wire::Message>::CLASS, Class::Call));
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! A peer that does everything wrong, and one that does not, over a socket pair.
+
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use floe_wire::{Call, ListGpus, Push, StreamId, SynchronizeStream};
+
+use super::*;
+use crate::sessions::Sessions;
+
+struct OneGpu {
+    token: Option<Token>,
+}
+
+impl Host for OneGpu {
+    fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
+    }
+
+    fn trusts(&self, _: &Peer) -> bool {
+        false
+    }
+
+    fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
+        answer(ListGpusReply { gpus: vec![floe_wire::Gpu { name: "the one", ..Default::default() }] });
+    }
+
+    fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
+        answer(ListSessionsReply { sessions: Sessions::default().rows(Instant::now()) });
+    }
+
+    fn admit(&self, request: &Attach<'_>, _: &Peer) -> Result<Admission, Refusal> {
+        if request.gpu != 0 {
+            return Err(Refusal { status: 101, detail: "no such GPU".into() });
+        }
+        let settings = Vec::new();
+        Ok(Admission {
+            session: 5,
+            gpu: 0,
+            ordinal: 0,
+            granularity: 1,
+            window: 0,
+            window_bytes: 0,
+            memory: 0,
+            settings,
+        })
+    }
+
+    fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a> {
+        AttachReply { session: admission.session, ..Default::default() }
+    }
+}
+
+type Outcome = Result<Option<Admission>, ConversationError>;
+
+/// A connection to a daemon that has one GPU; the thread gives how the conversation ended.
+fn connect(token: Option<Token>) -> (Link, UnixStream, JoinHandle<Outcome>) {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let raw = ours.try_clone().expect("duplicated");
+    let daemon = std::thread::spawn(move || {
+        let mut link = Link::new(theirs.into());
+        lead(&mut link, &Peer::Unix { uid: 1, pid: 1 }, &OneGpu { token })
+    });
+    (Link::new(ours.into()), raw, daemon)
+}
+
+fn token() -> Token {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    Token::read_or_make(&folder.path().join("token")).expect("made").0
+}
+
+/// What the daemon says next: a reply's status and body, or the code it ends with.
+fn hear(link: &mut Link) -> (u32, Vec<u8>) {
+    let frame = link.receive(Some(Instant::now() + Duration::from_secs(20))).expect("a frame").expect("not closed");
+    match Push::decode(frame.kind, frame.payload).expect("a message") {
+        Push::Reply(reply) => (reply.status, reply.body.to_vec()),
+        Push::Ended(ended) => (ended.status, Vec::new()),
+        other => panic!("unexpected: {}", other.name()),
+    }
+}
+
+fn hello() -> Hello<'static> {
+    Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" }
+}
+
+fn ends_refused(daemon: JoinHandle<Outcome>) {
+    let outcome = daemon.join().expect("the daemon's thread lives");
+    assert!(outcome.is_err(), "{outcome:?}");
+}
+
+#[test]
+fn a_peer_that_does_all_right_gets_its_session() {
+    let (mut link, _raw, daemon) = connect(None);
+    link.send(&hello()).expect("sent");
+    assert_eq!(hear(&mut link).0, 0);
+    link.send(&ListGpus {}).expect("sent");
+    let (status, body) = hear(&mut link);
+    assert_eq!(status, 0);
+    assert_eq!(ListGpus::decode_reply(&body).expect("a list").gpus[0].name, "the one");
+    link.send(&Attach::default()).expect("sent");
+    let (_, body) = hear(&mut link);
+    assert_eq!(Attach::decode_reply(&body).expect("attached").session, 5);
+    let admitted = daemon.join().expect("the daemon's thread lives").expect("no error");
+    assert_eq!(admitted.expect("admitted").session, 5);
+}
+
+#[test]
+fn the_right_proof_is_let_in_and_answered() {
+    let token = token();
+    let (mut link, _raw, _daemon) = connect(Some(token.clone()));
+    link.send(&hello()).expect("sent");
+    let (_, body) = hear(&mut link);
+    let reply = Hello::decode_reply(&body).expect("a reply");
+    assert!(reply.authenticate);
+    let nonce = reply.nonce.to_vec();
+    let proof = token.proof_of_client(&nonce, b"ours");
+    link.send(&Authenticate { nonce: b"ours", proof: &proof }).expect("sent");
+    let (status, body) = hear(&mut link);
+    assert_eq!(status, 0);
+    let reply = Authenticate::decode_reply(&body).expect("a reply");
+    assert_eq!(reply.proof, token.proof_of_server(&nonce, b"ours"));
+}
+
+#[test]
+fn a_wrong_proof_is_refused() {
+    let (mut link, _raw, daemon) = connect(Some(token()));
+    link.send(&hello()).expect("sent");
+    hear(&mut link);
+    link.send(&Authenticate { nonce: b"ours", proof: &[0; 32] }).expect("sent");
+    assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
+    ends_refused(daemon);
+}
+
+#[test]
+fn nothing_is_answered_before_the_proof() {
+    let (mut link, _raw, daemon) = connect(Some(token()));
+    link.send(&hello()).expect("sent");
+    hear(&mut link);
+    link.send(&ListGpus {}).expect("sent");
+    assert_ne!(hear(&mut link).0, 0);
+    ends_refused(daemon);
+}
+
+#[test]
+fn an_unknown_version_is_told_which_are_spoken() {
+    let (mut link, _raw, daemon) = connect(None);
+    link.send(&Hello { oldest: 900, newest: 901, ..hello() }).expect("sent");
+    assert_eq!(hear(&mut link).0, status::SYSTEM_DRIVER_MISMATCH);
+    ends_refused(daemon);
+}
+
+#[test]
+fn a_command_of_a_session_is_out_of_turn_here() {
+    let (mut link, _raw, daemon) = connect(None);
+    link.send(&hello()).expect("sent");
+    hear(&mut link);
+    link.send(&SynchronizeStream { stream: StreamId(0) }).expect("sent");
+    assert_ne!(hear(&mut link).0, 0);
+    ends_refused(daemon);
+}
+
+#[test]
+fn an_unknown_gpu_is_refused() {
+    let (mut link, _raw, daemon) = connect(None);
+    link.send(&hello()).expect("sent");
+    hear(&mut link);
+    link.send(&Attach { gpu: 7, ..Default::default() }).expect("sent");
+    assert_eq!(hear(&mut link).0, 101);
+    ends_refused(daemon);
+}
+
+#[test]
+fn bytes_that_are_no_frame_end_the_conversation() {
+    use std::io::Write as _;
+    for garbage in [vec![0xff; 16], vec![0xff; 4096], b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), vec![0; 16]] {
+        let (link, mut raw, daemon) = connect(None);
+        raw.write_all(&garbage).expect("written");
+        raw.shutdown(std::net::Shutdown::Write).expect("shut");
+        ends_refused(daemon);
+        drop(link);
+    }
+}
+
+#[test]
+fn a_frame_cut_off_ends_the_conversation() {
+    use std::io::Write as _;
+    let (link, mut raw, daemon) = connect(None);
+    raw.write_all(&[40, 0, 0, 0, 1, 0, 0, 0, 1]).expect("written");
+    raw.shutdown(std::net::Shutdown::Write).expect("shut");
+    ends_refused(daemon);
+    drop(link);
+}
+
+#[test]
+fn a_peer_that_says_nothing_and_goes_is_no_error() {
+    let (link, raw, daemon) = connect(None);
+    drop((link, raw));
+    assert!(matches!(daemon.join().expect("the daemon's thread lives"), Ok(None)));
+}

@@ -1,0 +1,44 @@
+//! The daemon's executable: flags to settings, settings to life.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::Parser;
+use floe_daemon::{Options, Settings};
+
+/// Offers this machine's GPUs to CUDA programs on other machines (and on this one).
+#[derive(Debug, Parser)]
+#[command(name = "floed", version)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    let Arguments { options } = Arguments::parse();
+    let outcome = if options.private && !options.detached { detach() } else { serve(options) };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("floed: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn serve(options: Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let settings = Settings::new(options)?;
+    if settings.until_exit_of.is_some() {
+        // Ctrl-C is for the program; the daemon outlives it by a moment.
+        rustix::process::setsid()?;
+    }
+    floe_daemon::run(&settings)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the private daemon as nobody's child: the process it serves is about to become a program that may wait for
+/// all of its children, and must not wait for this one.
+fn detach() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--detached")
+        .stdin(Stdio::null())
+        .spawn()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,249 @@
+//! What the operator asked for: flags, then environment, then a TOML file.
+//! In: parsed flags. Out: [`Settings`] with every default filled in.
+//! It opens no socket and makes no file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use floe_transport::Address;
+use serde::Deserialize;
+
+use crate::error::DaemonError;
+
+/// How many sessions there may be at once unless the operator says otherwise: a context takes half a gigabyte on a GPU.
+const MAX_SESSIONS: usize = 64;
+
+/// Flags of `floed` and `floe serve`; each can be set in the environment and, without the dashes, in `[server]` of the
+/// TOML file.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// TCP address to listen on [default: tcp://127.0.0.1:14833]
+    #[arg(long, env = "FLOE_LISTEN", value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Unix socket to listen on [default: $XDG_RUNTIME_DIR/floe/floed.sock, else /run/floe/floed.sock]
+    #[arg(long, env = "FLOE_SOCKET", value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// File with the token TCP clients must know; made at the first start [default: ~/.config/floe/token]
+    #[arg(long, env = "FLOE_TOKEN_FILE", value_name = "PATH")]
+    pub token_file: Option<PathBuf>,
+    /// Ask TCP clients for no token; for loopback addresses only, unless --insecure is given
+    #[arg(long)]
+    pub no_token: bool,
+    /// Allow --no-token on an address others can reach
+    #[arg(long)]
+    pub insecure: bool,
+    /// What the workers drive: auto (NVIDIA's library where there is one, else the CPU device), nvidia, cpu, or the path of a libcuda.so.1
+    #[arg(long, env = "FLOE_DEVICE_LIBRARY", value_name = "LIBRARY")]
+    pub device_library: Option<String>,
+    /// GPUs to offer, by index [default: all]
+    #[arg(long, env = "FLOE_GPUS", value_name = "INDEX,…", value_delimiter = ',')]
+    pub gpus: Vec<u32>,
+    /// The most memory a session may have: bytes, or with K, M, G, T [default: all of the GPU]
+    #[arg(long, env = "FLOE_MEMORY_PER_SESSION", value_name = "BYTES")]
+    pub memory_per_session: Option<String>,
+    /// The most sessions at once [default: 64]
+    #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
+    pub max_sessions: Option<usize>,
+    /// The worker's executable [default: floe-worker beside this one]
+    #[arg(long, env = "FLOE_WORKER", value_name = "PATH")]
+    pub worker: Option<PathBuf>,
+    /// TOML file [default: ~/.config/floe/floe.toml, else /etc/floe/floe.toml]
+    #[arg(long, env = "FLOE_CONFIG", value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// Serve one program: a Unix socket in a folder of its own, no TCP; prints `ready ADDRESS`
+    #[arg(long, hide = true, requires = "until_exit_of")]
+    pub private: bool,
+    /// With --private: end when this process has ended and no session is left
+    #[arg(long, hide = true, value_name = "PID")]
+    pub until_exit_of: Option<i32>,
+    /// With --private: this is the process that serves, not the one that was started
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+/// The `[server]` table of the TOML file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct FileOptions {
+    listen: Option<String>,
+    socket: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    no_token: bool,
+    insecure: bool,
+    device_library: Option<String>,
+    gpus: Vec<u32>,
+    memory_per_session: Option<String>,
+    max_sessions: Option<usize>,
+    worker: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct File {
+    server: FileOptions,
+}
+
+/// What holds, with defaults.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where to listen by TCP; `None` in a private daemon.
+    pub tcp: Option<Address>,
+    /// The Unix socket; `None` in a private daemon, which makes its own.
+    pub socket: Option<PathBuf>,
+    /// The token's file; `None` when TCP clients need none.
+    pub token_file: Option<PathBuf>,
+    /// See [`Options::device_library`].
+    pub device_library: String,
+    /// Indices of the GPUs offered; empty for all.
+    pub gpus: Vec<u32>,
+    /// The most bytes a session may have; 0 for all there is.
+    pub memory_per_session: u64,
+    /// The most sessions at once.
+    pub max_sessions: usize,
+    /// The worker's executable.
+    pub worker: PathBuf,
+    /// The process a private daemon serves.
+    pub until_exit_of: Option<i32>,
+}
+
+impl Settings {
+    /// Fills what the flags leave open from the TOML file and the defaults.
+    ///
+    /// # Errors
+    /// [`DaemonError`] when the file, an address or a size cannot be understood, or the whole would be insecure.
+    pub fn new(flags: Options) -> Result<Self, DaemonError> {
+        let file = read_file(flags.config.as_deref())?;
+        let no_token = flags.no_token || file.no_token;
+        let memory = flags.memory_per_session.or(file.memory_per_session);
+        let mut settings = Self {
+            tcp: None,
+            socket: None,
+            token_file: None,
+            device_library: flags.device_library.or(file.device_library).unwrap_or_else(|| "auto".to_owned()),
+            gpus: if flags.gpus.is_empty() { file.gpus } else { flags.gpus },
+            memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
+            max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
+            worker: flags.worker.or(file.worker).map_or_else(worker_beside_this_executable, Ok)?,
+            until_exit_of: flags.until_exit_of,
+        };
+        if flags.private {
+            return Ok(settings);
+        }
+        let listen = flags.listen.or(file.listen).unwrap_or_else(|| "tcp://127.0.0.1".to_owned());
+        let tcp: Address = listen.parse()?;
+        if no_token && !is_loopback(&tcp) && !(flags.insecure || file.insecure) {
+            return Err(DaemonError::Insecure(tcp.to_string()));
+        }
+        settings.tcp = Some(tcp);
+        settings.socket = Some(flags.socket.or(file.socket).unwrap_or_else(default_socket));
+        settings.token_file = (!no_token).then(|| flags.token_file.or(file.token_file).unwrap_or_else(default_token));
+        Ok(settings)
+    }
+}
+
+fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
+    let places = [Some(configuration_folder().join("floe.toml")), Some(PathBuf::from("/etc/floe/floe.toml"))];
+    let found = named.map(Path::to_path_buf).or_else(|| places.into_iter().flatten().find(|path| path.is_file()));
+    let Some(path) = found else { return Ok(FileOptions::default()) };
+    let wrong = |reason: String| DaemonError::Configuration { path: path.clone(), reason };
+    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(file.server)
+}
+
+/// `$XDG_CONFIG_HOME/floe`, else `~/.config/floe`, else `/etc/floe`.
+fn configuration_folder() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    home.unwrap_or_else(|| PathBuf::from("/etc")).join("floe")
+}
+
+fn default_token() -> PathBuf {
+    configuration_folder().join("token")
+}
+
+fn default_socket() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    runtime.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("floe/floed.sock")
+}
+
+fn worker_beside_this_executable() -> Result<PathBuf, DaemonError> {
+    let this = std::env::current_exe().map_err(DaemonError::system("finding this executable"))?;
+    Ok(this.with_file_name("floe-worker"))
+}
+
+fn is_loopback(address: &Address) -> bool {
+    match address {
+        Address::Tcp { host, .. } => {
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        Address::Unix(_) => true,
+    }
+}
+
+/// `8G` and the like.
+fn bytes(text: &str) -> Result<u64, DaemonError> {
+    let wrong = || DaemonError::Bytes(text.to_owned());
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        Some((at, 'T' | 't')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let count: u64 = digits.parse().map_err(|_| wrong())?;
+    count.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags() -> Options {
+        Options { config: Some(PathBuf::from("/dev/null")), ..Options::default() }
+    }
+
+    #[test]
+    fn an_open_address_without_a_token_is_refused() {
+        let open = Options { listen: Some("tcp://0.0.0.0:1".into()), no_token: true, ..flags() };
+        assert!(matches!(Settings::new(open.clone()), Err(DaemonError::Insecure(_))));
+        let insecure = Settings::new(Options { insecure: true, ..open }).expect("the operator insists");
+        assert_eq!(insecure.token_file, None);
+    }
+
+    #[test]
+    fn loopback_may_go_without_a_token() {
+        for address in ["127.0.0.1:1", "tcp://[::1]:1", "localhost"] {
+            let settings = Settings::new(Options { listen: Some(address.into()), no_token: true, ..flags() });
+            assert_eq!(settings.expect(address).token_file, None);
+        }
+    }
+
+    #[test]
+    fn the_default_is_loopback_with_a_token() {
+        let settings = Settings::new(flags()).expect("the defaults hold");
+        assert!(is_loopback(&settings.tcp.expect("TCP is on")));
+        assert!(settings.token_file.is_some());
+    }
+
+    #[test]
+    fn sizes_have_letters() {
+        assert_eq!(bytes("8G").ok(), Some(8 << 30));
+        assert_eq!(bytes("12").ok(), Some(12));
+        for wrong in ["", "G", "-1", "1X", "99999999999T"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("floe.toml");
+        std::fs::write(&path, "[server]\nlisten = '127.0.0.1:7'\nmax-sessions = 3\n").expect("the file is written");
+        let settings =
+            Settings::new(Options { listen: Some("127.0.0.1:8".into()), config: Some(path), ..Options::default() });
+        let settings = settings.expect("both are right");
+        assert_eq!(settings.tcp.expect("TCP is on").to_string(), "tcp://127.0.0.1:8");
+        assert_eq!(settings.max_sessions, 3);
+    }
+}

@@ -1,0 +1,31 @@
+//! What devices there are: asked of a worker process, because the daemon itself never loads CUDA.
+//! In: the worker's executable, the library's name. Out: the devices, or the worker's own words why there are none.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use floe_worker::contract::Probe;
+
+use crate::error::DaemonError;
+
+/// Runs one probe.
+pub(crate) fn probe(worker: &Path, library: &str) -> Result<Probe, DaemonError> {
+    let failed = |reason: String| DaemonError::Probe { library: library.to_owned(), reason };
+    let output = Command::new(worker)
+        .args(["--probe", library])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| DaemonError::Worker { path: worker.to_path_buf(), source })?;
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if !output.status.success() {
+        return Err(failed(if words.is_empty() { output.status.to_string() } else { words }));
+    }
+    if !words.is_empty() {
+        crate::log(format_args!("{words}"));
+    }
+    let probe: Probe = serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
+    if probe.gpus.is_empty() {
+        return Err(failed("it has no devices".to_owned()));
+    }
+    Ok(probe)
+}

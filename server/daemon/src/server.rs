@@ -1,0 +1,224 @@
+//! What every connection's thread shares: devices, token, sessions; and a connection's life from accept to worker.
+//! In: accepted links. Out: worker processes. A peer's mistake ends its own connection only.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use floe_transport::{Link, Peer};
+use floe_wire::{
+    Attach, AttachReply, DevicePtr, Ended, Gpu, ListGpusReply, ListSessionsReply, WINDOW_BASE, WINDOW_BYTES,
+    WINDOW_COUNT,
+};
+use floe_worker::contract::{Probe, Snapshot};
+
+use crate::conversation::{self, Host, Refusal};
+use crate::log;
+use crate::sessions::{Admission, Applicant, Sessions};
+use crate::token::Token;
+use crate::worker_process::{self, Frames};
+
+/// Connections that have no session yet: each is a thread that waits at most seconds.
+const MAX_CONVERSATIONS: usize = 128;
+
+/// The program's variables that reach its worker's driver: they change how it works, not what it may touch.
+const DRIVER_SETTINGS: [&str; 7] = [
+    "CUDA_MODULE_LOADING",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_CACHE_DISABLE",
+    "CUDA_CACHE_MAXSIZE",
+];
+
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
+const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
+
+/// CUresult numbers.
+const CUDA_ERROR_INVALID_DEVICE: u32 = 101;
+const CUDA_ERROR_DEVICE_UNAVAILABLE: u32 = 46;
+const CUDA_ERROR_SYSTEM_NOT_READY: u32 = 802;
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) probe: Probe,
+    /// Indices of the GPUs offered.
+    pub(crate) offered: Vec<u32>,
+    pub(crate) token: Option<Token>,
+    pub(crate) device_library: String,
+    pub(crate) worker: PathBuf,
+    pub(crate) memory_per_session: u64,
+    pub(crate) max_sessions: usize,
+    pub(crate) sessions: Mutex<Sessions>,
+    pub(crate) conversations: AtomicUsize,
+}
+
+impl Server {
+    /// The table of sessions. A thread that panicked with it left it whole: every change is one step.
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection over, on a thread of its own.
+    pub(crate) fn welcome(self: &Arc<Self>, link: Link, peer: Peer) {
+        if self.conversations.fetch_add(1, Ordering::Relaxed) >= MAX_CONVERSATIONS {
+            self.conversations.fetch_sub(1, Ordering::Relaxed);
+            log(format_args!("too many connections without a session: {MAX_CONVERSATIONS}; closing the one of {peer}"));
+            return;
+        }
+        let server = Arc::clone(self);
+        let started = std::thread::Builder::new().name("connection".into()).spawn(move || server.serve(link, &peer));
+        if let Err(error) = started {
+            self.conversations.fetch_sub(1, Ordering::Relaxed);
+            log(format_args!("no thread for a connection: {error}"));
+        }
+    }
+
+    fn serve(&self, mut link: Link, peer: &Peer) {
+        let outcome = conversation::lead(&mut link, peer, self);
+        self.conversations.fetch_sub(1, Ordering::Relaxed);
+        match outcome {
+            Ok(Some(admission)) => {
+                self.work(link, &admission);
+                self.sessions().remove(admission.session);
+            }
+            Ok(None) => {}
+            Err(error) => log(format_args!("{peer}: {error}")),
+        }
+    }
+
+    /// Gives the connection to a worker and follows it to its end.
+    fn work(&self, link: Link, admission: &Admission) {
+        let session = admission.session;
+        let (connection, frames, spare) = match hand_over(link) {
+            Ok(parts) => parts,
+            Err(error) => return log(format_args!("session {session}: {error}")),
+        };
+        let started = worker_process::start(&self.worker, &self.device_library, admission, connection, frames);
+        let worker = match started {
+            Ok(worker) => worker,
+            Err(error) => {
+                log(format_args!("session {session}: {error}"));
+                let mut link = Link::resume(spare, frames.sent, frames.received);
+                // The client may be gone; then nobody needs to know.
+                let _ = link.send(&Ended { status: CUDA_ERROR_DEVICE_UNAVAILABLE, detail: &error.to_string() });
+                return;
+            }
+        };
+        drop(spare);
+        self.sessions().started(session, worker.id());
+        if let Some(why) = worker_process::follow(worker, |bytes| self.sessions().uses(session, bytes)) {
+            log(format_args!("session {session} ended: {why}"));
+        }
+    }
+
+    fn gpu(&self, index: u32) -> Option<&Snapshot> {
+        self.offered.contains(&index).then(|| self.probe.gpus.get(usize::try_from(index).ok()?)).flatten()
+    }
+
+    /// The quota of a session: what it asked for, within what the operator allows and the GPU has.
+    fn quota(&self, asked: u64, gpu: &Snapshot) -> u64 {
+        [asked, self.memory_per_session]
+            .into_iter()
+            .filter(|bytes| *bytes != 0)
+            .min()
+            .map_or(0, |bytes| bytes.min(gpu.memory))
+    }
+}
+
+/// The connection for the worker, a second descriptor for a last word, and the frames so far.
+fn hand_over(link: Link) -> Result<(OwnedFd, Frames, OwnedFd), Box<dyn std::error::Error>> {
+    let (connection, sent, received) = link.into_parts()?;
+    let spare = connection.try_clone()?;
+    Ok((connection, Frames { sent, received }, spare))
+}
+
+impl Host for Server {
+    fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
+    }
+
+    fn trusts(&self, peer: &Peer) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        matches!(peer, Peer::Unix { uid, .. } if *uid == own || *uid == 0)
+    }
+
+    fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
+        let sessions = self.sessions();
+        let row = |&index: &u32| {
+            let gpu = self.gpu(index)?;
+            Some(Gpu {
+                index,
+                name: &gpu.name,
+                uuid: &gpu.uuid,
+                memory: gpu.memory,
+                free: gpu.free.saturating_sub(sessions.used_on_gpu(index)),
+                kind: &self.probe.kind,
+                driver: self.probe.driver,
+                compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
+                compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
+                sessions: sessions.on_gpu(index),
+            })
+        };
+        answer(ListGpusReply { gpus: self.offered.iter().filter_map(row).collect() });
+    }
+
+    fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
+        let sessions = Server::sessions(self);
+        answer(ListSessionsReply { sessions: sessions.rows(Instant::now()) });
+    }
+
+    fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal> {
+        let no = |status, detail: String| Err(Refusal { status, detail });
+        let there = i32::try_from(request.gpu).ok().zip(self.gpu(request.gpu));
+        let Some((gpu_index, gpu)) = there else {
+            return no(
+                CUDA_ERROR_INVALID_DEVICE,
+                format!("no such GPU here: {}; offered: {:?}", request.gpu, self.offered),
+            );
+        };
+        if request.ordinal >= WINDOW_COUNT {
+            let words = format!("a program has at most {WINDOW_COUNT} vGPUs, this would be number {}", request.ordinal);
+            return no(CUDA_ERROR_INVALID_DEVICE, words);
+        }
+        let memory = self.quota(request.memory, gpu);
+        let mut sessions = Server::sessions(self);
+        if sessions.count() >= self.max_sessions {
+            let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
+            return no(CUDA_ERROR_SYSTEM_NOT_READY, words);
+        }
+        let client = format!("{} ({peer})", request.host);
+        let applicant = Applicant { client, program: request.program.to_owned(), pid: request.pid };
+        let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
+        let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
+        Ok(Admission {
+            session: sessions.add(applicant, request.gpu, memory, Instant::now()),
+            gpu: gpu_index,
+            ordinal: request.ordinal,
+            granularity: gpu.granularity,
+            window: WINDOW_BASE + u64::from(request.ordinal) * WINDOW_BYTES,
+            window_bytes: WINDOW_BYTES,
+            memory,
+            settings,
+        })
+    }
+
+    fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a> {
+        let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
+        let device = self.gpu(index).map(|gpu| {
+            let memory = if admission.memory == 0 { gpu.memory } else { admission.memory };
+            gpu.to_wire(self.probe.driver, memory)
+        });
+        AttachReply {
+            session: admission.session,
+            window: DevicePtr(admission.window),
+            window_bytes: admission.window_bytes,
+            memory: admission.memory,
+            device: device.unwrap_or_default(),
+        }
+    }
+}

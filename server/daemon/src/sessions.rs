@@ -1,0 +1,160 @@
+//! Who uses what: the table of sessions.
+//! In: admissions, reports of workers, ends. Out: rows. Pure: no process, no clock but the instant it is given.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use floe_wire::SessionRow;
+
+/// A session as it was admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// Its number; never used again by this daemon.
+    pub(crate) session: u64,
+    /// The GPU's index in the device library.
+    pub(crate) gpu: i32,
+    /// The vGPU's ordinal in the client.
+    pub(crate) ordinal: u32,
+    /// Granularity of the GPU's physical memory in bytes.
+    pub(crate) granularity: u64,
+    /// First address of its window.
+    pub(crate) window: u64,
+    /// Bytes of the window.
+    pub(crate) window_bytes: u64,
+    /// The quota in bytes; 0 for all there is.
+    pub(crate) memory: u64,
+    /// Variables of the program that belong to the driver.
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+/// A session that is there.
+#[derive(Debug)]
+struct Session {
+    gpu: u32,
+    client: String,
+    program: String,
+    pid: u32,
+    memory: u64,
+    used: u64,
+    since: Instant,
+    worker: u32,
+}
+
+/// Who asks for a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Applicant {
+    /// Host and address.
+    pub(crate) client: String,
+    /// The program's name.
+    pub(crate) program: String,
+    /// Its process id on its host.
+    pub(crate) pid: u32,
+}
+
+/// All sessions of this daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    last: u64,
+    rows: BTreeMap<u64, Session>,
+}
+
+impl Sessions {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many use a GPU.
+    pub(crate) fn on_gpu(&self, gpu: u32) -> u32 {
+        let count = self.rows.values().filter(|session| session.gpu == gpu).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes used on a GPU by all of them.
+    pub(crate) fn used_on_gpu(&self, gpu: u32) -> u64 {
+        let of_gpu = self.rows.values().filter(|session| session.gpu == gpu);
+        of_gpu.fold(0, |sum, session| sum.saturating_add(session.used))
+    }
+
+    /// Adds a session, returns its number.
+    pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, now: Instant) -> u64 {
+        self.last += 1;
+        let Applicant { client, program, pid } = applicant;
+        let session = Session { gpu, client, program, pid, memory, used: 0, since: now, worker: 0 };
+        self.rows.insert(self.last, session);
+        self.last
+    }
+
+    /// A session's worker process has started.
+    pub(crate) fn started(&mut self, session: u64, worker: u32) {
+        if let Some(row) = self.rows.get_mut(&session) {
+            row.worker = worker;
+        }
+    }
+
+    /// A session's worker says how much it uses.
+    pub(crate) fn uses(&mut self, session: u64, bytes: u64) {
+        if let Some(row) = self.rows.get_mut(&session) {
+            row.used = bytes;
+        }
+    }
+
+    /// A session is over.
+    pub(crate) fn remove(&mut self, session: u64) {
+        self.rows.remove(&session);
+    }
+
+    /// Process ids of all workers.
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        self.rows.values().map(|session| session.worker).filter(|worker| *worker != 0).collect()
+    }
+
+    /// Rows for `ListSessions`.
+    pub(crate) fn rows(&self, now: Instant) -> Vec<SessionRow<'_>> {
+        self.rows
+            .iter()
+            .map(|(&session, row)| SessionRow {
+                session,
+                gpu: row.gpu,
+                client: &row.client,
+                pid: row.pid,
+                program: &row.program,
+                memory: row.memory,
+                used: row.used,
+                seconds: now.saturating_duration_since(row.since).as_secs(),
+                worker: row.worker,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn applicant() -> Applicant {
+        Applicant { client: "host".into(), program: "program".into(), pid: 7 }
+    }
+
+    #[test]
+    fn numbers_are_not_used_again() {
+        let mut sessions = Sessions::default();
+        let first = sessions.add(applicant(), 0, 0, Instant::now());
+        sessions.remove(first);
+        assert_ne!(sessions.add(applicant(), 0, 0, Instant::now()), first);
+    }
+
+    #[test]
+    fn rows_say_age_use_and_worker() {
+        let start = Instant::now();
+        let mut sessions = Sessions::default();
+        let number = sessions.add(applicant(), 1, 10, start);
+        sessions.started(number, 99);
+        sessions.uses(number, 5);
+        let rows = sessions.rows(start + Duration::from_secs(3));
+        assert_eq!((rows[0].seconds, rows[0].used, rows[0].worker, rows[0].gpu), (3, 5, 99, 1));
+        assert_eq!((sessions.on_gpu(1), sessions.on_gpu(0), sessions.used_on_gpu(1)), (1, 0, 5));
+    }
+}

@@ -1,0 +1,73 @@
+//! One session's process, from its start to its end.
+//! In: the connection, the admission. Out: what the worker reports, line by line, and its end.
+//! It never reads or writes the connection: that is the worker's from here on.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use floe_worker::contract::{Report, TASK_VARIABLE, Task};
+
+use crate::error::DaemonError;
+use crate::sessions::Admission;
+
+/// Frames that went over a connection before it was given away.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frames {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// Starts the worker with the connection as its stdin.
+///
+/// The thread that calls this must live as long as the worker: the worker asks the kernel to be killed when its parent
+/// ends, and the kernel means the thread.
+pub(crate) fn start(
+    worker: &Path,
+    library: &str,
+    admission: &Admission,
+    connection: OwnedFd,
+    frames: Frames,
+) -> Result<Child, DaemonError> {
+    let task = Task {
+        session: admission.session,
+        library: library.to_owned(),
+        gpu: admission.gpu,
+        ordinal: admission.ordinal,
+        memory: admission.memory,
+        granularity: admission.granularity,
+        sent: frames.sent,
+        received: frames.received,
+    };
+    let failed = |source| DaemonError::Worker { path: worker.to_path_buf(), source };
+    let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
+    Command::new(worker)
+        .env(TASK_VARIABLE, task)
+        .envs(admission.settings.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::from(connection))
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)
+}
+
+/// Reads the worker's reports until it closes them, then waits for its end. Returns why it ended when that was not the
+/// client's going away.
+pub(crate) fn follow(mut worker: Child, mut uses: impl FnMut(u64)) -> Option<String> {
+    let mut end = None;
+    if let Some(reports) = worker.stdout.take() {
+        for line in BufReader::new(reports).lines().map_while(Result::ok) {
+            match serde_json::from_str::<Report>(&line) {
+                Ok(Report::Used(bytes)) => uses(bytes),
+                Ok(Report::Ready) => {}
+                Ok(Report::Ended(why)) => end = Some(why),
+                Err(error) => crate::log(format_args!("a worker's report is none ({error}): {line}")),
+            }
+        }
+    }
+    match worker.wait() {
+        Ok(status) if status.success() => None,
+        Ok(status) => Some(end.unwrap_or_else(|| status.to_string())),
+        Err(error) => Some(format!("not known: {error}")),
+    }
+}
