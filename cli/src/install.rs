@@ -18,7 +18,8 @@ impl Installation {
     pub(crate) fn of_this_executable() -> Result<Self> {
         let executable = std::env::current_exe().context("the path of this executable is not known")?;
         let root = executable.parent().and_then(Path::parent);
-        let root = root.with_context(|| format!("this executable lies outside of a bin folder: {}", executable.display()))?;
+        let root =
+            root.with_context(|| format!("this executable lies outside of a bin folder: {}", executable.display()))?;
         Ok(Self { root: root.to_path_buf() })
     }
 

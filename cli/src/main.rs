@@ -11,6 +11,7 @@ mod ps;
 mod run;
 mod serve;
 mod servers;
+mod table;
 
 use std::process::ExitCode;
 

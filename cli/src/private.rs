@@ -43,7 +43,11 @@ pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -
         }
     };
     match line.trim().strip_prefix("ready ") {
-        Some(address) => Ok(address.to_owned()),
+        Some(address) => {
+            // What was started has handed over to a process of its own and is ending; the program must not inherit it.
+            daemon.wait().context("the private daemon's start cannot be waited for")?;
+            Ok(address.to_owned())
+        }
         None => {
             let status = daemon.wait().context("the private daemon's end cannot be waited for")?;
             bail!("the private daemon did not start: {status}\n  `floe doctor` says what is wrong");

@@ -1,0 +1,166 @@
+//! `floe doctor`: checks client, servers, device, settings and permissions; says what to do about each finding.
+//! In: this machine. Out: one line per check; exit code 1 when something is wrong. Changes nothing.
+
+use std::fmt::Display;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::install::Installation;
+use crate::{private, servers};
+
+/// Flags of `floe doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Servers to check as well: HOST[,HOST…] [default: those of the settings]
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    on: Vec<String>,
+}
+
+/// The findings so far.
+#[derive(Debug, Default)]
+struct Findings {
+    wrong: usize,
+}
+
+impl Findings {
+    fn good(&mut self, what: &str, detail: impl Display) {
+        println!("  ok     {what}: {detail}");
+    }
+
+    fn note(&mut self, what: &str, detail: impl Display) {
+        println!("  note   {what}: {detail}");
+    }
+
+    fn wrong(&mut self, what: &str, detail: impl Display) {
+        self.wrong += 1;
+        println!("  WRONG  {what}: {detail}");
+    }
+
+    fn check<T: Display>(&mut self, what: &str, outcome: Result<T>) {
+        match outcome {
+            Ok(detail) => self.good(what, detail),
+            Err(error) => self.wrong(what, format!("{error:#}")),
+        }
+    }
+}
+
+/// Checks everything.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut findings = Findings::default();
+    println!("floe {}", env!("CARGO_PKG_VERSION"));
+    let installation = Installation::of_this_executable()?;
+    files(&mut findings, &installation);
+    client_path(&mut findings);
+    settings(&mut findings);
+    gpu_of_this_machine(&mut findings);
+    local_device(&mut findings, &installation);
+    remote_servers(&mut findings, &arguments.on)?;
+    if findings.wrong == 0 {
+        println!("nothing is wrong");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{} findings", findings.wrong);
+    Ok(ExitCode::FAILURE)
+}
+
+fn files(findings: &mut Findings, installation: &Installation) {
+    let client = installation.client_library_folder().map(|folder| folder.join("libcuda.so.1").display().to_string());
+    findings.check("client library", client);
+    findings.check("CPU device", installation.cpu_device().map(|path| path.display().to_string()));
+    for name in ["floed", "floe-worker"] {
+        let version = installation.executable(name).and_then(|path| version(&path));
+        findings.check(name, version);
+    }
+}
+
+/// The first line of `--version`; it must be this version.
+fn version(executable: &Path) -> Result<String> {
+    let output = Command::new(executable).arg("--version").output()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    anyhow::ensure!(
+        text.ends_with(env!("CARGO_PKG_VERSION")),
+        "{} is of another version than floe {}: {text}\n         install all of floe from one build",
+        executable.display(),
+        env!("CARGO_PKG_VERSION")
+    );
+    Ok(text)
+}
+
+/// A libcuda in front of ours on LD_LIBRARY_PATH would be found first by programs started without `floe run`.
+fn client_path(findings: &mut Findings) {
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("libcuda.so.1")).find(|file| file.exists());
+    match found {
+        None => findings.good("LD_LIBRARY_PATH", "no other libcuda.so.1 on it"),
+        Some(file) => {
+            findings.note("LD_LIBRARY_PATH", format!("holds {}; `floe run` puts its own in front", file.display()))
+        }
+    }
+}
+
+fn settings(findings: &mut Findings) {
+    match servers::settings() {
+        Err(error) => findings.wrong("settings", format!("{error:#}")),
+        Ok(settings) if settings.devices.is_empty() => {
+            findings.good("settings", "no devices named: `floe run` uses this machine's own");
+        }
+        Ok(settings) => findings.good("settings", format!("{} devices named", settings.devices.len())),
+    }
+    let named = std::env::var_os("FLOE_TOKEN_FILE").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config/floe/token"));
+    if let Some(path) = named.or(home).filter(|path| path.exists()) {
+        token_file(findings, &path);
+    }
+}
+
+fn token_file(findings: &mut Findings, path: &Path) {
+    match path.metadata() {
+        Err(error) => findings.wrong("token file", format!("{}: {error}", path.display())),
+        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
+            findings.wrong("token file", format!("others can read {0}\n         chmod 600 {0}", path.display()));
+        }
+        Ok(_) => findings.good("token file", path.display()),
+    }
+}
+
+fn gpu_of_this_machine(findings: &mut Findings) {
+    let control = Path::new("/dev/nvidiactl");
+    if !control.exists() {
+        return findings
+            .note("NVIDIA driver", "no /dev/nvidiactl: this machine has no NVIDIA GPU (or its driver is not loaded)");
+    }
+    match std::fs::OpenOptions::new().read(true).write(true).open(control) {
+        Ok(_) => findings.good("NVIDIA driver", "/dev/nvidiactl can be opened"),
+        Err(error) => findings.wrong(
+            "NVIDIA driver",
+            format!("/dev/nvidiactl cannot be opened: {error}\n         add this user to the device's group"),
+        ),
+    }
+}
+
+/// Starts a private daemon: that needs daemon, worker and device to work together.
+fn local_device(findings: &mut Findings, installation: &Installation) {
+    let gpus = private::start(installation, None).and_then(|address| servers::gpus_of(&address));
+    match gpus {
+        Err(error) => findings.wrong("device of this machine", format!("{error:#}")),
+        Ok(gpus) => gpus.iter().for_each(|gpu| {
+            findings.good(
+                "device of this machine",
+                format!("{} ({}), {}, driver {}", gpu.name, gpu.kind, servers::size(gpu.memory), gpu.driver),
+            );
+        }),
+    }
+}
+
+fn remote_servers(findings: &mut Findings, on: &[String]) -> Result<()> {
+    let named =
+        if on.is_empty() && !servers::devices_are_named().unwrap_or(false) { Vec::new() } else { servers::named(on)? };
+    for server in named {
+        let answer = servers::gpus_of(&server).map(|gpus| format!("{} GPUs offered", gpus.len()));
+        findings.check(&format!("server {server}"), answer);
+    }
+    Ok(())
+}

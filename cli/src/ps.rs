@@ -1,0 +1,39 @@
+//! `floe ps`: who uses what.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::{servers, table};
+
+/// Flags of `floe ps`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Servers to ask: HOST[,HOST…] [default: those of the settings, else this machine's daemon]
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    on: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints one row per session; fails when no server answers.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let (rows, code) = servers::each(&servers::named(&arguments.on)?, servers::sessions_of);
+    let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER"];
+    table::print(&rows, arguments.json, &headings, |session| {
+        let quota = if session.memory == 0 { "all".to_owned() } else { servers::size(session.memory) };
+        vec![
+            format!("{}:{}", session.server, session.gpu),
+            session.session.to_string(),
+            session.program.clone(),
+            session.pid.to_string(),
+            session.client.clone(),
+            servers::size(session.used),
+            quota,
+            format!("{} s", session.seconds),
+            session.worker.to_string(),
+        ]
+    })?;
+    Ok(code)
+}

@@ -1,0 +1,26 @@
+//! Rows for people or for programs.
+
+use anyhow::Result;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// Prints rows as a table with these headings, or all of them as JSON.
+pub(crate) fn print<R: Serialize>(
+    rows: &[R],
+    json: bool,
+    headings: &[&str],
+    cells: impl Fn(&R) -> Vec<String>,
+) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(rows)?);
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(headings);
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    println!("{}", table.trim_fmt());
+    Ok(())
+}
