@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The taken parts of one address range.
 #[derive(Debug)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     whole: Range<u64>,
     /// Start to length.
     taken: BTreeMap<u64, u64>,
@@ -14,13 +14,13 @@ pub struct Addresses {
 
 impl Addresses {
     /// A range with nothing taken.
-    pub fn new(whole: Range<u64>) -> Self {
+    pub(crate) fn new(whole: Range<u64>) -> Self {
         Self { whole, taken: BTreeMap::new() }
     }
 
     /// Takes `length` bytes at a multiple of `alignment` (a power of two): at `wish` where that is free and inside, else the
     /// first place that fits. `None` where nothing fits.
-    pub fn reserve(&mut self, length: u64, alignment: u64, wish: Option<u64>) -> Option<u64> {
+    pub(crate) fn reserve(&mut self, length: u64, alignment: u64, wish: Option<u64>) -> Option<u64> {
         if length == 0 || !alignment.is_power_of_two() {
             return None;
         }
@@ -32,7 +32,7 @@ impl Addresses {
     }
 
     /// Gives back what `reserve` gave; `false` where start or length differ from any such range.
-    pub fn release(&mut self, start: u64, length: u64) -> bool {
+    pub(crate) fn release(&mut self, start: u64, length: u64) -> bool {
         if self.taken.get(&start) != Some(&length) {
             return false;
         }
@@ -41,7 +41,7 @@ impl Addresses {
     }
 
     /// The taken range that holds this address.
-    pub fn find(&self, address: u64) -> Option<Range<u64>> {
+    pub(crate) fn find(&self, address: u64) -> Option<Range<u64>> {
         let (start, length) = self.taken.range(..=address).next_back()?;
         let range = *start..start + length;
         range.contains(&address).then_some(range)

@@ -10,7 +10,7 @@ use range_alloc::RangeAllocator;
 use crate::addresses::Addresses;
 
 /// Allocations start at multiples of this, as cuMemAlloc's do.
-pub const ALIGNMENT: u64 = 512;
+pub(crate) const ALIGNMENT: u64 = 512;
 /// The first shared block; later ones double until [`LARGEST_SHARED`].
 const SMALLEST_SHARED: u64 = 2 << 20;
 /// Shared blocks grow no further: a larger one would hold memory that other sessions could use.
@@ -22,35 +22,35 @@ const KEPT: u64 = 64 << 20;
 
 /// A block that must be created: `bytes` at address `at`, whose id the caller chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// First address of its mapping.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Its size, a multiple of the granularity.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A block nobody uses any more, to be unmapped and released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Surplus {
+pub(crate) struct Surplus {
     /// The id it was added with.
-    pub block: u64,
+    pub(crate) block: u64,
     /// First address of its mapping.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Its size.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// What is known about one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// First address.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Bytes the program asked for.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Whatever the owner wants to remember: the context, the pool.
-    pub owner: u64,
+    pub(crate) owner: u64,
     /// A number no other allocation of this process has had.
-    pub serial: u64,
+    pub(crate) serial: u64,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ struct Quarantined<F> {
 
 /// The blocks of one vGPU and what is cut from them. `F` is a fence behind work.
 #[derive(Debug)]
-pub struct Blocks<F> {
+pub(crate) struct Blocks<F> {
     granularity: u64,
     places: Addresses,
     next_shared: u64,
@@ -87,7 +87,7 @@ pub struct Blocks<F> {
 
 impl<F> Blocks<F> {
     /// No blocks yet, in the address range `window`, with blocks in multiples of `granularity`.
-    pub fn new(window: Range<u64>, granularity: u64) -> Self {
+    pub(crate) fn new(window: Range<u64>, granularity: u64) -> Self {
         Self {
             granularity: granularity.max(1).next_power_of_two(),
             places: Addresses::new(window),
@@ -101,35 +101,35 @@ impl<F> Blocks<F> {
     }
 
     /// How many bytes of wholly free blocks are kept; never less than the default.
-    pub fn keep(&mut self, bytes: u64) {
+    pub(crate) fn keep(&mut self, bytes: u64) {
         self.keep = bytes.max(KEPT);
     }
 
     /// Cuts `bytes` from the blocks there are. `stream` is the stream in whose order the memory will be used first: memory
     /// freed on that stream may be taken although its last use still runs. `None` where nothing fits.
-    pub fn allocate(&mut self, bytes: u64, owner: u64, stream: Option<u64>) -> Option<u64> {
+    pub(crate) fn allocate(&mut self, bytes: u64, owner: u64, stream: Option<u64>) -> Option<u64> {
         let size = rounded(bytes)?;
-        let at = self.from_stream(size, stream).or_else(|| self.cut(size))?;
+        let at = self.freed_on(size, stream).or_else(|| self.cut(size))?;
         self.record(at, bytes, owner);
         Some(at)
     }
 
     /// Chooses size and place of a block that would hold `bytes`. The place is taken until [`Blocks::add`] or
     /// [`Blocks::cancel`]. `None` where the window has no room.
-    pub fn plan(&mut self, bytes: u64) -> Option<Plan> {
+    pub(crate) fn plan(&mut self, bytes: u64) -> Option<Plan> {
         let size = rounded(bytes)?;
         let wanted = if size >= OWN_BLOCK { size } else { size.max(self.next_shared) };
         self.place(wanted)
     }
 
     /// The smallest block that would hold `bytes`, for when a comfortable one was refused.
-    pub fn plan_tight(&mut self, bytes: u64) -> Option<Plan> {
+    pub(crate) fn plan_tight(&mut self, bytes: u64) -> Option<Plan> {
         let size = rounded(bytes)?;
         self.place(size)
     }
 
     /// The planned block exists with this id: cuts `bytes` from it at once, so that no other thread takes its room.
-    pub fn add(&mut self, plan: Plan, id: u64, bytes: u64, owner: u64) -> Option<u64> {
+    pub(crate) fn add(&mut self, plan: Plan, id: u64, bytes: u64, owner: u64) -> Option<u64> {
         if plan.bytes < OWN_BLOCK {
             self.next_shared = (self.next_shared * 2).min(LARGEST_SHARED);
         }
@@ -147,13 +147,13 @@ impl<F> Blocks<F> {
     }
 
     /// The planned block could not be created.
-    pub fn cancel(&mut self, plan: Plan) {
+    pub(crate) fn cancel(&mut self, plan: Plan) {
         self.places.release(plan.at, plan.bytes);
     }
 
     /// Frees the allocation that starts at `at`; its memory is given out again once `fence` is passed. `None` where no
     /// allocation starts there.
-    pub fn free(&mut self, at: u64, fence: F, stream: Option<u64>) -> Option<Allocation> {
+    pub(crate) fn free(&mut self, at: u64, fence: F, stream: Option<u64>) -> Option<Allocation> {
         let allocation = self.allocations.remove(&at)?;
         let size = rounded(allocation.bytes)?;
         self.quarantine.push_back(Quarantined { range: at..at + size, stream, fence });
@@ -163,7 +163,7 @@ impl<F> Blocks<F> {
     /// Takes what `is_passed` says is no longer in use out of quarantine, and returns the blocks that hold nothing and are
     /// not worth keeping. Their addresses are free for other blocks at once, since unmapping goes ahead of mapping in the
     /// order of messages.
-    pub fn collect(&mut self, is_passed: impl Fn(&F) -> bool) -> Vec<Surplus> {
+    pub(crate) fn collect(&mut self, is_passed: impl Fn(&F) -> bool) -> Vec<Surplus> {
         let mut kept = VecDeque::with_capacity(self.quarantine.len());
         for entry in std::mem::take(&mut self.quarantine) {
             if is_passed(&entry.fence) {
@@ -177,7 +177,7 @@ impl<F> Blocks<F> {
     }
 
     /// Blocks that hold nothing beyond `keep` bytes of such blocks.
-    pub fn surplus(&mut self, keep: u64) -> Vec<Surplus> {
+    pub(crate) fn surplus(&mut self, keep: u64) -> Vec<Surplus> {
         let mut idle = 0u64;
         let mut surplus = Vec::new();
         for (at, block) in &self.blocks {
@@ -198,26 +198,26 @@ impl<F> Blocks<F> {
     }
 
     /// The allocation that holds this address.
-    pub fn find(&self, address: u64) -> Option<&Allocation> {
+    pub(crate) fn find(&self, address: u64) -> Option<&Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
         // The program may name the address of an allocation of no use to others: sizes of 0 do not occur.
         (address - allocation.at < allocation.bytes).then_some(allocation)
     }
 
     /// Whether anything waits in quarantine.
-    pub fn has_quarantined(&self) -> bool {
+    pub(crate) fn has_quarantined(&self) -> bool {
         !self.quarantine.is_empty()
     }
 
     /// Bytes of created blocks that no allocation holds, quarantined ones included.
-    pub fn idle_bytes(&self) -> u64 {
+    pub(crate) fn idle_bytes(&self) -> u64 {
         let all: u64 = self.blocks.values().map(|block| block.bytes).sum();
         let used: u64 = self.allocations.values().filter_map(|allocation| rounded(allocation.bytes)).sum();
         all.saturating_sub(used)
     }
 
     /// First addresses of the allocations `owner` holds.
-    pub fn owned_by(&self, owner: u64) -> Vec<u64> {
+    pub(crate) fn owned_by(&self, owner: u64) -> Vec<u64> {
         self.allocations
             .values()
             .filter(|allocation| allocation.owner == owner)
@@ -226,7 +226,7 @@ impl<F> Blocks<F> {
     }
 
     /// Forgets everything: the server has given all blocks up.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         for (at, block) in std::mem::take(&mut self.blocks) {
             self.places.release(at, block.bytes);
         }
@@ -251,7 +251,7 @@ impl<F> Blocks<F> {
     }
 
     /// A range of exactly this size that was freed on the same stream.
-    fn from_stream(&mut self, size: u64, stream: Option<u64>) -> Option<u64> {
+    fn freed_on(&mut self, size: u64, stream: Option<u64>) -> Option<u64> {
         let stream = stream?;
         let index = self
             .quarantine

@@ -4,7 +4,7 @@
 /// What a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A context.
     Context = 0x11,
     /// A module of one context.
@@ -41,13 +41,13 @@ impl Kind {
 
 /// A handle taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handle {
+pub(crate) struct Handle {
     /// What it names.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The vGPU's ordinal; 0 for what belongs to the process.
-    pub ordinal: u8,
+    pub(crate) ordinal: u8,
     /// The object's id there, below 2^36.
-    pub id: u64,
+    pub(crate) id: u64,
 }
 
 // Some libraries keep flags in a pointer's low bits, so these stay zero as an allocator would leave them. The kind stands
@@ -57,22 +57,22 @@ const ORDINAL_SHIFT: u32 = 40;
 const KIND_SHIFT: u32 = 48;
 
 /// Ids stay below this.
-pub const ID_LIMIT: u64 = 1 << (ORDINAL_SHIFT - ID_SHIFT);
+pub(crate) const ID_LIMIT: u64 = 1 << (ORDINAL_SHIFT - ID_SHIFT);
 
 impl Handle {
     /// A handle of these parts. Ids come from counters that end a session long before they reach the limit.
-    pub fn new(kind: Kind, ordinal: u8, id: u64) -> Self {
+    pub(crate) fn new(kind: Kind, ordinal: u8, id: u64) -> Self {
         debug_assert!(id < ID_LIMIT, "id {id} does not fit a handle");
         Self { kind, ordinal, id }
     }
 
     /// The value a program sees.
-    pub fn value(self) -> u64 {
+    pub(crate) fn value(self) -> u64 {
         (self.kind as u64) << KIND_SHIFT | u64::from(self.ordinal) << ORDINAL_SHIFT | self.id << ID_SHIFT
     }
 
     /// Takes a program's value apart; `None` where it is none of ours.
-    pub fn parse(value: u64) -> Option<Self> {
+    pub(crate) fn parse(value: u64) -> Option<Self> {
         let tag = value >> KIND_SHIFT;
         let kind = Kind::ALL.into_iter().find(|kind| *kind as u64 == tag)?;
         if value & ((1 << ID_SHIFT) - 1) != 0 {
@@ -84,7 +84,7 @@ impl Handle {
     }
 
     /// The handle if it is of this kind.
-    pub fn of(kind: Kind, value: u64) -> Option<Self> {
+    pub(crate) fn of(kind: Kind, value: u64) -> Option<Self> {
         Self::parse(value).filter(|handle| handle.kind == kind)
     }
 }

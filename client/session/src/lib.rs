@@ -1,12 +1,49 @@
-//! What a client process knows of its vGPUs: handles, shadow state, order.
+//! What a client process knows of its vGPUs: handles, shadow state, order. The driver API's typed calls come in; what can be
+//! answered here is, the rest goes to the servers as posts, where CUDA lets it, or calls. It never dereferences an address
+//! of the program's: the surface's ranges do that.
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod beyond;
 mod blocks;
+mod client;
+mod connection;
+mod context;
+mod copy;
+mod device;
+mod errors;
+mod event;
 mod handles;
+mod host_memory;
+mod kernel;
+mod launch;
+mod library;
 mod limits;
 mod log;
+mod memory;
+mod memset;
+mod module;
+mod occupancy;
 mod order;
+mod pointer;
+mod pool;
+mod profiler;
+mod session;
 pub mod settings;
 mod snapshot;
 mod statistics;
+mod stream;
+mod table;
+mod tally;
+mod thread;
+mod virtual_memory;
+
+pub use client::Client;
+pub use connection::{ConnectError, Inquiry};
+pub use log::Level;
+pub use statistics::{Class, Snapshot as StatisticsSnapshot};
+
+/// What a client can be: the whole driver API.
+fn _is_a_driver(client: Client) -> impl floe_surface::Driver {
+    client
+}

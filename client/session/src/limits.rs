@@ -8,31 +8,31 @@ use crate::snapshot::Snapshot;
 
 /// A device's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeviceLimits {
+pub(crate) struct DeviceLimits {
     /// Blocks per axis, at most.
-    pub grid: [u32; 3],
+    pub(crate) grid: [u32; 3],
     /// Threads per axis of a block, at most.
-    pub block: [u32; 3],
+    pub(crate) block: [u32; 3],
     /// Threads per block, at most.
-    pub threads: u32,
+    pub(crate) threads: u32,
     /// Bytes of shared memory per block, at most, when a kernel has asked for more than the default.
-    pub shared: u32,
+    pub(crate) shared: u32,
 }
 
 /// A kernel's limits, from its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KernelLimits {
+pub(crate) struct KernelLimits {
     /// Threads per block, at most.
-    pub threads: u32,
+    pub(crate) threads: u32,
     /// Bytes of static shared memory per block.
-    pub static_shared: u32,
+    pub(crate) static_shared: u32,
     /// Bytes of dynamic shared memory per block, at most.
-    pub dynamic_shared: u32,
+    pub(crate) dynamic_shared: u32,
 }
 
 impl DeviceLimits {
     /// The limits in a snapshot; what it does not say is not limited here.
-    pub fn new(snapshot: &Snapshot) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot) -> Self {
         use device_attribute as ask;
         let read = |number: u32| {
             snapshot
@@ -55,7 +55,7 @@ impl DeviceLimits {
     /// INVALID_VALUE for sizes of zero or over the device's limits and for shared memory over what the kernel has asked for
     /// (measured on a GPU: all of these are refused by the launch itself); LAUNCH_OUT_OF_RESOURCES for a block the device
     /// could run but this kernel cannot, for its registers or launch bounds.
-    pub fn check(&self, kernel: &KernelLimits, grid: [u32; 3], block: [u32; 3], shared: u32) -> CudaResult<()> {
+    pub(crate) fn check(&self, kernel: &KernelLimits, grid: [u32; 3], block: [u32; 3], shared: u32) -> CudaResult<()> {
         let outside =
             |size: &[u32; 3], most: &[u32; 3]| size.iter().zip(most).any(|(size, most)| *size == 0 || size > most);
         if outside(&grid, &self.grid) || outside(&block, &self.block) {

@@ -35,17 +35,17 @@ impl Level {
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
 /// Sets the level for the process.
-pub fn set_level(level: Level) {
+pub(crate) fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
 /// Whether lines of this level are written.
-pub fn enabled(level: Level) -> bool {
+pub(crate) fn enabled(level: Level) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 
 /// Writes one line; use the `log!` macro.
-pub fn line(level: Level, text: std::fmt::Arguments<'_>) {
+pub(crate) fn line(level: Level, text: std::fmt::Arguments<'_>) {
     if enabled(level) {
         // A closed stderr is the program's wish: there is nobody left to tell.
         let _ = std::io::stderr().write_all(format!("floe: {text}\n").as_bytes());

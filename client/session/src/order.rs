@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The wire's id of the legacy default stream.
-pub const LEGACY: u64 = 0;
+pub(crate) const LEGACY: u64 = 0;
 
 /// One stream's counters. Frames are numbered over the whole session, so they compare across streams.
 #[derive(Debug)]
-pub struct Course {
+pub(crate) struct Course {
     stream: u64,
     /// Whether it and the legacy default stream wait for each other.
     blocking: bool,
@@ -33,27 +33,27 @@ impl Course {
     }
 
     /// The stream's id on the wire.
-    pub fn stream(&self) -> u64 {
+    pub(crate) fn stream(&self) -> u64 {
         self.stream
     }
 
     /// Work of frame `sequence` has been put on the stream.
-    pub fn issue(&self, sequence: u64) {
+    pub(crate) fn issue(&self, sequence: u64) {
         self.issued.fetch_max(sequence, Ordering::AcqRel);
     }
 
     /// The last frame put on the stream.
-    pub fn issued(&self) -> u64 {
+    pub(crate) fn issued(&self) -> u64 {
         self.issued.load(Ordering::Acquire)
     }
 
     /// All work of frames up to this one has completed.
-    pub fn completed(&self) -> u64 {
+    pub(crate) fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
     }
 
     /// Whether nothing put on the stream is still outstanding.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.completed() >= self.issued()
     }
 
@@ -64,27 +64,27 @@ impl Course {
 
 /// Work that must have completed before something may be reused.
 #[derive(Debug, Clone, Default)]
-pub struct Fence {
+pub(crate) struct Fence {
     waits: Vec<(Arc<Course>, u64)>,
 }
 
 impl Fence {
     /// A fence behind what one stream holds now.
-    pub fn behind(course: &Arc<Course>) -> Self {
+    pub(crate) fn behind(course: &Arc<Course>) -> Self {
         let issued = course.issued();
         let waits = if course.completed() >= issued { Vec::new() } else { vec![(Arc::clone(course), issued)] };
         Self { waits }
     }
 
     /// Whether all of it has completed.
-    pub fn is_passed(&self) -> bool {
+    pub(crate) fn is_passed(&self) -> bool {
         self.waits.iter().all(|(course, sequence)| course.completed() >= *sequence)
     }
 }
 
 /// The counters of all streams of one session.
 #[derive(Debug)]
-pub struct Order {
+pub(crate) struct Order {
     courses: RwLock<HashMap<u64, Arc<Course>>>,
     legacy: Arc<Course>,
     /// Grows with each news of completion, so that a fence is not asked twice about the same state.
@@ -99,25 +99,25 @@ impl Default for Order {
 
 impl Order {
     /// A session that has issued nothing and has the legacy default stream only.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let legacy = Course::new(LEGACY, true);
         Self { courses: RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))])), legacy, news: AtomicU64::new(0) }
     }
 
     /// The legacy default stream.
-    pub fn legacy(&self) -> &Arc<Course> {
+    pub(crate) fn legacy(&self) -> &Arc<Course> {
         &self.legacy
     }
 
     /// A new stream.
-    pub fn add(&self, stream: u64, blocking: bool) -> Arc<Course> {
+    pub(crate) fn add(&self, stream: u64, blocking: bool) -> Arc<Course> {
         let course = Course::new(stream, blocking);
         self.write().insert(stream, Arc::clone(&course));
         course
     }
 
     /// The stream is destroyed. Its outstanding work still counts, until a synchronize of the context proves it complete.
-    pub fn retire(&self, course: &Arc<Course>) {
+    pub(crate) fn retire(&self, course: &Arc<Course>) {
         course.retired.store(true, Ordering::Release);
         if course.is_idle() {
             self.write().remove(&course.stream);
@@ -126,7 +126,7 @@ impl Order {
 
     /// Everything issued on the stream up to frame `sequence` has completed. Work on a blocking stream runs after what was
     /// issued earlier on the legacy default stream and the other way round, so each tells something about the other.
-    pub fn stream_completed(&self, course: &Arc<Course>, sequence: u64) {
+    pub(crate) fn stream_completed(&self, course: &Arc<Course>, sequence: u64) {
         let issued = course.issued();
         let mut news = course.complete(sequence);
         // With work issued after the proof, the last frame before it is not known; then nothing is concluded.
@@ -143,7 +143,7 @@ impl Order {
     }
 
     /// Everything issued up to frame `sequence` on any stream has completed.
-    pub fn all_completed(&self, sequence: u64) {
+    pub(crate) fn all_completed(&self, sequence: u64) {
         let (mut news, mut retired) = (false, false);
         for course in self.read().values() {
             news |= course.complete(sequence);
@@ -156,18 +156,18 @@ impl Order {
     }
 
     /// The context is gone with all its streams but the legacy one, and so is their work.
-    pub fn reset(&self, sequence: u64) {
+    pub(crate) fn reset(&self, sequence: u64) {
         self.all_completed(sequence);
         self.write().retain(|stream, _| *stream == LEGACY);
     }
 
     /// Whether nothing is outstanding anywhere.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.read().values().all(|course| course.is_idle())
     }
 
     /// A fence behind everything issued so far.
-    pub fn fence(&self) -> Fence {
+    pub(crate) fn fence(&self) -> Fence {
         let waits = self
             .read()
             .values()
@@ -178,7 +178,7 @@ impl Order {
     }
 
     /// A number that changes when any stream is known to have come further.
-    pub fn news(&self) -> u64 {
+    pub(crate) fn news(&self) -> u64 {
         self.news.load(Ordering::Acquire)
     }
 

@@ -113,7 +113,7 @@ pub struct Settings {
 }
 
 /// Where settings come from, so that tests bring their own.
-pub trait Source {
+pub trait Source: std::fmt::Debug {
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<String>;
     /// A file's text; `None` where it does not exist or cannot be read.
@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Default)]
+    #[derive(Debug, Default)]
     struct Fake {
         variables: HashMap<String, String>,
         files: HashMap<String, String>,

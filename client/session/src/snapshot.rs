@@ -8,21 +8,21 @@ use floe_abi::{Uuid, device_attribute};
 
 /// A device as this client presents it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The device's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its UUID.
-    pub uuid: Uuid,
+    pub(crate) uuid: Uuid,
     /// Its PCI bus id as tools print it.
-    pub pci_bus: String,
+    pub(crate) pci_bus: String,
     /// Bytes of memory this vGPU may use.
-    pub memory: u64,
+    pub(crate) memory: u64,
     /// Driver version of the server.
-    pub driver: i32,
+    pub(crate) driver: i32,
     /// Least and greatest stream priority; the greatest is the smaller number.
-    pub priorities: (i32, i32),
+    pub(crate) priorities: (i32, i32),
     /// Granularity of mappings in bytes.
-    pub granularity: u64,
+    pub(crate) granularity: u64,
     attributes: HashMap<u32, i32>,
     limits: HashMap<u32, u64>,
 }
@@ -68,7 +68,7 @@ const CORRECTIONS: &[(u32, i32)] = {
 
 impl Snapshot {
     /// The snapshot of a message; `quota` is the vGPU's memory where it is less than the device's, else 0.
-    pub fn new(message: &floe_wire::DeviceSnapshot<'_>, quota: u64) -> Self {
+    pub(crate) fn new(message: &floe_wire::DeviceSnapshot<'_>, quota: u64) -> Self {
         let mut uuid = Uuid::default();
         let known = message.uuid.len().min(uuid.bytes.len());
         uuid.bytes[..known].copy_from_slice(&message.uuid[..known]);
@@ -96,17 +96,17 @@ impl Snapshot {
     }
 
     /// A CUdevice_attribute; `None` where the server's device does not know the number.
-    pub fn attribute(&self, number: u32) -> Option<i32> {
+    pub(crate) fn attribute(&self, number: u32) -> Option<i32> {
         self.attributes.get(&number).copied()
     }
 
     /// A CUlimit as it was when the session began.
-    pub fn limit(&self, number: u32) -> Option<u64> {
+    pub(crate) fn limit(&self, number: u32) -> Option<u64> {
         self.limits.get(&number).copied()
     }
 
     /// The priority CUDA uses for the one a program asked for: clamped to the range.
-    pub fn clamp_priority(&self, priority: i32) -> i32 {
+    pub(crate) fn clamp_priority(&self, priority: i32) -> i32 {
         let (least, greatest) = self.priorities;
         priority.clamp(greatest.min(least), least.max(greatest))
     }

@@ -20,7 +20,7 @@ const NAMES: [&str; 3] = ["local", "post", "call"];
 
 /// Counters of one process.
 #[derive(Debug, Default)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     made: [AtomicU64; 3],
     waited: [AtomicU64; 3],
     /// Times any call waited, before the first context existed.
@@ -47,20 +47,19 @@ pub struct Snapshot {
 
 impl Statistics {
     /// All zero.
-    pub const fn new() -> Self {
-        const ZERO: AtomicU64 = AtomicU64::new(0);
+    pub(crate) const fn new() -> Self {
         Self {
-            made: [ZERO; 3],
-            waited: [ZERO; 3],
-            waited_before_context: ZERO,
-            context_exists: ZERO,
-            bytes_to_device: ZERO,
-            bytes_from_device: ZERO,
+            made: [const { AtomicU64::new(0) }; 3],
+            waited: [const { AtomicU64::new(0) }; 3],
+            waited_before_context: AtomicU64::new(0),
+            context_exists: AtomicU64::new(0),
+            bytes_to_device: AtomicU64::new(0),
+            bytes_from_device: AtomicU64::new(0),
         }
     }
 
     /// One call of this class is over; `waited` when it waited for the server at least once.
-    pub fn made(&self, class: Class, waited: bool) {
+    pub(crate) fn made(&self, class: Class, waited: bool) {
         self.made[class as usize].fetch_add(1, Ordering::Relaxed);
         if waited {
             self.waited[class as usize].fetch_add(1, Ordering::Relaxed);
@@ -71,22 +70,22 @@ impl Statistics {
     }
 
     /// A context exists from now on.
-    pub fn context_exists(&self) {
+    pub(crate) fn context_exists(&self) {
         self.context_exists.store(1, Ordering::Relaxed);
     }
 
     /// Bytes went to a device.
-    pub fn to_device(&self, bytes: u64) {
+    pub(crate) fn went_to_device(&self, bytes: u64) {
         self.bytes_to_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Bytes came from a device.
-    pub fn from_device(&self, bytes: u64) {
+    pub(crate) fn came_from_device(&self, bytes: u64) {
         self.bytes_from_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The counters now.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |counters: &[AtomicU64; 3]| [0, 1, 2].map(|index: usize| counters[index].load(Ordering::Relaxed));
         let waited = read(&self.waited);
         let all: u64 = waited.iter().sum();
@@ -139,8 +138,8 @@ mod tests {
         statistics.made(Class::Post, false);
         statistics.made(Class::Post, true);
         statistics.made(Class::Call, true);
-        statistics.to_device(10);
-        statistics.from_device(4);
+        statistics.went_to_device(10);
+        statistics.came_from_device(4);
         statistics.snapshot()
     }
 

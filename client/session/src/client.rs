@@ -1,0 +1,257 @@
+//! The process: its vGPUs, contexts and libraries, and the host memory it has pinned. The settings come in at `cuInit`; from
+//! then on the nouns' calls find here what a handle or an address means. It connects nothing before that.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr};
+
+use crate::connection::{ConnectError, Greeting, attach};
+use crate::context::ContextState;
+use crate::device::DeviceState;
+use crate::handles::{Handle, Kind};
+use crate::host_memory::HostMemory;
+use crate::kernel::KernelState;
+use crate::library::LibraryState;
+use crate::log::{self, log};
+use crate::pool::PoolState;
+use crate::session::Session;
+use crate::settings::{ProcessSource, Report, Settings, Source};
+use crate::statistics::{Snapshot, Statistics};
+use crate::table::{Table, lock};
+use crate::tally::Entered;
+use crate::thread;
+
+/// A client process.
+#[derive(Debug)]
+pub struct Client {
+    state: OnceLock<Ready>,
+    /// One thread at a time connects.
+    starting: Mutex<()>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) contexts: Table<ContextState>,
+    pub(crate) libraries: Table<LibraryState>,
+    pub(crate) kernels: Table<KernelState>,
+    pub(crate) pools: Table<PoolState>,
+    pub(crate) host_memory: HostMemory,
+    ids: AtomicU64,
+    source: Box<dyn Source + Send + Sync>,
+    ended: AtomicBool,
+}
+
+/// What `cuInit` made.
+#[derive(Debug)]
+struct Ready {
+    settings: Settings,
+    devices: Vec<DeviceState>,
+    /// The process that connected; a forked child must leave its links alone.
+    process: u32,
+}
+
+impl Client {
+    /// A client that reads its settings from `source` when it is initialised.
+    pub fn new(source: impl Source + Send + Sync + 'static) -> Self {
+        Self {
+            state: OnceLock::new(),
+            starting: Mutex::new(()),
+            statistics: Arc::new(Statistics::new()),
+            contexts: Table::default(),
+            libraries: Table::default(),
+            kernels: Table::default(),
+            pools: Table::default(),
+            host_memory: HostMemory::default(),
+            ids: AtomicU64::new(1),
+            source: Box::new(source),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// This process's client, with the settings of its environment.
+    pub fn of_process() -> &'static Self {
+        static OWN: OnceLock<Client> = OnceLock::new();
+        OWN.get_or_init(|| Self::new(ProcessSource))
+    }
+
+    /// The counters so far.
+    pub fn statistics(&self) -> Snapshot {
+        self.statistics.snapshot()
+    }
+
+    /// A call of the program begins; it is counted when the value is dropped.
+    pub(crate) fn enter(&self) -> Entered<'_> {
+        Entered::new(&self.statistics)
+    }
+
+    /// An id nothing of this process has had.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Reads the settings and attaches all vGPUs, once.
+    pub(crate) fn start(&self) -> CudaResult<()> {
+        let _starting = lock(&self.starting);
+        if self.state.get().is_some() {
+            return Ok(());
+        }
+        let settings = Settings::read(&*self.source).map_err(|error| {
+            log!(Error, "{error}");
+            CudaError::INVALID_VALUE
+        })?;
+        log::set_level(settings.log);
+        if settings.devices.is_empty() {
+            log!(
+                Error,
+                "no GPU is set for this process\n  run it by: floe run -- PROGRAM, or set FLOE_DEVICES=HOST:GPU"
+            );
+            return Err(CudaError::NO_DEVICE);
+        }
+        let devices = self.attach_all(&settings)?;
+        if devices.is_empty() {
+            return Err(CudaError::NO_DEVICE);
+        }
+        let ready = Ready { settings, devices, process: std::process::id() };
+        // Only one thread gets here, and it found nothing set.
+        let _ = self.state.set(ready);
+        Ok(())
+    }
+
+    fn attach_all(&self, settings: &Settings) -> CudaResult<Vec<DeviceState>> {
+        // Where ordinals decide, servers of invisible vGPUs are not even asked.
+        let wanted =
+            settings.visible.by_index(settings.devices.len()).unwrap_or_else(|| (0..settings.devices.len()).collect());
+        let greeting = greeting(settings);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = wanted
+                .iter()
+                .zip(0u32..)
+                .map(|(index, ordinal)| {
+                    let (device, greeting) = (&settings.devices[*index], &greeting);
+                    scope.spawn(move || attach(device, ordinal, greeting))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("attaching does not panic")).collect()
+        });
+        let mut attached = Vec::new();
+        for result in results {
+            attached.push(result.map_err(|error: ConnectError| {
+                log!(Error, "{error}");
+                error.code()
+            })?);
+        }
+        let uuids: Vec<String> = attached.iter().map(|attached| attached.snapshot.uuid.to_string()).collect();
+        let order = match settings.visible.by_index(settings.devices.len()) {
+            Some(_) => (0..attached.len()).collect(),
+            None => settings.visible.select(&uuids),
+        };
+        let mut slots: Vec<_> = attached.into_iter().map(Some).collect();
+        let mut devices = Vec::new();
+        for (index, ordinal) in order.into_iter().zip(0u8..) {
+            let attached = slots[index].take().expect("each device is chosen once");
+            log!(Info, "device {ordinal} is {} (session {})", attached.snapshot.name, attached.session);
+            let session = Session::start(attached, ordinal, Arc::clone(&self.statistics)).map_err(|error| {
+                log!(Error, "no thread for a link: {error}");
+                CudaError::OPERATING_SYSTEM
+            })?;
+            devices.push(DeviceState::new(self, session));
+        }
+        Ok(devices)
+    }
+
+    /// All devices; NOT_INITIALIZED before `cuInit`.
+    pub(crate) fn devices(&self) -> CudaResult<&[DeviceState]> {
+        self.state.get().map(|ready| ready.devices.as_slice()).ok_or(CudaError::NOT_INITIALIZED)
+    }
+
+    /// The settings; NOT_INITIALIZED before `cuInit`.
+    pub(crate) fn settings(&self) -> CudaResult<&Settings> {
+        self.state.get().map(|ready| &ready.settings).ok_or(CudaError::NOT_INITIALIZED)
+    }
+
+    /// The device of this handle.
+    pub(crate) fn device(&self, device: Device) -> CudaResult<&DeviceState> {
+        let index = usize::try_from(device.0).map_err(|_| CudaError::INVALID_DEVICE)?;
+        self.devices()?.get(index).ok_or(CudaError::INVALID_DEVICE)
+    }
+
+    /// The session a handle belongs to.
+    pub(crate) fn session(&self, handle: Handle) -> Option<&Arc<Session>> {
+        let devices = self.devices().ok()?;
+        Some(&devices.get(usize::from(handle.ordinal))?.session)
+    }
+
+    /// The context of this handle, alive.
+    pub(crate) fn context(&self, context: Context) -> CudaResult<Arc<ContextState>> {
+        let handle = Handle::of(Kind::Context, context.0).ok_or(CudaError::INVALID_CONTEXT)?;
+        self.contexts.get(handle.id).ok_or(CudaError::INVALID_CONTEXT)
+    }
+
+    /// The calling thread's current context, alive.
+    pub(crate) fn current(&self) -> CudaResult<Arc<ContextState>> {
+        let context = thread::own().top().ok_or(CudaError::INVALID_CONTEXT)?;
+        if context.is_alive() { Ok(context) } else { Err(CudaError::CONTEXT_IS_DESTROYED) }
+    }
+
+    /// As `current`, for calls that do something on the device: reports what failed earlier.
+    pub(crate) fn working(&self) -> CudaResult<Arc<ContextState>> {
+        let context = self.current()?;
+        context.session.errors.report()?;
+        Ok(context)
+    }
+
+    /// The session whose memory this address is; `current` decides where two devices have a global variable there.
+    pub(crate) fn owner(&self, at: DevicePtr, current: Option<&Arc<Session>>) -> Option<Arc<Session>> {
+        let devices = self.devices().ok()?;
+        let sessions = || devices.iter().map(|device| &device.session);
+        sessions()
+            .find(|session| session.window.contains(&at.0))
+            .or_else(|| current.filter(|session| session.global_at(at.0).is_some()))
+            .or_else(|| sessions().find(|session| session.global_at(at.0).is_some()))
+            .cloned()
+    }
+
+    /// The session that has these bytes.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where they are not all memory of one device.
+    pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Session>) -> CudaResult<Arc<Session>> {
+        let session = self.owner(at, Some(current)).ok_or(CudaError::INVALID_VALUE)?;
+        if session.covers(at.0, bytes) { Ok(session) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    /// Ends all links and prints the statistics where that was asked for, once, in the process that connected.
+    pub(crate) fn end(&self) {
+        let Some(ready) = self.state.get() else {
+            return;
+        };
+        if ready.process != std::process::id() || self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for device in &ready.devices {
+            device.session.connection.close();
+        }
+        report(&ready.settings.report, &self.statistics.snapshot());
+    }
+}
+
+fn report(report: &Report, snapshot: &Snapshot) {
+    match report {
+        Report::None => {}
+        Report::Text => eprint!("{}", snapshot.text()),
+        Report::Json => eprintln!("{}", snapshot.json()),
+        Report::JsonFile(path) => {
+            if let Err(error) = std::fs::write(path, snapshot.json() + "\n") {
+                log!(Error, "the statistics cannot be written to {}: {error}", path.display());
+            }
+        }
+    }
+}
+
+fn greeting(settings: &Settings) -> Greeting {
+    let program = std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_default();
+    let host =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default();
+    Greeting { token: settings.token.clone(), program, host, driver: settings.driver.clone() }
+}

@@ -1,0 +1,241 @@
+//! One session's link: posting, calling, and the thread that receives. Messages come in from calls; answers wake who waits
+//! for them, deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the
+//! error it ended with; nobody waits for ever.
+
+mod handshake;
+mod host_functions;
+mod pending;
+mod receive;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use floe_abi::{CudaError, CudaResult};
+use floe_transport::{Link, LinkError, Sender};
+use floe_wire::{Call, DecodeError, Message};
+
+pub use handshake::{ConnectError, Inquiry};
+pub(crate) use handshake::{Attached, Greeting, attach};
+pub(crate) use host_functions::HostWork;
+pub(crate) use pending::{Answer, BoxTarget, Target};
+
+use crate::errors::Errors;
+use crate::log::log;
+use crate::order::{Course, Order};
+use crate::tally;
+use host_functions::HostFunctions;
+use pending::{Expected, Pending, Waiter};
+
+/// A session's link.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: Sender,
+    shared: Arc<Shared>,
+}
+
+/// What the receiving thread and the program's threads share.
+#[derive(Debug)]
+struct Shared {
+    errors: Arc<Errors>,
+    order: Arc<Order>,
+    pending: Pending,
+    /// Copies to the host that nobody waits for and that are still under way.
+    deliveries: AtomicUsize,
+    host: HostFunctions,
+}
+
+/// The answer of a call that is under way.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    waiter: Arc<Waiter>,
+    sequence: u64,
+}
+
+impl Connection {
+    /// Takes over an attached link and starts to receive.
+    pub(crate) fn start(link: Link, errors: Arc<Errors>, order: Arc<Order>) -> std::io::Result<Self> {
+        let (sender, receiver) = link.split();
+        let (queue, arrivals) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            errors,
+            order,
+            pending: Pending::default(),
+            deliveries: AtomicUsize::new(0),
+            host: HostFunctions::new(queue),
+        });
+        host_functions::start(Arc::clone(&shared), sender.clone(), arrivals)?;
+        receive::start(receiver, Arc::clone(&shared))?;
+        Ok(Self { sender, shared })
+    }
+
+    /// Sends a message nobody answers; returns its sequence. Does not wait.
+    pub(crate) fn post(&self, message: &impl Message) -> CudaResult<u64> {
+        tally::posted();
+        self.sender.post(message).map_err(|error| self.shared.lost_by(&error))
+    }
+
+    /// As `post`, for a message whose trailing bytes `fill` writes.
+    pub(crate) fn post_filled<M: Message>(
+        &self,
+        message: &M,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> CudaResult<u64> {
+        tally::posted();
+        self.sender.post_filled(message, length, fill).map_err(|error| self.shared.lost_by(&error))
+    }
+
+    /// Sends a message and waits for its reply; a status that is not success is the error.
+    pub(crate) fn call<M: Call>(&self, message: &M) -> CudaResult<(Answer, u64)> {
+        tally::called();
+        let waiter = Arc::new(Waiter::default());
+        let expected = Expected::Reply(Arc::clone(&waiter));
+        let sequence = self.submit(message, expected, true)?;
+        self.wait(&Ticket { waiter, sequence }).map(|answer| (answer, sequence))
+    }
+
+    /// As `call`, with the answer whatever its status.
+    pub(crate) fn ask<M: Call>(&self, message: &M) -> CudaResult<Answer> {
+        tally::called();
+        let waiter = Arc::new(Waiter::default());
+        let sequence = self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
+        self.answer(&Ticket { waiter, sequence })
+    }
+
+    /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
+    pub(crate) fn call_unwatched<M: Call>(&self, message: &M) -> CudaResult<u64> {
+        tally::posted();
+        self.submit(message, Expected::Unwatched, false)
+    }
+
+    /// Asks for data that goes to `target` when it comes. The ticket waits for the last byte.
+    pub(crate) fn fetch<M: Call>(&self, message: &M, target: Target, course: &Arc<Course>) -> CudaResult<Ticket> {
+        tally::called();
+        let waiter = Arc::new(Waiter::default());
+        let expected = Expected::delivery(target, course, Some(Arc::clone(&waiter)));
+        let sequence = self.submit(message, expected, true)?;
+        course.issue(sequence);
+        Ok(Ticket { waiter, sequence })
+    }
+
+    /// As `fetch`, with nobody waiting: a later synchronize covers it.
+    pub(crate) fn fetch_unwatched<M: Call>(&self, message: &M, target: Target, course: &Arc<Course>) -> CudaResult<()> {
+        tally::posted();
+        self.shared.deliveries.fetch_add(1, Ordering::AcqRel);
+        let expected = Expected::delivery(target, course, None);
+        let sequence = self.submit(message, expected, false).inspect_err(|_| {
+            self.shared.deliveries.fetch_sub(1, Ordering::AcqRel);
+        })?;
+        course.issue(sequence);
+        Ok(())
+    }
+
+    /// Waits for what a ticket stands for.
+    pub(crate) fn wait(&self, ticket: &Ticket) -> CudaResult<Answer> {
+        let answer = self.answer(ticket)?;
+        match CudaError::from_code(answer.status) {
+            None => Ok(answer),
+            Some(error) => {
+                if !answer.detail.is_empty() && error != CudaError::NOT_READY {
+                    log!(Info, "{}: request {}: {error}", answer.detail, ticket.sequence);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the answer and remembers what it says of earlier failures.
+    fn answer(&self, ticket: &Ticket) -> CudaResult<Answer> {
+        tally::waited();
+        let answer = ticket.waiter.wait()?;
+        if let Some(earlier) = CudaError::from_code(answer.earlier) {
+            self.shared.errors.note(earlier);
+        }
+        if let Some(error) = CudaError::from_code(answer.status).filter(|error| error.is_sticky()) {
+            self.shared.errors.note(error);
+        }
+        Ok(answer)
+    }
+
+    /// Puts a host function on a stream.
+    pub(crate) fn host_function(&self, course: &Arc<Course>, id: u64, work: HostWork) -> CudaResult<()> {
+        self.shared.host.add(id, work);
+        let message = floe_wire::HostFunction {
+            stream: floe_wire::StreamId(course.stream()),
+            function: floe_wire::FunctionId(id),
+        };
+        let sequence = self.post(&message).inspect_err(|_| {
+            self.shared.host.cancel(id);
+        })?;
+        course.issue(sequence);
+        Ok(())
+    }
+
+    /// Whether host functions are waiting or running.
+    pub(crate) fn has_host_functions(&self) -> bool {
+        self.shared.host.is_busy()
+    }
+
+    /// Whether a copy to the host that is still under way writes any of these bytes.
+    pub(crate) fn writes_into(&self, start: u64, bytes: u64) -> bool {
+        self.shared.deliveries.load(Ordering::Acquire) != 0 && self.shared.pending.writes_into(start, bytes)
+    }
+
+    /// Waits until no copy to the host writes any of these bytes any more.
+    pub(crate) fn wait_for_writes(&self, start: u64, bytes: u64) {
+        if self.writes_into(start, bytes) {
+            tally::waited();
+            self.shared.pending.wait_until_unwritten(start, bytes);
+        }
+    }
+
+    /// Waits until what copies of this stream up to this frame read has arrived. The server has said that they completed.
+    pub(crate) fn wait_for_deliveries(&self, course: &Course, sequence: u64) {
+        if self.shared.deliveries.load(Ordering::Acquire) != 0 {
+            self.shared.pending.wait_until_delivered(course.stream(), sequence);
+        }
+    }
+
+    /// Reads the body of an answer; a body that is no such reply ends the session.
+    pub(crate) fn read<T>(&self, decoded: Result<T, DecodeError>) -> CudaResult<T> {
+        decoded.map_err(|error| {
+            self.shared
+                .lose(CudaError::DEVICE_UNAVAILABLE, &format!("the server answered what cannot be read: {error}"));
+            self.sender.close();
+            self.shared.errors.lost()
+        })
+    }
+
+    /// Sends what is posted and ends the link. Does not wait for an answer.
+    pub(crate) fn close(&self) {
+        self.shared.errors.lose(CudaError::DEINITIALIZED);
+        // A server that is gone already needs no goodbye.
+        let _ = self.sender.flush();
+        self.sender.close();
+    }
+
+    fn submit<M: Call>(&self, message: &M, expected: Expected, now: bool) -> CudaResult<u64> {
+        let shared = &self.shared;
+        let numbered = |sequence| shared.pending.expect(sequence, expected, &shared.errors);
+        let sent = if now { self.sender.send(message, numbered) } else { self.sender.post_numbered(message, numbered) };
+        sent.map_err(|error| shared.lost_by(&error))
+    }
+}
+
+impl Shared {
+    /// The link failed while something was sent.
+    fn lost_by(&self, error: &LinkError) -> CudaError {
+        self.lose(CudaError::DEVICE_UNAVAILABLE, &error.to_string());
+        self.errors.lost()
+    }
+
+    /// The link is over: says so once, and answers everybody who waits.
+    fn lose(&self, error: CudaError, reason: &str) {
+        if !self.errors.is_lost() {
+            self.errors.lose(error);
+            log!(Error, "the connection to the server is lost, the device is gone: {reason}");
+        }
+        self.pending.abandon(self.errors.lost());
+        self.host.abandon();
+    }
+}

@@ -1,0 +1,285 @@
+//! How a session begins: Hello, the proof that both sides know the token, Attach. A place and the program's name come in, an
+//! attached link and the device's snapshot go out, or an error that says what to do. Every step has a deadline.
+
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaError;
+use floe_transport::{Address, AddressError, Link, LinkError};
+use floe_wire::{Attach, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::settings::WantedDevice;
+use crate::snapshot::Snapshot;
+
+/// A server in reach answers far sooner; one that does not is down.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Attaching may have to wait for other sessions' workers to start.
+const ATTACH: Duration = Duration::from_secs(60);
+/// What the proof covers beside the nonces.
+const PURPOSE: &[u8] = b"floe-token-v1";
+
+/// Why a vGPU could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The settings name no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Nobody answers there, or not as a server does.
+    #[error("no floe server answers at {server}: {source}\n  start one there with: floe serve")]
+    Link {
+        /// Where.
+        server: String,
+        /// Why.
+        source: LinkError,
+    },
+    /// The server closed the connection.
+    #[error("the server closed the connection while {doing}: {server}")]
+    Closed {
+        /// Where.
+        server: String,
+        /// The step.
+        doing: &'static str,
+    },
+    /// What came is not what a server says.
+    #[error("{server} does not speak floe's protocol: {source}")]
+    Garbled {
+        /// Where.
+        server: String,
+        /// What is wrong.
+        source: DecodeError,
+    },
+    /// The server said no.
+    #[error("{server} refused {doing}: {error}: {detail}")]
+    Refused {
+        /// Where.
+        server: String,
+        /// The step.
+        doing: &'static str,
+        /// Its CUDA code.
+        error: CudaError,
+        /// Its sentence.
+        detail: String,
+    },
+    /// It wants a token and there is none.
+    #[error(
+        "{server} asks for a token and none is set\n  copy the server's token file here and set FLOE_TOKEN_FILE to its path"
+    )]
+    NoToken {
+        /// Where.
+        server: String,
+    },
+    /// Its own proof is wrong: it does not know the token.
+    #[error("{server} does not know the token it asks for, so it is not the server the token belongs to")]
+    Impostor {
+        /// Where.
+        server: String,
+    },
+    /// The reply to Attach makes no sense.
+    #[error("{server} offers an address window that is not this vGPU's: {window:#x}")]
+    Window {
+        /// Where.
+        server: String,
+        /// What it offered.
+        window: u64,
+    },
+    /// No thread for the link.
+    #[error("no thread for the link to {server}: {source}")]
+    Thread {
+        /// Where.
+        server: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No randomness for a nonce.
+    #[error("the system gives no random bytes for a nonce: {0}")]
+    Random(String),
+}
+
+impl ConnectError {
+    /// The code `cuInit` answers with.
+    pub fn code(&self) -> CudaError {
+        match self {
+            Self::Refused { error, doing, .. } if *doing == ATTACHING => *error,
+            _ => CudaError::SYSTEM_NOT_READY,
+        }
+    }
+}
+
+const ATTACHING: &str = "the attach";
+
+/// What a client says of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Greeting {
+    /// The shared secret.
+    pub(crate) token: Option<String>,
+    /// The program's file name.
+    pub(crate) program: String,
+    /// This machine's name.
+    pub(crate) host: String,
+    /// Driver variables for the worker.
+    pub(crate) driver: Vec<(String, String)>,
+}
+
+/// An attached link.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// The link; every further frame goes to the worker.
+    pub(crate) link: Link,
+    /// The device.
+    pub(crate) snapshot: Snapshot,
+    /// First address of the window.
+    pub(crate) window: u64,
+    /// Its bytes.
+    pub(crate) window_bytes: u64,
+    /// The session's number at the server.
+    pub(crate) session: u64,
+}
+
+/// Connects and attaches vGPU `ordinal`.
+pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+    let server = &wanted.place.server;
+    let address: Address = server.parse()?;
+    let link = floe_transport::connect(&address, CONNECT)
+        .map_err(|source| ConnectError::Link { server: server.clone(), source })?;
+    let mut dialogue = Dialogue { link, server };
+    dialogue.greet(greeting.token.as_deref())?;
+    dialogue.attach(wanted, ordinal, greeting)
+}
+
+struct Dialogue<'a> {
+    link: Link,
+    server: &'a str,
+}
+
+impl<'a> Dialogue<'a> {
+    /// Hello, and the proofs where the server asks for them.
+    fn greet(&mut self, token: Option<&str>) -> Result<(), ConnectError> {
+        let hello = Hello {
+            magic: MAGIC,
+            oldest: OLDEST_VERSION,
+            newest: NEWEST_VERSION,
+            client: concat!("floe ", env!("CARGO_PKG_VERSION")),
+        };
+        let body = self.ask(&hello, "the greeting", CONNECT)?;
+        let (authenticate, theirs) = {
+            let reply = Hello::decode_reply(&body).map_err(|source| self.garbled(source))?;
+            (reply.authenticate, reply.nonce.to_vec())
+        };
+        if authenticate {
+            self.authenticate(token, &theirs)?;
+        }
+        Ok(())
+    }
+
+    fn authenticate(&mut self, token: Option<&str>, theirs: &[u8]) -> Result<(), ConnectError> {
+        let Some(token) = token else {
+            return Err(ConnectError::NoToken { server: self.server.to_owned() });
+        };
+        let mut ours = [0; 32];
+        getrandom::fill(&mut ours).map_err(|error| ConnectError::Random(error.to_string()))?;
+        let proof = proof(token, b"C", theirs, &ours).finalize().into_bytes();
+        let message = Authenticate { nonce: &ours, proof: &proof };
+        let body = self.ask(&message, "the token", CONNECT)?;
+        let reply = Authenticate::decode_reply(&body).map_err(|source| self.garbled(source))?;
+        let expected = self::proof(token, b"S", theirs, &ours);
+        expected.verify_slice(reply.proof).map_err(|_| ConnectError::Impostor { server: self.server.to_owned() })
+    }
+
+    fn attach(mut self, wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+        let settings = greeting.driver.iter().map(|(name, value)| Setting { name, value }).collect();
+        let message = Attach {
+            gpu: wanted.place.gpu,
+            ordinal,
+            memory: wanted.memory,
+            pid: std::process::id(),
+            host: &greeting.host,
+            program: &greeting.program,
+            settings,
+        };
+        let body = self.ask(&message, ATTACHING, ATTACH)?;
+        let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;
+        let window = reply.window.0;
+        let expected = floe_wire::WINDOW_BASE + u64::from(ordinal) * floe_wire::WINDOW_BYTES;
+        if window != expected || reply.window_bytes == 0 || reply.window_bytes > floe_wire::WINDOW_BYTES {
+            return Err(ConnectError::Window { server: self.server.to_owned(), window });
+        }
+        Ok(Attached {
+            snapshot: Snapshot::new(&reply.device, reply.memory),
+            window,
+            window_bytes: reply.window_bytes,
+            session: reply.session,
+            link: self.link,
+        })
+    }
+
+    /// Sends one request and waits for its reply's body.
+    fn ask<M: Call>(&mut self, message: &M, doing: &'static str, limit: Duration) -> Result<Vec<u8>, ConnectError> {
+        let server = self.server;
+        let linked = |source| ConnectError::Link { server: server.to_owned(), source };
+        let sequence = self.link.send(message).map_err(linked)?;
+        let frame = self.link.receive(Some(Instant::now() + limit)).map_err(linked)?;
+        let Some(frame) = frame else {
+            return Err(ConnectError::Closed { server: server.to_owned(), doing });
+        };
+        let refused = |status, detail: &str| ConnectError::Refused {
+            server: server.to_owned(),
+            doing,
+            error: CudaError::from_code(status).unwrap_or(CudaError::SYSTEM_NOT_READY),
+            detail: detail.to_owned(),
+        };
+        let push = Push::decode(frame.kind, frame.payload)
+            .map_err(|source| ConnectError::Garbled { server: server.to_owned(), source })?;
+        match push {
+            Push::Reply(reply) if reply.request == sequence && reply.status == 0 => Ok(reply.body.to_vec()),
+            Push::Reply(reply) => Err(refused(reply.status, reply.detail)),
+            Push::Ended(ended) => Err(refused(ended.status, ended.detail)),
+            other => Err(refused(0, other.name())),
+        }
+    }
+
+    fn garbled(&self, source: DecodeError) -> ConnectError {
+        ConnectError::Garbled { server: self.server.to_owned(), source }
+    }
+}
+
+fn proof(token: &str, side: &[u8], theirs: &[u8], ours: &[u8]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("HMAC takes keys of any length");
+    for part in [PURPOSE, side, theirs, ours] {
+        mac.update(part);
+    }
+    mac
+}
+
+/// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps` and `floe doctor` need.
+#[derive(Debug)]
+pub struct Inquiry {
+    link: Link,
+    server: String,
+}
+
+impl Inquiry {
+    /// Connects, greets, and proves the token where the server asks for it.
+    ///
+    /// # Errors
+    /// [`ConnectError`] saying what to do.
+    pub fn open(server: &str, token: Option<&str>) -> Result<Self, ConnectError> {
+        let address: Address = server.parse()?;
+        let link = floe_transport::connect(&address, CONNECT).map_err(|source| ConnectError::Link {
+            server: server.to_owned(),
+            source,
+        })?;
+        let mut dialogue = Dialogue { link, server };
+        dialogue.greet(token)?;
+        Ok(Self { link: dialogue.link, server: server.to_owned() })
+    }
+
+    /// Asks one question; the answer is the body of the reply, for the message's `decode_reply`.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the server refuses or goes away.
+    pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
+        let mut dialogue = Dialogue { link: self.link, server: &self.server };
+        dialogue.ask(message, M::NAME, CONNECT)
+    }
+}

@@ -1,0 +1,324 @@
+//! What the session expects from the server: replies somebody waits for and data that is on its way into host memory.
+//! Expectations come in with a request's sequence, replies and pieces find theirs by it. A piece outside what was asked for
+//! is refused; it never writes beyond the program's range.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use floe_abi::{CudaError, CudaResult};
+use floe_surface::HostRange;
+
+use crate::errors::Errors;
+use crate::order::Course;
+use crate::table::lock;
+
+/// A reply, owned.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Answer {
+    /// The request's CUresult.
+    pub(crate) status: u32,
+    /// The first failure of something posted; 0 for none.
+    pub(crate) earlier: u32,
+    /// A sentence.
+    pub(crate) detail: String,
+    /// The reply's fields.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Where one thread waits for one answer.
+#[derive(Debug, Default)]
+pub(super) struct Waiter {
+    slot: Mutex<Option<CudaResult<Answer>>>,
+    filled: Condvar,
+}
+
+impl Waiter {
+    pub(super) fn fill(&self, answer: CudaResult<Answer>) {
+        *lock(&self.slot) = Some(answer);
+        self.filled.notify_all();
+    }
+
+    pub(super) fn wait(&self) -> CudaResult<Answer> {
+        let mut slot = lock(&self.slot);
+        loop {
+            if let Some(answer) = slot.take() {
+                return answer;
+            }
+            slot = self.filled.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Where delivered bytes go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    /// One after the other.
+    Line(HostRange),
+    /// As rows of a box.
+    Box(BoxTarget),
+}
+
+/// Rows of a box in host memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BoxTarget {
+    /// From the box's first byte to its last.
+    pub(crate) range: HostRange,
+    /// Bytes from row to row.
+    pub(crate) pitch: u64,
+    /// Bytes from slice to slice.
+    pub(crate) slice: u64,
+    /// Bytes per row; not 0.
+    pub(crate) width: u64,
+    /// Rows per slice; not 0.
+    pub(crate) height: u64,
+    /// Slices.
+    pub(crate) depth: u64,
+}
+
+impl Target {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Line(range) => range.len() as u64,
+            // The surface checked that these fit.
+            Self::Box(target) => target.width * target.height * target.depth,
+        }
+    }
+
+    fn range(&self) -> HostRange {
+        match self {
+            Self::Line(range) => *range,
+            Self::Box(target) => target.range,
+        }
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> CudaResult<()> {
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > self.bytes()) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        match self {
+            Self::Line(range) => write_at(range, offset, bytes),
+            Self::Box(target) => target.scatter(offset, bytes),
+        }
+    }
+}
+
+impl BoxTarget {
+    fn scatter(&self, mut offset: u64, mut bytes: &[u8]) -> CudaResult<()> {
+        while !bytes.is_empty() {
+            let (row, column) = (offset / self.width, offset % self.width);
+            let (slice, row) = (row / self.height, row % self.height);
+            let room = usize::try_from(self.width - column).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            write_at(&self.range, slice * self.slice + row * self.pitch + column, now)?;
+            offset += now.len() as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
+}
+
+fn write_at(range: &HostRange, offset: u64, bytes: &[u8]) -> CudaResult<()> {
+    let offset = usize::try_from(offset).map_err(|_| CudaError::INVALID_VALUE)?;
+    range.sub(offset, bytes.len())?.write(bytes)
+}
+
+/// What one request expects.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// A reply somebody waits for.
+    Reply(Arc<Waiter>),
+    /// A reply nobody waits for.
+    Unwatched,
+    /// Data, then a reply.
+    Delivery(Delivery),
+}
+
+/// Data on its way into host memory.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    target: Target,
+    pub(super) left: u64,
+    pub(super) course: Arc<Course>,
+    pub(super) waiter: Option<Arc<Waiter>>,
+}
+
+impl Expected {
+    pub(super) fn delivery(target: Target, course: &Arc<Course>, waiter: Option<Arc<Waiter>>) -> Self {
+        Self::Delivery(Delivery { target, left: target.bytes(), course: Arc::clone(course), waiter })
+    }
+
+    pub(super) fn abandon(self, error: CudaError) {
+        match self {
+            Self::Reply(waiter) | Self::Delivery(Delivery { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
+            Self::Unwatched | Self::Delivery(_) => {}
+        }
+    }
+
+    fn writes_into(&self, start: u64, bytes: u64) -> bool {
+        let Self::Delivery(delivery) = self else {
+            return false;
+        };
+        let range = delivery.target.range();
+        let (first, length) = (range.pointer().0, range.len() as u64);
+        first < start.saturating_add(bytes) && start < first.saturating_add(length)
+    }
+}
+
+/// All expectations of one session.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    state: Mutex<State>,
+    /// Told whenever an expectation is over.
+    over: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    expected: HashMap<u64, Expected>,
+    /// The link is gone: nothing more can be expected.
+    abandoned: bool,
+}
+
+impl Pending {
+    pub(super) fn expect(&self, sequence: u64, expected: Expected, errors: &Errors) {
+        let mut state = lock(&self.state);
+        if state.abandoned {
+            drop(state);
+            expected.abandon(errors.lost());
+        } else {
+            state.expected.insert(sequence, expected);
+        }
+    }
+
+    /// The request has been answered.
+    pub(super) fn take(&self, sequence: u64) -> Option<Expected> {
+        lock(&self.state).expected.remove(&sequence)
+    }
+
+    /// Tells those who wait for an expectation to be over; called when its consequences are in place.
+    pub(super) fn tell(&self) {
+        self.over.notify_all();
+    }
+
+    /// A piece of data has come. `false` where nobody asked for it.
+    pub(super) fn deliver(&self, sequence: u64, offset: u64, bytes: &[u8]) -> bool {
+        let mut state = lock(&self.state);
+        let Some(Expected::Delivery(delivery)) = state.expected.get_mut(&sequence) else {
+            return false;
+        };
+        // The lock is held while the bytes are written: whoever sees the expectation gone sees the bytes.
+        let Some(left) = delivery.left.checked_sub(bytes.len() as u64) else {
+            return false;
+        };
+        delivery.left = left;
+        delivery.target.write(offset, bytes).is_ok()
+    }
+
+    pub(super) fn writes_into(&self, start: u64, bytes: u64) -> bool {
+        lock(&self.state).expected.values().any(|expected| expected.writes_into(start, bytes))
+    }
+
+    pub(super) fn wait_until_unwritten(&self, start: u64, bytes: u64) {
+        self.wait_until(|state| !state.expected.values().any(|expected| expected.writes_into(start, bytes)));
+    }
+
+    pub(super) fn wait_until_delivered(&self, stream: u64, sequence: u64) {
+        self.wait_until(|state| {
+            !state.expected.iter().any(|(request, expected)| {
+                *request <= sequence
+                    && matches!(expected, Expected::Delivery(delivery) if delivery.course.stream() == stream)
+            })
+        });
+    }
+
+    /// The link is gone: everybody is answered with this error, now and later.
+    pub(super) fn abandon(&self, error: CudaError) {
+        let all: Vec<Expected> = {
+            let mut state = lock(&self.state);
+            state.abandoned = true;
+            state.expected.drain().map(|(_, expected)| expected).collect()
+        };
+        for expected in all {
+            expected.abandon(error);
+        }
+        self.over.notify_all();
+    }
+
+    fn wait_until(&self, is_over: impl Fn(&State) -> bool) {
+        let mut state = lock(&self.state);
+        while !is_over(&state) {
+            state = self.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_surface::HostBlock;
+
+    use super::*;
+    use crate::order::Order;
+
+    fn boxed(block: &HostBlock) -> Target {
+        Target::Box(BoxTarget {
+            range: block.range().sub(1, 13).unwrap(),
+            pitch: 4,
+            slice: 8,
+            width: 2,
+            height: 2,
+            depth: 2,
+        })
+    }
+
+    #[test]
+    fn rows_are_scattered_also_when_a_piece_ends_inside_one() {
+        let block = HostBlock::new(16).unwrap();
+        let target = boxed(&block);
+        target.write(0, &[1, 2, 3]).unwrap();
+        target.write(3, &[4, 5, 6, 7, 8]).unwrap();
+        assert_eq!(block.range().to_vec(), [0, 1, 2, 0, 0, 3, 4, 0, 0, 5, 6, 0, 0, 7, 8, 0]);
+    }
+
+    #[test]
+    fn a_piece_outside_what_was_asked_for_is_refused() {
+        let block = HostBlock::new(16).unwrap();
+        assert!(boxed(&block).write(7, &[1, 2]).is_err());
+        assert!(boxed(&block).write(u64::MAX, &[1]).is_err());
+        assert!(Target::Line(block.range()).write(10, &[0; 7]).is_err());
+    }
+
+    #[test]
+    fn more_data_than_asked_for_is_refused() {
+        let block = HostBlock::new(4).unwrap();
+        let (pending, errors, order) = (Pending::default(), Errors::default(), Order::new());
+        let target = Target::Line(block.range());
+        pending.expect(1, Expected::delivery(target, order.legacy(), None), &errors);
+        assert!(pending.deliver(1, 0, &[1; 4]));
+        assert!(!pending.deliver(1, 0, &[1]));
+        assert!(!pending.deliver(2, 0, &[1]));
+    }
+
+    #[test]
+    fn overlap_with_a_pending_write_is_seen() {
+        let block = HostBlock::new(64).unwrap();
+        let (pending, errors, order) = (Pending::default(), Errors::default(), Order::new());
+        let target = Target::Line(block.range().sub(16, 16).unwrap());
+        pending.expect(1, Expected::delivery(target, order.legacy(), None), &errors);
+        let at = block.pointer().0;
+        assert!(pending.writes_into(at, 17));
+        assert!(!pending.writes_into(at, 16));
+        assert!(pending.writes_into(at + 31, 8));
+        assert!(!pending.writes_into(at + 32, 8));
+    }
+
+    #[test]
+    fn who_asks_after_the_link_is_gone_is_answered_at_once() {
+        let (pending, errors) = (Pending::default(), Errors::default());
+        errors.lose(CudaError::DEVICE_UNAVAILABLE);
+        pending.abandon(errors.lost());
+        let waiter = Arc::new(Waiter::default());
+        pending.expect(1, Expected::Reply(Arc::clone(&waiter)), &errors);
+        assert_eq!(waiter.wait().unwrap_err(), CudaError::DEVICE_UNAVAILABLE);
+    }
+}

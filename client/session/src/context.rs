@@ -1,0 +1,389 @@
+//! Contexts: primary ones, the program's own, and which is current in which thread. All contexts of a vGPU share the one its
+//! worker has, so making and switching them is local; waiting, limits and resets are the server's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use floe_abi::{Context, CudaError, CudaResult, Device, context_flags};
+use floe_surface::ContextCalls;
+use floe_wire::{SetCacheConfig, SetLimit};
+
+use crate::client::Client;
+use crate::handles::{Handle, Kind};
+use crate::log::log_once;
+use crate::order::Order;
+use crate::session::Session;
+use crate::stream::StreamState;
+use crate::table::lock;
+use crate::thread;
+
+/// The version `cuCtxGetApiVersion` gives: that of contexts made through `_v2` symbols and later.
+const API_VERSION: u32 = 3020;
+
+/// One context.
+#[derive(Debug)]
+pub(crate) struct ContextState {
+    handle: Handle,
+    pub(crate) session: Arc<Session>,
+    is_primary: bool,
+    flags: AtomicU32,
+    alive: AtomicBool,
+    cache_config: AtomicU32,
+    shared_config: AtomicU32,
+    /// Its view of the default stream all contexts of the vGPU share.
+    legacy: Arc<StreamState>,
+}
+
+/// How often a primary context is retained, and with which flags it will be made.
+#[derive(Debug, Default)]
+pub(crate) struct Primary {
+    count: u32,
+    flags: u32,
+}
+
+impl ContextState {
+    /// A primary context, not active.
+    pub(crate) fn primary(handle: Handle, session: Arc<Session>) -> Self {
+        Self::new(handle, session, true, 0)
+    }
+
+    fn new(handle: Handle, session: Arc<Session>, is_primary: bool, flags: u32) -> Self {
+        let course = Arc::clone(Order::legacy(&session.order));
+        let legacy = StreamState::legacy(Context(handle.value()), Arc::clone(&session), course);
+        Self {
+            handle,
+            session,
+            is_primary,
+            flags: AtomicU32::new(flags),
+            alive: AtomicBool::new(!is_primary),
+            cache_config: AtomicU32::new(0),
+            shared_config: AtomicU32::new(0),
+            legacy: Arc::new(legacy),
+        }
+    }
+
+    /// What the program calls it.
+    pub(crate) fn handle(&self) -> Context {
+        Context(self.handle.value())
+    }
+
+    /// Its device.
+    pub(crate) fn device(&self) -> Device {
+        Device(i32::from(self.session.ordinal))
+    }
+
+    /// Whether it exists: the program's own until destroyed, a primary one while retained.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// The default stream, seen from here.
+    pub(crate) fn legacy(&self) -> &Arc<StreamState> {
+        &self.legacy
+    }
+
+    fn wake(&self) {
+        if !self.alive.swap(true, Ordering::AcqRel) || !self.is_primary {
+            self.session.live_contexts.fetch_add(1, Ordering::AcqRel);
+            self.session.statistics.context_exists();
+        }
+    }
+
+    /// Gives up everything it made; the last context of the vGPU takes the worker's along.
+    fn die(&self) -> CudaResult<()> {
+        if !self.alive.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if self.session.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.session.reset(false)
+        } else {
+            self.session.clear_context(self.handle())
+        }
+    }
+}
+
+impl Client {
+    fn any_context(&self, context: Context) -> CudaResult<Arc<ContextState>> {
+        if context.is_null() { self.current() } else { self.context(context) }
+    }
+
+    fn limit_known(context: &ContextState, limit: u32) -> CudaResult<u64> {
+        if let Some(value) = lock(&context.session.changed_limits).get(&limit) {
+            return Ok(*value);
+        }
+        match context.session.snapshot.limit(limit) {
+            Some(value) => Ok(value),
+            None if limit < floe_abi::limit::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
+            None => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
+    /// Sends a cache configuration where it differs from the last.
+    fn configure(context: &ContextState, what: u32, value: u32) -> CudaResult<()> {
+        let last = lock(&context.session.cache_configs).insert(what, value);
+        if last != Some(value) {
+            context.session.connection.post(&SetCacheConfig { what, value })?;
+        }
+        Ok(())
+    }
+}
+
+impl ContextCalls for Client {
+    fn device_primary_ctx_retain(&self, device: Device) -> CudaResult<Context> {
+        let _call = self.enter();
+        let device = self.device(device)?;
+        let mut primary = lock(&device.retained);
+        device.session.errors.check()?;
+        if primary.count == 0 {
+            device.primary.flags.store(primary.flags, Ordering::Release);
+            device.primary.wake();
+        }
+        primary.count += 1;
+        Ok(device.primary.handle())
+    }
+
+    fn device_primary_ctx_release(&self, device: Device) -> CudaResult<()> {
+        let _call = self.enter();
+        let device = self.device(device)?;
+        let mut primary = lock(&device.retained);
+        match primary.count {
+            0 => Err(CudaError::INVALID_CONTEXT),
+            1 => {
+                primary.count = 0;
+                device.primary.die()
+            }
+            _ => {
+                primary.count -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn device_primary_ctx_reset(&self, device: Device) -> CudaResult<()> {
+        let _call = self.enter();
+        let device = self.device(device)?;
+        let mut primary = lock(&device.retained);
+        primary.count = 0;
+        let was_alive = device.primary.alive.swap(false, Ordering::AcqRel);
+        if !was_alive {
+            return Ok(());
+        }
+        if device.session.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            device.session.reset(true)
+        } else {
+            device.session.synchronize()?;
+            device.session.clear_context(device.primary.handle())
+        }
+    }
+
+    fn device_primary_ctx_get_state(&self, device: Device) -> CudaResult<(u32, bool)> {
+        let _call = self.enter();
+        let device = self.device(device)?;
+        let active = device.primary.is_alive();
+        let flags = if active { device.primary.flags.load(Ordering::Acquire) } else { lock(&device.retained).flags };
+        Ok((flags, active))
+    }
+
+    fn device_primary_ctx_set_flags(&self, device: Device, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if flags & !context_flags::FLAGS_MASK != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let device = self.device(device)?;
+        lock(&device.retained).flags = flags;
+        device.primary.flags.store(flags, Ordering::Release);
+        Ok(())
+    }
+
+    fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
+        let _call = self.enter();
+        if flags & !context_flags::FLAGS_MASK != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let device = self.device(device)?;
+        device.session.errors.check()?;
+        let handle = Handle::new(Kind::Context, device.session.ordinal, self.next_id());
+        let context = Arc::new(ContextState::new(handle, Arc::clone(&device.session), false, flags));
+        context.wake();
+        self.contexts.insert(handle.id, Arc::clone(&context));
+        thread::own().push(context);
+        Ok(Context(handle.value()))
+    }
+
+    fn ctx_destroy(&self, context: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        let state = self.context(context)?;
+        if state.is_primary {
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        self.contexts.remove(state.handle.id);
+        let own = thread::own();
+        if own.with_top(|top| top.is_some_and(|top| top.handle() == context)) {
+            own.pop();
+        }
+        state.die()
+    }
+
+    fn ctx_push_current(&self, context: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        thread::own().push(self.context(context)?);
+        Ok(())
+    }
+
+    fn ctx_pop_current(&self) -> CudaResult<Context> {
+        let _call = self.enter();
+        thread::own().pop().map(|context| context.handle()).ok_or(CudaError::INVALID_CONTEXT)
+    }
+
+    fn ctx_set_current(&self, context: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        if thread::own().with_top(|top| top.is_some_and(|top| top.handle() == context)) {
+            return Ok(());
+        }
+        let context = if context.is_null() { None } else { Some(self.context(context)?) };
+        thread::own().set(context);
+        Ok(())
+    }
+
+    fn ctx_get_current(&self) -> CudaResult<Context> {
+        let _call = self.enter();
+        Ok(thread::own().with_top(|top| top.map_or(Context::NULL, |top| top.handle())))
+    }
+
+    fn ctx_get_device(&self) -> CudaResult<Device> {
+        let _call = self.enter();
+        thread::own().with_top(|top| top.map(|top| top.device()).ok_or(CudaError::INVALID_CONTEXT))
+    }
+
+    fn ctx_get_device_of(&self, context: Context) -> CudaResult<Device> {
+        let _call = self.enter();
+        Ok(self.any_context(context)?.device())
+    }
+
+    fn ctx_get_flags(&self) -> CudaResult<u32> {
+        let _call = self.enter();
+        Ok(self.current()?.flags.load(Ordering::Acquire))
+    }
+
+    fn ctx_set_flags(&self, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if flags & !context_flags::FLAGS_MASK != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.current()?.flags.store(flags, Ordering::Release);
+        Ok(())
+    }
+
+    fn ctx_get_id(&self, context: Context) -> CudaResult<u64> {
+        let _call = self.enter();
+        Ok(self.any_context(context)?.handle.id)
+    }
+
+    fn ctx_synchronize(&self) -> CudaResult<()> {
+        let _call = self.enter();
+        let context = self.current()?;
+        context.session.errors.report()?;
+        context.session.synchronize()
+    }
+
+    fn ctx_synchronize_of(&self, context: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        let context = self.any_context(context)?;
+        context.session.errors.report()?;
+        context.session.synchronize()
+    }
+
+    fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {
+        let _call = self.enter();
+        let context = self.current()?;
+        // A value that is in force already need not be set; the runtime repeats its defaults.
+        if Self::limit_known(&context, limit)? == value as u64 {
+            return Ok(());
+        }
+        let message =
+            SetLimit { limit: i32::try_from(limit).map_err(|_| CudaError::INVALID_VALUE)?, value: value as u64 };
+        let session = &context.session;
+        let answer = session.call(&message)?;
+        let reply = session.connection.read(<SetLimit as floe_wire::Call>::decode_reply(&answer.body))?;
+        lock(&session.changed_limits).insert(limit, reply.value);
+        Ok(())
+    }
+
+    fn ctx_get_limit(&self, limit: u32) -> CudaResult<usize> {
+        let _call = self.enter();
+        let value = Self::limit_known(&*self.current()?, limit)?;
+        usize::try_from(value).map_err(|_| CudaError::INVALID_VALUE)
+    }
+
+    fn ctx_get_cache_config(&self) -> CudaResult<u32> {
+        let _call = self.enter();
+        Ok(self.current()?.cache_config.load(Ordering::Acquire))
+    }
+
+    fn ctx_set_cache_config(&self, config: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if config > floe_abi::function_cache::PREFER_EQUAL {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let context = self.current()?;
+        context.cache_config.store(config, Ordering::Release);
+        Self::configure(&context, 0, config)
+    }
+
+    fn ctx_get_shared_mem_config(&self) -> CudaResult<u32> {
+        let _call = self.enter();
+        Ok(self.current()?.shared_config.load(Ordering::Acquire))
+    }
+
+    fn ctx_set_shared_mem_config(&self, config: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if config > floe_abi::shared_config::EIGHT_BYTE_BANK_SIZE {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let context = self.current()?;
+        context.shared_config.store(config, Ordering::Release);
+        Self::configure(&context, 1, config)
+    }
+
+    fn ctx_get_api_version(&self, context: Context) -> CudaResult<u32> {
+        let _call = self.enter();
+        self.any_context(context)?;
+        Ok(API_VERSION)
+    }
+
+    fn ctx_get_stream_priority_range(&self) -> CudaResult<(i32, i32)> {
+        let _call = self.enter();
+        Ok(self.current()?.session.snapshot.priorities)
+    }
+
+    fn ctx_reset_persisting_l2_cache(&self) -> CudaResult<()> {
+        let _call = self.enter();
+        let context = self.working()?;
+        context.session.connection.post(&SetCacheConfig { what: 2, value: 0 })?;
+        Ok(())
+    }
+
+    fn ctx_enable_peer_access(&self, peer: Context, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (current, peer) = (self.current()?, self.context(peer)?);
+        if current.handle == peer.handle {
+            return Err(CudaError::INVALID_CONTEXT);
+        }
+        if current.session.ordinal == peer.session.ordinal {
+            // Contexts of one vGPU share their memory already.
+            return Ok(());
+        }
+        log_once!(Warn, "cuCtxEnablePeerAccess: kernels cannot reach another vGPU's memory; copies between vGPUs work");
+        Err(CudaError::PEER_ACCESS_UNSUPPORTED)
+    }
+
+    fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        self.current()?;
+        self.context(peer)?;
+        Err(CudaError::PEER_ACCESS_NOT_ENABLED)
+    }
+}

@@ -1,0 +1,335 @@
+//! Copies in one line: to the device, from it, on it, between vGPUs, within the host. Ranges come in; the bytes of a copy to
+//! the device travel with its message, those of a copy from it are waited for unless the memory is pinned and the copy
+//! asynchronous. Copies of boxes are in `boxes`.
+
+mod boxes;
+
+use std::sync::Arc;
+
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
+use floe_surface::{CopyBox, CopyCalls, HostBlock, HostRange, UnifiedRange};
+use floe_wire::{CopyFromDevice, CopyOnDevice, CopyToDevice, PIECE_BYTES};
+
+use crate::client::Client;
+use crate::connection::{HostWork, Target};
+use crate::order::Course;
+use crate::session::Session;
+use crate::stream::StreamState;
+
+/// Bytes of a copy between vGPUs that are in the client at a time.
+const RELAY_BYTES: usize = 32 << 20;
+
+/// Whether the program goes on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// The call returns when the copy is done, or as good as.
+    Waits,
+    /// The call returns when the copy is queued, where the memory allows it.
+    Queues,
+}
+
+/// One side of a unified copy.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Host(HostRange),
+    Device(DevicePtr),
+}
+
+/// Posts host bytes in pieces.
+fn send(session: &Session, course: &Course, to: u64, source: &HostRange) -> CudaResult<()> {
+    let mut done = 0;
+    while done < source.len() {
+        let length = PIECE_BYTES.min(source.len() - done);
+        let piece = source.sub(done, length)?;
+        let message = CopyToDevice {
+            stream: floe_wire::StreamId(course.stream()),
+            to: floe_wire::DevicePtr(to + done as u64),
+            bytes: &[],
+        };
+        let fill = |target: &mut [u8]| piece.read_into(target).expect("the piece has the target's length");
+        course.issue(session.connection.post_filled(&message, length, fill)?);
+        done += length;
+    }
+    session.statistics.went_to_device(source.len() as u64);
+    Ok(())
+}
+
+fn check_host(range: &HostRange) -> CudaResult<()> {
+    if range.pointer().is_null() { Err(CudaError::INVALID_VALUE) } else { Ok(()) }
+}
+
+impl Client {
+    /// Waits until no copy under way writes these host bytes, on any vGPU.
+    fn wait_for_writes(&self, range: &HostRange) -> CudaResult<()> {
+        for device in self.devices()? {
+            let connection = &device.session.connection;
+            connection.wait_for_writes(range.pointer().0, range.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Whether the bytes of `source` may still change by work that was issued before: a copy into them, a host function.
+    fn may_change(&self, source: &HostRange) -> CudaResult<bool> {
+        Ok(self.devices()?.iter().any(|device| {
+            let connection = &device.session.connection;
+            connection.has_host_functions() || connection.writes_into(source.pointer().0, source.len() as u64)
+        }))
+    }
+
+    /// Makes the bytes of `source` those that stream order says, or leaves reading them to the stream: then `true`.
+    fn must_read_late(&self, stream: &StreamState, source: &HostRange, mode: Mode) -> CudaResult<bool> {
+        if !self.may_change(source)? {
+            return Ok(false);
+        }
+        let pinned = self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
+        if mode == Mode::Queues && pinned {
+            return Ok(true);
+        }
+        if mode == Mode::Waits {
+            // CUDA reads the source of such a copy when the stream has got there.
+            stream.session.synchronize_stream(stream.course())?;
+        }
+        // Pageable memory is read by the call itself, so only what writes it must be over.
+        self.wait_for_writes(source)?;
+        Ok(false)
+    }
+
+    /// Runs `copy` on a stream of floe's own when `stream` has got there; `stream` goes on when it is done.
+    fn copy_late(
+        stream: &StreamState,
+        copy: impl FnOnce(&Session, &Course) -> CudaResult<()> + Send + 'static,
+    ) -> CudaResult<()> {
+        let session = Arc::clone(&stream.session);
+        let side = session.side_course()?;
+        let work = move || {
+            let result = copy(&session, &side).and_then(|()| session.synchronize_stream(&side));
+            if let Err(error) = result {
+                session.errors.note(error);
+            }
+        };
+        let session = &stream.session;
+        session.connection.host_function(stream.course(), session.next_id(), HostWork::Own(Box::new(work)))
+    }
+
+    /// Host to device.
+    fn upload(&self, stream: &StreamState, to: DevicePtr, source: HostRange, mode: Mode) -> CudaResult<()> {
+        if source.is_empty() {
+            return Ok(());
+        }
+        check_host(&source)?;
+        let session = self.device_memory(to, source.len() as u64, &stream.session)?;
+        if !Arc::ptr_eq(&session, &stream.session) {
+            return self.with_remote(stream, &session, |remote| self.upload(remote, to, source, mode));
+        }
+        if self.must_read_late(stream, &source, mode)? {
+            return Self::copy_late(stream, move |session, course| send(session, course, to.0, &source));
+        }
+        send(&session, stream.course(), to.0, &source)
+    }
+
+    /// Device to host.
+    fn download(&self, stream: &StreamState, target: HostRange, from: DevicePtr, mode: Mode) -> CudaResult<()> {
+        if target.is_empty() {
+            return Ok(());
+        }
+        check_host(&target)?;
+        let bytes = target.len() as u64;
+        let session = self.device_memory(from, bytes, &stream.session)?;
+        if !Arc::ptr_eq(&session, &stream.session) {
+            return self.with_remote(stream, &session, |remote| self.download(remote, target, from, Mode::Waits));
+        }
+        let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
+        session.statistics.came_from_device(bytes);
+        let pinned = self.host_memory.is_pinned(target.pointer().0, bytes);
+        if mode == Mode::Queues && pinned {
+            return session.connection.fetch_unwatched(&message, Target::Line(target), stream.course());
+        }
+        let ticket = session.connection.fetch(&message, Target::Line(target), stream.course())?;
+        session.connection.wait(&ticket)?;
+        session.errors.report()
+    }
+
+    /// Device to device.
+    fn move_on_device(&self, stream: &StreamState, to: DevicePtr, from: DevicePtr, bytes: u64) -> CudaResult<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let source = self.device_memory(from, bytes, &stream.session)?;
+        let target = self.device_memory(to, bytes, &stream.session)?;
+        if !Arc::ptr_eq(&source, &target) {
+            return self.relay(stream, to, from, bytes);
+        }
+        if !Arc::ptr_eq(&source, &stream.session) {
+            return self.with_remote(stream, &source, |remote| self.move_on_device(remote, to, from, bytes));
+        }
+        stream.post(&CopyOnDevice {
+            stream: stream.id(),
+            to: floe_wire::DevicePtr(to.0),
+            from: floe_wire::DevicePtr(from.0),
+            bytes,
+        })
+    }
+
+    /// From one vGPU to another, through the client.
+    fn relay(&self, stream: &StreamState, to: DevicePtr, from: DevicePtr, bytes: u64) -> CudaResult<()> {
+        let length = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
+        let buffer = HostBlock::new(length.min(RELAY_BYTES)).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let mut done = 0;
+        while done < length {
+            let piece = buffer.range().sub(0, RELAY_BYTES.min(length - done))?;
+            let at = |start: DevicePtr| start.offset(done as u64).ok_or(CudaError::INVALID_VALUE);
+            self.download(stream, piece, at(from)?, Mode::Waits)?;
+            // The bytes leave with the message, so the buffer is free again when this returns.
+            self.upload(stream, at(to)?, piece, Mode::Waits)?;
+            done += piece.len();
+        }
+        Ok(())
+    }
+
+    /// Does something of `stream`'s on another vGPU, in its place of `stream`'s order: after what it holds, before what comes.
+    pub(crate) fn with_remote(
+        &self,
+        stream: &StreamState,
+        session: &Arc<Session>,
+        act: impl FnOnce(&StreamState) -> CudaResult<()>,
+    ) -> CudaResult<()> {
+        stream.session.synchronize_stream(stream.course())?;
+        let remote = self.devices()?[usize::from(session.ordinal)].primary.legacy();
+        act(remote)?;
+        session.synchronize_stream(remote.course())
+    }
+
+    /// Host to host, in stream order: the stream is waited for.
+    fn move_on_host(&self, stream: &StreamState, to: HostRange, from: HostRange) -> CudaResult<()> {
+        stream.session.synchronize_stream(stream.course())?;
+        self.wait_for_writes(&from)?;
+        self.wait_for_writes(&to)?;
+        to.copy_from(&from, from.len().min(to.len()))
+    }
+
+    fn side(&self, range: &UnifiedRange, stream: &StreamState) -> CudaResult<Side> {
+        if self.owner(range.device(), Some(&stream.session)).is_some() {
+            return Ok(Side::Device(range.device()));
+        }
+        check_host(&range.host())?;
+        Ok(Side::Host(range.host()))
+    }
+
+    fn copy(&self, stream: Stream, to: UnifiedRange, from: UnifiedRange, mode: Mode) -> CudaResult<()> {
+        let stream = self.working_stream(stream)?;
+        if from.is_empty() {
+            return Ok(());
+        }
+        match (self.side(&to, &stream)?, self.side(&from, &stream)?) {
+            (Side::Device(to), Side::Host(from)) => self.upload(&stream, to, from, mode),
+            (Side::Host(to), Side::Device(from)) => self.download(&stream, to, from, mode),
+            (Side::Device(to), Side::Device(at)) => self.move_on_device(&stream, to, at, from.len() as u64),
+            (Side::Host(to), Side::Host(from)) => self.move_on_host(&stream, to, from),
+        }
+    }
+
+    fn peer(
+        &self,
+        stream: Stream,
+        to: (DevicePtr, Context),
+        from: (DevicePtr, Context),
+        bytes: usize,
+    ) -> CudaResult<()> {
+        for (at, context) in [to, from] {
+            let context = self.context(context)?;
+            if !context.session.covers(at.0, bytes as u64) {
+                return Err(CudaError::INVALID_VALUE);
+            }
+        }
+        let stream = self.working_stream(stream)?;
+        self.move_on_device(&stream, to.0, from.0, bytes as u64)
+    }
+}
+
+impl CopyCalls for Client {
+    fn memcpy(&self, stream: Stream, destination: UnifiedRange, source: UnifiedRange) -> CudaResult<()> {
+        let _call = self.enter();
+        self.copy(stream, destination, source, Mode::Waits)
+    }
+
+    fn memcpy_async(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        self.copy(stream, destination, source, Mode::Queues)
+    }
+
+    fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        self.upload(&stream, destination, source, Mode::Waits)
+    }
+
+    fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        self.upload(&stream, destination, source, Mode::Queues)
+    }
+
+    fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        self.download(&stream, destination, source, Mode::Waits)
+    }
+
+    fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        self.download(&stream, destination, source, Mode::Queues)
+    }
+
+    fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        self.move_on_device(&stream, destination, source, bytes as u64)
+    }
+
+    fn memcpy_dtod_async(
+        &self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()> {
+        self.memcpy_dtod(stream, destination, source, bytes)
+    }
+
+    fn memcpy_box(&self, stream: Stream, copy: &CopyBox) -> CudaResult<()> {
+        let _call = self.enter();
+        self.copy_box(stream, copy, Mode::Waits)
+    }
+
+    fn memcpy_box_async(&self, copy: &CopyBox, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        self.copy_box(stream, copy, Mode::Queues)
+    }
+
+    fn memcpy_peer(
+        &self,
+        stream: Stream,
+        destination: DevicePtr,
+        destination_context: Context,
+        source: DevicePtr,
+        source_context: Context,
+        bytes: usize,
+    ) -> CudaResult<()> {
+        let _call = self.enter();
+        let (to, from) = ((destination, destination_context), (source, source_context));
+        self.peer(stream, to, from, bytes)
+    }
+
+    fn memcpy_peer_async(
+        &self,
+        destination: DevicePtr,
+        destination_context: Context,
+        source: DevicePtr,
+        source_context: Context,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()> {
+        self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)
+    }
+}

@@ -1,0 +1,279 @@
+//! Copies of boxes: rows with gaps between them, in two or three dimensions. Two ends and an extent come in. A box without
+//! gaps is copied as a line; rows of a box travel packed, in pieces of whole rows.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_surface::{CopyBox, CopyEnd, CopyPlace, HostRange};
+use floe_wire::{CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
+
+use super::{Mode, Side, check_host, send};
+use crate::client::Client;
+use crate::connection::{BoxTarget, Target};
+use crate::order::Course;
+use crate::session::Session;
+use crate::stream::StreamState;
+
+/// A box's extent and its steps in bytes at both ends.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    width: u64,
+    height: u64,
+    depth: u64,
+    to_pitch: u64,
+    to_slice: u64,
+    from_pitch: u64,
+    from_slice: u64,
+}
+
+impl Shape {
+    fn new(copy: &CopyBox) -> Self {
+        Self {
+            width: copy.width as u64,
+            height: copy.height as u64,
+            depth: copy.depth as u64,
+            to_pitch: copy.destination.pitch as u64,
+            to_slice: copy.destination.slice as u64,
+            from_pitch: copy.source.pitch as u64,
+            from_slice: copy.source.slice as u64,
+        }
+    }
+
+    /// Whether neither end has gaps.
+    fn is_line(&self) -> bool {
+        let tight = |pitch, slice| {
+            (self.height * self.depth == 1 || pitch == self.width) && (self.depth == 1 || slice == pitch * self.height)
+        };
+        tight(self.to_pitch, self.to_slice) && tight(self.from_pitch, self.from_slice)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.width * self.height * self.depth
+    }
+}
+
+/// Bytes from an end's first to its last.
+fn span(end: &CopyEnd) -> usize {
+    match end.place {
+        CopyPlace::Host(range) => range.len(),
+        CopyPlace::Device(_, bytes) => bytes,
+        CopyPlace::Unified(range) => range.len(),
+    }
+}
+
+/// Posts a box of host bytes, whole rows to a message.
+fn send_box(session: &Session, course: &Course, to: u64, source: &HostRange, shape: &Shape) -> CudaResult<()> {
+    let size = |value: u64| usize::try_from(value).map_err(|_| CudaError::INVALID_VALUE);
+    let width = size(shape.width)?;
+    for slice in 0..shape.depth {
+        let (to, from) = (to + slice * shape.to_slice, slice * shape.from_slice);
+        if width > PIECE_BYTES {
+            // A row that fills several messages goes as a line.
+            for row in 0..shape.height {
+                let piece = source.sub(size(from + row * shape.from_pitch)?, width)?;
+                send(session, course, to + row * shape.to_pitch, &piece)?;
+            }
+            continue;
+        }
+        let rows_at_once = (PIECE_BYTES / width) as u64;
+        let mut row = 0;
+        while row < shape.height {
+            let rows = rows_at_once.min(shape.height - row);
+            let message = CopyBoxToDevice {
+                stream: StreamId(course.stream()),
+                to: floe_wire::DevicePtr(to + row * shape.to_pitch),
+                pitch: shape.to_pitch,
+                slice: shape.to_slice,
+                width: shape.width,
+                height: rows,
+                depth: 1,
+                bytes: &[],
+            };
+            // Checked before the message is begun: filling it must not fail.
+            let first = size(from + row * shape.from_pitch)?;
+            let pitch = size(shape.from_pitch)?;
+            source.sub(first, pitch * (size(rows)? - 1) + width)?;
+            let fill = |target: &mut [u8]| {
+                for (index, bytes) in target.chunks_exact_mut(width).enumerate() {
+                    let line = source.sub(first + index * pitch, width).expect("checked above");
+                    line.read_into(bytes).expect("a row long");
+                }
+            };
+            let sequence = session.connection.post_filled(&message, width * size(rows)?, fill)?;
+            course.issue(sequence);
+            row += rows;
+        }
+    }
+    session.statistics.went_to_device(shape.bytes());
+    Ok(())
+}
+
+impl Client {
+    pub(super) fn copy_box(&self, stream: Stream, copy: &CopyBox, mode: Mode) -> CudaResult<()> {
+        let stream = self.working_stream(stream)?;
+        if copy.is_empty() {
+            return Ok(());
+        }
+        let shape = Shape::new(copy);
+        let to = self.side_of(&copy.destination, &stream)?;
+        let from = self.side_of(&copy.source, &stream)?;
+        if shape.is_line() {
+            return self.copy_line(&stream, to, from, shape.bytes(), mode);
+        }
+        match (to, from) {
+            (Side::Device(at), Side::Host(source)) => {
+                self.upload_box(&stream, at, span(&copy.destination), source, shape, mode)
+            }
+            (Side::Host(target), Side::Device(at)) => {
+                self.download_box(&stream, target, at, span(&copy.source), &shape, mode)
+            }
+            (Side::Device(to), Side::Device(from)) => {
+                let spans = (span(&copy.destination), span(&copy.source));
+                self.move_box(&stream, to, from, spans, &shape)
+            }
+            (Side::Host(target), Side::Host(source)) => {
+                for row in copy.rows() {
+                    let line = source.sub(row.source, copy.width)?;
+                    self.move_on_host(&stream, target.sub(row.destination, copy.width)?, line)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn side_of(&self, end: &CopyEnd, stream: &StreamState) -> CudaResult<Side> {
+        match end.place {
+            CopyPlace::Host(range) => check_host(&range).map(|()| Side::Host(range)),
+            CopyPlace::Device(at, _) => Ok(Side::Device(at)),
+            CopyPlace::Unified(range) => self.side(&range, stream),
+        }
+    }
+
+    fn copy_line(&self, stream: &StreamState, to: Side, from: Side, bytes: u64, mode: Mode) -> CudaResult<()> {
+        match (to, from) {
+            (Side::Device(to), Side::Host(from)) => self.upload(stream, to, from, mode),
+            (Side::Host(to), Side::Device(from)) => self.download(stream, to, from, mode),
+            (Side::Device(to), Side::Device(from)) => self.move_on_device(stream, to, from, bytes),
+            (Side::Host(to), Side::Host(from)) => self.move_on_host(stream, to, from),
+        }
+    }
+
+    fn upload_box(
+        &self,
+        stream: &StreamState,
+        to: DevicePtr,
+        span: usize,
+        source: HostRange,
+        shape: Shape,
+        mode: Mode,
+    ) -> CudaResult<()> {
+        let session = self.device_memory(to, span as u64, &stream.session)?;
+        if !Arc::ptr_eq(&session, &stream.session) {
+            return self.with_remote(stream, &session, |remote| self.upload_box(remote, to, span, source, shape, mode));
+        }
+        if self.must_read_late(stream, &source, mode)? {
+            return Self::copy_late(stream, move |session, course| send_box(session, course, to.0, &source, &shape));
+        }
+        send_box(&session, stream.course(), to.0, &source, &shape)
+    }
+
+    fn download_box(
+        &self,
+        stream: &StreamState,
+        target: HostRange,
+        from: DevicePtr,
+        span: usize,
+        shape: &Shape,
+        mode: Mode,
+    ) -> CudaResult<()> {
+        let session = self.device_memory(from, span as u64, &stream.session)?;
+        if !Arc::ptr_eq(&session, &stream.session) {
+            return self.with_remote(stream, &session, |remote| {
+                self.download_box(remote, target, from, span, shape, Mode::Waits)
+            });
+        }
+        let message = CopyBoxFromDevice {
+            stream: stream.id(),
+            from: floe_wire::DevicePtr(from.0),
+            pitch: shape.from_pitch,
+            slice: shape.from_slice,
+            width: shape.width,
+            height: shape.height,
+            depth: shape.depth,
+        };
+        let rows = Target::Box(BoxTarget {
+            range: target,
+            pitch: shape.to_pitch,
+            slice: shape.to_slice,
+            width: shape.width,
+            height: shape.height,
+            depth: shape.depth,
+        });
+        session.statistics.came_from_device(shape.bytes());
+        let connection = &session.connection;
+        let pinned = self.host_memory.is_pinned(target.pointer().0, target.len() as u64);
+        if mode == Mode::Queues && pinned {
+            return connection.fetch_unwatched(&message, rows, stream.course());
+        }
+        let ticket = connection.fetch(&message, rows, stream.course())?;
+        connection.wait(&ticket)?;
+        session.errors.report()
+    }
+
+    fn move_box(
+        &self,
+        stream: &StreamState,
+        to: DevicePtr,
+        from: DevicePtr,
+        spans: (usize, usize),
+        shape: &Shape,
+    ) -> CudaResult<()> {
+        let target = self.device_memory(to, spans.0 as u64, &stream.session)?;
+        let source = self.device_memory(from, spans.1 as u64, &stream.session)?;
+        if !Arc::ptr_eq(&source, &target) {
+            for slice in 0..shape.depth {
+                for row in 0..shape.height {
+                    let to = DevicePtr(to.0 + slice * shape.to_slice + row * shape.to_pitch);
+                    let from = DevicePtr(from.0 + slice * shape.from_slice + row * shape.from_pitch);
+                    self.relay(stream, to, from, shape.width)?;
+                }
+            }
+            return Ok(());
+        }
+        if !Arc::ptr_eq(&source, &stream.session) {
+            return self.with_remote(stream, &source, |remote| self.move_box(remote, to, from, spans, shape));
+        }
+        stream.post(&CopyBoxOnDevice {
+            stream: stream.id(),
+            to: floe_wire::DevicePtr(to.0),
+            to_pitch: shape.to_pitch,
+            to_slice: shape.to_slice,
+            from: floe_wire::DevicePtr(from.0),
+            from_pitch: shape.from_pitch,
+            from_slice: shape.from_slice,
+            width: shape.width,
+            height: shape.height,
+            depth: shape.depth,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape =
+        Shape { width: 8, height: 3, depth: 2, to_pitch: 8, to_slice: 24, from_pitch: 8, from_slice: 24 };
+
+    #[test]
+    fn a_box_without_gaps_is_a_line() {
+        assert!(SHAPE.is_line());
+        assert!(Shape { height: 1, depth: 1, to_pitch: 99, ..SHAPE }.is_line());
+    }
+
+    #[test]
+    fn gaps_in_rows_or_slices_make_a_box() {
+        assert!(!Shape { to_pitch: 9, to_slice: 27, ..SHAPE }.is_line());
+        assert!(!Shape { from_slice: 32, ..SHAPE }.is_line());
+    }
+}

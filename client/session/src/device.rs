@@ -1,0 +1,142 @@
+//! Devices as the program sees them: their number, names, attributes, all answered from the snapshots. `cuInit` attaches
+//! them; nothing else here sends a message.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{CudaError, CudaResult, Device, MemPool, Uuid, p2p_attribute};
+use floe_surface::DeviceCalls;
+
+use crate::client::Client;
+use crate::context::{ContextState, Primary};
+use crate::handles::{Handle, Kind};
+use crate::pool::PoolState;
+use crate::session::Session;
+
+/// One device of the process.
+#[derive(Debug)]
+pub(crate) struct DeviceState {
+    pub(crate) session: Arc<Session>,
+    /// Its primary context, whose handle never changes.
+    pub(crate) primary: Arc<ContextState>,
+    pub(crate) retained: Mutex<Primary>,
+    /// The pool that is there from the start.
+    pub(crate) default_pool: MemPool,
+    /// The pool `cuMemAllocAsync` takes from.
+    pub(crate) current_pool: AtomicU64,
+}
+
+impl DeviceState {
+    /// A device with its primary context, not yet active, and its default pool.
+    pub(crate) fn new(client: &Client, session: Arc<Session>) -> Self {
+        let context = Handle::new(Kind::Context, session.ordinal, client.next_id());
+        let primary = Arc::new(ContextState::primary(context, Arc::clone(&session)));
+        client.contexts.insert(context.id, Arc::clone(&primary));
+        let pool = Handle::new(Kind::Pool, session.ordinal, client.next_id());
+        let default_pool = MemPool(pool.value());
+        client.pools.insert(pool.id, Arc::new(PoolState::new(Arc::clone(&session), true)));
+        Self {
+            session,
+            primary,
+            retained: Mutex::default(),
+            default_pool,
+            current_pool: AtomicU64::new(default_pool.0),
+        }
+    }
+
+    /// The device's handle.
+    pub(crate) fn handle(&self) -> Device {
+        Device(i32::from(self.session.ordinal))
+    }
+}
+
+impl DeviceCalls for Client {
+    fn init(&self, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.start()
+    }
+
+    fn driver_get_version(&self) -> CudaResult<i32> {
+        Ok(floe_abi::DRIVER_VERSION)
+    }
+
+    fn device_get(&self, ordinal: i32) -> CudaResult<Device> {
+        let _call = self.enter();
+        self.device(Device(ordinal)).map(DeviceState::handle)
+    }
+
+    fn device_get_count(&self) -> CudaResult<i32> {
+        let _call = self.enter();
+        let count = self.devices()?.len();
+        Ok(i32::try_from(count).expect("there are at most 32 windows"))
+    }
+
+    fn device_get_name(&self, device: Device) -> CudaResult<String> {
+        let _call = self.enter();
+        Ok(self.device(device)?.session.snapshot.name.clone())
+    }
+
+    fn device_get_uuid(&self, device: Device) -> CudaResult<Uuid> {
+        let _call = self.enter();
+        Ok(self.device(device)?.session.snapshot.uuid)
+    }
+
+    fn device_total_mem(&self, device: Device) -> CudaResult<usize> {
+        let _call = self.enter();
+        let bytes = self.device(device)?.session.snapshot.memory;
+        usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)
+    }
+
+    fn device_get_attribute(&self, attribute: u32, device: Device) -> CudaResult<i32> {
+        let _call = self.enter();
+        self.device(device)?.session.snapshot.attribute(attribute).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn device_can_access_peer(&self, device: Device, peer: Device) -> CudaResult<bool> {
+        let _call = self.enter();
+        // Copies between vGPUs work, by way of the client; kernels cannot reach another vGPU's memory.
+        self.device(device)?;
+        self.device(peer)?;
+        Ok(false)
+    }
+
+    fn device_get_p2p_attribute(&self, attribute: u32, source: Device, destination: Device) -> CudaResult<i32> {
+        let _call = self.enter();
+        self.device(source)?;
+        self.device(destination)?;
+        if source == destination {
+            return Err(CudaError::INVALID_DEVICE);
+        }
+        match attribute {
+            p2p_attribute::PERFORMANCE_RANK
+            | p2p_attribute::ACCESS_SUPPORTED
+            | p2p_attribute::NATIVE_ATOMIC_SUPPORTED
+            | p2p_attribute::CUDA_ARRAY_ACCESS_SUPPORTED => Ok(0),
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
+    fn device_get_default_mem_pool(&self, device: Device) -> CudaResult<MemPool> {
+        let _call = self.enter();
+        Ok(self.device(device)?.default_pool)
+    }
+
+    fn device_get_mem_pool(&self, device: Device) -> CudaResult<MemPool> {
+        let _call = self.enter();
+        Ok(MemPool(self.device(device)?.current_pool.load(Ordering::Acquire)))
+    }
+
+    fn device_set_mem_pool(&self, device: Device, pool: MemPool) -> CudaResult<()> {
+        let _call = self.enter();
+        let device = self.device(device)?;
+        let state = self.pool(pool)?;
+        if state.session.ordinal != device.session.ordinal {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        device.current_pool.store(pool.0, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Host memory the program has pinned: allocated by floe or registered. Ranges come in, and whether an address belongs to one
+//! goes out. Copies from such memory may be taken later and copies into it may arrive later, as CUDA promises for it.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use floe_abi::{Context, CudaError, CudaResult, HostPointer};
+use floe_surface::HostBlock;
+
+/// One pinned range.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    bytes: u64,
+    /// As the program gave them.
+    pub(crate) flags: u32,
+    pub(crate) context: Context,
+    /// floe's own memory; `None` for memory the program registered.
+    block: Option<HostBlock>,
+}
+
+/// What is known about a pinned address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PinnedRange {
+    /// First address.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// The context it was pinned in.
+    pub(crate) context: Context,
+    /// The flags it was pinned with.
+    pub(crate) flags: u32,
+}
+
+/// All pinned host memory of the process, by first address.
+#[derive(Debug, Default)]
+pub(crate) struct HostMemory {
+    ranges: RwLock<BTreeMap<u64, Pinned>>,
+}
+
+impl HostMemory {
+    /// Allocates pinned memory.
+    pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: Context) -> CudaResult<HostPointer> {
+        let block = HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let pointer = block.pointer();
+        let pinned = Pinned { bytes: bytes as u64, flags, context, block: Some(block) };
+        self.write().insert(pointer.0, pinned);
+        Ok(pointer)
+    }
+
+    /// Registers memory of the program.
+    pub(crate) fn register(&self, start: HostPointer, bytes: u64, flags: u32, context: Context) -> CudaResult<()> {
+        let end = start.0.checked_add(bytes).ok_or(CudaError::INVALID_VALUE)?;
+        let mut ranges = self.write();
+        let overlaps = ranges.range(..end).next_back().is_some_and(|(other, pinned)| other + pinned.bytes > start.0);
+        if overlaps {
+            return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        let pinned = Pinned { bytes, flags, context, block: None };
+        ranges.insert(start.0, pinned);
+        Ok(())
+    }
+
+    /// Frees what `allocate` gave.
+    pub(crate) fn free(&self, start: HostPointer) -> CudaResult<()> {
+        let mut ranges = self.write();
+        match ranges.get(&start.0) {
+            Some(pinned) if pinned.block.is_some() => {
+                ranges.remove(&start.0);
+                Ok(())
+            }
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
+    /// Forgets what `register` was given.
+    pub(crate) fn unregister(&self, start: HostPointer) -> CudaResult<()> {
+        let mut ranges = self.write();
+        match ranges.get(&start.0) {
+            Some(pinned) if pinned.block.is_none() => {
+                ranges.remove(&start.0);
+                Ok(())
+            }
+            _ => Err(CudaError::HOST_MEMORY_NOT_REGISTERED),
+        }
+    }
+
+    /// The pinned range that holds this address.
+    pub(crate) fn find(&self, address: u64) -> Option<PinnedRange> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let (start, pinned) = ranges.range(..=address).next_back()?;
+        (address - start < pinned.bytes).then_some(PinnedRange {
+            start: *start,
+            bytes: pinned.bytes,
+            context: pinned.context,
+            flags: pinned.flags,
+        })
+    }
+
+    /// Whether all these bytes are pinned.
+    pub(crate) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
+        self.find(address).is_some_and(|range| bytes <= range.start + range.bytes - address)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Pinned>> {
+        self.ranges.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocated_memory_is_pinned_until_freed() {
+        let memory = HostMemory::default();
+        let at = memory.allocate(100, 0, Context(1)).unwrap();
+        assert!(memory.is_pinned(at.0 + 50, 50));
+        assert!(!memory.is_pinned(at.0 + 50, 51));
+        assert_eq!(memory.unregister(at), Err(CudaError::HOST_MEMORY_NOT_REGISTERED));
+        assert_eq!(memory.free(at), Ok(()));
+        assert!(!memory.is_pinned(at.0, 1));
+        assert_eq!(memory.free(at), Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn overlapping_registration_is_refused() {
+        let memory = HostMemory::default();
+        memory.register(HostPointer(0x1000), 0x1000, 0, Context(1)).unwrap();
+        for start in [0x800, 0x1000, 0x1fff] {
+            assert_eq!(
+                memory.register(HostPointer(start), 0x1000, 0, Context(1)),
+                Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED)
+            );
+        }
+        assert_eq!(memory.register(HostPointer(0x2000), 0x1000, 0, Context(1)), Ok(()));
+        assert_eq!(memory.free(HostPointer(0x1000)), Err(CudaError::INVALID_VALUE));
+    }
+}

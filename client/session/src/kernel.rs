@@ -1,0 +1,331 @@
+//! Kernels and functions: a kernel belongs to a library, a function is a kernel on one vGPU; programs use either where a
+//! function is expected. Handles come in; layout and attributes came with the look-up and are answered here. Setting an
+//! attribute asks the server, unless it has the value already.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use floe_abi::{CudaError, CudaResult, Device, Function, Kernel, Library, Module, function_attribute};
+use floe_surface::{KernelCalls, ParameterLayout};
+use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
+
+use crate::client::Client;
+use crate::handles::{Handle, Kind};
+use crate::library::LibraryState;
+use crate::limits::KernelLimits;
+use crate::module::Loaded;
+use crate::session::Session;
+use crate::table::lock;
+
+/// CU_FUNCTION_LOADING_STATE_LOADED.
+const LOADED: u32 = 1;
+/// Threads of a block where a kernel's own limit is not known.
+const MOST_THREADS: u32 = 1024;
+/// Dynamic shared memory in bytes a kernel may use that asked for no more.
+const DEFAULT_SHARED: u32 = 48 << 10;
+
+/// A kernel of a library, on any vGPU.
+#[derive(Debug)]
+pub(crate) struct KernelState {
+    id: u64,
+    name: String,
+    library: Weak<LibraryState>,
+    /// By the vGPU's ordinal.
+    functions: RwLock<Vec<Option<Arc<FunctionState>>>>,
+}
+
+impl KernelState {
+    pub(crate) fn new(id: u64, library: &Arc<LibraryState>, name: &str) -> Self {
+        Self { id, name: name.to_owned(), library: Arc::downgrade(library), functions: RwLock::default() }
+    }
+
+    /// Its id in the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What the program calls it.
+    pub(crate) fn handle(&self) -> Kernel {
+        Kernel(Handle::new(Kind::Kernel, 0, self.id).value())
+    }
+
+    /// The kernel on a vGPU; its library is loaded there if it is not yet.
+    pub(crate) fn on(&self, session: &Arc<Session>) -> CudaResult<Arc<FunctionState>> {
+        let index = usize::from(session.ordinal);
+        let known = {
+            let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+            functions.get(index).cloned().flatten()
+        };
+        if let Some(function) = known.filter(|function| function.is_valid()) {
+            return Ok(function);
+        }
+        let library = self.library.upgrade().ok_or(CudaError::INVALID_HANDLE)?;
+        let function = library.on(session)?.function(&self.name)?;
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        if functions.len() <= index {
+            functions.resize(index + 1, None);
+        }
+        functions[index] = Some(Arc::clone(&function));
+        Ok(function)
+    }
+}
+
+/// A kernel on one vGPU.
+#[derive(Debug)]
+pub(crate) struct FunctionState {
+    pub(crate) session: Arc<Session>,
+    id: u64,
+    name: String,
+    module: Module,
+    epoch: u64,
+    layout: Vec<ParameterLayout>,
+    attributes: RwLock<HashMap<u32, i32>>,
+    /// Cache and shared memory configuration last sent, by `SetKernelAttribute.what`.
+    configured: Mutex<HashMap<u32, i32>>,
+    // The launch checks these; an attribute set by the program changes them.
+    threads: AtomicU32,
+    static_shared: AtomicU32,
+    dynamic_shared: AtomicU32,
+}
+
+impl FunctionState {
+    /// The function a look-up found.
+    pub(crate) fn new(loaded: &Loaded, id: u64, name: &str, found: &FindKernelReply) -> Self {
+        let function = Self {
+            session: Arc::clone(loaded.session()),
+            id,
+            name: name.to_owned(),
+            module: loaded.handle(),
+            epoch: loaded.session().epoch(),
+            layout: found
+                .parameters
+                .iter()
+                .map(|parameter| ParameterLayout { offset: parameter.offset as usize, size: parameter.bytes as usize })
+                .collect(),
+            attributes: RwLock::default(),
+            configured: Mutex::default(),
+            threads: AtomicU32::new(MOST_THREADS),
+            static_shared: AtomicU32::new(0),
+            dynamic_shared: AtomicU32::new(DEFAULT_SHARED),
+        };
+        function.learn(&found.attributes);
+        function
+    }
+
+    /// Its id on the wire.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What the program calls it.
+    pub(crate) fn handle(&self) -> Function {
+        Function(Handle::new(Kind::Function, self.session.ordinal, self.id).value())
+    }
+
+    /// Whether the server still has it.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.epoch == self.session.epoch()
+    }
+
+    /// Where its parameters lie.
+    pub(crate) fn layout(&self) -> &[ParameterLayout] {
+        &self.layout
+    }
+
+    /// What a launch may ask of it.
+    pub(crate) fn limits(&self) -> KernelLimits {
+        KernelLimits {
+            threads: self.threads.load(Ordering::Relaxed),
+            static_shared: self.static_shared.load(Ordering::Relaxed),
+            dynamic_shared: self.dynamic_shared.load(Ordering::Relaxed),
+        }
+    }
+
+    fn attribute(&self, number: u32) -> CudaResult<i32> {
+        self.attributes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&number)
+            .copied()
+            .ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn learn(&self, attributes: &[Attribute]) {
+        use function_attribute as a;
+        let mut known = self.attributes.write().unwrap_or_else(PoisonError::into_inner);
+        for attribute in attributes {
+            let Ok(number) = u32::try_from(attribute.number) else {
+                continue;
+            };
+            known.insert(number, attribute.value);
+            let limit = match number {
+                a::MAX_THREADS_PER_BLOCK => &self.threads,
+                a::SHARED_SIZE_BYTES => &self.static_shared,
+                a::MAX_DYNAMIC_SHARED_SIZE_BYTES => &self.dynamic_shared,
+                _ => continue,
+            };
+            if let Ok(value) = u32::try_from(attribute.value) {
+                limit.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn set(&self, what: u32, number: u32, value: i32) -> CudaResult<()> {
+        let message = SetKernelAttribute {
+            kernel: KernelId(self.id),
+            what,
+            number: i32::try_from(number).map_err(|_| CudaError::INVALID_VALUE)?,
+            value,
+        };
+        let answer = self.session.call(&message)?;
+        let reply = self.session.connection.read(SetKernelAttribute::decode_reply(&answer.body))?;
+        self.learn(&reply.attributes);
+        // Occupancy depends on the attributes.
+        lock(&self.session.occupancy).clear();
+        Ok(())
+    }
+
+    fn set_attribute(&self, number: u32, value: i32) -> CudaResult<()> {
+        self.session.errors.report()?;
+        if self.attribute(number) == Ok(value) {
+            return Ok(());
+        }
+        self.set(0, number, value)
+    }
+
+    fn configure(&self, what: u32, config: u32) -> CudaResult<()> {
+        self.session.errors.report()?;
+        let value = i32::try_from(config).map_err(|_| CudaError::INVALID_VALUE)?;
+        if lock(&self.configured).get(&what) == Some(&value) {
+            return Ok(());
+        }
+        self.set(what, 0, value)?;
+        lock(&self.configured).insert(what, value);
+        Ok(())
+    }
+
+    fn parameter(&self, index: usize) -> CudaResult<(usize, usize)> {
+        self.layout.get(index).map(|parameter| (parameter.offset, parameter.size)).ok_or(CudaError::INVALID_VALUE)
+    }
+}
+
+impl Client {
+    fn kernel(&self, kernel: Kernel) -> CudaResult<Arc<KernelState>> {
+        let handle = Handle::of(Kind::Kernel, kernel.0).ok_or(CudaError::INVALID_HANDLE)?;
+        self.kernels.get(handle.id).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    /// The function of a handle, which may be a kernel's: then it is the one on the current context's vGPU.
+    pub(crate) fn function(&self, function: Function) -> CudaResult<Arc<FunctionState>> {
+        let handle = Handle::parse(function.0).ok_or(CudaError::INVALID_HANDLE)?;
+        match handle.kind {
+            Kind::Kernel => {
+                let kernel = self.kernels.get(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
+                kernel.on(&self.current()?.session)
+            }
+            Kind::Function => self
+                .session(handle)
+                .and_then(|session| session.functions.get(handle.id))
+                .filter(|function| function.is_valid())
+                .ok_or(CudaError::INVALID_HANDLE),
+            _ => Err(CudaError::INVALID_HANDLE),
+        }
+    }
+
+    fn kernel_on(&self, kernel: Kernel, device: Device) -> CudaResult<Arc<FunctionState>> {
+        self.kernel(kernel)?.on(&self.device(device)?.session)
+    }
+}
+
+impl KernelCalls for Client {
+    fn kernel_get_function(&self, kernel: Kernel) -> CudaResult<Function> {
+        let _call = self.enter();
+        let function = self.kernel(kernel)?.on(&self.current()?.session)?;
+        Ok(function.handle())
+    }
+
+    fn kernel_get_library(&self, kernel: Kernel) -> CudaResult<Library> {
+        let _call = self.enter();
+        let library = self.kernel(kernel)?.library.upgrade();
+        library.map(|library| library.handle()).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    fn kernel_get_attribute(&self, attribute: u32, kernel: Kernel, device: Device) -> CudaResult<i32> {
+        let _call = self.enter();
+        self.kernel_on(kernel, device)?.attribute(attribute)
+    }
+
+    fn kernel_set_attribute(&self, attribute: u32, value: i32, kernel: Kernel, device: Device) -> CudaResult<()> {
+        let _call = self.enter();
+        self.kernel_on(kernel, device)?.set_attribute(attribute, value)
+    }
+
+    fn kernel_set_cache_config(&self, kernel: Kernel, config: u32, device: Device) -> CudaResult<()> {
+        let _call = self.enter();
+        self.kernel_on(kernel, device)?.configure(1, config)
+    }
+
+    fn kernel_get_name(&self, kernel: Kernel) -> CudaResult<String> {
+        let _call = self.enter();
+        Ok(self.kernel(kernel)?.name.clone())
+    }
+
+    fn kernel_get_param_info(&self, kernel: Kernel, index: usize) -> CudaResult<(usize, usize)> {
+        let _call = self.enter();
+        let device = match self.current() {
+            Ok(context) => context.device(),
+            Err(_) => Device(0),
+        };
+        self.kernel_on(kernel, device)?.parameter(index)
+    }
+
+    fn func_get_attribute(&self, attribute: u32, function: Function) -> CudaResult<i32> {
+        let _call = self.enter();
+        self.function(function)?.attribute(attribute)
+    }
+
+    fn func_set_attribute(&self, function: Function, attribute: u32, value: i32) -> CudaResult<()> {
+        let _call = self.enter();
+        self.function(function)?.set_attribute(attribute, value)
+    }
+
+    fn func_set_cache_config(&self, function: Function, config: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        self.function(function)?.configure(1, config)
+    }
+
+    fn func_set_shared_mem_config(&self, function: Function, config: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        self.function(function)?.configure(2, config)
+    }
+
+    fn func_get_module(&self, function: Function) -> CudaResult<Module> {
+        let _call = self.enter();
+        Ok(self.function(function)?.module)
+    }
+
+    fn func_get_name(&self, function: Function) -> CudaResult<String> {
+        let _call = self.enter();
+        Ok(self.function(function)?.name.clone())
+    }
+
+    fn func_get_param_info(&self, function: Function, index: usize) -> CudaResult<(usize, usize)> {
+        let _call = self.enter();
+        // The driver refuses a kernel here, alone among the calls that take functions.
+        if Handle::of(Kind::Function, function.0).is_none() {
+            return Err(CudaError::INVALID_HANDLE);
+        }
+        self.function(function)?.parameter(index)
+    }
+
+    fn func_is_loaded(&self, function: Function) -> CudaResult<u32> {
+        let _call = self.enter();
+        self.function(function).map(|_| LOADED)
+    }
+
+    fn func_load(&self, function: Function) -> CudaResult<()> {
+        let _call = self.enter();
+        self.function(function).map(drop)
+    }
+}

@@ -1,0 +1,159 @@
+//! Libraries: images the process holds independent of contexts, loaded into a vGPU when they are first used there. An image
+//! comes in and is kept, so that another device, or the same one after a reset, can have it later.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Kernel, Library, Module};
+use floe_surface::{Image, JitOptions, LibraryCalls};
+
+use crate::client::Client;
+use crate::handles::{Handle, Kind};
+use crate::kernel::KernelState;
+use crate::log::log;
+use crate::module::{Loaded, as_pair, name_of};
+use crate::session::Session;
+use crate::table::lock;
+
+/// One library.
+#[derive(Debug)]
+pub(crate) struct LibraryState {
+    id: u64,
+    image: Image,
+    /// By the vGPU's ordinal.
+    loaded: Mutex<HashMap<u8, Arc<Loaded>>>,
+    kernels: Mutex<HashMap<String, Arc<KernelState>>>,
+}
+
+impl LibraryState {
+    /// What the program calls it.
+    pub(crate) fn handle(&self) -> Library {
+        Library(Handle::new(Kind::Library, 0, self.id).value())
+    }
+
+    /// The library on a vGPU, loaded there now if it is not yet.
+    pub(crate) fn on(&self, session: &Arc<Session>) -> CudaResult<Arc<Loaded>> {
+        self.on_with(session, &mut JitOptions::none())
+    }
+
+    fn on_with(&self, session: &Arc<Session>, options: &mut JitOptions) -> CudaResult<Arc<Loaded>> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(loaded) = loaded.get(&session.ordinal).filter(|loaded| loaded.is_valid()) {
+            return Ok(Arc::clone(loaded));
+        }
+        let fresh = Loaded::load(session, Context::NULL, &self.image, options)?;
+        loaded.insert(session.ordinal, Arc::clone(&fresh));
+        Ok(fresh)
+    }
+
+    /// Its kernel of this name, made known to the process.
+    fn kernel(self: &Arc<Self>, client: &Client, name: &str) -> Arc<KernelState> {
+        let mut kernels = lock(&self.kernels);
+        if let Some(kernel) = kernels.get(name) {
+            return Arc::clone(kernel);
+        }
+        let kernel = Arc::new(KernelState::new(client.next_id(), self, name));
+        client.kernels.insert(kernel.id(), Arc::clone(&kernel));
+        kernels.insert(name.to_owned(), Arc::clone(&kernel));
+        kernel
+    }
+}
+
+impl Client {
+    fn library(&self, library: Library) -> CudaResult<Arc<LibraryState>> {
+        let handle = Handle::of(Kind::Library, library.0).ok_or(CudaError::INVALID_HANDLE)?;
+        self.libraries.get(handle.id).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    /// The vGPU a library's names are looked up on: the current context's, else the first, since libraries need no context.
+    fn library_session(&self) -> CudaResult<Arc<Session>> {
+        match self.current() {
+            Ok(context) => Ok(Arc::clone(&context.session)),
+            Err(_) => Ok(Arc::clone(&self.devices()?[0].session)),
+        }
+    }
+}
+
+impl LibraryCalls for Client {
+    fn library_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Library> {
+        let _call = self.enter();
+        let session = self.library_session()?;
+        let library = Arc::new(LibraryState {
+            id: self.next_id(),
+            image: image.clone(),
+            loaded: Mutex::default(),
+            kernels: Mutex::default(),
+        });
+        // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
+        library.on_with(&session, options)?;
+        self.libraries.insert(library.id, Arc::clone(&library));
+        Ok(library.handle())
+    }
+
+    fn library_unload(&self, library: Library) -> CudaResult<()> {
+        let _call = self.enter();
+        let state = self.library(library)?;
+        self.libraries.remove(state.id);
+        for kernel in lock(&state.kernels).values() {
+            self.kernels.remove(kernel.id());
+        }
+        let loaded: Vec<_> = lock(&state.loaded).drain().collect();
+        for (_, loaded) in loaded {
+            loaded.session().modules.remove(loaded.id());
+            loaded.unload()?;
+        }
+        Ok(())
+    }
+
+    fn library_get_kernel(&self, library: Library, name: &CStr) -> CudaResult<Kernel> {
+        let _call = self.enter();
+        let (state, name) = (self.library(library)?, name_of(name)?);
+        if let Some(kernel) = lock(&state.kernels).get(name) {
+            return Ok(kernel.handle());
+        }
+        // Only the server knows whether there is such a kernel.
+        state.on(&self.library_session()?)?.function(name)?;
+        Ok(state.kernel(self, name).handle())
+    }
+
+    fn library_get_kernel_count(&self, library: Library) -> CudaResult<u32> {
+        let _call = self.enter();
+        let loaded = self.library(library)?.on(&self.library_session()?)?;
+        u32::try_from(loaded.names()?.len()).map_err(|_| CudaError::INVALID_VALUE)
+    }
+
+    fn library_enumerate_kernels(&self, kernels: &mut [Kernel], library: Library) -> CudaResult<()> {
+        let _call = self.enter();
+        let state = self.library(library)?;
+        let loaded = state.on(&self.library_session()?)?;
+        for (slot, name) in kernels.iter_mut().zip(loaded.names()?) {
+            *slot = state.kernel(self, name).handle();
+        }
+        Ok(())
+    }
+
+    fn library_get_module(&self, library: Library) -> CudaResult<Module> {
+        let _call = self.enter();
+        let context = self.working()?;
+        let loaded = self.library(library)?.on(&context.session)?;
+        // Known as a module from now on; unloading the module is unloading its place in the library.
+        context.session.modules.insert(loaded.id(), Arc::clone(&loaded));
+        Ok(loaded.handle())
+    }
+
+    fn library_get_global(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
+        let _call = self.enter();
+        let context = self.working()?;
+        let loaded = self.library(library)?.on(&context.session)?;
+        as_pair(loaded.global(name_of(name)?)?)
+    }
+
+    fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
+        let _call = self.enter();
+        self.library(library)?;
+        let name = name_of(name)?;
+        log!(Warn, "cuLibraryGetManaged: managed variables are not supported across the network: {name}");
+        Err(CudaError::NOT_SUPPORTED)
+    }
+}

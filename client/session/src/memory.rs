@@ -1,0 +1,246 @@
+//! Memory: device allocations cut from blocks, pinned host memory, how much is left. Sizes and addresses come in; creating a
+//! block is the only thing that waits. A freed range comes back only when all work issued before the free is over.
+
+use std::sync::Arc;
+
+use floe_abi::{
+    Context, CudaError, CudaResult, DevicePtr, HostPointer, access_flags, host_alloc_flags, host_register_flags,
+};
+use floe_surface::{HostRange, MemoryCalls};
+use floe_wire::{BlockId, Call, CreateBlock, MapBlock, MemoryInfo};
+
+use crate::blocks::Plan;
+use crate::client::Client;
+use crate::log::{log, log_once};
+use crate::session::Session;
+use crate::table::lock;
+
+/// Rows of pitched allocations start at multiples of this; every texture and copy alignment divides it.
+const PITCH_ALIGNMENT: usize = 512;
+
+impl Session {
+    /// Allocates device memory for `owner`. `stream` as [`crate::blocks::Blocks::allocate`] has it.
+    ///
+    /// # Errors
+    /// OUT_OF_MEMORY when quota, device or window has no more even after everything freed has come back.
+    pub(crate) fn allocate(&self, bytes: u64, owner: Context, stream: Option<u64>) -> CudaResult<u64> {
+        if bytes == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.collect()?;
+        if let Some(at) = lock(&self.blocks).allocate(bytes, owner.0, stream) {
+            return Ok(at);
+        }
+        match self.grow(bytes, owner) {
+            Err(CudaError::OUT_OF_MEMORY) => {}
+            result => return result,
+        }
+        // What the program freed may still be in quarantine, and idle blocks may be of the wrong size.
+        self.synchronize()?;
+        self.trim(0)?;
+        if let Some(at) = lock(&self.blocks).allocate(bytes, owner.0, stream) {
+            return Ok(at);
+        }
+        self.grow(bytes, owner)
+    }
+
+    /// Creates a block that holds `bytes`, a comfortable one or else the smallest.
+    fn grow(&self, bytes: u64, owner: Context) -> CudaResult<u64> {
+        let plan = lock(&self.blocks).plan(bytes);
+        match self.create(plan, bytes, owner) {
+            Err(CudaError::OUT_OF_MEMORY) => {}
+            result => return result,
+        }
+        let tight = lock(&self.blocks).plan_tight(bytes);
+        // The same size would be refused again.
+        match (plan, tight) {
+            (Some(plan), Some(tight)) if plan.bytes == tight.bytes => {
+                lock(&self.blocks).cancel(tight);
+                Err(CudaError::OUT_OF_MEMORY)
+            }
+            _ => self.create(tight, bytes, owner),
+        }
+    }
+
+    fn create(&self, plan: Option<Plan>, bytes: u64, owner: Context) -> CudaResult<u64> {
+        let plan = plan.ok_or(CudaError::OUT_OF_MEMORY)?;
+        let id = self.next_id();
+        let made = self.call(&CreateBlock { block: BlockId(id), bytes: plan.bytes }).and_then(|_| {
+            self.connection.post(&MapBlock {
+                block: BlockId(id),
+                offset: 0,
+                at: floe_wire::DevicePtr(plan.at),
+                bytes: plan.bytes,
+                access: access_flags::READWRITE,
+            })
+        });
+        let mut blocks = lock(&self.blocks);
+        match made {
+            Ok(_) => blocks.add(plan, id, bytes, owner.0).ok_or(CudaError::OUT_OF_MEMORY),
+            Err(error) => {
+                blocks.cancel(plan);
+                Err(error)
+            }
+        }
+    }
+
+    /// Free and total bytes, with what the allocator holds in reserve counted as free.
+    fn info(&self) -> CudaResult<(u64, u64)> {
+        let answer = self.call(&MemoryInfo {})?;
+        let reply = self.connection.read(MemoryInfo::decode_reply(&answer.body))?;
+        let idle = lock(&self.blocks).idle_bytes();
+        Ok((reply.free.saturating_add(idle).min(reply.total), reply.total))
+    }
+}
+
+impl Client {
+    /// Waits until nothing still writes or will read these bytes of host memory, so that they may be freed.
+    fn settle(&self, start: u64, bytes: u64) -> CudaResult<()> {
+        for device in self.devices()? {
+            let session = &device.session;
+            session.connection.wait_for_writes(start, bytes);
+            if session.connection.has_host_functions() {
+                session.synchronize()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate_host(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
+        let known = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP | host_alloc_flags::WRITECOMBINED;
+        if flags & !known != 0 || bytes == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let context = self.working()?;
+        self.host_memory.allocate(bytes, flags, context.handle())
+    }
+}
+
+fn as_size(bytes: u64) -> CudaResult<usize> {
+    usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)
+}
+
+impl MemoryCalls for Client {
+    fn mem_get_info(&self) -> CudaResult<(usize, usize)> {
+        let _call = self.enter();
+        let (free, total) = self.working()?.session.info()?;
+        Ok((as_size(free)?, as_size(total)?))
+    }
+
+    fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        let context = self.working()?;
+        let at = context.session.allocate(bytes as u64, context.handle(), None)?;
+        Ok(DevicePtr(at))
+    }
+
+    fn mem_alloc_pitch(&self, width: usize, height: usize, element_bytes: u32) -> CudaResult<(DevicePtr, usize)> {
+        let _call = self.enter();
+        if !matches!(element_bytes, 4 | 8 | 16) || width == 0 || height == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let pitch = width.checked_next_multiple_of(PITCH_ALIGNMENT).ok_or(CudaError::INVALID_VALUE)?;
+        let bytes = pitch.checked_mul(height).ok_or(CudaError::OUT_OF_MEMORY)?;
+        Ok((self.mem_alloc(bytes)?, pitch))
+    }
+
+    fn mem_free(&self, address: DevicePtr) -> CudaResult<()> {
+        let _call = self.enter();
+        if address.is_null() {
+            return Ok(());
+        }
+        let session = self.owner(address, None).ok_or(CudaError::INVALID_VALUE)?;
+        session.errors.report()?;
+        let fence = session.order.fence();
+        let freed = lock(&session.blocks).free(address.0, fence, None);
+        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
+        session.collect()
+    }
+
+    fn mem_get_address_range(&self, address: DevicePtr) -> CudaResult<(DevicePtr, usize)> {
+        let _call = self.enter();
+        let session = self.owner(address, None).ok_or(CudaError::NOT_FOUND)?;
+        if let Some(found) = lock(&session.blocks).find(address.0) {
+            return Ok((DevicePtr(found.at), as_size(found.bytes)?));
+        }
+        let range = lock(&session.virtual_memory)
+            .mapping(address.0)
+            .or_else(|| session.global_at(address.0))
+            .ok_or(CudaError::NOT_FOUND)?;
+        Ok((DevicePtr(range.start), as_size(range.end - range.start)?))
+    }
+
+    fn mem_alloc_host(&self, bytes: usize) -> CudaResult<HostPointer> {
+        let _call = self.enter();
+        self.allocate_host(bytes, 0)
+    }
+
+    fn mem_free_host(&self, pointer: HostPointer) -> CudaResult<()> {
+        let _call = self.enter();
+        let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::INVALID_VALUE)?;
+        self.settle(pinned.start, pinned.bytes)?;
+        self.host_memory.free(pointer)
+    }
+
+    fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
+        let _call = self.enter();
+        // Asking for a mapping is common and using it is not: the refusal comes with the use.
+        self.allocate_host(bytes, flags)
+    }
+
+    fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        if flags != 0 || self.host_memory.find(pointer.0).is_none() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        log!(
+            Warn,
+            "cuMemHostGetDevicePointer: kernels cannot reach host memory across the network\n  copy it to the device instead"
+        );
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32> {
+        let _call = self.enter();
+        self.host_memory.find(pointer.0).map(|pinned| pinned.flags).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mem_host_register(&self, range: HostRange, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        let known = host_register_flags::PORTABLE
+            | host_register_flags::DEVICEMAP
+            | host_register_flags::IOMEMORY
+            | host_register_flags::READ_ONLY;
+        if flags & !known != 0 || range.is_empty() || range.pointer().is_null() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if flags & host_register_flags::IOMEMORY != 0 {
+            log_once!(Warn, "cuMemHostRegister: a device's registers cannot be reached across the network");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let context = self.working()?;
+        self.host_memory.register(range.pointer(), range.len() as u64, flags, context.handle())
+    }
+
+    fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
+        let _call = self.enter();
+        let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
+        self.settle(pinned.start, pinned.bytes)?;
+        self.host_memory.unregister(pointer)
+    }
+
+    fn mem_alloc_managed(&self, _bytes: usize, _flags: u32) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        self.working()?;
+        log!(
+            Warn,
+            "cuMemAllocManaged: managed memory is not supported across the network\n  use cudaMalloc and copies instead"
+        );
+        Err(CudaError::NOT_SUPPORTED)
+    }
+}
+
+/// The session of a context that must exist, for pool and pitch calls.
+pub(crate) fn same_session(left: &Arc<Session>, right: &Arc<Session>) -> bool {
+    left.ordinal == right.ordinal
+}

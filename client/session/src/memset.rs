@@ -1,0 +1,123 @@
+//! Fills of device memory. Address, value and extent come in, one message is posted, in stream order. Extents that do not fit
+//! the memory are refused here, since nobody waits for the server's refusal.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_surface::MemsetCalls;
+
+use crate::client::Client;
+
+/// One fill: `height` rows of `width` elements.
+struct Extent {
+    pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+impl Extent {
+    fn line(count: usize) -> Self {
+        Self { pitch: 0, width: count, height: 1 }
+    }
+
+    /// Bytes from the first to the last, for elements of this size.
+    fn span(&self, element: usize) -> CudaResult<usize> {
+        let row = self.width.checked_mul(element).ok_or(CudaError::INVALID_VALUE)?;
+        if self.height > 1 && self.pitch < row {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.pitch.checked_mul(self.height - 1).and_then(|rows| rows.checked_add(row)).ok_or(CudaError::INVALID_VALUE)
+    }
+}
+
+impl Client {
+    fn fill(&self, stream: Stream, at: DevicePtr, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        if extent.width == 0 || extent.height == 0 {
+            return Ok(());
+        }
+        if !at.0.is_multiple_of(u64::from(element)) || !extent.pitch.is_multiple_of(element as usize) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let span = extent.span(element as usize)? as u64;
+        let session = self.device_memory(at, span, &stream.session)?;
+        let message = |stream| floe_wire::Fill {
+            stream,
+            at: floe_wire::DevicePtr(at.0),
+            pitch: extent.pitch as u64,
+            element,
+            value,
+            width: extent.width as u64,
+            height: extent.height as u64,
+        };
+        if Arc::ptr_eq(&session, &stream.session) {
+            return stream.post(&message(stream.id()));
+        }
+        self.with_remote(&stream, &session, |remote| remote.post(&message(remote.id())))
+    }
+}
+
+macro_rules! fills {
+    ($($name:ident $name_async:ident $name_2d:ident $name_2d_async:ident $element:ty;)*) => {
+        impl MemsetCalls for Client {$(
+            fn $name(&self, stream: Stream, address: DevicePtr, value: $element, count: usize) -> CudaResult<()> {
+                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &Extent::line(count))
+            }
+
+            fn $name_async(&self, address: DevicePtr, value: $element, count: usize, stream: Stream) -> CudaResult<()> {
+                self.$name(stream, address, value, count)
+            }
+
+            fn $name_2d(
+                &self,
+                stream: Stream,
+                address: DevicePtr,
+                pitch: usize,
+                value: $element,
+                width: usize,
+                height: usize,
+            ) -> CudaResult<()> {
+                let extent = Extent { pitch, width, height };
+                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &extent)
+            }
+
+            fn $name_2d_async(
+                &self,
+                address: DevicePtr,
+                pitch: usize,
+                value: $element,
+                width: usize,
+                height: usize,
+                stream: Stream,
+            ) -> CudaResult<()> {
+                self.$name_2d(stream, address, pitch, value, width, height)
+            }
+        )*}
+    };
+}
+
+fills! {
+    memset_d8 memset_d8_async memset_d2d8 memset_d2d8_async u8;
+    memset_d16 memset_d16_async memset_d2d16 memset_d2d16_async u16;
+    memset_d32 memset_d32_async memset_d2d32 memset_d2d32_async u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_ends_with_the_last_element() {
+        let extent = Extent { pitch: 64, width: 4, height: 3 };
+        assert_eq!(extent.span(4), Ok(144));
+        assert_eq!(Extent::line(5).span(2), Ok(10));
+    }
+
+    #[test]
+    fn overlapping_rows_and_overflow_are_refused() {
+        assert!(Extent { pitch: 8, width: 4, height: 2 }.span(4).is_err());
+        assert!(Extent::line(usize::MAX).span(4).is_err());
+        assert!(Extent { pitch: usize::MAX, width: 1, height: 3 }.span(1).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! Memory pools and stream-ordered allocation. Sizes and streams come in; memory comes from the same blocks as every other
+//! allocation, reused at once by the stream that freed it. Attributes are kept here: they steer reuse, which is decided here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, Stream, access_flags,
+    allocation_type, location_type, pool_attribute,
+};
+use floe_surface::PoolCalls;
+
+use crate::blocks::Allocation;
+use crate::client::Client;
+use crate::handles::{Handle, Kind};
+use crate::memory::same_session;
+use crate::order::Fence;
+use crate::session::Session;
+use crate::table::lock;
+
+/// One pool.
+#[derive(Debug)]
+pub(crate) struct PoolState {
+    pub(crate) session: Arc<Session>,
+    is_default: bool,
+    used: AtomicU64,
+    used_high: AtomicU64,
+    release_threshold: AtomicU64,
+    /// The reuse switches: 1 unless the program has turned one off.
+    switches: Mutex<HashMap<u32, u64>>,
+    /// Bytes of the allocations it has given out, by address.
+    allocations: Mutex<HashMap<u64, u64>>,
+}
+
+impl PoolState {
+    /// An empty pool on a vGPU.
+    pub(crate) fn new(session: Arc<Session>, is_default: bool) -> Self {
+        Self {
+            session,
+            is_default,
+            used: AtomicU64::new(0),
+            used_high: AtomicU64::new(0),
+            release_threshold: AtomicU64::new(0),
+            switches: Mutex::default(),
+            allocations: Mutex::default(),
+        }
+    }
+
+    fn gave(&self, at: u64, bytes: u64) {
+        lock(&self.allocations).insert(at, bytes);
+        let used = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        self.used_high.fetch_max(used, Ordering::AcqRel);
+    }
+
+    fn took_back(&self, at: u64) -> bool {
+        let Some(bytes) = lock(&self.allocations).remove(&at) else {
+            return false;
+        };
+        self.used.fetch_sub(bytes, Ordering::AcqRel);
+        true
+    }
+
+    /// Whether it gave out the allocation that starts here.
+    pub(crate) fn holds(&self, at: u64) -> bool {
+        lock(&self.allocations).contains_key(&at)
+    }
+}
+
+impl Client {
+    /// The pool of a handle.
+    pub(crate) fn pool(&self, pool: MemPool) -> CudaResult<Arc<PoolState>> {
+        let handle = Handle::of(Kind::Pool, pool.0).ok_or(CudaError::INVALID_VALUE)?;
+        self.pools.get(handle.id).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// An allocation is gone: the pool it came from, if any, has it back.
+    pub(crate) fn note_freed(&self, allocation: Allocation) {
+        self.pools.any(|pool| pool.took_back(allocation.at));
+    }
+
+    /// The pool an allocation came from.
+    pub(crate) fn pool_of(&self, at: u64) -> MemPool {
+        let found = self.pools.find(|pool| pool.holds(at));
+        found.map_or(MemPool::NULL, |(id, pool)| MemPool(Handle::new(Kind::Pool, pool.session.ordinal, id).value()))
+    }
+
+    fn allocate_on(&self, bytes: usize, pool: &PoolState, stream: Stream) -> CudaResult<DevicePtr> {
+        let stream = self.working_stream(stream)?;
+        if !same_session(&stream.session, &pool.session) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let course = stream.course().stream();
+        let at = pool.session.allocate(bytes as u64, stream.context(), Some(course))?;
+        pool.gave(at, bytes as u64);
+        Ok(DevicePtr(at))
+    }
+}
+
+impl PoolCalls for Client {
+    fn mem_alloc_async(&self, bytes: usize, stream: Stream) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        let state = self.stream(stream)?;
+        let device = floe_abi::Device(i32::from(state.session.ordinal));
+        let pool = MemPool(self.device(device)?.current_pool.load(Ordering::Acquire));
+        self.allocate_on(bytes, &*self.pool(pool)?, stream)
+    }
+
+    fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        if address.is_null() {
+            return Ok(());
+        }
+        let stream = self.working_stream(stream)?;
+        let owner = self.owner(address, None);
+        if !owner.is_some_and(|owner| same_session(&owner, &stream.session)) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let course = stream.course();
+        let freed = lock(&stream.session.blocks).free(address.0, Fence::behind(course), Some(course.stream()));
+        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
+        Ok(())
+    }
+
+    fn mem_alloc_from_pool_async(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        self.allocate_on(bytes, &*self.pool(pool)?, stream)
+    }
+
+    fn mem_pool_create(&self, properties: &MemPoolProperties) -> CudaResult<MemPool> {
+        let _call = self.enter();
+        let on_device = properties.location.kind == location_type::DEVICE;
+        if properties.kind != allocation_type::PINNED || !on_device {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if properties.handle_types != 0 {
+            // The device says so in its attributes: no handle of this memory can leave the process.
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let device = self.device(floe_abi::Device(properties.location.id))?;
+        let handle = Handle::new(Kind::Pool, device.session.ordinal, self.next_id());
+        let state = PoolState::new(Arc::clone(&device.session), false);
+        self.pools.insert(handle.id, Arc::new(state));
+        Ok(MemPool(handle.value()))
+    }
+
+    fn mem_pool_destroy(&self, pool: MemPool) -> CudaResult<()> {
+        let _call = self.enter();
+        if self.pool(pool)?.is_default {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let handle = Handle::of(Kind::Pool, pool.0).ok_or(CudaError::INVALID_VALUE)?;
+        let device = &self.devices()?[usize::from(handle.ordinal)];
+        // A device whose current pool goes has its default one again.
+        let _ =
+            device.current_pool.compare_exchange(pool.0, device.default_pool.0, Ordering::AcqRel, Ordering::Acquire);
+        self.pools.remove(handle.id);
+        Ok(())
+    }
+
+    fn mem_pool_get_attribute(&self, pool: MemPool, attribute: u32) -> CudaResult<u64> {
+        let _call = self.enter();
+        let pool = self.pool(pool)?;
+        use pool_attribute as a;
+        Ok(match attribute {
+            a::RELEASE_THRESHOLD => pool.release_threshold.load(Ordering::Acquire),
+            // What is reserved is shared by all pools of the vGPU; what this one uses is the part that is its own.
+            a::USED_MEM_CURRENT | a::RESERVED_MEM_CURRENT => pool.used.load(Ordering::Acquire),
+            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH => pool.used_high.load(Ordering::Acquire),
+            a::REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | a::REUSE_ALLOW_OPPORTUNISTIC
+            | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => lock(&pool.switches).get(&attribute).copied().unwrap_or(1),
+            _ => return Err(CudaError::INVALID_VALUE),
+        })
+    }
+
+    fn mem_pool_set_attribute(&self, pool: MemPool, attribute: u32, value: u64) -> CudaResult<()> {
+        let _call = self.enter();
+        let pool = self.pool(pool)?;
+        use pool_attribute as a;
+        match attribute {
+            a::RELEASE_THRESHOLD => {
+                pool.release_threshold.store(value, Ordering::Release);
+                lock(&pool.session.blocks).keep(value);
+            }
+            // Only a reset to 0 is allowed, and it means: from now on.
+            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH if value == 0 => {
+                pool.used_high.store(pool.used.load(Ordering::Acquire), Ordering::Release);
+            }
+            a::REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | a::REUSE_ALLOW_OPPORTUNISTIC
+            | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+                // All of them allow reuse; what happens here is less than what any of them allows.
+                lock(&pool.switches).insert(attribute, u64::from(value != 0));
+            }
+            _ => return Err(CudaError::INVALID_VALUE),
+        }
+        Ok(())
+    }
+
+    fn mem_pool_trim_to(&self, pool: MemPool, keep: usize) -> CudaResult<()> {
+        let _call = self.enter();
+        self.pool(pool)?.session.trim(keep as u64)
+    }
+
+    fn mem_pool_set_access(&self, pool: MemPool, access: &[MemAccess]) -> CudaResult<()> {
+        let _call = self.enter();
+        let pool = self.pool(pool)?;
+        for wish in access {
+            let own =
+                wish.location.kind == location_type::DEVICE && wish.location.id == i32::from(pool.session.ordinal);
+            match wish.flags {
+                access_flags::READWRITE if own => {}
+                access_flags::NONE if !own => {}
+                // The device itself cannot be locked out, and others cannot be let in.
+                access_flags::NONE => return Err(CudaError::INVALID_DEVICE),
+                _ => return Err(CudaError::INVALID_DEVICE),
+            }
+        }
+        Ok(())
+    }
+
+    fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32> {
+        let _call = self.enter();
+        let pool = self.pool(pool)?;
+        let own = location.kind == location_type::DEVICE && location.id == i32::from(pool.session.ordinal);
+        Ok(if own { access_flags::READWRITE } else { access_flags::NONE })
+    }
+}

@@ -1,0 +1,256 @@
+//! One vGPU of this process: its link, its order, its memory and the objects made on it. Typed requests of the nouns come in,
+//! messages go out through the connection. It answers for one server's device and knows nothing of the others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use floe_abi::{Context, CudaResult};
+use floe_wire::{Call, Message, ResetContext, SynchronizeContext, SynchronizeStream};
+
+use crate::blocks::Blocks;
+use crate::connection::{Answer, Attached, Connection};
+use crate::errors::Errors;
+use crate::event::EventState;
+use crate::kernel::FunctionState;
+use crate::limits::DeviceLimits;
+use crate::module::Loaded;
+use crate::order::{Course, Fence, Order};
+use crate::snapshot::Snapshot;
+use crate::statistics::Statistics;
+use crate::stream::StreamState;
+use crate::table::{Table, lock};
+use crate::virtual_memory::VirtualMemory;
+
+/// One vGPU.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The device's ordinal as the program sees it.
+    pub(crate) ordinal: u8,
+    /// Its part of the address space.
+    pub(crate) window: Range<u64>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) limits: DeviceLimits,
+    pub(crate) connection: Connection,
+    pub(crate) order: Arc<Order>,
+    pub(crate) errors: Arc<Errors>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) blocks: Mutex<Blocks<Fence>>,
+    pub(crate) virtual_memory: Mutex<VirtualMemory>,
+    pub(crate) streams: Table<StreamState>,
+    pub(crate) events: Table<EventState>,
+    pub(crate) modules: Table<Loaded>,
+    pub(crate) functions: Table<FunctionState>,
+    /// Global variables the program has asked the address of: they lie outside the window. Start to bytes.
+    pub(crate) globals: RwLock<BTreeMap<u64, u64>>,
+    /// Limits the program has changed.
+    pub(crate) changed_limits: Mutex<HashMap<u32, u64>>,
+    /// Answers of occupancy questions, which depend on nothing but the question and the kernel's attributes.
+    pub(crate) occupancy: Mutex<HashMap<(u64, i32, u64, u32), i64>>,
+    /// Contexts alive on this vGPU; they share the one the worker has.
+    pub(crate) live_contexts: AtomicU32,
+    /// Cache configuration last sent, by what it configures.
+    pub(crate) cache_configs: Mutex<HashMap<u32, u32>>,
+    /// Grows with each reset: what was made before is gone.
+    epoch: AtomicU64,
+    ids: AtomicU64,
+    collected_news: AtomicU64,
+    side: Mutex<Option<Arc<Course>>>,
+}
+
+impl Session {
+    /// Takes over an attached link as device `ordinal`.
+    pub(crate) fn start(attached: Attached, ordinal: u8, statistics: Arc<Statistics>) -> std::io::Result<Arc<Self>> {
+        let (errors, order) = (Arc::new(Errors::default()), Arc::new(Order::new()));
+        let connection = Connection::start(attached.link, Arc::clone(&errors), Arc::clone(&order))?;
+        let window = attached.window..attached.window + attached.window_bytes;
+        // Allocations live in the lower half, the program's own reservations in the upper.
+        let middle = window.start + (window.end - window.start) / 2;
+        let granularity = attached.snapshot.granularity;
+        Ok(Arc::new(Self {
+            ordinal,
+            limits: DeviceLimits::new(&attached.snapshot),
+            connection,
+            order,
+            errors,
+            statistics,
+            blocks: Mutex::new(Blocks::new(window.start..middle, granularity)),
+            virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
+            streams: Table::default(),
+            events: Table::default(),
+            modules: Table::default(),
+            functions: Table::default(),
+            globals: RwLock::default(),
+            changed_limits: Mutex::default(),
+            occupancy: Mutex::default(),
+            live_contexts: AtomicU32::new(0),
+            cache_configs: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            ids: AtomicU64::new(1),
+            collected_news: AtomicU64::new(0),
+            side: Mutex::default(),
+            snapshot: attached.snapshot,
+            window,
+        }))
+    }
+
+    /// An id nothing of this session has had.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Changes when everything made on this vGPU is given up.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Posts a message that puts work on a stream.
+    pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<()> {
+        let sequence = self.connection.post(message)?;
+        course.issue(sequence);
+        Ok(())
+    }
+
+    /// Calls, and reads the reply's fields with `read`.
+    pub(crate) fn call<M: Call>(&self, message: &M) -> CudaResult<Answer> {
+        self.connection.call(message).map(|(answer, _)| answer)
+    }
+
+    /// Waits for all work of all streams.
+    pub(crate) fn synchronize(&self) -> CudaResult<()> {
+        if self.order.is_idle() {
+            return self.errors.report();
+        }
+        let (_, sequence) = self.connection.call(&SynchronizeContext {})?;
+        self.order.all_completed(sequence);
+        self.errors.report()
+    }
+
+    /// Waits for all work of one stream.
+    pub(crate) fn synchronize_stream(&self, course: &Arc<Course>) -> CudaResult<()> {
+        if self.is_quiet(course) {
+            return self.errors.report();
+        }
+        let (_, sequence) =
+            self.connection.call(&SynchronizeStream { stream: floe_wire::StreamId(course.stream()) })?;
+        self.order.stream_completed(course, sequence);
+        self.errors.report()
+    }
+
+    /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the
+    /// blocking ones too.
+    pub(crate) fn is_quiet(&self, course: &Course) -> bool {
+        if course.stream() == crate::order::LEGACY { self.order.is_idle() } else { course.is_idle() }
+    }
+
+    /// Whether `bytes` from `at` on are memory of this device that exists.
+    pub(crate) fn covers(&self, at: u64, bytes: u64) -> bool {
+        let Some(end) = at.checked_add(bytes) else {
+            return false;
+        };
+        if self.window.contains(&at) {
+            let inside = lock(&self.blocks).find(at).is_some_and(|found| end <= found.at + found.bytes);
+            return inside || lock(&self.virtual_memory).covers(at, end);
+        }
+        self.global_at(at).is_some_and(|range| end <= range.end)
+    }
+
+    /// The global variable that holds this address.
+    pub(crate) fn global_at(&self, at: u64) -> Option<Range<u64>> {
+        let globals = self.globals.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (start, bytes) = globals.range(..=at).next_back()?;
+        let range = *start..start + bytes;
+        range.contains(&at).then_some(range)
+    }
+
+    /// A stream of floe's own that waits for no other, for work that must not stand in the program's order.
+    pub(crate) fn side_course(&self) -> CudaResult<Arc<Course>> {
+        let mut side = lock(&self.side);
+        if let Some(course) = &*side {
+            return Ok(Arc::clone(course));
+        }
+        let id = self.next_id();
+        self.connection.post(&floe_wire::CreateStream {
+            stream: floe_wire::StreamId(id),
+            flags: floe_abi::stream_flags::NON_BLOCKING,
+            priority: 0,
+        })?;
+        let course = self.order.add(id, false);
+        *side = Some(Arc::clone(&course));
+        Ok(course)
+    }
+
+    /// Gives freed memory back to the allocator, and to the server what is not worth keeping, where streams have come
+    /// further since the last time.
+    pub(crate) fn collect(&self) -> CudaResult<()> {
+        let news = self.order.news();
+        let mut blocks = lock(&self.blocks);
+        if !blocks.has_quarantined() && self.collected_news.load(Ordering::Relaxed) == news {
+            return Ok(());
+        }
+        self.collected_news.store(news, Ordering::Relaxed);
+        let surplus = blocks.collect(Fence::is_passed);
+        // Posted under the lock: another thread may get these addresses for a new block right after it.
+        surplus.iter().try_for_each(|block| self.give_up(block))
+    }
+
+    /// Gives every unused block back to the server.
+    pub(crate) fn trim(&self, keep: u64) -> CudaResult<()> {
+        self.collect()?;
+        let mut blocks = lock(&self.blocks);
+        let surplus = blocks.surplus(keep);
+        surplus.iter().try_for_each(|block| self.give_up(block))
+    }
+
+    fn give_up(&self, surplus: &crate::blocks::Surplus) -> CudaResult<()> {
+        self.connection.post(&floe_wire::UnmapRange { at: floe_wire::DevicePtr(surplus.at), bytes: surplus.bytes })?;
+        self.connection.post(&floe_wire::ReleaseBlock { block: floe_wire::BlockId(surplus.block) })?;
+        Ok(())
+    }
+
+    /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
+    /// call to report a failure.
+    pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        *lock(&self.side) = None;
+        self.streams.clear();
+        self.events.clear();
+        self.modules.clear();
+        self.functions.clear();
+        lock(&self.occupancy).clear();
+        lock(&self.changed_limits).clear();
+        lock(&self.cache_configs).clear();
+        self.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        let result = if wait {
+            self.connection.call(&ResetContext {}).map(|(_, sequence)| sequence)
+        } else {
+            self.connection.call_unwatched(&ResetContext {})
+        };
+        // Addresses are given out again at once: the reset goes ahead of their next mapping.
+        lock(&self.blocks).clear();
+        lock(&self.virtual_memory).clear();
+        self.errors.reset();
+        self.order.reset(result?);
+        Ok(())
+    }
+
+    /// Everything one context made on this vGPU is given up, while others live on.
+    pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
+        for stream in self.streams.remove_if(|stream| stream.context() == context) {
+            stream.abandon();
+        }
+        for event in self.events.remove_if(|event| event.context() == context) {
+            self.connection.post(&floe_wire::DestroyEvent { event: floe_wire::EventId(event.id()) })?;
+        }
+        for module in self.modules.remove_if(|module| module.context() == context) {
+            module.unload()?;
+        }
+        let fence = self.order.fence();
+        let mut blocks = lock(&self.blocks);
+        for at in blocks.owned_by(context.0) {
+            blocks.free(at, fence.clone(), None);
+        }
+        Ok(())
+    }
+}

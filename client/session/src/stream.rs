@@ -1,0 +1,309 @@
+//! Streams: the two default ones, those the program makes, and what they wait for. Handles come in; creation, waits and
+//! destruction are posted, a synchronize waits only where something is outstanding. What a stream has finished is answered
+//! from what replies have told.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{
+    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, capture_mode, launch_attribute,
+    stream_flags,
+};
+use floe_surface::StreamCalls;
+use floe_surface::{CaptureInfo, StreamCallback};
+use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, WaitEvent};
+
+use crate::client::Client;
+use crate::connection::HostWork;
+use crate::context::ContextState;
+use crate::handles::{Handle, Kind};
+use crate::log::log_once;
+use crate::order::Course;
+use crate::session::Session;
+use crate::table::lock;
+use crate::thread;
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) session: Arc<Session>,
+    context: Context,
+    course: Arc<Course>,
+    flags: u32,
+    priority: i32,
+    /// The session's epoch when it was made.
+    epoch: u64,
+    gone: AtomicBool,
+    attributes: Mutex<HashMap<u32, LaunchAttributeValue>>,
+}
+
+impl StreamState {
+    /// The legacy default stream as one context sees it.
+    pub(crate) fn legacy(context: Context, session: Arc<Session>, course: Arc<Course>) -> Self {
+        Self::new(context, session, course, stream_flags::DEFAULT, 0)
+    }
+
+    fn new(context: Context, session: Arc<Session>, course: Arc<Course>, flags: u32, priority: i32) -> Self {
+        Self {
+            epoch: session.epoch(),
+            session,
+            context,
+            course,
+            flags,
+            priority,
+            gone: AtomicBool::new(false),
+            attributes: Mutex::default(),
+        }
+    }
+
+    /// Makes a stream at the server.
+    fn create(context: &ContextState, flags: u32, priority: i32) -> CudaResult<Arc<Self>> {
+        let session = &context.session;
+        let id = session.next_id();
+        session.connection.post(&CreateStream { stream: StreamId(id), flags, priority })?;
+        let course = session.order.add(id, flags & stream_flags::NON_BLOCKING == 0);
+        Ok(Arc::new(Self::new(context.handle(), Arc::clone(session), course, flags, priority)))
+    }
+
+    /// Its context's handle.
+    pub(crate) fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Its counters.
+    pub(crate) fn course(&self) -> &Arc<Course> {
+        &self.course
+    }
+
+    /// Its id on the wire.
+    pub(crate) fn id(&self) -> StreamId {
+        StreamId(self.course.stream())
+    }
+
+    /// Whether it still exists at the server.
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && self.epoch == self.session.epoch()
+    }
+
+    /// Posts work onto it.
+    pub(crate) fn post(&self, message: &impl floe_wire::Message) -> CudaResult<()> {
+        self.session.post_on(&self.course, message)
+    }
+
+    /// Gives it up; its work still completes. A link that is gone needs no telling.
+    pub(crate) fn abandon(&self) {
+        if self.is_valid() && !self.gone.swap(true, Ordering::AcqRel) {
+            let _ = self.session.connection.post(&DestroyStream { stream: self.id() });
+            self.session.order.retire(&self.course);
+        }
+    }
+}
+
+impl Client {
+    /// The stream of a handle: one of the current context's default streams, or one the program made.
+    pub(crate) fn stream(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
+        if stream == Stream::LEGACY || stream.is_null() {
+            return Ok(Arc::clone(self.current()?.legacy()));
+        }
+        if stream == Stream::PER_THREAD {
+            let context = self.current()?;
+            return thread::own().stream(&context, || StreamState::create(&context, stream_flags::DEFAULT, 0));
+        }
+        let handle = Handle::of(Kind::Stream, stream.0).ok_or(CudaError::INVALID_HANDLE)?;
+        self.session(handle).and_then(|session| session.streams.get(handle.id)).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    /// As `stream`, for work that is put on it: reports what failed earlier.
+    pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
+        let stream = self.stream(stream)?;
+        stream.session.errors.report()?;
+        Ok(stream)
+    }
+
+    fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
+        if flags & !stream_flags::NON_BLOCKING != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let context = self.working()?;
+        let priority = context.session.snapshot.clamp_priority(priority);
+        let state = StreamState::create(&context, flags, priority)?;
+        let id = state.course.stream();
+        let handle = Handle::new(Kind::Stream, context.session.ordinal, id);
+        context.session.streams.insert(id, state);
+        Ok(Stream(handle.value()))
+    }
+
+    /// The stream waits for an event of another vGPU: the client waits for it in the stream's stead.
+    fn wait_across(stream: &StreamState, event: &crate::event::EventState) -> CudaResult<()> {
+        // A stream there that holds nothing but the wait, so that a later record of the event does not move the goal.
+        let (there, id) = (Arc::clone(&event.session), event.session.next_id());
+        there.connection.post(&CreateStream {
+            stream: StreamId(id),
+            flags: stream_flags::NON_BLOCKING,
+            priority: 0,
+        })?;
+        let course = there.order.add(id, false);
+        there.post_on(&course, &WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 })?;
+        let wait = move || {
+            // A failure of that device is reported by calls on that device.
+            let _ = there.synchronize_stream(&course);
+            let _ = there.connection.post(&DestroyStream { stream: StreamId(id) });
+            there.order.retire(&course);
+        };
+        let here = &stream.session;
+        here.connection.host_function(&stream.course, here.next_id(), HostWork::Own(Box::new(wait)))
+    }
+}
+
+impl StreamCalls for Client {
+    fn stream_create(&self, flags: u32) -> CudaResult<Stream> {
+        let _call = self.enter();
+        self.create_stream(flags, 0)
+    }
+
+    fn stream_create_with_priority(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
+        let _call = self.enter();
+        self.create_stream(flags, priority)
+    }
+
+    fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let handle = Handle::of(Kind::Stream, stream.0).ok_or(CudaError::INVALID_HANDLE)?;
+        let state = self
+            .session(handle)
+            .and_then(|session| session.streams.remove(handle.id))
+            .ok_or(CudaError::INVALID_HANDLE)?;
+        state.abandon();
+        Ok(())
+    }
+
+    fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        stream.session.synchronize_stream(&stream.course)
+    }
+
+    fn stream_query(&self, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        let session = &stream.session;
+        if session.is_quiet(&stream.course) {
+            return Ok(());
+        }
+        let (_, sequence) = session.connection.call(&QueryStream { stream: stream.id() })?;
+        session.order.stream_completed(&stream.course, sequence);
+        session.errors.report()
+    }
+
+    fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if flags > 1 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (stream, event) = (self.working_stream(stream)?, self.event(event)?);
+        if event.is_known_complete() {
+            return Ok(());
+        }
+        if !Arc::ptr_eq(&stream.session, &event.session) {
+            return Self::wait_across(&stream, &event);
+        }
+        stream.post(&WaitEvent { stream: stream.id(), event: floe_wire::EventId(event.id()), flags })
+    }
+
+    fn stream_get_flags(&self, stream: Stream) -> CudaResult<u32> {
+        let _call = self.enter();
+        Ok(self.stream(stream)?.flags)
+    }
+
+    fn stream_get_priority(&self, stream: Stream) -> CudaResult<i32> {
+        let _call = self.enter();
+        Ok(self.stream(stream)?.priority)
+    }
+
+    fn stream_get_ctx(&self, stream: Stream) -> CudaResult<Context> {
+        let _call = self.enter();
+        Ok(self.stream(stream)?.context)
+    }
+
+    fn stream_get_device(&self, stream: Stream) -> CudaResult<Device> {
+        let _call = self.enter();
+        Ok(Device(i32::from(self.stream(stream)?.session.ordinal)))
+    }
+
+    fn stream_get_id(&self, stream: Stream) -> CudaResult<u64> {
+        let _call = self.enter();
+        // Ids of the wire are unique on a vGPU; the default stream has 0 there, which programs take for "none".
+        Ok(self.stream(stream)?.course.stream() + 1)
+    }
+
+    fn stream_is_capturing(&self, stream: Stream) -> CudaResult<u32> {
+        let _call = self.enter();
+        self.stream(stream)?;
+        Ok(floe_abi::capture_status::NONE)
+    }
+
+    fn stream_get_capture_info(&self, stream: Stream) -> CudaResult<CaptureInfo> {
+        let _call = self.enter();
+        self.stream(stream)?;
+        Ok(CaptureInfo::NONE)
+    }
+
+    fn thread_exchange_stream_capture_mode(&self, mode: u32) -> CudaResult<u32> {
+        let _call = self.enter();
+        if mode > capture_mode::RELAXED {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(thread::own().exchange_capture_mode(mode))
+    }
+
+    fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.working_stream(stream)?;
+        let session = &stream.session;
+        session.connection.host_function(&stream.course, session.next_id(), HostWork::Callback(callback))
+    }
+
+    fn stream_copy_attributes(&self, destination: Stream, source: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let (destination, source) = (self.stream(destination)?, self.stream(source)?);
+        let values = lock(&source.attributes).clone();
+        *lock(&destination.attributes) = values;
+        Ok(())
+    }
+
+    fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
+        let _call = self.enter();
+        let stream = self.stream(stream)?;
+        if attribute == launch_attribute::PRIORITY {
+            let bits = u32::from_ne_bytes(stream.priority.to_ne_bytes());
+            return Ok(LaunchAttributeValue::from_u32(bits));
+        }
+        if !is_stream_attribute(attribute) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let value = lock(&stream.attributes).get(&attribute).copied();
+        Ok(value.unwrap_or_default())
+    }
+
+    fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
+        let _call = self.enter();
+        let stream = self.stream(stream)?;
+        if !is_stream_attribute(attribute) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // All of these are about speed, none about results.
+        log_once!(Info, "cuStreamSetAttribute: remembered but without effect, attribute: {attribute}");
+        lock(&stream.attributes).insert(attribute, *value);
+        Ok(())
+    }
+}
+
+/// Attributes a stream can have.
+fn is_stream_attribute(attribute: u32) -> bool {
+    use launch_attribute as a;
+    matches!(
+        attribute,
+        a::ACCESS_POLICY_WINDOW | a::SYNCHRONIZATION_POLICY | a::PRIORITY | a::MEM_SYNC_DOMAIN_MAP | a::MEM_SYNC_DOMAIN
+    )
+}

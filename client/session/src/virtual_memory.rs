@@ -1,0 +1,359 @@
+//! The program's own virtual memory: reserved addresses in the window's upper half, physical memory, and what is mapped
+//! where. Reserving is local, creating physical memory waits for the server's yes, mapping is posted. Unmapping waits until
+//! nothing issued before can touch the range.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
+    access_flags, allocation_type, location_type,
+};
+use floe_surface::VirtualMemoryCalls;
+use floe_wire::{BlockId, CreateBlock, MapBlock, ReleaseBlock, SetAccess, UnmapRange};
+
+use crate::addresses::Addresses;
+use crate::client::Client;
+use crate::handles::{Handle, Kind};
+use crate::session::Session;
+use crate::table::lock;
+
+/// Physical memory the program made.
+#[derive(Debug, Clone)]
+struct Physical {
+    bytes: u64,
+    properties: MemAllocationProperties,
+    /// References: one per `cuMemCreate` and `cuMemRetainAllocationHandle` that was not released.
+    handles: u32,
+    mappings: u32,
+}
+
+/// One mapping.
+#[derive(Debug, Clone)]
+struct Mapping {
+    bytes: u64,
+    physical: u64,
+    access: u32,
+}
+
+/// One vGPU's reservations, physical memory and mappings.
+#[derive(Debug)]
+pub(crate) struct VirtualMemory {
+    granularity: u64,
+    reserved: Addresses,
+    whole: Range<u64>,
+    physical: HashMap<u64, Physical>,
+    /// By first address.
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+impl VirtualMemory {
+    /// Nothing reserved in `window`.
+    pub(crate) fn new(window: Range<u64>, granularity: u64) -> Self {
+        Self {
+            granularity,
+            reserved: Addresses::new(window.clone()),
+            whole: window,
+            physical: HashMap::new(),
+            mappings: BTreeMap::new(),
+        }
+    }
+
+    /// Forgets everything: the server has.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.whole.clone(), self.granularity);
+    }
+
+    /// Whether `at..end` is mapped and accessible, possibly by several mappings side by side.
+    pub(crate) fn covers(&self, mut at: u64, end: u64) -> bool {
+        while at < end {
+            match self.mapping_entry(at) {
+                Some((range, mapping)) if mapping.access != access_flags::NONE => at = range.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// The mapping that holds this address.
+    pub(crate) fn mapping(&self, at: u64) -> Option<Range<u64>> {
+        self.mapping_entry(at).map(|(range, _)| range)
+    }
+
+    fn mapping_entry(&self, at: u64) -> Option<(Range<u64>, &Mapping)> {
+        let (start, mapping) = self.mappings.range(..=at).next_back()?;
+        let range = *start..start + mapping.bytes;
+        range.contains(&at).then_some((range, mapping))
+    }
+
+    /// Whole mappings that make up exactly `range`, without gaps.
+    fn exactly(&self, range: &Range<u64>) -> CudaResult<Vec<u64>> {
+        let mut starts = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let mapping = self.mappings.get(&at).ok_or(CudaError::INVALID_VALUE)?;
+            starts.push(at);
+            at += mapping.bytes;
+        }
+        if at == range.end { Ok(starts) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    fn is_aligned(&self, value: u64) -> bool {
+        value.is_multiple_of(self.granularity)
+    }
+
+    /// Drops physical memory nothing refers to; `true` where it is gone.
+    fn drop_unused(&mut self, id: u64) -> bool {
+        let unused = self.physical.get(&id).is_some_and(|physical| physical.handles == 0 && physical.mappings == 0);
+        if unused {
+            self.physical.remove(&id);
+        }
+        unused
+    }
+}
+
+/// An end that exists: `address + bytes`.
+fn range(address: DevicePtr, bytes: usize) -> CudaResult<Range<u64>> {
+    let end = address.0.checked_add(bytes as u64).ok_or(CudaError::INVALID_VALUE)?;
+    if bytes == 0 {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    Ok(address.0..end)
+}
+
+impl Client {
+    fn physical(&self, handle: MemHandle) -> CudaResult<(Arc<Session>, u64)> {
+        let handle = Handle::of(Kind::Physical, handle.0).ok_or(CudaError::INVALID_VALUE)?;
+        let session = self.session(handle).ok_or(CudaError::INVALID_VALUE)?;
+        Ok((Arc::clone(session), handle.id))
+    }
+
+    fn window_of(&self, address: DevicePtr) -> CudaResult<Arc<Session>> {
+        self.owner(address, None).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn location_session(&self, location: &MemLocation) -> CudaResult<&Arc<Session>> {
+        if location.kind != location_type::DEVICE {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(&self.device(floe_abi::Device(location.id))?.session)
+    }
+}
+
+impl VirtualMemoryCalls for Client {
+    fn mem_address_reserve(
+        &self,
+        bytes: usize,
+        alignment: usize,
+        wish: DevicePtr,
+        flags: u64,
+    ) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        // A reservation belongs to no device in CUDA; here it must be some vGPU's part of the address space.
+        let session = match self.owner(wish, None) {
+            Some(session) => session,
+            None => match self.current() {
+                Ok(context) => Arc::clone(&context.session),
+                Err(_) => Arc::clone(&self.devices()?[0].session),
+            },
+        };
+        let mut memory = lock(&session.virtual_memory);
+        let bytes = bytes as u64;
+        if flags != 0 || bytes == 0 || !memory.is_aligned(bytes) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let alignment = match alignment as u64 {
+            0 => memory.granularity,
+            wanted if wanted.is_power_of_two() => wanted.max(memory.granularity),
+            _ => return Err(CudaError::INVALID_VALUE),
+        };
+        let wish = (!wish.is_null()).then_some(wish.0);
+        memory.reserved.reserve(bytes, alignment, wish).map(DevicePtr).ok_or(CudaError::OUT_OF_MEMORY)
+    }
+
+    fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
+        let _call = self.enter();
+        let range = range(address, bytes)?;
+        let session = self.window_of(address)?;
+        let mut memory = lock(&session.virtual_memory);
+        let in_use = memory.mappings.range(range.clone()).next().is_some();
+        if in_use || !memory.reserved.release(address.0, bytes as u64) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    fn mem_create(&self, bytes: usize, properties: &MemAllocationProperties, flags: u64) -> CudaResult<MemHandle> {
+        let _call = self.enter();
+        if flags != 0 || bytes == 0 || properties.kind != allocation_type::PINNED {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if properties.requested_handle_types != 0 {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let session = self.location_session(&properties.location)?;
+        session.errors.report()?;
+        if !lock(&session.virtual_memory).is_aligned(bytes as u64) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let id = session.next_id();
+        let message = CreateBlock { block: BlockId(id), bytes: bytes as u64 };
+        match session.call(&message) {
+            Err(CudaError::OUT_OF_MEMORY) => {
+                // The allocator's reserve may be what is missing.
+                session.synchronize()?;
+                session.trim(0)?;
+                session.call(&message)?;
+            }
+            result => drop(result?),
+        }
+        let physical = Physical { bytes: bytes as u64, properties: *properties, handles: 1, mappings: 0 };
+        lock(&session.virtual_memory).physical.insert(id, physical);
+        Ok(MemHandle(Handle::new(Kind::Physical, session.ordinal, id).value()))
+    }
+
+    fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {
+        let _call = self.enter();
+        let (session, id) = self.physical(handle)?;
+        let mut memory = lock(&session.virtual_memory);
+        let physical =
+            memory.physical.get_mut(&id).filter(|physical| physical.handles > 0).ok_or(CudaError::INVALID_VALUE)?;
+        physical.handles -= 1;
+        if physical.handles == 0 {
+            memory.drop_unused(id);
+            session.connection.post(&ReleaseBlock { block: BlockId(id) })?;
+        }
+        Ok(())
+    }
+
+    fn mem_map(
+        &self,
+        address: DevicePtr,
+        bytes: usize,
+        offset: usize,
+        handle: MemHandle,
+        flags: u64,
+    ) -> CudaResult<()> {
+        let _call = self.enter();
+        let range = range(address, bytes)?;
+        let (session, id) = self.physical(handle)?;
+        let mut memory = lock(&session.virtual_memory);
+        let aligned = memory.is_aligned(address.0) && memory.is_aligned(bytes as u64);
+        // CUDA has no offsets but 0 yet.
+        if flags != 0 || offset != 0 || !aligned {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let inside = memory.reserved.find(address.0).is_some_and(|reserved| range.end <= reserved.end);
+        let taken = memory
+            .mappings
+            .range(..range.end)
+            .next_back()
+            .is_some_and(|(start, mapping)| start + mapping.bytes > range.start);
+        let physical =
+            memory.physical.get_mut(&id).filter(|physical| physical.handles > 0 && bytes as u64 <= physical.bytes);
+        let Some(physical) = physical.filter(|_| inside && !taken) else {
+            return Err(CudaError::INVALID_VALUE);
+        };
+        physical.mappings += 1;
+        session.connection.post(&MapBlock {
+            block: BlockId(id),
+            offset: 0,
+            at: floe_wire::DevicePtr(address.0),
+            bytes: bytes as u64,
+            access: access_flags::NONE,
+        })?;
+        let mapping = Mapping { bytes: bytes as u64, physical: id, access: access_flags::NONE };
+        memory.mappings.insert(address.0, mapping);
+        Ok(())
+    }
+
+    fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
+        let _call = self.enter();
+        let range = range(address, bytes)?;
+        let session = self.window_of(address)?;
+        lock(&session.virtual_memory).exactly(&range)?;
+        session.synchronize()?;
+        let mut memory = lock(&session.virtual_memory);
+        for start in memory.exactly(&range)? {
+            let Some(mapping) = memory.mappings.remove(&start) else {
+                continue;
+            };
+            session.connection.post(&UnmapRange { at: floe_wire::DevicePtr(start), bytes: mapping.bytes })?;
+            if let Some(physical) = memory.physical.get_mut(&mapping.physical) {
+                physical.mappings -= 1;
+            }
+            memory.drop_unused(mapping.physical);
+        }
+        Ok(())
+    }
+
+    fn mem_set_access(&self, address: DevicePtr, bytes: usize, access: &[MemAccess]) -> CudaResult<()> {
+        let _call = self.enter();
+        let range = range(address, bytes)?;
+        let session = self.window_of(address)?;
+        for wish in access {
+            let own = self.location_session(&wish.location)?.ordinal == session.ordinal;
+            let known = matches!(wish.flags, access_flags::NONE | access_flags::READ | access_flags::READWRITE);
+            if !known || !own && wish.flags != access_flags::NONE {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            if !own {
+                continue;
+            }
+            let mut memory = lock(&session.virtual_memory);
+            for start in memory.exactly(&range)? {
+                let Some(mapping) = memory.mappings.get_mut(&start) else {
+                    continue;
+                };
+                mapping.access = wish.flags;
+                session.connection.post(&SetAccess {
+                    at: floe_wire::DevicePtr(start),
+                    bytes: mapping.bytes,
+                    access: wish.flags,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
+        let _call = self.enter();
+        let session = self.window_of(address)?;
+        let memory = lock(&session.virtual_memory);
+        let (_, mapping) = memory.mapping_entry(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        let own = location.kind == location_type::DEVICE && location.id == i32::from(session.ordinal);
+        Ok(u64::from(if own { mapping.access } else { access_flags::NONE }))
+    }
+
+    fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
+        let _call = self.enter();
+        if option > floe_abi::granularity::RECOMMENDED || properties.kind != allocation_type::PINNED {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let granularity = self.location_session(&properties.location)?.snapshot.granularity;
+        usize::try_from(granularity).map_err(|_| CudaError::INVALID_VALUE)
+    }
+
+    fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties> {
+        let _call = self.enter();
+        let (session, id) = self.physical(handle)?;
+        let memory = lock(&session.virtual_memory);
+        memory.physical.get(&id).map(|physical| physical.properties).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {
+        let _call = self.enter();
+        let session = self.window_of(DevicePtr(address.0))?;
+        let mut memory = lock(&session.virtual_memory);
+        let id =
+            memory.mapping_entry(address.0).map(|(_, mapping)| mapping.physical).ok_or(CudaError::INVALID_VALUE)?;
+        let physical = memory.physical.get_mut(&id).ok_or(CudaError::INVALID_VALUE)?;
+        if physical.handles == 0 {
+            // Its block was given up at the server with its last handle; only its mappings keep it.
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        physical.handles += 1;
+        Ok(MemHandle(Handle::new(Kind::Physical, session.ordinal, id).value()))
+    }
+}
