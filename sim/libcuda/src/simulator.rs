@@ -15,6 +15,7 @@ mod heap;
 mod host_memory;
 mod instance;
 mod kernel;
+mod kernel_side;
 mod launch;
 mod library;
 mod limits;
@@ -60,13 +61,15 @@ use pool::Pools;
 use settings::{MAX_DEVICES, Settings};
 use stream::Streams;
 
-const TIB: u64 = 1 << 40;
-/// `cuMemAlloc` of device i answers addresses from here + i TiB on.
-const ALLOCATIONS: u64 = 0x1000_0000_0000;
-/// Variables of modules on device i lie from here + i TiB on.
-const GLOBALS: u64 = ALLOCATIONS + MAX_DEVICES as u64 * TIB;
-/// `cuMemAddressReserve` answers addresses of these windows.
-const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 8 * TIB;
+/// Addresses of one device's allocations, of its variables, and of one window. Tests of this crate make many simulators
+/// in one process, which has room for few whole ones.
+const SPAN: u64 = if cfg!(test) { 1 << 32 } else { 1 << 40 };
+/// `cuMemAddressReserve` answers addresses of these windows, from 0x2000_0000_0000 on as a GPU's driver does.
+const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + MAX_DEVICES as u64 * SPAN;
+/// Variables of modules on device i lie from here + i spans on.
+const GLOBALS: u64 = WINDOWS.start - MAX_DEVICES as u64 * SPAN;
+/// `cuMemAlloc` of device i answers addresses from here + i spans on: 0x1000_0000_0000.
+const ALLOCATIONS: u64 = GLOBALS - MAX_DEVICES as u64 * SPAN;
 /// All device addresses of the process.
 const ADDRESSES: Range<u64> = ALLOCATIONS..WINDOWS.end;
 
@@ -129,7 +132,7 @@ impl Simulator {
             memory,
             contexts: Contexts::default(),
             streams: Streams::default(),
-                    modules: Modules::default(),
+            modules: Modules::default(),
             libraries: Libraries::default(),
             functions: Functions::default(),
             host_memory: HostMemory::default(),

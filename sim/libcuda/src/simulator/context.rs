@@ -5,15 +5,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_cache, limit as ask, shared_config};
-use floe_machine::{Heap, Services};
+use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_cache, shared_config};
 use floe_surface::{Beyond, ContextCalls};
 
 use super::device::CpuDevice;
-use super::device_memory::KernelHeap;
-use super::output::Output;
+use super::kernel_side::KernelSide;
 use super::queue::{StreamKey, StreamKind};
 use super::{Simulator, lock};
 
@@ -29,26 +27,8 @@ pub(crate) struct ContextState {
     cache_config: AtomicU32,
     shared_config: AtomicU32,
     pub(crate) legacy: StreamKey,
-    pub(crate) output: Arc<Output>,
-    kernels: Mutex<KernelSide>,
+    pub(crate) kernels: KernelSide,
 }
-
-/// What a context's kernels get.
-struct KernelSide {
-    stack: u64,
-    output: u64,
-    heap: u64,
-    services: Option<Arc<Services>>,
-    mapped_heap: Option<(Arc<Heap>, KernelHeap)>,
-}
-
-const DEFAULT_STACK: u64 = 1 << 10;
-const DEFAULT_OUTPUT: u64 = 1 << 20;
-const DEFAULT_HEAP: u64 = 8 << 20;
-/// CUDA's own bound per thread.
-const MAX_STACK: u64 = 512 << 10;
-/// Most a program can ask for output or heap.
-const MAX_BUFFER: u64 = 64 << 30;
 
 /// All contexts of the process.
 #[derive(Default)]
@@ -98,72 +78,6 @@ impl Contexts {
     }
 }
 
-impl ContextState {
-    /// What kernels launched now may ask of the host.
-    pub(crate) fn services(&self, simulator: &Simulator) -> CudaResult<Arc<Services>> {
-        let mut kernels = lock(&self.kernels);
-        if let Some(services) = &kernels.services {
-            return Ok(Arc::clone(services));
-        }
-        let device = simulator.devices.get(self.device).ok_or(CudaError::INVALID_DEVICE)?;
-        if kernels.mapped_heap.is_none() {
-            let mapped = device.memory.map_kernel_heap(kernels.heap);
-            kernels.mapped_heap = mapped.map(|mapped| (Arc::new(Heap::new(mapped.address, kernels.heap)), mapped));
-        }
-        let output = Arc::clone(&self.output);
-        let services = Arc::new(Services {
-            printf: Box::new(move |bytes| output.push(bytes)),
-            assertion: Box::new(|bytes| super::output::write_error(bytes)),
-            heap: kernels.mapped_heap.as_ref().map(|(heap, _)| Arc::clone(heap)),
-            multiprocessors: device.identity.multiprocessors(),
-            stack_limit: u32::try_from(kernels.stack).unwrap_or(u32::MAX),
-            ..Services::new(Arc::clone(&simulator.memory))
-        });
-        kernels.services = Some(Arc::clone(&services));
-        Ok(services)
-    }
-
-    fn limit(&self, limit: u32) -> CudaResult<u64> {
-        let kernels = lock(&self.kernels);
-        match limit {
-            ask::STACK_SIZE => Ok(kernels.stack),
-            ask::PRINTF_FIFO_SIZE => Ok(kernels.output),
-            ask::MALLOC_HEAP_SIZE => Ok(kernels.heap),
-            ask::MAX_L2_FETCH_GRANULARITY => Ok(64),
-            ask::PERSISTING_L2_CACHE_SIZE => Ok(0),
-            limit if limit < ask::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
-            _ => Err(CudaError::INVALID_VALUE),
-        }
-    }
-
-    fn set_limit(&self, limit: u32, value: u64) -> CudaResult<()> {
-        let mut kernels = lock(&self.kernels);
-        match limit {
-            ask::STACK_SIZE if value <= MAX_STACK => {
-                // As the GPU's, a multiple of 16; kernels launched from now on get it.
-                kernels.stack = value.next_multiple_of(16);
-                kernels.services = None;
-                Ok(())
-            }
-            ask::PRINTF_FIFO_SIZE if value <= MAX_BUFFER => {
-                kernels.output = value;
-                self.output.set_limit(usize::try_from(value).unwrap_or(usize::MAX));
-                Ok(())
-            }
-            // CUDA too allows it only before the first kernel.
-            ask::MALLOC_HEAP_SIZE if value <= MAX_BUFFER && kernels.mapped_heap.is_none() => {
-                kernels.heap = value;
-                Ok(())
-            }
-            ask::STACK_SIZE | ask::PRINTF_FIFO_SIZE | ask::MALLOC_HEAP_SIZE => Err(CudaError::INVALID_VALUE),
-            // A hint.
-            ask::MAX_L2_FETCH_GRANULARITY => Ok(()),
-            limit if limit < ask::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
-            _ => Err(CudaError::INVALID_VALUE),
-        }
-    }
-}
-
 impl Simulator {
     fn open_context(&self, device: usize, handle: u64, flags: u32, is_primary: bool) -> Arc<ContextState> {
         let serial = self.contexts.serials.fetch_add(1, Ordering::Relaxed) + 1;
@@ -176,14 +90,7 @@ impl Simulator {
             cache_config: AtomicU32::new(function_cache::PREFER_NONE),
             shared_config: AtomicU32::new(shared_config::FOUR_BYTE_BANK_SIZE),
             legacy: self.executor.open(serial, StreamKind::Legacy),
-            output: Arc::new(Output::new(usize::try_from(DEFAULT_OUTPUT).unwrap_or(usize::MAX))),
-            kernels: Mutex::new(KernelSide {
-                stack: DEFAULT_STACK,
-                output: DEFAULT_OUTPUT,
-                heap: DEFAULT_HEAP,
-                services: None,
-                mapped_heap: None,
-            }),
+            kernels: KernelSide::new(),
         });
         self.contexts.insert(Arc::clone(&context));
         context
@@ -193,7 +100,7 @@ impl Simulator {
     fn close_context(&self, handle: u64) {
         let Some(context) = self.contexts.remove(handle) else { return };
         self.executor.wait_context(context.serial);
-        context.output.drain();
+        context.kernels.output.drain();
         self.close_streams(context.serial);
         self.executor.forget_context(context.serial);
         self.unload_of_context(&context);
@@ -201,11 +108,7 @@ impl Simulator {
         if let Some(device) = self.devices.get(context.device) {
             device.memory.free_of_context(handle);
             device.memory.give_back(true);
-            let mut kernels = lock(&context.kernels);
-            kernels.services = None;
-            if let Some((_, mapped)) = kernels.mapped_heap.take() {
-                device.memory.unmap_kernel_heap(&mapped);
-            }
+            context.kernels.close(device);
         }
     }
 
@@ -247,7 +150,7 @@ impl Simulator {
 
     fn synchronize(&self, context: &ContextState) -> CudaResult<()> {
         self.executor.wait_context(context.serial);
-        context.output.drain();
+        context.kernels.output.drain();
         self.executor.fault(context.serial)
     }
 
@@ -255,13 +158,12 @@ impl Simulator {
     pub(crate) fn wait_everything(&self) {
         for context in self.contexts.all() {
             self.executor.wait_context(context.serial);
-            context.output.drain();
+            context.kernels.output.drain();
         }
     }
 
     fn is_known(&self, context: Context) -> bool {
-        self.contexts.get(context.0).is_some()
-            || self.devices.iter().any(|device| device.primary_handle == context.0)
+        self.contexts.get(context.0).is_some() || self.devices.iter().any(|device| device.primary_handle == context.0)
     }
 }
 
@@ -424,11 +326,11 @@ impl ContextCalls for Simulator {
     }
 
     fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {
-        self.current()?.set_limit(limit, value as u64)
+        self.current()?.kernels.set_limit(limit, value as u64)
     }
 
     fn ctx_get_limit(&self, limit: u32) -> CudaResult<usize> {
-        usize::try_from(self.current()?.limit(limit)?).map_err(|_| CudaError::UNKNOWN)
+        usize::try_from(self.current()?.kernels.limit(limit)?).map_err(|_| CudaError::UNKNOWN)
     }
 
     fn ctx_get_cache_config(&self) -> CudaResult<u32> {

@@ -86,7 +86,7 @@ impl Simulator {
             Wait::Queued => self.executor.post(key, work).map(|_| ()),
             Wait::Done => {
                 let result = self.executor.run(key, work);
-                context.output.drain();
+                context.kernels.output.drain();
                 result
             }
         }

@@ -12,7 +12,7 @@ use range_alloc::RangeAllocator;
 use super::heap::{Allocation, Heap};
 use super::limits::GRANULARITY;
 use super::physical::Physical;
-use super::{ALLOCATIONS, GLOBALS, TIB, lock};
+use super::{ALLOCATIONS, GLOBALS, SPAN, lock};
 
 /// Who made an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +48,14 @@ pub(crate) struct KernelHeap {
 impl DeviceMemory {
     /// The memory of the `place`-th device of the process.
     pub(crate) fn new(place: usize, memory: Arc<Memory>, store: Arc<Store>) -> Self {
-        let distance = u64::try_from(place).unwrap_or(0) * TIB;
+        let distance = u64::try_from(place).unwrap_or(0) * SPAN;
         let allocations = ALLOCATIONS + distance;
         let globals = GLOBALS + distance;
         // Ids of different devices stay apart: BUFFER_ID is unique over the process.
         let state = State {
-            heap: Heap::new(allocations..allocations + TIB, 1 + (distance << 8)),
-            globals: Heap::new(globals..globals + TIB / 2, 1),
-            kernel_heaps: RangeAllocator::new(globals + TIB / 2..globals + TIB),
+            heap: Heap::new(allocations..allocations + SPAN, 1 + (distance << 8)),
+            globals: Heap::new(globals..globals + SPAN / 2, 1),
+            kernel_heaps: RangeAllocator::new(globals + SPAN / 2..globals + SPAN),
             owners: HashMap::new(),
         };
         Self { memory, store, state: Mutex::new(state) }
@@ -210,9 +210,10 @@ impl DeviceMemory {
     /// Bytes of all live allocations of a pool.
     pub(crate) fn used_by_pool(&self, pool: u64) -> u64 {
         let state = lock(&self.state);
-        let of_pool = state.heap.allocations().filter(|allocation| {
-            state.owners.get(&allocation.address).is_some_and(|owner| owner.pool == Some(pool))
-        });
+        let of_pool = state
+            .heap
+            .allocations()
+            .filter(|allocation| state.owners.get(&allocation.address).is_some_and(|owner| owner.pool == Some(pool)));
         of_pool.map(|allocation| allocation.size).sum()
     }
 }

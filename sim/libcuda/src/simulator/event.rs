@@ -63,7 +63,7 @@ impl EventCalls for Simulator {
         let state = self.event(event)?;
         self.executor.wait_event(key_of(event));
         if let Some(context) = self.contexts.by_serial(state.context) {
-            context.output.drain();
+            context.kernels.output.drain();
         }
         self.executor.fault(state.context)
     }

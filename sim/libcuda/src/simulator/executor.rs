@@ -165,7 +165,11 @@ impl Executor {
         drop(self.wait_locked(state, &tickets));
     }
 
-    fn wait_locked<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, tickets: &[Ticket]) -> MutexGuard<'a, State> {
+    fn wait_locked<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State>,
+        tickets: &[Ticket],
+    ) -> MutexGuard<'a, State> {
         for ticket in tickets {
             while !state.queues.is_done(*ticket) {
                 let mine = |work: &Work| work.place() != Place::HostThread;
@@ -332,7 +336,12 @@ impl Executor {
     }
 
     /// Does one piece of work that was taken from the queues, and marks it done; a kernel is marked done when it ends.
-    fn perform<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, ticket: Ticket, work: Work) -> MutexGuard<'a, State> {
+    fn perform<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State>,
+        ticket: Ticket,
+        work: Work,
+    ) -> MutexGuard<'a, State> {
         let context = state.queues.context(ticket.stream).unwrap_or_default();
         let fault = state.faults.get(&context).copied();
         let result = match work {

@@ -56,7 +56,8 @@ impl Functions {
     }
 
     pub(crate) fn insert(&self, handle: u64, name: &str, source: Source) -> u64 {
-        let state = FunctionState { name: name.to_string(), source, wishes: Mutex::default(), lowered: Mutex::default() };
+        let state =
+            FunctionState { name: name.to_string(), source, wishes: Mutex::default(), lowered: Mutex::default() };
         self.by_handle.write().unwrap_or_else(PoisonError::into_inner).insert(handle, Arc::new(state));
         handle
     }
@@ -136,7 +137,11 @@ impl Simulator {
     ///
     /// # Errors
     /// INVALID_HANDLE, and those of `lowered`.
-    pub(crate) fn resolve(&self, handle: u64, context: &ContextState) -> CudaResult<(Arc<FunctionState>, Arc<MachineKernel>)> {
+    pub(crate) fn resolve(
+        &self,
+        handle: u64,
+        context: &ContextState,
+    ) -> CudaResult<(Arc<FunctionState>, Arc<MachineKernel>)> {
         let state = self.functions.get(handle)?;
         if let Some(kernel) = lock(&state.lowered).get(&context.serial) {
             return Ok((Arc::clone(&state), Arc::clone(kernel)));

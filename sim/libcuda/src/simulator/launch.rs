@@ -35,9 +35,17 @@ fn check_geometry(launch: &Launch<'_>, kernel: &MachineKernel) -> CudaResult<()>
 }
 
 impl Simulator {
-    fn check_shared(&self, launch: &Launch<'_>, state: &FunctionState, kernel: &MachineKernel, device: usize) -> CudaResult<()> {
+    fn check_shared(
+        &self,
+        launch: &Launch<'_>,
+        state: &FunctionState,
+        kernel: &MachineKernel,
+        device: usize,
+    ) -> CudaResult<()> {
         let whole = u64::from(kernel.static_shared) + u64::from(launch.shared_bytes);
-        if launch.shared_bytes > state.dynamic_shared_limit(device, kernel) || whole > u64::from(limits::SHARED_PER_BLOCK_OPT_IN) {
+        if launch.shared_bytes > state.dynamic_shared_limit(device, kernel)
+            || whole > u64::from(limits::SHARED_PER_BLOCK_OPT_IN)
+        {
             return Err(CudaError::INVALID_VALUE);
         }
         Ok(())
@@ -63,6 +71,7 @@ impl Simulator {
             self.check_cooperative(launch, &kernel, context.device)?;
         }
         let parameters = parameters(launch, &kernel)?;
+        let device = self.devices.get(context.device).ok_or(CudaError::INVALID_DEVICE)?;
         let launch = MachineLaunch {
             kernel,
             grid: launch.grid,
@@ -70,7 +79,7 @@ impl Simulator {
             dynamic_shared: launch.shared_bytes,
             parameters,
             cooperative: launch.cooperative,
-            services: context.services(self)?,
+            services: context.kernels.services(device, &self.memory),
         };
         Grid::new(launch).map_err(|error| {
             super::log::note(format_args!("launch refused: {error}"));
@@ -141,7 +150,7 @@ impl LaunchCalls for Simulator {
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
-        let output = Arc::clone(&context.output);
+        let output = Arc::clone(&context.kernels.output);
         let call = move |status: CudaResult<()>| {
             // As CUDA: what kernels printed before comes first, and after a fault the function is not called.
             output.drain();

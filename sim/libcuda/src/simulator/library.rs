@@ -64,7 +64,12 @@ impl LibraryState {
         self.load(simulator, context, &mut JitOptions::none())
     }
 
-    fn load(&self, simulator: &Simulator, context: &ContextState, options: &mut JitOptions) -> CudaResult<Arc<Instance>> {
+    fn load(
+        &self,
+        simulator: &Simulator,
+        context: &ContextState,
+        options: &mut JitOptions,
+    ) -> CudaResult<Arc<Instance>> {
         let mut instances = lock(&self.instances);
         if let Some(instance) = instances.get(&context.serial) {
             return Ok(Arc::clone(instance));

@@ -215,7 +215,13 @@ impl VirtualMemory {
     ///
     /// # Errors
     /// INVALID_VALUE where a part of the range is not mapped.
-    pub(crate) fn set_access(&mut self, memory: &Memory, address: u64, length: u64, accessible: bool) -> CudaResult<()> {
+    pub(crate) fn set_access(
+        &mut self,
+        memory: &Memory,
+        address: u64,
+        length: u64,
+        accessible: bool,
+    ) -> CudaResult<()> {
         if !self.would_change(address, length, accessible)? {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use floe_surface::{HostRange, MemoryCalls};
 use super::device::CpuDevice;
 use super::device_memory::Owner;
 use super::limits::ALIGNMENT;
-use super::{ALLOCATIONS, GLOBALS, Simulator, TIB, WINDOWS, lock};
+use super::{ALLOCATIONS, GLOBALS, SPAN, Simulator, WINDOWS, lock};
 
 impl Simulator {
     /// The device whose `cuMemAlloc` gives addresses like this one.
@@ -22,7 +22,7 @@ impl Simulator {
     }
 
     fn device_in(&self, address: u64, base: u64) -> Option<&CpuDevice> {
-        let place = address.checked_sub(base)? / TIB;
+        let place = address.checked_sub(base)? / SPAN;
         self.devices.get(usize::try_from(place).ok()?)
     }
 

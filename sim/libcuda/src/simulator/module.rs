@@ -42,7 +42,8 @@ impl Modules {
     /// Takes out the modules that `leaves` names, with their handles.
     pub(crate) fn remove_where(&self, leaves: impl Fn(u64, &ModuleState) -> bool) -> Vec<(u64, Arc<ModuleState>)> {
         let mut modules = self.by_handle.write().unwrap_or_else(PoisonError::into_inner);
-        let handles: Vec<u64> = modules.iter().filter(|(handle, module)| leaves(**handle, module)).map(|(handle, _)| *handle).collect();
+        let handles: Vec<u64> =
+            modules.iter().filter(|(handle, module)| leaves(**handle, module)).map(|(handle, _)| *handle).collect();
         handles.into_iter().filter_map(|handle| modules.remove(&handle).map(|module| (handle, module))).collect()
     }
 }

@@ -21,7 +21,9 @@ impl OccupancyCalls for Simulator {
         let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0).ok_or(CudaError::INVALID_VALUE)?;
         let context = self.working()?;
         let (state, kernel) = self.resolve(function.0, &context)?;
-        if threads > most_threads(&kernel) || shared_bytes as u64 > u64::from(state.dynamic_shared_limit(context.device, &kernel)) {
+        if threads > most_threads(&kernel)
+            || shared_bytes as u64 > u64::from(state.dynamic_shared_limit(context.device, &kernel))
+        {
             return Ok(0);
         }
         let blocks = occupancy_rule::blocks_per_multiprocessor(need(&kernel), threads, shared_bytes as u64);
@@ -39,7 +41,8 @@ impl OccupancyCalls for Simulator {
         let (Ok(blocks), Ok(threads)) = (u32::try_from(blocks), u32::try_from(block_size)) else {
             return Err(CudaError::INVALID_VALUE);
         };
-        let bytes = occupancy_rule::dynamic_shared_for(need(&kernel), blocks, threads).ok_or(CudaError::INVALID_VALUE)?;
+        let bytes =
+            occupancy_rule::dynamic_shared_for(need(&kernel), blocks, threads).ok_or(CudaError::INVALID_VALUE)?;
         usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)
     }
 }

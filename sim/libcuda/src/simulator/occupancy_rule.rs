@@ -35,7 +35,8 @@ fn blocks_by_registers(need: Need, threads: u32) -> u64 {
 
 /// Shared memory that one block takes out of its multiprocessor, bytes.
 fn shared_of_block(need: Need, dynamic: u64) -> u64 {
-    let bytes = u64::from(need.shared_static).saturating_add(dynamic).saturating_add(u64::from(limits::SHARED_RESERVED));
+    let bytes =
+        u64::from(need.shared_static).saturating_add(dynamic).saturating_add(u64::from(limits::SHARED_RESERVED));
     bytes.div_ceil(u64::from(limits::SHARED_UNIT)).saturating_mul(u64::from(limits::SHARED_UNIT))
 }
 
@@ -54,16 +55,6 @@ pub(crate) fn blocks_per_multiprocessor(need: Need, threads: u32, dynamic: u64) 
     u32::try_from(blocks).unwrap_or(limits::MAX_BLOCKS_PER_MULTIPROCESSOR)
 }
 
-/// The largest block that the register file allows for this kernel, in threads.
-pub(crate) fn max_threads_per_block(registers: u32) -> u32 {
-    let need = Need { registers, shared_static: 0 };
-    let mut threads = limits::MAX_THREADS_PER_BLOCK;
-    while threads > limits::WARP_SIZE && blocks_by_registers(need, threads) == 0 {
-        threads -= limits::WARP_SIZE;
-    }
-    threads
-}
-
 /// Dynamic shared memory that a block may use while `blocks` of them share a multiprocessor, bytes.
 /// `None` when so many blocks do not fit even without any.
 pub(crate) fn dynamic_shared_for(need: Need, blocks: u32, threads: u32) -> Option<u64> {
@@ -75,24 +66,6 @@ pub(crate) fn dynamic_shared_for(need: Need, blocks: u32, threads: u32) -> Optio
     let taken = u64::from(limits::SHARED_RESERVED) + u64::from(need.shared_static);
     let most = u64::from(limits::SHARED_PER_BLOCK_OPT_IN).saturating_sub(u64::from(need.shared_static));
     Some(share.saturating_sub(taken).min(most))
-}
-
-/// The block size, a multiple of the warp, that keeps most threads on a multiprocessor, with the number of blocks per
-/// multiprocessor it reaches. `dynamic` tells how much dynamic shared memory a block of a given size wants.
-pub(crate) fn best_block_size(need: Need, most_threads: u32, dynamic: impl Fn(u32) -> u64) -> (u32, u32) {
-    let mut best = (0, 0);
-    let mut threads = most_threads / limits::WARP_SIZE * limits::WARP_SIZE;
-    if threads == 0 {
-        threads = most_threads;
-    }
-    while threads > 0 {
-        let blocks = blocks_per_multiprocessor(need, threads, dynamic(threads));
-        if blocks * threads > best.0 * best.1 {
-            best = (threads, blocks);
-        }
-        threads = threads.saturating_sub(limits::WARP_SIZE);
-    }
-    best
 }
 
 #[cfg(test)]
@@ -141,24 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn registers_lower_the_largest_block() {
-        assert_eq!(max_threads_per_block(32), 1024);
-        assert_eq!(max_threads_per_block(64), 1024);
-        assert_eq!(max_threads_per_block(128), 512);
-        assert_eq!(max_threads_per_block(255), 256);
-    }
-
-    #[test]
     fn dynamic_shared_memory_left_for_two_blocks() {
         let bytes = dynamic_shared_for(need(16, 0), 2, 128).expect("two blocks fit");
         assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, bytes), 2);
         assert_eq!(blocks_per_multiprocessor(need(16, 0), 128, bytes + 128), 1);
-    }
-
-    #[test]
-    fn best_block_size_fills_the_multiprocessor() {
-        let (threads, blocks) = best_block_size(need(32, 0), 1024, |_| 0);
-        assert_eq!(threads * blocks, 2048);
-        assert_eq!(threads, 1024);
     }
 }

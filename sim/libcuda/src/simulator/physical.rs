@@ -114,7 +114,8 @@ mod tests {
         let [_first, second, _third, fourth] = <[_; 4]>::try_from(blocks).expect("four");
         drop((second, fourth));
         let physical = Physical::create(&store, 2 * GRANULARITY).expect("two granules are free");
-        let parts: Vec<_> = physical.parts(GRANULARITY, GRANULARITY).into_iter().map(|part| (part.1, part.2, part.3)).collect();
+        let parts: Vec<_> =
+            physical.parts(GRANULARITY, GRANULARITY).into_iter().map(|part| (part.1, part.2, part.3)).collect();
         assert_eq!(parts, [(0, 0, GRANULARITY)]);
         assert_eq!(physical.parts(0, 2 * GRANULARITY).len(), 2);
     }

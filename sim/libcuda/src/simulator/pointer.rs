@@ -3,7 +3,8 @@
 //! milder rules of the plural form. It never reads what the address points to.
 
 use floe_abi::{
-    Context, CudaError, CudaResult, DevicePtr, HostPointer, MemPool, access_flags, memory_type, pointer_attribute as ask,
+    Context, CudaError, CudaResult, DevicePtr, HostPointer, MemPool, access_flags, memory_type,
+    pointer_attribute as ask,
 };
 use floe_surface::{PointerAttribute, PointerCalls};
 

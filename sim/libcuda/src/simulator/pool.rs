@@ -163,7 +163,8 @@ impl PoolCalls for Simulator {
         }
         let mut state = lock(&self.pools.state);
         let gone = state.pools.remove(&pool.0).ok_or(CudaError::INVALID_VALUE)?;
-        if let (Some(current), Some(default)) = (state.current.get_mut(gone.device), self.pools.defaults.get(gone.device))
+        if let (Some(current), Some(default)) =
+            (state.current.get_mut(gone.device), self.pools.defaults.get(gone.device))
             && *current == pool.0
         {
             *current = *default;

@@ -59,7 +59,13 @@ pub(crate) struct Queues<W> {
 
 impl<W> Queues<W> {
     pub(crate) fn new() -> Self {
-        Self { streams: BTreeMap::new(), legacy: HashMap::new(), ready: VecDeque::new(), next_stream: 1, next_number: 1 }
+        Self {
+            streams: BTreeMap::new(),
+            legacy: HashMap::new(),
+            ready: VecDeque::new(),
+            next_stream: 1,
+            next_number: 1,
+        }
     }
 
     /// Opens a stream in `context`. A context has at most one legacy stream: asking again gives the same one.

@@ -150,7 +150,7 @@ impl StreamCalls for Simulator {
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.wait_stream(key);
-        context.output.drain();
+        context.kernels.output.drain();
         self.executor.fault(context.serial)
     }
 
@@ -209,7 +209,7 @@ impl StreamCalls for Simulator {
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
-        let output = Arc::clone(&context.output);
+        let output = Arc::clone(&context.kernels.output);
         let call = move |status| {
             output.drain();
             callback.call(status);

@@ -1,1 +1,333 @@
-//! tests
+//! The device as a program meets it, through the typed calls: order of streams, copies, events, memory at its limit.
+//! Kernels are not needed for any of this; programs that run them are tested from outside.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use floe_abi::{
+    CudaError, Device, DevicePtr, Event, HostPointer, MemAccess, MemAllocationProperties, MemLocation, Stream,
+    access_flags, allocation_type, location_type, memory_type, pointer_attribute, stream_flags,
+};
+use floe_surface::{
+    ContextCalls, CopyCalls, EventCalls, HostBlock, HostFunction, HostRange, LaunchCalls, MemoryCalls, MemsetCalls,
+    PointerAttribute, PointerCalls, PoolCalls, StreamCalls, VirtualMemoryCalls,
+};
+
+use super::settings::Settings;
+use super::{SPAN, Simulator, WINDOWS, limits::GRANULARITY};
+
+const MEMORY: u64 = 16 * GRANULARITY;
+
+fn simulator_of(devices: usize) -> Simulator {
+    Simulator::new(&Settings { devices, compute: (9, 0), memory: MEMORY, cores: 1, visible: None, host: [7; 16] })
+}
+
+/// A simulator with its first device's primary context current.
+fn simulator() -> Simulator {
+    let simulator = simulator_of(1);
+    let context = simulator.device_primary_ctx_retain(Device(0)).expect("a device");
+    simulator.ctx_set_current(context).expect("a context");
+    simulator
+}
+
+fn block(bytes: &[u8]) -> HostBlock {
+    let block = HostBlock::new(bytes.len()).expect("memory");
+    block.range().write(bytes).expect("fits");
+    block
+}
+
+fn read(simulator: &Simulator, address: DevicePtr, bytes: usize) -> Vec<u8> {
+    let target = HostBlock::new(bytes).expect("memory");
+    simulator.memcpy_dtoh(Stream::LEGACY, target.range(), address).expect("copies");
+    target.range().to_vec()
+}
+
+/// A gate that holds up the stream it was queued on until it is opened.
+#[derive(Default)]
+struct Gate {
+    open: AtomicBool,
+}
+
+impl Gate {
+    fn queue(&'static self, simulator: &Simulator, stream: Stream) {
+        // SAFETY: the gate lives for ever and the function only reads it.
+        let function = unsafe { HostFunction::new(wait_for_gate, std::ptr::from_ref(self).cast_mut().cast()) };
+        simulator.launch_host_func(stream, function).expect("queues");
+    }
+
+    fn open(&self) {
+        self.open.store(true, Ordering::Release);
+    }
+}
+
+unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
+    // SAFETY: `Gate::queue` passed a gate that lives for ever.
+    let gate = unsafe { &*gate.cast::<Gate>() };
+    while !gate.open.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn gate() -> &'static Gate {
+    Box::leak(Box::default())
+}
+
+#[test]
+fn without_a_context_nothing_is_allocated() {
+    let simulator = simulator_of(1);
+    assert_eq!(simulator.mem_alloc(4), Err(CudaError::INVALID_CONTEXT));
+    assert_eq!(simulator.stream_synchronize(Stream::LEGACY), Err(CudaError::INVALID_CONTEXT));
+}
+
+#[test]
+fn primary_context_is_inactive_until_it_is_retained() {
+    let simulator = simulator_of(1);
+    assert_eq!(simulator.device_primary_ctx_get_state(Device(0)), Ok((0, false)));
+    let context = simulator.device_primary_ctx_retain(Device(0)).expect("a device");
+    assert_eq!(simulator.device_primary_ctx_get_state(Device(0)), Ok((0, true)));
+    assert_eq!(simulator.device_primary_ctx_retain(Device(0)), Ok(context));
+    simulator.device_primary_ctx_release(Device(0)).expect("retained twice");
+    simulator.device_primary_ctx_release(Device(0)).expect("retained twice");
+    assert_eq!(simulator.device_primary_ctx_get_state(Device(0)), Ok((0, false)));
+    assert_eq!(simulator.device_primary_ctx_release(Device(0)), Err(CudaError::INVALID_CONTEXT));
+}
+
+#[test]
+fn created_context_is_current_and_takes_its_memory_with_it() {
+    let simulator = simulator_of(1);
+    let context = simulator.ctx_create(0, Device(0)).expect("a device");
+    assert_eq!(simulator.ctx_get_current(), Ok(context));
+    simulator.mem_alloc(usize::try_from(MEMORY).expect("64 bit")).expect("the whole device");
+    simulator.ctx_destroy(context).expect("exists");
+    assert!(simulator.ctx_get_current().expect("always").is_null());
+    simulator.ctx_create(0, Device(0)).expect("a device");
+    simulator.mem_alloc(usize::try_from(MEMORY).expect("64 bit")).expect("free again");
+}
+
+#[test]
+fn copies_come_back_as_they_went() {
+    let simulator = simulator();
+    let address = simulator.mem_alloc(100).expect("room");
+    let source = block(&[9; 100]);
+    simulator.memcpy_htod(Stream::LEGACY, address, source.range()).expect("copies");
+    simulator.memset_d8(Stream::LEGACY, address.offset(10).expect("inside"), 3, 5).expect("fills");
+    let bytes = read(&simulator, address, 100);
+    assert_eq!(bytes[..16], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 3, 3, 3, 3, 3, 9]);
+}
+
+#[test]
+fn copy_beyond_an_allocation_is_refused_at_the_call() {
+    let simulator = simulator();
+    let address = simulator.mem_alloc(100).expect("room");
+    let source = block(&[0; 101]);
+    assert_eq!(simulator.memcpy_htod(Stream::LEGACY, address, source.range()), Err(CudaError::INVALID_VALUE));
+    assert_eq!(simulator.memset_d32(Stream::LEGACY, address, 0, 26), Err(CudaError::INVALID_VALUE));
+    let stray = DevicePtr(source.pointer().0);
+    assert_eq!(simulator.memset_d8(Stream::LEGACY, stray, 0, 1), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn pageable_source_is_read_at_the_call_and_pinned_source_when_its_turn_comes() {
+    let simulator = simulator();
+    let (address, gate) = (simulator.mem_alloc(2).expect("room"), gate());
+    let stream = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    let pageable = block(&[1]);
+    let pointer = simulator.mem_host_alloc(1, 0).expect("memory");
+    // SAFETY: one byte just allocated, freed at the end of the test.
+    let pinned = unsafe { HostRange::new(pointer, 1) };
+    pinned.write(&[1]).expect("fits");
+    gate.queue(&simulator, stream);
+    simulator.memcpy_htod_async(address, pageable.range(), stream).expect("queues");
+    simulator.memcpy_htod_async(address.offset(1).expect("inside"), pinned, stream).expect("queues");
+    pageable.range().write(&[2]).expect("fits");
+    pinned.write(&[2]).expect("fits");
+    gate.open();
+    simulator.stream_synchronize(stream).expect("no fault");
+    assert_eq!(read(&simulator, address, 2), [1, 2]);
+    simulator.mem_free_host(pointer).expect("allocated");
+}
+
+#[test]
+fn default_stream_waits_for_blocking_streams_only() {
+    let simulator = simulator();
+    let gate = gate();
+    let blocking = simulator.stream_create(stream_flags::DEFAULT).expect("a stream");
+    let free = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    gate.queue(&simulator, blocking);
+    let address = simulator.mem_alloc(1).expect("room");
+    simulator.memset_d8(Stream::LEGACY, address, 1, 1).expect("queues");
+    assert_eq!(simulator.stream_query(Stream::LEGACY), Err(CudaError::NOT_READY));
+    simulator.memset_d8_async(address, 2, 1, free).expect("queues");
+    simulator.stream_synchronize(free).expect("waits for nothing else");
+    gate.open();
+    simulator.stream_synchronize(Stream::LEGACY).expect("no fault");
+    assert_eq!(simulator.stream_query(blocking), Ok(()));
+    assert_eq!(read(&simulator, address, 1), [1]);
+}
+
+#[test]
+fn stream_waits_for_the_event_of_another() {
+    let simulator = simulator();
+    let (gate, address) = (gate(), simulator.mem_alloc(1).expect("room"));
+    let first = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    let second = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    let event = simulator.event_create(0).expect("an event");
+    gate.queue(&simulator, first);
+    simulator.memset_d8_async(address, 1, 1, first).expect("queues");
+    simulator.event_record(event, first).expect("queues");
+    simulator.stream_wait_event(second, event, 0).expect("queues");
+    simulator.memset_d8_async(address, 2, 1, second).expect("queues");
+    assert_eq!(simulator.event_query(event), Err(CudaError::NOT_READY));
+    gate.open();
+    simulator.stream_synchronize(second).expect("no fault");
+    assert_eq!(simulator.event_query(event), Ok(()));
+    assert_eq!(read(&simulator, address, 1), [2]);
+}
+
+#[test]
+fn events_measure_time_between_them() {
+    unsafe extern "C" fn sleep(_: *mut c_void) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let simulator = simulator();
+    let events: [Event; 2] = [(); 2].map(|()| simulator.event_create(0).expect("an event"));
+    assert_eq!(simulator.event_elapsed_time(events[0], events[1]), Err(CudaError::INVALID_HANDLE));
+    simulator.event_record(events[0], Stream::LEGACY).expect("queues");
+    // SAFETY: the function uses nothing.
+    let function = unsafe { HostFunction::new(sleep, std::ptr::null_mut()) };
+    simulator.launch_host_func(Stream::LEGACY, function).expect("queues");
+    simulator.event_record(events[1], Stream::LEGACY).expect("queues");
+    assert_eq!(simulator.event_elapsed_time(events[0], events[1]), Err(CudaError::NOT_READY));
+    simulator.event_synchronize(events[1]).expect("no fault");
+    assert!(simulator.event_elapsed_time(events[0], events[1]).expect("both happened") >= 19.0);
+}
+
+#[test]
+fn destroyed_stream_finishes_its_work() {
+    let simulator = simulator();
+    let (gate, address) = (gate(), simulator.mem_alloc(1).expect("room"));
+    let stream = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    gate.queue(&simulator, stream);
+    simulator.memset_d8_async(address, 5, 1, stream).expect("queues");
+    simulator.stream_destroy(stream).expect("exists");
+    assert_eq!(simulator.stream_query(stream), Err(CudaError::INVALID_HANDLE));
+    gate.open();
+    simulator.ctx_synchronize().expect("no fault");
+    assert_eq!(read(&simulator, address, 1), [5]);
+}
+
+#[test]
+fn host_functions_run_in_stream_order() {
+    static ORDER: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C" fn append(digit: *mut c_void) {
+        let digit = u32::try_from(digit.addr()).unwrap_or(0);
+        ORDER.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |order| Some(order * 10 + digit)).ok();
+    }
+    let simulator = simulator();
+    for digit in 1..=4 {
+        // SAFETY: the argument is a number, not an address.
+        let function = unsafe { HostFunction::new(append, std::ptr::without_provenance_mut(digit)) };
+        simulator.launch_host_func(Stream::LEGACY, function).expect("queues");
+    }
+    simulator.ctx_synchronize().expect("no fault");
+    assert_eq!(ORDER.load(Ordering::Relaxed), 1234);
+}
+
+#[test]
+fn memory_ends_exactly_at_its_limit() {
+    let simulator = simulator();
+    let whole = usize::try_from(MEMORY).expect("64 bit");
+    assert_eq!(simulator.mem_get_info(), Ok((whole, whole)));
+    assert_eq!(simulator.mem_alloc(whole + 1), Err(CudaError::OUT_OF_MEMORY));
+    let address = simulator.mem_alloc(whole).expect("exactly fits");
+    assert_eq!(simulator.mem_alloc(1), Err(CudaError::OUT_OF_MEMORY));
+    assert_eq!(simulator.mem_get_info(), Ok((0, whole)));
+    simulator.mem_free(address).expect("allocated");
+    assert_eq!(simulator.mem_free(address), Err(CudaError::INVALID_VALUE));
+    assert_eq!(simulator.mem_alloc(whole), Ok(address));
+}
+
+#[test]
+fn fragmented_memory_is_still_usable_to_the_last_byte() {
+    let simulator = simulator();
+    let granule = usize::try_from(GRANULARITY).expect("64 bit");
+    let parts: Vec<_> = (0..16).map(|_| simulator.mem_alloc(granule).expect("room")).collect();
+    for part in parts.iter().step_by(2) {
+        simulator.mem_free(*part).expect("allocated");
+    }
+    let large = simulator.mem_alloc(8 * granule).expect("eight granules are free, though not in a row");
+    simulator.memset_d8(Stream::LEGACY, large, 6, 8 * granule).expect("fills");
+    assert_eq!(read(&simulator, large.offset(7 * GRANULARITY).expect("inside"), 3), [6; 3]);
+}
+
+#[test]
+fn virtual_memory_is_usable_where_it_is_mapped_with_access() {
+    let simulator = simulator();
+    let location = MemLocation { kind: location_type::DEVICE, id: 0 };
+    let properties =
+        MemAllocationProperties { kind: allocation_type::PINNED, location, ..MemAllocationProperties::default() };
+    let granule = usize::try_from(GRANULARITY).expect("64 bit");
+    let window = DevicePtr(WINDOWS.start);
+    let span = usize::try_from(SPAN).expect("64 bit");
+    assert_eq!(simulator.mem_address_reserve(span, 0, window, 0), Ok(window));
+    let handle = simulator.mem_create(granule, &properties, 0).expect("room");
+    simulator.mem_map(window, granule, 0, handle, 0).expect("reserved");
+    let source = block(&[4; 8]);
+    assert_eq!(simulator.memcpy_htod(Stream::LEGACY, window, source.range()), Err(CudaError::INVALID_VALUE));
+    let access = [MemAccess { location, flags: access_flags::READWRITE }];
+    simulator.mem_set_access(window, granule, &access).expect("mapped");
+    simulator.memcpy_htod(Stream::LEGACY, window, source.range()).expect("accessible");
+    assert_eq!(read(&simulator, window, 8), [4; 8]);
+    assert_eq!(simulator.mem_get_access(&location, window), Ok(u64::from(access_flags::READWRITE)));
+    simulator.mem_unmap(window, granule).expect("mapped");
+    simulator.mem_release(handle).expect("a handle");
+    simulator.mem_address_free(window, span).expect("reserved");
+}
+
+#[test]
+fn stream_ordered_memory_is_freed_once_and_in_order() {
+    let simulator = simulator();
+    let gate = gate();
+    let stream = simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream");
+    let address = simulator.mem_alloc_async(1000, stream).expect("room");
+    gate.queue(&simulator, stream);
+    simulator.memset_d8_async(address, 1, 1000, stream).expect("usable");
+    simulator.mem_free_async(address, stream).expect("allocated");
+    assert_eq!(simulator.mem_free_async(address, stream), Err(CudaError::INVALID_VALUE));
+    let other = simulator.mem_alloc_async(1000, stream).expect("room");
+    assert_ne!(other, address, "the free has not happened yet");
+    gate.open();
+    simulator.stream_synchronize(stream).expect("no fault");
+    assert_eq!(simulator.mem_alloc_async(1000, stream), Ok(address));
+}
+
+#[test]
+fn pointers_know_what_they_are() {
+    let simulator = simulator();
+    let address = simulator.mem_alloc(100).expect("room");
+    let inside = address.offset(50).expect("inside");
+    let ask = |attribute, address| simulator.pointer_get_attribute(attribute, address);
+    assert_eq!(ask(pointer_attribute::MEMORY_TYPE, inside), Ok(PointerAttribute::MemoryType(memory_type::DEVICE)));
+    assert_eq!(ask(pointer_attribute::RANGE_START_ADDR, inside), Ok(PointerAttribute::RangeStart(address)));
+    assert_eq!(ask(pointer_attribute::RANGE_SIZE, inside), Ok(PointerAttribute::RangeSize(100)));
+    let pageable = block(&[0]);
+    let unknown = DevicePtr(pageable.pointer().0);
+    assert_eq!(ask(pointer_attribute::MEMORY_TYPE, unknown), Err(CudaError::INVALID_VALUE));
+    let pinned: HostPointer = simulator.mem_host_alloc(10, 0).expect("memory");
+    let host = ask(pointer_attribute::MEMORY_TYPE, DevicePtr(pinned.0));
+    assert_eq!(host, Ok(PointerAttribute::MemoryType(memory_type::HOST)));
+}
+
+#[test]
+fn two_devices_have_memory_of_their_own_in_one_address_space() {
+    let simulator = simulator_of(2);
+    let addresses = [0, 1].map(|ordinal| {
+        let context = simulator.device_primary_ctx_retain(Device(ordinal)).expect("a device");
+        simulator.ctx_set_current(context).expect("a context");
+        simulator.mem_alloc(usize::try_from(MEMORY).expect("64 bit")).expect("the whole device")
+    });
+    simulator.memset_d8(Stream::LEGACY, addresses[0], 8, 4).expect("fills");
+    simulator.memcpy_dtod(Stream::LEGACY, addresses[1], addresses[0], 4).expect("copies");
+    assert_eq!(read(&simulator, addresses[1], 4), [8; 4]);
+}

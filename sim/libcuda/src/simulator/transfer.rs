@@ -86,20 +86,14 @@ impl Copy {
                 memory.write(to + target, bytes).map_err(broken)
             }
             (End::Device(to), End::Host(range)) => {
-                if length > 0 {
-                    sub(range, source, length)?.read_into(window(memory, to + target, length)?)?;
-                }
-                Ok(())
+                let part = sub(range, source, length)?;
+                with_window(memory, to + target, length, |bytes| part.read_into(bytes))
             }
             (End::Host(range), End::Device(from)) => {
-                if length > 0 {
-                    sub(range, target, length)?.write(window(memory, from + source, length)?)?;
-                }
-                Ok(())
+                let part = sub(range, target, length)?;
+                with_window(memory, from + source, length, |bytes| part.write(bytes))
             }
-            (End::Host(to), End::Host(from)) => {
-                sub(to, target, length)?.copy_from(&sub(from, source, length)?, length)
-            }
+            (End::Host(to), End::Host(from)) => sub(to, target, length)?.copy_from(&sub(from, source, length)?, length),
             (End::Host(to), End::Bytes(bytes)) => {
                 sub(to, target, length)?.write(part(bytes, source, length).ok_or(CudaError::INVALID_VALUE)?)
             }
@@ -124,13 +118,18 @@ fn sub(range: &HostRange, start: u64, length: usize) -> CudaResult<HostRange> {
     range.sub(start, length)
 }
 
-/// The mapped device memory at `address` as bytes of this process.
-fn window(memory: &Memory, address: u64, length: usize) -> CudaResult<&mut [u8]> {
+/// Lets `use_bytes` have the mapped device memory at `address` as bytes of this process.
+fn with_window<T>(
+    memory: &Memory,
+    address: u64,
+    length: usize,
+    use_bytes: impl FnOnce(&mut [u8]) -> CudaResult<T>,
+) -> CudaResult<T> {
     let pointer = memory.host_pointer(address, length as u64).ok_or(CudaError::ILLEGAL_ADDRESS)?;
     // SAFETY: `host_pointer` vouches for `length` mapped bytes; what unmaps them waits for all work of the device first
     // (see `memory` and `virtual_memory`). Kernels and copies that race on them are the program's own data race, on a
     // mapping shared with other views of it, and see old or new bytes as on a GPU.
-    Ok(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
+    use_bytes(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
 }
 
 fn broken(fault: Fault) -> CudaError {

@@ -54,7 +54,13 @@ impl Simulator {
 }
 
 impl VirtualMemoryCalls for Simulator {
-    fn mem_address_reserve(&self, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64) -> CudaResult<DevicePtr> {
+    fn mem_address_reserve(
+        &self,
+        bytes: usize,
+        alignment: usize,
+        wish: DevicePtr,
+        flags: u64,
+    ) -> CudaResult<DevicePtr> {
         let (bytes, alignment) = (bytes as u64, (alignment as u64).max(GRANULARITY));
         if flags != 0 || bytes == 0 || !bytes.is_multiple_of(GRANULARITY) || !alignment.is_power_of_two() {
             return Err(CudaError::INVALID_VALUE);
@@ -84,7 +90,14 @@ impl VirtualMemoryCalls for Simulator {
         lock(&self.virtual_memory).release(handle.0)
     }
 
-    fn mem_map(&self, address: DevicePtr, bytes: usize, offset: usize, handle: MemHandle, flags: u64) -> CudaResult<()> {
+    fn mem_map(
+        &self,
+        address: DevicePtr,
+        bytes: usize,
+        offset: usize,
+        handle: MemHandle,
+        flags: u64,
+    ) -> CudaResult<()> {
         if flags != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -102,7 +115,9 @@ impl VirtualMemoryCalls for Simulator {
         // Giving access disturbs nobody unless an accessible mapping has to be cut; taking it always may.
         let waits = {
             let virtual_memory = lock(&self.virtual_memory);
-            let at_edge = |edge: u64| virtual_memory.piece_at(edge).is_some_and(|piece| piece.address != edge && piece.accessible);
+            let at_edge = |edge: u64| {
+                virtual_memory.piece_at(edge).is_some_and(|piece| piece.address != edge && piece.accessible)
+            };
             virtual_memory.would_change(address.0, bytes, accessible)?
                 && (!accessible || at_edge(address.0) || at_edge(address.0 + bytes))
         };
