@@ -61,9 +61,7 @@ mod tests {
 
     #[test]
     fn uuid_is_printed_as_tools_print_it() {
-        let uuid = Uuid {
-            bytes: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        };
+        let uuid = Uuid { bytes: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] };
         assert_eq!(uuid.to_string(), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 }

@@ -22,31 +22,19 @@ pub struct LaunchAttributeValue {
 impl LaunchAttributeValue {
     /// A value that holds one `int`.
     pub const fn from_u32(value: u32) -> Self {
-        Self {
-            words: [value as u64, 0, 0, 0, 0, 0, 0, 0],
-        }
+        Self { words: [value as u64, 0, 0, 0, 0, 0, 0, 0] }
     }
 
     /// The value's first `int`.
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "the low half is what is meant"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "the low half is what is meant")]
     pub const fn as_u32(&self) -> u32 {
         self.words[0] as u32
     }
 
     /// The value as three `unsigned int`, as cluster dimensions are.
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "the halves are what is meant"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "the halves are what is meant")]
     pub const fn as_dimensions(&self) -> [u32; 3] {
-        [
-            self.words[0] as u32,
-            (self.words[0] >> 32) as u32,
-            self.words[1] as u32,
-        ]
+        [self.words[0] as u32, (self.words[0] >> 32) as u32, self.words[1] as u32]
     }
 }
 
@@ -93,9 +81,7 @@ mod tests {
 
     #[test]
     fn cluster_dimensions_are_read_from_three_ints() {
-        let value = LaunchAttributeValue {
-            words: [2 | (3 << 32), 4, 0, 0, 0, 0, 0, 0],
-        };
+        let value = LaunchAttributeValue { words: [2 | (3 << 32), 4, 0, 0, 0, 0, 0, 0] };
         assert_eq!(value.as_dimensions(), [2, 3, 4]);
         assert_eq!(value.as_u32(), 2);
     }

@@ -15,12 +15,10 @@ pub use copies::{Memcpy2d, Memcpy3d};
 pub use devices::{DeviceProperties, Uuid};
 pub use handles::*;
 pub use launches::{
-    LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END, LaunchAttribute,
-    LaunchAttributeValue, LaunchConfig,
+    LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END, LaunchAttribute, LaunchAttributeValue,
+    LaunchConfig,
 };
-pub use memory::{
-    MemAccess, MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties,
-};
+pub use memory::{MemAccess, MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties};
 pub use result::{CuResult, CudaError, CudaResult, error_names};
 
 /// The driver version floe implements, as `cuDriverGetVersion` writes it: 1000 × major + 10 × minor.

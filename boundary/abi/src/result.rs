@@ -1,4 +1,5 @@
-//! Result codes of the driver API with the names and sentences its own functions report. A code comes in as the number
+//! Result codes of the driver API with the names and sentences its own functions report (compared with driver 580's
+//! answers, which programs print; its spelling is kept). A code comes in as the number
 //! C or a real driver returned, known or not, and goes out as a typed error or back as the number. Success is never an
 //! error here: it is `Ok`.
 
@@ -63,10 +64,7 @@ impl CudaError {
 
     /// Whether the context is beyond use after this error, so that every later call repeats it.
     pub const fn is_sticky(self) -> bool {
-        matches!(
-            self.code(),
-            214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 999
-        )
+        matches!(self.code(), 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 999)
     }
 }
 
@@ -105,7 +103,7 @@ errors! {
     NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED", "initialization error";
     DEINITIALIZED = "CUDA_ERROR_DEINITIALIZED", "driver shutting down";
     PROFILER_DISABLED = "CUDA_ERROR_PROFILER_DISABLED", "profiler disabled while using external profiling tool";
-    PROFILER_NOT_INITIALIZED = "CUDA_ERROR_PROFILER_NOT_INITIALIZED", "profiler not initialized";
+    PROFILER_NOT_INITIALIZED = "CUDA_ERROR_PROFILER_NOT_INITIALIZED", "profiler not initialized: call cudaProfilerInitialize()";
     PROFILER_ALREADY_STARTED = "CUDA_ERROR_PROFILER_ALREADY_STARTED", "profiler already started";
     PROFILER_ALREADY_STOPPED = "CUDA_ERROR_PROFILER_ALREADY_STOPPED", "profiler already stopped";
     STUB_LIBRARY = "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library";
@@ -138,7 +136,7 @@ errors! {
     JIT_COMPILATION_DISABLED = "CUDA_ERROR_JIT_COMPILATION_DISABLED", "PTX JIT compilation was disabled";
     UNSUPPORTED_EXEC_AFFINITY = "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY", "the provided execution affinity is not supported";
     UNSUPPORTED_DEVSIDE_SYNC = "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC", "the provided PTX contains unsupported call to cudaDeviceSynchronize";
-    CONTAINED = "CUDA_ERROR_CONTAINED", "invalid memory access confined to the client that made it";
+    CONTAINED = "CUDA_ERROR_CONTAINED", "Invalid access of peer GPU memory over nvlink or a hardware error";
     INVALID_SOURCE = "CUDA_ERROR_INVALID_SOURCE", "device kernel image is invalid";
     FILE_NOT_FOUND = "CUDA_ERROR_FILE_NOT_FOUND", "file not found";
     SHARED_OBJECT_SYMBOL_NOT_FOUND = "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND", "shared object symbol not found";
@@ -168,7 +166,7 @@ errors! {
     INVALID_PC = "CUDA_ERROR_INVALID_PC", "invalid program counter";
     LAUNCH_FAILED = "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure";
     COOPERATIVE_LAUNCH_TOO_LARGE = "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch";
-    TENSOR_MEMORY_LEAK = "CUDA_ERROR_TENSOR_MEMORY_LEAK", "tensor memory was not released before the kernel ended";
+    TENSOR_MEMORY_LEAK = "CUDA_ERROR_TENSOR_MEMORY_LEAK", "tensor memory not completely freed";
     NOT_PERMITTED = "CUDA_ERROR_NOT_PERMITTED", "operation not permitted";
     NOT_SUPPORTED = "CUDA_ERROR_NOT_SUPPORTED", "operation not supported";
     SYSTEM_NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized";
@@ -193,12 +191,12 @@ errors! {
     STREAM_CAPTURE_WRONG_THREAD = "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "attempt to terminate a thread-local capture sequence from another thread";
     TIMEOUT = "CUDA_ERROR_TIMEOUT", "wait operation timed out";
     GRAPH_EXEC_UPDATE_FAILURE = "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update";
-    EXTERNAL_DEVICE = "CUDA_ERROR_EXTERNAL_DEVICE", "an async error has occurred in external entity outside of CUDA";
+    EXTERNAL_DEVICE = "CUDA_ERROR_EXTERNAL_DEVICE", "an async error has occured in external entity outside of CUDA";
     INVALID_CLUSTER_SIZE = "CUDA_ERROR_INVALID_CLUSTER_SIZE", "a kernel launch error has occurred due to cluster misconfiguration";
-    FUNCTION_NOT_LOADED = "CUDA_ERROR_FUNCTION_NOT_LOADED", "the function handle is not loaded";
-    INVALID_RESOURCE_TYPE = "CUDA_ERROR_INVALID_RESOURCE_TYPE", "the resource type is not valid for the operation";
-    INVALID_RESOURCE_CONFIGURATION = "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", "the resource configuration is not valid for the operation";
-    KEY_ROTATION = "CUDA_ERROR_KEY_ROTATION", "the key rotation has been performed";
+    FUNCTION_NOT_LOADED = "CUDA_ERROR_FUNCTION_NOT_LOADED", "the function handle is not loaded when calling an API that requires a loaded function";
+    INVALID_RESOURCE_TYPE = "CUDA_ERROR_INVALID_RESOURCE_TYPE", "one or more resources passed in are not valid resource types for the operation";
+    INVALID_RESOURCE_CONFIGURATION = "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", "one or more resources are insufficient or non-applicable for the operation";
+    KEY_ROTATION = "CUDA_ERROR_KEY_ROTATION", "an error happened during the key rotation sequence";
     UNKNOWN = "CUDA_ERROR_UNKNOWN", "unknown error";
 }
 
@@ -210,15 +208,11 @@ mod raw {
     pub(super) const NOT_INITIALIZED: u32 = Raw::CUDA_ERROR_NOT_INITIALIZED as u32;
     pub(super) const DEINITIALIZED: u32 = Raw::CUDA_ERROR_DEINITIALIZED as u32;
     pub(super) const PROFILER_DISABLED: u32 = Raw::CUDA_ERROR_PROFILER_DISABLED as u32;
-    pub(super) const PROFILER_NOT_INITIALIZED: u32 =
-        Raw::CUDA_ERROR_PROFILER_NOT_INITIALIZED as u32;
-    pub(super) const PROFILER_ALREADY_STARTED: u32 =
-        Raw::CUDA_ERROR_PROFILER_ALREADY_STARTED as u32;
-    pub(super) const PROFILER_ALREADY_STOPPED: u32 =
-        Raw::CUDA_ERROR_PROFILER_ALREADY_STOPPED as u32;
+    pub(super) const PROFILER_NOT_INITIALIZED: u32 = Raw::CUDA_ERROR_PROFILER_NOT_INITIALIZED as u32;
+    pub(super) const PROFILER_ALREADY_STARTED: u32 = Raw::CUDA_ERROR_PROFILER_ALREADY_STARTED as u32;
+    pub(super) const PROFILER_ALREADY_STOPPED: u32 = Raw::CUDA_ERROR_PROFILER_ALREADY_STOPPED as u32;
     pub(super) const STUB_LIBRARY: u32 = Raw::CUDA_ERROR_STUB_LIBRARY as u32;
-    pub(super) const CALL_REQUIRES_NEWER_DRIVER: u32 =
-        Raw::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER as u32;
+    pub(super) const CALL_REQUIRES_NEWER_DRIVER: u32 = Raw::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER as u32;
     pub(super) const DEVICE_UNAVAILABLE: u32 = Raw::CUDA_ERROR_DEVICE_UNAVAILABLE as u32;
     pub(super) const NO_DEVICE: u32 = Raw::CUDA_ERROR_NO_DEVICE as u32;
     pub(super) const INVALID_DEVICE: u32 = Raw::CUDA_ERROR_INVALID_DEVICE as u32;
@@ -240,24 +234,18 @@ mod raw {
     pub(super) const CONTEXT_ALREADY_IN_USE: u32 = Raw::CUDA_ERROR_CONTEXT_ALREADY_IN_USE as u32;
     pub(super) const PEER_ACCESS_UNSUPPORTED: u32 = Raw::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED as u32;
     pub(super) const INVALID_PTX: u32 = Raw::CUDA_ERROR_INVALID_PTX as u32;
-    pub(super) const INVALID_GRAPHICS_CONTEXT: u32 =
-        Raw::CUDA_ERROR_INVALID_GRAPHICS_CONTEXT as u32;
+    pub(super) const INVALID_GRAPHICS_CONTEXT: u32 = Raw::CUDA_ERROR_INVALID_GRAPHICS_CONTEXT as u32;
     pub(super) const NVLINK_UNCORRECTABLE: u32 = Raw::CUDA_ERROR_NVLINK_UNCORRECTABLE as u32;
     pub(super) const JIT_COMPILER_NOT_FOUND: u32 = Raw::CUDA_ERROR_JIT_COMPILER_NOT_FOUND as u32;
     pub(super) const UNSUPPORTED_PTX_VERSION: u32 = Raw::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as u32;
-    pub(super) const JIT_COMPILATION_DISABLED: u32 =
-        Raw::CUDA_ERROR_JIT_COMPILATION_DISABLED as u32;
-    pub(super) const UNSUPPORTED_EXEC_AFFINITY: u32 =
-        Raw::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY as u32;
-    pub(super) const UNSUPPORTED_DEVSIDE_SYNC: u32 =
-        Raw::CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC as u32;
+    pub(super) const JIT_COMPILATION_DISABLED: u32 = Raw::CUDA_ERROR_JIT_COMPILATION_DISABLED as u32;
+    pub(super) const UNSUPPORTED_EXEC_AFFINITY: u32 = Raw::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY as u32;
+    pub(super) const UNSUPPORTED_DEVSIDE_SYNC: u32 = Raw::CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC as u32;
     pub(super) const CONTAINED: u32 = Raw::CUDA_ERROR_CONTAINED as u32;
     pub(super) const INVALID_SOURCE: u32 = Raw::CUDA_ERROR_INVALID_SOURCE as u32;
     pub(super) const FILE_NOT_FOUND: u32 = Raw::CUDA_ERROR_FILE_NOT_FOUND as u32;
-    pub(super) const SHARED_OBJECT_SYMBOL_NOT_FOUND: u32 =
-        Raw::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND as u32;
-    pub(super) const SHARED_OBJECT_INIT_FAILED: u32 =
-        Raw::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED as u32;
+    pub(super) const SHARED_OBJECT_SYMBOL_NOT_FOUND: u32 = Raw::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND as u32;
+    pub(super) const SHARED_OBJECT_INIT_FAILED: u32 = Raw::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED as u32;
     pub(super) const OPERATING_SYSTEM: u32 = Raw::CUDA_ERROR_OPERATING_SYSTEM as u32;
     pub(super) const INVALID_HANDLE: u32 = Raw::CUDA_ERROR_INVALID_HANDLE as u32;
     pub(super) const ILLEGAL_STATE: u32 = Raw::CUDA_ERROR_ILLEGAL_STATE as u32;
@@ -267,66 +255,52 @@ mod raw {
     pub(super) const ILLEGAL_ADDRESS: u32 = Raw::CUDA_ERROR_ILLEGAL_ADDRESS as u32;
     pub(super) const LAUNCH_OUT_OF_RESOURCES: u32 = Raw::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as u32;
     pub(super) const LAUNCH_TIMEOUT: u32 = Raw::CUDA_ERROR_LAUNCH_TIMEOUT as u32;
-    pub(super) const LAUNCH_INCOMPATIBLE_TEXTURING: u32 =
-        Raw::CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING as u32;
-    pub(super) const PEER_ACCESS_ALREADY_ENABLED: u32 =
-        Raw::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
+    pub(super) const LAUNCH_INCOMPATIBLE_TEXTURING: u32 = Raw::CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING as u32;
+    pub(super) const PEER_ACCESS_ALREADY_ENABLED: u32 = Raw::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
     pub(super) const PEER_ACCESS_NOT_ENABLED: u32 = Raw::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED as u32;
     pub(super) const PRIMARY_CONTEXT_ACTIVE: u32 = Raw::CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE as u32;
     pub(super) const CONTEXT_IS_DESTROYED: u32 = Raw::CUDA_ERROR_CONTEXT_IS_DESTROYED as u32;
     pub(super) const ASSERT: u32 = Raw::CUDA_ERROR_ASSERT as u32;
     pub(super) const TOO_MANY_PEERS: u32 = Raw::CUDA_ERROR_TOO_MANY_PEERS as u32;
-    pub(super) const HOST_MEMORY_ALREADY_REGISTERED: u32 =
-        Raw::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED as u32;
-    pub(super) const HOST_MEMORY_NOT_REGISTERED: u32 =
-        Raw::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED as u32;
+    pub(super) const HOST_MEMORY_ALREADY_REGISTERED: u32 = Raw::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED as u32;
+    pub(super) const HOST_MEMORY_NOT_REGISTERED: u32 = Raw::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED as u32;
     pub(super) const HARDWARE_STACK_ERROR: u32 = Raw::CUDA_ERROR_HARDWARE_STACK_ERROR as u32;
     pub(super) const ILLEGAL_INSTRUCTION: u32 = Raw::CUDA_ERROR_ILLEGAL_INSTRUCTION as u32;
     pub(super) const MISALIGNED_ADDRESS: u32 = Raw::CUDA_ERROR_MISALIGNED_ADDRESS as u32;
     pub(super) const INVALID_ADDRESS_SPACE: u32 = Raw::CUDA_ERROR_INVALID_ADDRESS_SPACE as u32;
     pub(super) const INVALID_PC: u32 = Raw::CUDA_ERROR_INVALID_PC as u32;
     pub(super) const LAUNCH_FAILED: u32 = Raw::CUDA_ERROR_LAUNCH_FAILED as u32;
-    pub(super) const COOPERATIVE_LAUNCH_TOO_LARGE: u32 =
-        Raw::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE as u32;
+    pub(super) const COOPERATIVE_LAUNCH_TOO_LARGE: u32 = Raw::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE as u32;
     pub(super) const TENSOR_MEMORY_LEAK: u32 = Raw::CUDA_ERROR_TENSOR_MEMORY_LEAK as u32;
     pub(super) const NOT_PERMITTED: u32 = Raw::CUDA_ERROR_NOT_PERMITTED as u32;
     pub(super) const NOT_SUPPORTED: u32 = Raw::CUDA_ERROR_NOT_SUPPORTED as u32;
     pub(super) const SYSTEM_NOT_READY: u32 = Raw::CUDA_ERROR_SYSTEM_NOT_READY as u32;
     pub(super) const SYSTEM_DRIVER_MISMATCH: u32 = Raw::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH as u32;
-    pub(super) const COMPAT_NOT_SUPPORTED_ON_DEVICE: u32 =
-        Raw::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE as u32;
+    pub(super) const COMPAT_NOT_SUPPORTED_ON_DEVICE: u32 = Raw::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE as u32;
     pub(super) const MPS_CONNECTION_FAILED: u32 = Raw::CUDA_ERROR_MPS_CONNECTION_FAILED as u32;
     pub(super) const MPS_RPC_FAILURE: u32 = Raw::CUDA_ERROR_MPS_RPC_FAILURE as u32;
     pub(super) const MPS_SERVER_NOT_READY: u32 = Raw::CUDA_ERROR_MPS_SERVER_NOT_READY as u32;
     pub(super) const MPS_MAX_CLIENTS_REACHED: u32 = Raw::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED as u32;
-    pub(super) const MPS_MAX_CONNECTIONS_REACHED: u32 =
-        Raw::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED as u32;
+    pub(super) const MPS_MAX_CONNECTIONS_REACHED: u32 = Raw::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED as u32;
     pub(super) const MPS_CLIENT_TERMINATED: u32 = Raw::CUDA_ERROR_MPS_CLIENT_TERMINATED as u32;
     pub(super) const CDP_NOT_SUPPORTED: u32 = Raw::CUDA_ERROR_CDP_NOT_SUPPORTED as u32;
     pub(super) const CDP_VERSION_MISMATCH: u32 = Raw::CUDA_ERROR_CDP_VERSION_MISMATCH as u32;
-    pub(super) const STREAM_CAPTURE_UNSUPPORTED: u32 =
-        Raw::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as u32;
-    pub(super) const STREAM_CAPTURE_INVALIDATED: u32 =
-        Raw::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED as u32;
+    pub(super) const STREAM_CAPTURE_UNSUPPORTED: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as u32;
+    pub(super) const STREAM_CAPTURE_INVALIDATED: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED as u32;
     pub(super) const STREAM_CAPTURE_MERGE: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_MERGE as u32;
-    pub(super) const STREAM_CAPTURE_UNMATCHED: u32 =
-        Raw::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED as u32;
+    pub(super) const STREAM_CAPTURE_UNMATCHED: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED as u32;
     pub(super) const STREAM_CAPTURE_UNJOINED: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_UNJOINED as u32;
-    pub(super) const STREAM_CAPTURE_ISOLATION: u32 =
-        Raw::CUDA_ERROR_STREAM_CAPTURE_ISOLATION as u32;
+    pub(super) const STREAM_CAPTURE_ISOLATION: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_ISOLATION as u32;
     pub(super) const STREAM_CAPTURE_IMPLICIT: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT as u32;
     pub(super) const CAPTURED_EVENT: u32 = Raw::CUDA_ERROR_CAPTURED_EVENT as u32;
-    pub(super) const STREAM_CAPTURE_WRONG_THREAD: u32 =
-        Raw::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as u32;
+    pub(super) const STREAM_CAPTURE_WRONG_THREAD: u32 = Raw::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as u32;
     pub(super) const TIMEOUT: u32 = Raw::CUDA_ERROR_TIMEOUT as u32;
-    pub(super) const GRAPH_EXEC_UPDATE_FAILURE: u32 =
-        Raw::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE as u32;
+    pub(super) const GRAPH_EXEC_UPDATE_FAILURE: u32 = Raw::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE as u32;
     pub(super) const EXTERNAL_DEVICE: u32 = Raw::CUDA_ERROR_EXTERNAL_DEVICE as u32;
     pub(super) const INVALID_CLUSTER_SIZE: u32 = Raw::CUDA_ERROR_INVALID_CLUSTER_SIZE as u32;
     pub(super) const FUNCTION_NOT_LOADED: u32 = Raw::CUDA_ERROR_FUNCTION_NOT_LOADED as u32;
     pub(super) const INVALID_RESOURCE_TYPE: u32 = Raw::CUDA_ERROR_INVALID_RESOURCE_TYPE as u32;
-    pub(super) const INVALID_RESOURCE_CONFIGURATION: u32 =
-        Raw::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION as u32;
+    pub(super) const INVALID_RESOURCE_CONFIGURATION: u32 = Raw::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION as u32;
     pub(super) const KEY_ROTATION: u32 = Raw::CUDA_ERROR_KEY_ROTATION as u32;
     pub(super) const UNKNOWN: u32 = Raw::CUDA_ERROR_UNKNOWN as u32;
 }
@@ -338,14 +312,8 @@ mod tests {
     #[test]
     fn codes_keep_their_numbers_and_names() {
         assert_eq!(CudaError::INVALID_VALUE.code(), 1);
-        assert_eq!(
-            CudaError::NOT_SUPPORTED.name(),
-            Some("CUDA_ERROR_NOT_SUPPORTED")
-        );
-        assert_eq!(
-            CudaError::ILLEGAL_ADDRESS.to_string(),
-            "CUDA_ERROR_ILLEGAL_ADDRESS (700)"
-        );
+        assert_eq!(CudaError::NOT_SUPPORTED.name(), Some("CUDA_ERROR_NOT_SUPPORTED"));
+        assert_eq!(CudaError::ILLEGAL_ADDRESS.to_string(), "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
     }
 
     #[test]

@@ -190,14 +190,14 @@ impl RawEnd {
         Ok(CopyEnd { place, pitch, slice })
     }
 
-    /// Pitch and slice in bytes. A pitch or height of 0 is allowed where there is only one row or slice.
+    /// Pitch and slice in bytes. A pitch of 0 means rows without a gap and a height of 0 slices without one, as NVIDIA's
+    /// driver takes them.
     fn strides(&self, extent: [usize; 3]) -> CudaResult<(usize, usize)> {
         let row = self.at[0].checked_add(extent[0]).ok_or(CudaError::INVALID_VALUE)?;
-        let one_row = extent[1] <= 1 && extent[2] <= 1 && self.at[1] == 0 && self.at[2] == 0;
-        let pitch = if self.pitch == 0 && one_row { row } else { self.pitch };
         let last_row = self.at[1].checked_add(extent[1]).ok_or(CudaError::INVALID_VALUE)?;
+        let pitch = if self.pitch == 0 { row } else { self.pitch };
         let one_slice = extent[2] <= 1 && self.at[2] == 0;
-        let rows = if one_slice { self.rows.max(last_row) } else { self.rows };
+        let rows = if self.rows == 0 || one_slice { self.rows.max(last_row) } else { self.rows };
         if pitch < row || rows < last_row {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -266,6 +266,13 @@ mod tests {
         let huge = Memcpy2d { height: usize::MAX, ..rectangle() };
         // SAFETY: the ends are never read.
         assert_eq!(unsafe { CopyBox::from_2d(&huge) }, Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn pitch_of_0_means_rows_without_a_gap() {
+        let tight = Memcpy2d { source_x_bytes: 0, source_pitch: 0, ..rectangle() };
+        // SAFETY: the ends are never read.
+        assert_eq!(unsafe { CopyBox::from_2d(&tight) }.expect("valid").source.pitch, 16);
     }
 
     #[test]

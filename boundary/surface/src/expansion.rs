@@ -98,7 +98,7 @@ mod tests {
     fn symbols_are_found_by_exact_name() {
         static LIST: [Symbol; 2] = [Symbol::new("cuA", 8 as *const ()), Symbol::new("cuA_v2", 16 as *const ())];
         let symbols = Symbols::new(&LIST);
-        assert_eq!(symbols.find("cuA_v2"), Some(16 as *mut c_void));
+        assert_eq!(symbols.find("cuA_v2"), Some(std::ptr::without_provenance_mut(16)));
         assert_eq!(symbols.find("cuB"), None);
     }
 

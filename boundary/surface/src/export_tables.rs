@@ -31,27 +31,27 @@ struct Table {
 
 /// The tables floe gives.
 static TABLES: [Table; 9] = [
-    Table { id: id(0x6bd5fb6c_5bf4e74a_8987d93912fd9df9), words: &RUNTIME },
-    Table { id: id(0x42d85a81_23f6cb47_8298f6e78a3aecdc), words: &CURRENT_CONTEXT },
-    Table { id: id(0xa094798c_2e742e74_93f20800200c0a66), words: &CALLBACK_HOOKS },
-    Table { id: id(0xc693336e_1121df11_a8c368f355d89593), words: &CONTEXT_STORAGE },
-    Table { id: id(0xd4082055_bde6704b_8d34ba123c66e1f2), words: &INTEGRITY },
-    Table { id: id(0x263e8860_7cd26143_92f6bbd5006dfa7e), words: &CONTEXT_CHECKS },
-    Table { id: id(0x21318c60_97143248_8ca641ff7324c8f2), words: &IDENTITIES },
-    Table { id: id(0x1734dc26_800d4745_8726c0f1e7dd8bca), words: &BLAS_HINTS },
-    Table { id: id(0x6e163fbe_b958444d_835ce182aff1991e), words: &MODULE_FUNCTIONS },
+    Table { id: id(0x6bd5fb6c_5bf4e74a_8987d939_12fd9df9), words: &RUNTIME },
+    Table { id: id(0x42d85a81_23f6cb47_8298f6e7_8a3aecdc), words: &CURRENT_CONTEXT },
+    Table { id: id(0xa094798c_2e742e74_93f20800_200c0a66), words: &CALLBACK_HOOKS },
+    Table { id: id(0xc693336e_1121df11_a8c368f3_55d89593), words: &CONTEXT_STORAGE },
+    Table { id: id(0xd4082055_bde6704b_8d34ba12_3c66e1f2), words: &INTEGRITY },
+    Table { id: id(0x263e8860_7cd26143_92f6bbd5_006dfa7e), words: &CONTEXT_CHECKS },
+    Table { id: id(0x21318c60_97143248_8ca641ff_7324c8f2), words: &IDENTITIES },
+    Table { id: id(0x1734dc26_800d4745_8726c0f1_e7dd8bca), words: &BLAS_HINTS },
+    Table { id: id(0x6e163fbe_b958444d_835ce182_aff1991e), words: &MODULE_FUNCTIONS },
 ];
 
 /// Tables whose refusal every caller seen lives with, so it is not worth a message: logging (cudart), extended device
 /// attributes, profiling (CUPTI), the compile cache (NVRTC, which breaks where it is given stubs).
 const REFUSED: [[u8; 16]; 7] = [
-    id(0xf8cff951_21468b4e_b9e2fb469e7c0dd9),
-    id(0x69a28e9f_24498b47_b030c5da330ea4e9),
-    id(0xda9151d3_3ae6cc41_a5c04f26d533e328),
-    id(0xb10541e1_f7c7c74a_9f64f223be99f1e2),
-    id(0x2c8e0ad8_0710ab4e_90dd54719fe5f74b),
-    id(0x7cb63f9b_9ca48e42_a484beb66e6aed7f),
-    id(0xd7bd8af8_e7acca4a_bdbcfb1f1b3fcf33),
+    id(0xf8cff951_21468b4e_b9e2fb46_9e7c0dd9),
+    id(0x69a28e9f_24498b47_b030c5da_330ea4e9),
+    id(0xda9151d3_3ae6cc41_a5c04f26_d533e328),
+    id(0xb10541e1_f7c7c74a_9f64f223_be99f1e2),
+    id(0x2c8e0ad8_0710ab4e_90dd5471_9fe5f74b),
+    id(0x7cb63f9b_9ca48e42_a484beb6_6e6aed7f),
+    id(0xd7bd8af8_e7acca4a_bdbcfb1f_1b3fcf33),
 ];
 
 /// The implementation the slots ask: the one of this library, set before any table is handed out.
@@ -173,7 +173,7 @@ static IDENTITIES: [Word; WORDS] = table(
     ],
 );
 /// Asked by cuBLASLt before its first product; any answer will do, but the table must be there.
-static BLAS_HINTS: [Word; WORDS] = table(all_unknown!(7), Some(512), &[(4, slots::zero as *const ())]);
+static BLAS_HINTS: [Word; WORDS] = table(all_unknown!(7), Some(136), &[(4, slots::zero as *const ())]);
 /// Visits a module's functions, for cuFFT.
 static MODULE_FUNCTIONS: [Word; WORDS] = table(all_unknown!(8), Some(792), &[(7, slots::visit_functions as *const ())]);
 

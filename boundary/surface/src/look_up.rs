@@ -67,15 +67,19 @@ mod tests {
     use super::*;
     use crate::expansion::Symbol;
 
+    const fn at(name: &'static str, address: usize) -> Symbol {
+        Symbol::new(name, std::ptr::without_provenance(address))
+    }
+
     static LIST: [Symbol; 8] = [
-        Symbol::new("cuCtxGetDevice", 1 as *const ()),
-        Symbol::new("cuCtxGetDevice_v2", 2 as *const ()),
-        Symbol::new("cuGetProcAddress", 7 as *const ()),
-        Symbol::new("cuGetProcAddress_v2", 8 as *const ()),
-        Symbol::new("cuMemAlloc_v2", 3 as *const ()),
-        Symbol::new("cuMemcpyHtoD_v2", 4 as *const ()),
-        Symbol::new("cuMemcpyHtoD_v2_ptds", 5 as *const ()),
-        Symbol::new("cuStreamSynchronize", 6 as *const ()),
+        at("cuCtxGetDevice", 1),
+        at("cuCtxGetDevice_v2", 2),
+        at("cuGetProcAddress", 7),
+        at("cuGetProcAddress_v2", 8),
+        at("cuMemAlloc_v2", 3),
+        at("cuMemcpyHtoD_v2", 4),
+        at("cuMemcpyHtoD_v2_ptds", 5),
+        at("cuStreamSynchronize", 6),
     ];
     static SYMBOLS: Symbols = Symbols::new(&LIST);
 
@@ -84,7 +88,7 @@ mod tests {
     }
 
     fn function(address: usize) -> Found {
-        Found::Function(address as *mut c_void)
+        Found::Function(std::ptr::without_provenance_mut(address))
     }
 
     #[test]

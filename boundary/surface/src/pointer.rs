@@ -84,22 +84,22 @@ impl PointerAttribute {
         }
     }
 
-    /// What `cuPointerGetAttributes` says of an address nobody knows: zero in the attribute's width, and −2 for the
-    /// device. `None` for an attribute without a meaning.
-    pub(crate) fn unknown(attribute: u32) -> Option<Self> {
+    /// What `cuPointerGetAttributes` says of an address nobody knows, as driver 580 does: zero in the attribute's width,
+    /// −2 for the device, the address itself as host pointer, and nothing at all for the range it lies in. `None` for an
+    /// attribute without a meaning.
+    pub(crate) fn unknown(attribute: u32, address: DevicePtr) -> Option<Option<Self>> {
         use pointer_attribute as ask;
-        Some(match attribute {
+        Some(Some(match attribute {
             ask::CONTEXT => Self::Context(Context::NULL),
             ask::MEMORY_TYPE => Self::MemoryType(0),
             ask::DEVICE_POINTER => Self::DevicePointer(DevicePtr::NULL),
-            ask::HOST_POINTER => Self::HostPointer(HostPointer::NULL),
+            ask::HOST_POINTER => Self::HostPointer(HostPointer(address.0)),
             ask::SYNC_MEMOPS => Self::SyncMemops(false),
             ask::BUFFER_ID => Self::BufferId(0),
             ask::IS_MANAGED => Self::IsManaged(false),
             ask::DEVICE_ORDINAL => Self::DeviceOrdinal(-2),
             ask::IS_LEGACY_CUDA_IPC_CAPABLE => Self::IsLegacyIpcCapable(false),
-            ask::RANGE_START_ADDR => Self::RangeStart(DevicePtr::NULL),
-            ask::RANGE_SIZE => Self::RangeSize(0),
+            ask::RANGE_START_ADDR | ask::RANGE_SIZE => return Some(None),
             ask::MAPPED => Self::Mapped(false),
             ask::ALLOWED_HANDLE_TYPES => Self::AllowedHandleTypes(0),
             ask::IS_GPU_DIRECT_RDMA_CAPABLE => Self::IsGpuDirectRdmaCapable(false),
@@ -110,6 +110,27 @@ impl PointerAttribute {
             ask::MEMORY_BLOCK_ID => Self::MemoryBlockId(0),
             ask::IS_HW_DECOMPRESS_CAPABLE => Self::IsHardwareDecompressCapable(false),
             _ => return None,
-        })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_address_is_its_own_host_pointer_and_lies_in_no_range() {
+        let address = DevicePtr(0x7f00_1000);
+        let host = PointerAttribute::unknown(pointer_attribute::HOST_POINTER, address);
+        assert_eq!(host, Some(Some(PointerAttribute::HostPointer(HostPointer(0x7f00_1000)))));
+        assert_eq!(PointerAttribute::unknown(pointer_attribute::RANGE_SIZE, address), Some(None));
+        assert_eq!(PointerAttribute::unknown(pointer_attribute::P2P_TOKENS, address), None);
+    }
+
+    #[test]
+    fn truth_values_and_ordinals_are_four_bytes_wide() {
+        assert_eq!(PointerAttribute::IsManaged(true).width(), Width::Int(1));
+        assert_eq!(PointerAttribute::DeviceOrdinal(-2).width(), Width::Int(0xFFFF_FFFE));
+        assert_eq!(PointerAttribute::RangeSize(4096).width(), Width::Word(4096));
     }
 }

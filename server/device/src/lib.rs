@@ -1,1 +1,16 @@
-//! The CUDA driver API as a typed library, loaded from the libcuda.so.1 one names.
+//! The CUDA driver API as a typed library, loaded from the `libcuda.so.1` one names: NVIDIA's or floe's CPU device, which
+//! look the same from here. Typed calls come in, C calls of the library go out. It knows nothing of sessions, and no
+//! number from the wire reaches it without the worker's tables in between.
+
+mod driver;
+mod generated;
+mod launch;
+mod module;
+mod open;
+mod pitched;
+
+pub use driver::Driver;
+pub use generated::Calls;
+pub use launch::{HostCall, LaunchRequest};
+pub use module::{LoadLog, LoadOption};
+pub use open::{OpenError, Tried};

@@ -10,8 +10,7 @@ pub mod lookup_flags {
     /// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`.
     pub const LEGACY_STREAM: u64 = Raw::CU_GET_PROC_ADDRESS_LEGACY_STREAM as u64;
     /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
-    pub const PER_THREAD_DEFAULT_STREAM: u64 =
-        Raw::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM as u64;
+    pub const PER_THREAD_DEFAULT_STREAM: u64 = Raw::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM as u64;
 }
 
 /// What `cuGetProcAddress_v2` says of a symbol.

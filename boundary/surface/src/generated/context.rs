@@ -246,7 +246,7 @@ pub trait ContextCalls {
 ///
 /// # Safety
 /// The program's contract of `cuDevicePrimaryCtxRetain`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDevicePrimaryCtxRetain<D: crate::Driver>(
     driver: &'static D,
     context: *mut Context,
@@ -268,7 +268,7 @@ pub unsafe fn cuDevicePrimaryCtxRetain<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDevicePrimaryCtxGetState`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDevicePrimaryCtxGetState<D: crate::Driver>(
     driver: &'static D,
     flags: *mut u32,
@@ -293,7 +293,7 @@ pub unsafe fn cuDevicePrimaryCtxGetState<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDevicePrimaryCtxSetFlags_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDevicePrimaryCtxSetFlags_v2<D: crate::Driver>(
     driver: &'static D,
     device: Device,
@@ -310,7 +310,7 @@ pub unsafe fn cuDevicePrimaryCtxSetFlags_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuCtxCreate_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxCreate_v2<D: crate::Driver>(
     driver: &'static D,
     context: *mut Context,
@@ -333,7 +333,7 @@ pub unsafe fn cuCtxCreate_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuCtxPushCurrent_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxPushCurrent_v2<D: crate::Driver>(driver: &'static D, context: Context) -> CudaResult<()> {
     driver.ctx_push_current(context)?;
     Ok(())
@@ -346,7 +346,7 @@ pub unsafe fn cuCtxPushCurrent_v2<D: crate::Driver>(driver: &'static D, context:
 ///
 /// # Safety
 /// The program's contract of `cuCtxPopCurrent_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxPopCurrent_v2<D: crate::Driver>(driver: &'static D, context: *mut Context) -> CudaResult<()> {
     let value0 = driver.ctx_pop_current()?;
     // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
@@ -363,7 +363,7 @@ pub unsafe fn cuCtxPopCurrent_v2<D: crate::Driver>(driver: &'static D, context: 
 ///
 /// # Safety
 /// The program's contract of `cuCtxSetCurrent`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxSetCurrent<D: crate::Driver>(driver: &'static D, context: Context) -> CudaResult<()> {
     driver.ctx_set_current(context)?;
     Ok(())
@@ -376,7 +376,7 @@ pub unsafe fn cuCtxSetCurrent<D: crate::Driver>(driver: &'static D, context: Con
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetCurrent`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetCurrent<D: crate::Driver>(driver: &'static D, context: *mut Context) -> CudaResult<()> {
     c::present(context)?;
     let value0 = driver.ctx_get_current()?;
@@ -394,7 +394,7 @@ pub unsafe fn cuCtxGetCurrent<D: crate::Driver>(driver: &'static D, context: *mu
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetDevice`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetDevice<D: crate::Driver>(driver: &'static D, device: *mut Device) -> CudaResult<()> {
     c::present(device)?;
     let value0 = driver.ctx_get_device()?;
@@ -412,7 +412,7 @@ pub unsafe fn cuCtxGetDevice<D: crate::Driver>(driver: &'static D, device: *mut 
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetFlags`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetFlags<D: crate::Driver>(driver: &'static D, flags: *mut u32) -> CudaResult<()> {
     c::present(flags)?;
     let value0 = driver.ctx_get_flags()?;
@@ -430,7 +430,7 @@ pub unsafe fn cuCtxGetFlags<D: crate::Driver>(driver: &'static D, flags: *mut u3
 ///
 /// # Safety
 /// The program's contract of `cuCtxSetFlags`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxSetFlags<D: crate::Driver>(driver: &'static D, flags: u32) -> CudaResult<()> {
     driver.ctx_set_flags(flags)?;
     Ok(())
@@ -443,7 +443,7 @@ pub unsafe fn cuCtxSetFlags<D: crate::Driver>(driver: &'static D, flags: u32) ->
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetId`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetId<D: crate::Driver>(driver: &'static D, context: Context, id: *mut u64) -> CudaResult<()> {
     c::present(id)?;
     let value0 = driver.ctx_get_id(context)?;
@@ -461,7 +461,7 @@ pub unsafe fn cuCtxGetId<D: crate::Driver>(driver: &'static D, context: Context,
 ///
 /// # Safety
 /// The program's contract of `cuCtxSynchronize`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxSynchronize<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
     driver.ctx_synchronize()?;
     Ok(())
@@ -474,7 +474,7 @@ pub unsafe fn cuCtxSynchronize<D: crate::Driver>(driver: &'static D) -> CudaResu
 ///
 /// # Safety
 /// The program's contract of `cuCtxSetLimit`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxSetLimit<D: crate::Driver>(driver: &'static D, limit: u32, value: usize) -> CudaResult<()> {
     driver.ctx_set_limit(limit, value)?;
     Ok(())
@@ -487,7 +487,7 @@ pub unsafe fn cuCtxSetLimit<D: crate::Driver>(driver: &'static D, limit: u32, va
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetLimit`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetLimit<D: crate::Driver>(driver: &'static D, value: *mut usize, limit: u32) -> CudaResult<()> {
     c::present(value)?;
     let value0 = driver.ctx_get_limit(limit)?;
@@ -505,7 +505,7 @@ pub unsafe fn cuCtxGetLimit<D: crate::Driver>(driver: &'static D, value: *mut us
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetCacheConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetCacheConfig<D: crate::Driver>(driver: &'static D, config: *mut u32) -> CudaResult<()> {
     c::present(config)?;
     let value0 = driver.ctx_get_cache_config()?;
@@ -523,7 +523,7 @@ pub unsafe fn cuCtxGetCacheConfig<D: crate::Driver>(driver: &'static D, config: 
 ///
 /// # Safety
 /// The program's contract of `cuCtxSetCacheConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxSetCacheConfig<D: crate::Driver>(driver: &'static D, config: u32) -> CudaResult<()> {
     driver.ctx_set_cache_config(config)?;
     Ok(())
@@ -536,7 +536,7 @@ pub unsafe fn cuCtxSetCacheConfig<D: crate::Driver>(driver: &'static D, config: 
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetSharedMemConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetSharedMemConfig<D: crate::Driver>(driver: &'static D, config: *mut u32) -> CudaResult<()> {
     c::present(config)?;
     let value0 = driver.ctx_get_shared_mem_config()?;
@@ -554,7 +554,7 @@ pub unsafe fn cuCtxGetSharedMemConfig<D: crate::Driver>(driver: &'static D, conf
 ///
 /// # Safety
 /// The program's contract of `cuCtxSetSharedMemConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxSetSharedMemConfig<D: crate::Driver>(driver: &'static D, config: u32) -> CudaResult<()> {
     driver.ctx_set_shared_mem_config(config)?;
     Ok(())
@@ -567,7 +567,7 @@ pub unsafe fn cuCtxSetSharedMemConfig<D: crate::Driver>(driver: &'static D, conf
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetApiVersion`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetApiVersion<D: crate::Driver>(
     driver: &'static D,
     context: Context,
@@ -589,7 +589,7 @@ pub unsafe fn cuCtxGetApiVersion<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuCtxGetStreamPriorityRange`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxGetStreamPriorityRange<D: crate::Driver>(
     driver: &'static D,
     least: *mut i32,
@@ -611,7 +611,7 @@ pub unsafe fn cuCtxGetStreamPriorityRange<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuCtxResetPersistingL2Cache`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxResetPersistingL2Cache<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
     driver.ctx_reset_persisting_l2_cache()?;
     Ok(())
@@ -624,7 +624,7 @@ pub unsafe fn cuCtxResetPersistingL2Cache<D: crate::Driver>(driver: &'static D) 
 ///
 /// # Safety
 /// The program's contract of `cuCtxEnablePeerAccess`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxEnablePeerAccess<D: crate::Driver>(driver: &'static D, peer: Context, flags: u32) -> CudaResult<()> {
     driver.ctx_enable_peer_access(peer, flags)?;
     Ok(())
@@ -637,7 +637,7 @@ pub unsafe fn cuCtxEnablePeerAccess<D: crate::Driver>(driver: &'static D, peer: 
 ///
 /// # Safety
 /// The program's contract of `cuCtxDisablePeerAccess`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuCtxDisablePeerAccess<D: crate::Driver>(driver: &'static D, peer: Context) -> CudaResult<()> {
     driver.ctx_disable_peer_access(peer)?;
     Ok(())

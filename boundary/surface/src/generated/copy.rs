@@ -132,7 +132,7 @@ pub trait CopyCalls {
 ///
 /// # Safety
 /// The program's contract of `cuMemcpy`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpy<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -155,7 +155,7 @@ pub unsafe fn cuMemcpy<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyAsync`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyAsync<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -179,7 +179,7 @@ pub unsafe fn cuMemcpyAsync<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyHtoD_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyHtoD_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -200,7 +200,7 @@ pub unsafe fn cuMemcpyHtoD_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyHtoDAsync_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyHtoDAsync_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -222,7 +222,7 @@ pub unsafe fn cuMemcpyHtoDAsync_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyDtoH_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyDtoH_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -243,7 +243,7 @@ pub unsafe fn cuMemcpyDtoH_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyDtoHAsync_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyDtoHAsync_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -265,7 +265,7 @@ pub unsafe fn cuMemcpyDtoHAsync_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyDtoD_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyDtoD_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -284,7 +284,7 @@ pub unsafe fn cuMemcpyDtoD_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyDtoDAsync_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyDtoDAsync_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -304,7 +304,7 @@ pub unsafe fn cuMemcpyDtoDAsync_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyPeer`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyPeer<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -325,7 +325,7 @@ pub unsafe fn cuMemcpyPeer<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemcpyPeerAsync`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemcpyPeerAsync<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,

@@ -118,7 +118,7 @@ pub trait DeviceCalls {
 ///
 /// # Safety
 /// The program's contract of `cuDriverGetVersion`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDriverGetVersion<D: crate::Driver>(driver: &'static D, version: *mut i32) -> CudaResult<()> {
     c::present(version)?;
     let value0 = driver.driver_get_version()?;
@@ -136,7 +136,7 @@ pub unsafe fn cuDriverGetVersion<D: crate::Driver>(driver: &'static D, version: 
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGet`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGet<D: crate::Driver>(driver: &'static D, device: *mut Device, ordinal: i32) -> CudaResult<()> {
     c::present(device)?;
     let value0 = driver.device_get(ordinal)?;
@@ -154,7 +154,7 @@ pub unsafe fn cuDeviceGet<D: crate::Driver>(driver: &'static D, device: *mut Dev
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetCount`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetCount<D: crate::Driver>(driver: &'static D, count: *mut i32) -> CudaResult<()> {
     c::present(count)?;
     let value0 = driver.device_get_count()?;
@@ -172,7 +172,7 @@ pub unsafe fn cuDeviceGetCount<D: crate::Driver>(driver: &'static D, count: *mut
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetName`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetName<D: crate::Driver>(
     driver: &'static D,
     name: *mut c_char,
@@ -195,7 +195,7 @@ pub unsafe fn cuDeviceGetName<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetUuid`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetUuid<D: crate::Driver>(driver: &'static D, uuid: *mut Uuid, device: Device) -> CudaResult<()> {
     c::present(uuid)?;
     let value0 = driver.device_get_uuid(device)?;
@@ -213,7 +213,7 @@ pub unsafe fn cuDeviceGetUuid<D: crate::Driver>(driver: &'static D, uuid: *mut U
 ///
 /// # Safety
 /// The program's contract of `cuDeviceTotalMem_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceTotalMem_v2<D: crate::Driver>(
     driver: &'static D,
     bytes: *mut usize,
@@ -235,7 +235,7 @@ pub unsafe fn cuDeviceTotalMem_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetAttribute<D: crate::Driver>(
     driver: &'static D,
     value: *mut i32,
@@ -258,7 +258,7 @@ pub unsafe fn cuDeviceGetAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceCanAccessPeer`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceCanAccessPeer<D: crate::Driver>(
     driver: &'static D,
     possible: *mut i32,
@@ -281,7 +281,7 @@ pub unsafe fn cuDeviceCanAccessPeer<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetP2PAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetP2PAttribute<D: crate::Driver>(
     driver: &'static D,
     value: *mut i32,
@@ -305,7 +305,7 @@ pub unsafe fn cuDeviceGetP2PAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetDefaultMemPool`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetDefaultMemPool<D: crate::Driver>(
     driver: &'static D,
     pool: *mut MemPool,
@@ -327,7 +327,7 @@ pub unsafe fn cuDeviceGetDefaultMemPool<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceGetMemPool`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceGetMemPool<D: crate::Driver>(
     driver: &'static D,
     pool: *mut MemPool,
@@ -349,7 +349,7 @@ pub unsafe fn cuDeviceGetMemPool<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuDeviceSetMemPool`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDeviceSetMemPool<D: crate::Driver>(
     driver: &'static D,
     device: Device,

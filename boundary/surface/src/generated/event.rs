@@ -70,7 +70,7 @@ pub trait EventCalls {
 ///
 /// # Safety
 /// The program's contract of `cuEventCreate`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventCreate<D: crate::Driver>(driver: &'static D, event: *mut Event, flags: u32) -> CudaResult<()> {
     c::present(event)?;
     let value0 = driver.event_create(flags)?;
@@ -88,7 +88,7 @@ pub unsafe fn cuEventCreate<D: crate::Driver>(driver: &'static D, event: *mut Ev
 ///
 /// # Safety
 /// The program's contract of `cuEventRecord`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventRecord<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -106,7 +106,7 @@ pub unsafe fn cuEventRecord<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuEventRecordWithFlags`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventRecordWithFlags<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -125,7 +125,7 @@ pub unsafe fn cuEventRecordWithFlags<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuEventQuery`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventQuery<D: crate::Driver>(driver: &'static D, event: Event) -> CudaResult<()> {
     driver.event_query(event)?;
     Ok(())
@@ -138,7 +138,7 @@ pub unsafe fn cuEventQuery<D: crate::Driver>(driver: &'static D, event: Event) -
 ///
 /// # Safety
 /// The program's contract of `cuEventSynchronize`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventSynchronize<D: crate::Driver>(driver: &'static D, event: Event) -> CudaResult<()> {
     driver.event_synchronize(event)?;
     Ok(())
@@ -151,7 +151,7 @@ pub unsafe fn cuEventSynchronize<D: crate::Driver>(driver: &'static D, event: Ev
 ///
 /// # Safety
 /// The program's contract of `cuEventDestroy_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventDestroy_v2<D: crate::Driver>(driver: &'static D, event: Event) -> CudaResult<()> {
     driver.event_destroy(event)?;
     Ok(())
@@ -164,7 +164,7 @@ pub unsafe fn cuEventDestroy_v2<D: crate::Driver>(driver: &'static D, event: Eve
 ///
 /// # Safety
 /// The program's contract of `cuEventElapsedTime_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuEventElapsedTime_v2<D: crate::Driver>(
     driver: &'static D,
     milliseconds: *mut f32,

@@ -142,7 +142,7 @@ pub trait KernelCalls {
 ///
 /// # Safety
 /// The program's contract of `cuKernelGetFunction`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuKernelGetFunction<D: crate::Driver>(
     driver: &'static D,
     function: *mut Function,
@@ -164,7 +164,7 @@ pub unsafe fn cuKernelGetFunction<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuKernelGetLibrary`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuKernelGetLibrary<D: crate::Driver>(
     driver: &'static D,
     library: *mut Library,
@@ -186,7 +186,7 @@ pub unsafe fn cuKernelGetLibrary<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuKernelGetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuKernelGetAttribute<D: crate::Driver>(
     driver: &'static D,
     value: *mut i32,
@@ -210,7 +210,7 @@ pub unsafe fn cuKernelGetAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuKernelSetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuKernelSetAttribute<D: crate::Driver>(
     driver: &'static D,
     attribute: u32,
@@ -229,7 +229,7 @@ pub unsafe fn cuKernelSetAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuKernelSetCacheConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuKernelSetCacheConfig<D: crate::Driver>(
     driver: &'static D,
     kernel: Kernel,
@@ -247,7 +247,7 @@ pub unsafe fn cuKernelSetCacheConfig<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuKernelGetParamInfo`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuKernelGetParamInfo<D: crate::Driver>(
     driver: &'static D,
     kernel: Kernel,
@@ -272,7 +272,7 @@ pub unsafe fn cuKernelGetParamInfo<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncGetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncGetAttribute<D: crate::Driver>(
     driver: &'static D,
     value: *mut i32,
@@ -295,7 +295,7 @@ pub unsafe fn cuFuncGetAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncSetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncSetAttribute<D: crate::Driver>(
     driver: &'static D,
     function: Function,
@@ -313,7 +313,7 @@ pub unsafe fn cuFuncSetAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncSetCacheConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncSetCacheConfig<D: crate::Driver>(
     driver: &'static D,
     function: Function,
@@ -330,7 +330,7 @@ pub unsafe fn cuFuncSetCacheConfig<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncSetSharedMemConfig`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncSetSharedMemConfig<D: crate::Driver>(
     driver: &'static D,
     function: Function,
@@ -347,7 +347,7 @@ pub unsafe fn cuFuncSetSharedMemConfig<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncGetModule`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncGetModule<D: crate::Driver>(
     driver: &'static D,
     module: *mut Module,
@@ -369,7 +369,7 @@ pub unsafe fn cuFuncGetModule<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncGetParamInfo`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncGetParamInfo<D: crate::Driver>(
     driver: &'static D,
     function: Function,
@@ -394,7 +394,7 @@ pub unsafe fn cuFuncGetParamInfo<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncIsLoaded`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncIsLoaded<D: crate::Driver>(
     driver: &'static D,
     state: *mut u32,
@@ -416,7 +416,7 @@ pub unsafe fn cuFuncIsLoaded<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuFuncLoad`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuFuncLoad<D: crate::Driver>(driver: &'static D, function: Function) -> CudaResult<()> {
     driver.func_load(function)?;
     Ok(())

@@ -78,7 +78,7 @@ pub trait LibraryCalls {
 ///
 /// # Safety
 /// The program's contract of `cuLibraryUnload`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryUnload<D: crate::Driver>(driver: &'static D, library: Library) -> CudaResult<()> {
     driver.library_unload(library)?;
     Ok(())
@@ -91,7 +91,7 @@ pub unsafe fn cuLibraryUnload<D: crate::Driver>(driver: &'static D, library: Lib
 ///
 /// # Safety
 /// The program's contract of `cuLibraryGetKernel`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryGetKernel<D: crate::Driver>(
     driver: &'static D,
     kernel: *mut Kernel,
@@ -116,7 +116,7 @@ pub unsafe fn cuLibraryGetKernel<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuLibraryGetKernelCount`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryGetKernelCount<D: crate::Driver>(
     driver: &'static D,
     count: *mut u32,
@@ -138,7 +138,7 @@ pub unsafe fn cuLibraryGetKernelCount<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuLibraryEnumerateKernels`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryEnumerateKernels<D: crate::Driver>(
     driver: &'static D,
     kernels: *mut Kernel,
@@ -158,7 +158,7 @@ pub unsafe fn cuLibraryEnumerateKernels<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuLibraryGetModule`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryGetModule<D: crate::Driver>(
     driver: &'static D,
     module: *mut Module,
@@ -180,7 +180,7 @@ pub unsafe fn cuLibraryGetModule<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuLibraryGetGlobal`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryGetGlobal<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,
@@ -206,7 +206,7 @@ pub unsafe fn cuLibraryGetGlobal<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuLibraryGetManaged`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuLibraryGetManaged<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,

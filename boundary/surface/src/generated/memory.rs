@@ -118,7 +118,7 @@ pub trait MemoryCalls {
 ///
 /// # Safety
 /// The program's contract of `cuMemGetInfo_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemGetInfo_v2<D: crate::Driver>(
     driver: &'static D,
     free: *mut usize,
@@ -142,7 +142,7 @@ pub unsafe fn cuMemGetInfo_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemAlloc_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAlloc_v2<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,
@@ -164,7 +164,7 @@ pub unsafe fn cuMemAlloc_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemAllocPitch_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAllocPitch_v2<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,
@@ -191,7 +191,7 @@ pub unsafe fn cuMemAllocPitch_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemFree_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemFree_v2<D: crate::Driver>(driver: &'static D, address: DevicePtr) -> CudaResult<()> {
     driver.mem_free(address)?;
     Ok(())
@@ -204,7 +204,7 @@ pub unsafe fn cuMemFree_v2<D: crate::Driver>(driver: &'static D, address: Device
 ///
 /// # Safety
 /// The program's contract of `cuMemGetAddressRange_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemGetAddressRange_v2<D: crate::Driver>(
     driver: &'static D,
     base: *mut DevicePtr,
@@ -227,7 +227,7 @@ pub unsafe fn cuMemGetAddressRange_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemAllocHost_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAllocHost_v2<D: crate::Driver>(
     driver: &'static D,
     pointer: *mut HostPointer,
@@ -249,7 +249,7 @@ pub unsafe fn cuMemAllocHost_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemFreeHost`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemFreeHost<D: crate::Driver>(driver: &'static D, pointer: HostPointer) -> CudaResult<()> {
     driver.mem_free_host(pointer)?;
     Ok(())
@@ -262,7 +262,7 @@ pub unsafe fn cuMemFreeHost<D: crate::Driver>(driver: &'static D, pointer: HostP
 ///
 /// # Safety
 /// The program's contract of `cuMemHostAlloc`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemHostAlloc<D: crate::Driver>(
     driver: &'static D,
     pointer: *mut HostPointer,
@@ -285,7 +285,7 @@ pub unsafe fn cuMemHostAlloc<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemHostGetDevicePointer_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemHostGetDevicePointer_v2<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,
@@ -308,7 +308,7 @@ pub unsafe fn cuMemHostGetDevicePointer_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemHostGetFlags`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemHostGetFlags<D: crate::Driver>(
     driver: &'static D,
     flags: *mut u32,
@@ -330,7 +330,7 @@ pub unsafe fn cuMemHostGetFlags<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemHostRegister_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemHostRegister_v2<D: crate::Driver>(
     driver: &'static D,
     range: *mut c_void,
@@ -350,7 +350,7 @@ pub unsafe fn cuMemHostRegister_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemHostUnregister`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemHostUnregister<D: crate::Driver>(driver: &'static D, pointer: HostPointer) -> CudaResult<()> {
     driver.mem_host_unregister(pointer)?;
     Ok(())
@@ -363,7 +363,7 @@ pub unsafe fn cuMemHostUnregister<D: crate::Driver>(driver: &'static D, pointer:
 ///
 /// # Safety
 /// The program's contract of `cuMemAllocManaged`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAllocManaged<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,

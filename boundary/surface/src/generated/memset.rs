@@ -158,7 +158,7 @@ pub trait MemsetCalls {
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD8_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD8_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -177,7 +177,7 @@ pub unsafe fn cuMemsetD8_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD8Async`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD8Async<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -197,7 +197,7 @@ pub unsafe fn cuMemsetD8Async<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD2D8_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD2D8_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -218,7 +218,7 @@ pub unsafe fn cuMemsetD2D8_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD2D8Async`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD2D8Async<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -240,7 +240,7 @@ pub unsafe fn cuMemsetD2D8Async<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD16_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD16_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -259,7 +259,7 @@ pub unsafe fn cuMemsetD16_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD16Async`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD16Async<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -279,7 +279,7 @@ pub unsafe fn cuMemsetD16Async<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD2D16_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD2D16_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -300,7 +300,7 @@ pub unsafe fn cuMemsetD2D16_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD2D16Async`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD2D16Async<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -322,7 +322,7 @@ pub unsafe fn cuMemsetD2D16Async<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD32_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD32_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -341,7 +341,7 @@ pub unsafe fn cuMemsetD32_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD32Async`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD32Async<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -361,7 +361,7 @@ pub unsafe fn cuMemsetD32Async<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD2D32_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD2D32_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -382,7 +382,7 @@ pub unsafe fn cuMemsetD2D32_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemsetD2D32Async`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemsetD2D32Async<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,

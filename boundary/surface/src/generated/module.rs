@@ -70,7 +70,7 @@ pub trait ModuleCalls {
 ///
 /// # Safety
 /// The program's contract of `cuModuleUnload`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuModuleUnload<D: crate::Driver>(driver: &'static D, module: Module) -> CudaResult<()> {
     driver.module_unload(module)?;
     Ok(())
@@ -83,7 +83,7 @@ pub unsafe fn cuModuleUnload<D: crate::Driver>(driver: &'static D, module: Modul
 ///
 /// # Safety
 /// The program's contract of `cuModuleGetLoadingMode`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuModuleGetLoadingMode<D: crate::Driver>(driver: &'static D, mode: *mut u32) -> CudaResult<()> {
     c::present(mode)?;
     let value0 = driver.module_get_loading_mode()?;
@@ -101,7 +101,7 @@ pub unsafe fn cuModuleGetLoadingMode<D: crate::Driver>(driver: &'static D, mode:
 ///
 /// # Safety
 /// The program's contract of `cuModuleGetFunction`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuModuleGetFunction<D: crate::Driver>(
     driver: &'static D,
     function: *mut Function,
@@ -126,7 +126,7 @@ pub unsafe fn cuModuleGetFunction<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuModuleGetFunctionCount`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuModuleGetFunctionCount<D: crate::Driver>(
     driver: &'static D,
     count: *mut u32,
@@ -148,7 +148,7 @@ pub unsafe fn cuModuleGetFunctionCount<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuModuleEnumerateFunctions`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuModuleEnumerateFunctions<D: crate::Driver>(
     driver: &'static D,
     functions: *mut Function,
@@ -168,7 +168,7 @@ pub unsafe fn cuModuleEnumerateFunctions<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuModuleGetGlobal_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuModuleGetGlobal_v2<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,

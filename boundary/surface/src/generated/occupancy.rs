@@ -41,7 +41,7 @@ pub trait OccupancyCalls {
 ///
 /// # Safety
 /// The program's contract of `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags<D: crate::Driver>(
     driver: &'static D,
     blocks: *mut i32,
@@ -66,7 +66,7 @@ pub unsafe fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags<D: crate::Dri
 ///
 /// # Safety
 /// The program's contract of `cuOccupancyAvailableDynamicSMemPerBlock`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuOccupancyAvailableDynamicSMemPerBlock<D: crate::Driver>(
     driver: &'static D,
     bytes: *mut usize,

@@ -94,7 +94,7 @@ pub trait PoolCalls {
 ///
 /// # Safety
 /// The program's contract of `cuMemAllocAsync`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAllocAsync<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -118,7 +118,7 @@ pub unsafe fn cuMemAllocAsync<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemFreeAsync`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemFreeAsync<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -136,7 +136,7 @@ pub unsafe fn cuMemFreeAsync<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemAllocFromPoolAsync`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAllocFromPoolAsync<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -161,7 +161,7 @@ pub unsafe fn cuMemAllocFromPoolAsync<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemPoolCreate`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemPoolCreate<D: crate::Driver>(
     driver: &'static D,
     pool: *mut MemPool,
@@ -185,7 +185,7 @@ pub unsafe fn cuMemPoolCreate<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemPoolDestroy`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemPoolDestroy<D: crate::Driver>(driver: &'static D, pool: MemPool) -> CudaResult<()> {
     driver.mem_pool_destroy(pool)?;
     Ok(())
@@ -198,7 +198,7 @@ pub unsafe fn cuMemPoolDestroy<D: crate::Driver>(driver: &'static D, pool: MemPo
 ///
 /// # Safety
 /// The program's contract of `cuMemPoolTrimTo`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemPoolTrimTo<D: crate::Driver>(driver: &'static D, pool: MemPool, keep: usize) -> CudaResult<()> {
     driver.mem_pool_trim_to(pool, keep)?;
     Ok(())
@@ -211,7 +211,7 @@ pub unsafe fn cuMemPoolTrimTo<D: crate::Driver>(driver: &'static D, pool: MemPoo
 ///
 /// # Safety
 /// The program's contract of `cuMemPoolSetAccess`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemPoolSetAccess<D: crate::Driver>(
     driver: &'static D,
     pool: MemPool,
@@ -219,7 +219,7 @@ pub unsafe fn cuMemPoolSetAccess<D: crate::Driver>(
     count: usize,
 ) -> CudaResult<()> {
     // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
-    let access = unsafe { c::slice(access, count as usize)? };
+    let access = unsafe { c::slice(access, count)? };
     driver.mem_pool_set_access(pool, access)?;
     Ok(())
 }
@@ -231,7 +231,7 @@ pub unsafe fn cuMemPoolSetAccess<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemPoolGetAccess`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemPoolGetAccess<D: crate::Driver>(
     driver: &'static D,
     flags: *mut u32,

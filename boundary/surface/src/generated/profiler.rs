@@ -30,7 +30,7 @@ pub trait ProfilerCalls {
 ///
 /// # Safety
 /// The program's contract of `cuProfilerStart`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuProfilerStart<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
     driver.profiler_start()?;
     Ok(())
@@ -43,7 +43,7 @@ pub unsafe fn cuProfilerStart<D: crate::Driver>(driver: &'static D) -> CudaResul
 ///
 /// # Safety
 /// The program's contract of `cuProfilerStop`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuProfilerStop<D: crate::Driver>(driver: &'static D) -> CudaResult<()> {
     driver.profiler_stop()?;
     Ok(())

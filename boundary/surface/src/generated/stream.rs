@@ -158,7 +158,7 @@ pub trait StreamCalls {
 ///
 /// # Safety
 /// The program's contract of `cuStreamCreate`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamCreate<D: crate::Driver>(driver: &'static D, stream: *mut Stream, flags: u32) -> CudaResult<()> {
     c::present(stream)?;
     let value0 = driver.stream_create(flags)?;
@@ -176,7 +176,7 @@ pub unsafe fn cuStreamCreate<D: crate::Driver>(driver: &'static D, stream: *mut 
 ///
 /// # Safety
 /// The program's contract of `cuStreamCreateWithPriority`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamCreateWithPriority<D: crate::Driver>(
     driver: &'static D,
     stream: *mut Stream,
@@ -199,7 +199,7 @@ pub unsafe fn cuStreamCreateWithPriority<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamDestroy_v2`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamDestroy_v2<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -216,7 +216,7 @@ pub unsafe fn cuStreamDestroy_v2<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamSynchronize`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamSynchronize<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -233,7 +233,7 @@ pub unsafe fn cuStreamSynchronize<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamQuery`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamQuery<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -250,7 +250,7 @@ pub unsafe fn cuStreamQuery<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamWaitEvent`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamWaitEvent<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -269,7 +269,7 @@ pub unsafe fn cuStreamWaitEvent<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamGetFlags`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamGetFlags<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -292,7 +292,7 @@ pub unsafe fn cuStreamGetFlags<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamGetPriority`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamGetPriority<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -315,7 +315,7 @@ pub unsafe fn cuStreamGetPriority<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamGetCtx`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamGetCtx<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -338,7 +338,7 @@ pub unsafe fn cuStreamGetCtx<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamGetDevice`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamGetDevice<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -361,7 +361,7 @@ pub unsafe fn cuStreamGetDevice<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamGetId`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamGetId<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -384,7 +384,7 @@ pub unsafe fn cuStreamGetId<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamIsCapturing`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamIsCapturing<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -407,7 +407,7 @@ pub unsafe fn cuStreamIsCapturing<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamCopyAttributes`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamCopyAttributes<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -425,7 +425,7 @@ pub unsafe fn cuStreamCopyAttributes<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamGetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamGetAttribute<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,
@@ -449,7 +449,7 @@ pub unsafe fn cuStreamGetAttribute<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuStreamSetAttribute`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuStreamSetAttribute<D: crate::Driver>(
     driver: &'static D,
     default_stream: Stream,

@@ -104,7 +104,7 @@ pub trait VirtualMemoryCalls {
 ///
 /// # Safety
 /// The program's contract of `cuMemAddressReserve`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAddressReserve<D: crate::Driver>(
     driver: &'static D,
     address: *mut DevicePtr,
@@ -129,7 +129,7 @@ pub unsafe fn cuMemAddressReserve<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemAddressFree`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemAddressFree<D: crate::Driver>(
     driver: &'static D,
     address: DevicePtr,
@@ -146,7 +146,7 @@ pub unsafe fn cuMemAddressFree<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemCreate`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemCreate<D: crate::Driver>(
     driver: &'static D,
     handle: *mut MemHandle,
@@ -172,7 +172,7 @@ pub unsafe fn cuMemCreate<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemRelease`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemRelease<D: crate::Driver>(driver: &'static D, handle: MemHandle) -> CudaResult<()> {
     driver.mem_release(handle)?;
     Ok(())
@@ -185,7 +185,7 @@ pub unsafe fn cuMemRelease<D: crate::Driver>(driver: &'static D, handle: MemHand
 ///
 /// # Safety
 /// The program's contract of `cuMemMap`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemMap<D: crate::Driver>(
     driver: &'static D,
     address: DevicePtr,
@@ -205,7 +205,7 @@ pub unsafe fn cuMemMap<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemUnmap`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemUnmap<D: crate::Driver>(driver: &'static D, address: DevicePtr, bytes: usize) -> CudaResult<()> {
     driver.mem_unmap(address, bytes)?;
     Ok(())
@@ -218,7 +218,7 @@ pub unsafe fn cuMemUnmap<D: crate::Driver>(driver: &'static D, address: DevicePt
 ///
 /// # Safety
 /// The program's contract of `cuMemSetAccess`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemSetAccess<D: crate::Driver>(
     driver: &'static D,
     address: DevicePtr,
@@ -227,7 +227,7 @@ pub unsafe fn cuMemSetAccess<D: crate::Driver>(
     count: usize,
 ) -> CudaResult<()> {
     // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
-    let access = unsafe { c::slice(access, count as usize)? };
+    let access = unsafe { c::slice(access, count)? };
     driver.mem_set_access(address, bytes, access)?;
     Ok(())
 }
@@ -239,7 +239,7 @@ pub unsafe fn cuMemSetAccess<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemGetAccess`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemGetAccess<D: crate::Driver>(
     driver: &'static D,
     flags: *mut u64,
@@ -264,7 +264,7 @@ pub unsafe fn cuMemGetAccess<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemGetAllocationGranularity`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemGetAllocationGranularity<D: crate::Driver>(
     driver: &'static D,
     bytes: *mut usize,
@@ -289,7 +289,7 @@ pub unsafe fn cuMemGetAllocationGranularity<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemGetAllocationPropertiesFromHandle`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemGetAllocationPropertiesFromHandle<D: crate::Driver>(
     driver: &'static D,
     properties: *mut MemAllocationProperties,
@@ -311,7 +311,7 @@ pub unsafe fn cuMemGetAllocationPropertiesFromHandle<D: crate::Driver>(
 ///
 /// # Safety
 /// The program's contract of `cuMemRetainAllocationHandle`.
-#[allow(non_snake_case, reason = "the name is C's")]
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuMemRetainAllocationHandle<D: crate::Driver>(
     driver: &'static D,
     handle: *mut MemHandle,

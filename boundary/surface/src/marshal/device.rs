@@ -23,7 +23,9 @@ marshallers! {
         c::present(text)?;
         let address = pci_address(driver, device)?;
         // SAFETY: the program's buffer has `length` bytes.
-        unsafe { c::put_text(text, length, &address) }
+        unsafe { c::put_text(text, length, &address) }?;
+        // The text is cut to the buffer all the same, as NVIDIA's driver does.
+        if usize::try_from(length).is_ok_and(|room| room > address.len()) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 
     /// `cuDeviceGetByPCIBusId`: takes the address with or without domain and function.

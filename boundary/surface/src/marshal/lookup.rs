@@ -6,11 +6,12 @@ use crate::export_tables;
 use crate::look_up::{self, Found};
 use crate::prelude::*;
 
-/// `cuGetProcAddress` with a status. The empty name, which the runtime asks for to learn whether this works at all, is
-/// a success without a function.
+/// `cuGetProcAddress` with a status. Where there is no such function the answer is NULL and the status says why, which
+/// is a success, as driver 580 has it; a caller that asks for no status gets the error instead. The empty name, which
+/// the runtime asks for to learn whether this works at all, is a success in any case.
 ///
 /// # Errors
-/// INVALID_VALUE for missing pointers and unknown flags, NOT_FOUND where there is no such function.
+/// INVALID_VALUE for missing pointers and unknown flags, NOT_FOUND where there is no such function and no status.
 ///
 /// # Safety
 /// The program's contract of the function of this name.
@@ -37,7 +38,7 @@ pub unsafe fn cuGetProcAddress_v2<D: Driver>(
         c::put(function, address);
         c::put(status, found.status());
     }
-    if name.is_empty() || !address.is_null() { Ok(()) } else { Err(CudaError::NOT_FOUND) }
+    if !status.is_null() || name.is_empty() || !address.is_null() { Ok(()) } else { Err(CudaError::NOT_FOUND) }
 }
 
 /// `cuGetProcAddress` without a status.

@@ -24,13 +24,15 @@ marshallers! {
             unsafe { (c::slice(attributes, count as usize)?, c::slice(values.cast_const(), count as usize)?) };
         for (attribute, value) in attributes.iter().zip(values) {
             c::present(*value)?;
-            let unknown = PointerAttribute::unknown(*attribute).ok_or(CudaError::INVALID_VALUE)?;
+            let unknown = PointerAttribute::unknown(*attribute, address).ok_or(CudaError::INVALID_VALUE)?;
             let answer = match driver.pointer_get_attribute(*attribute, address) {
                 Err(error) if error == CudaError::INVALID_VALUE => unknown,
-                other => other?,
+                other => Some(other?),
             };
-            // SAFETY: the program's variable, of the attribute's width.
-            unsafe { write(*value, answer) };
+            if let Some(answer) = answer {
+                // SAFETY: the program's variable, of the attribute's width.
+                unsafe { write(*value, answer) };
+            }
         }
         Ok(())
     }

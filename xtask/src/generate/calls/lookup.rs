@@ -33,7 +33,8 @@ pub(super) fn text(table: &Table) -> Result<String> {
                 list
             })
         };
-        let _ = writeln!(text, "Name {{ name: \"{name}\", legacy: &[{}], per_thread: &[{}] }},", list(false), list(true));
+        let _ =
+            writeln!(text, "Name {{ name: \"{name}\", legacy: &[{}], per_thread: &[{}] }},", list(false), list(true));
     }
     text.push_str("];\n");
     Ok(text)

@@ -15,12 +15,21 @@ pub(super) fn noun(noun: &Noun) -> String {
 
 /// The parameters of a marshaller or an exported function, as C passes them.
 pub(super) fn c_parameters(entry: &Entry) -> String {
-    entry.arguments.iter().map(|argument| format!("{}: {}", argument.name, argument.c_type())).collect::<Vec<_>>().join(", ")
+    entry
+        .arguments
+        .iter()
+        .map(|argument| format!("{}: {}", argument.name, argument.c_type()))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn marshaller(entry: &Entry) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "/// `{}`: checks what C passed and calls [`Driver::{}`](crate::Driver).", entry.symbol, entry.method);
+    let _ = writeln!(
+        text,
+        "/// `{}`: checks what C passed and calls [`Driver::{}`](crate::Driver).",
+        entry.symbol, entry.method
+    );
     let _ = writeln!(
         text,
         "///\n/// # Errors\n/// INVALID_VALUE for a missing pointer, else what the implementation says.\n///\n\
@@ -30,13 +39,13 @@ fn marshaller(entry: &Entry) -> String {
     let default_stream = if entry.takes_default_stream() { "default_stream: Stream, " } else { "" };
     let _ = writeln!(
         text,
-        "#[allow(non_snake_case, reason = \"the name is C's\")]\n\
+        "#[allow(non_snake_case, clippy::too_many_arguments, reason = \"name and arguments are C's\")]\n\
          pub unsafe fn {}<D: crate::Driver>(driver: &'static D, {default_stream}{}) -> CudaResult<()> {{",
         entry.symbol,
         c_parameters(entry)
     );
     for argument in &entry.arguments {
-        text.push_str(&check(argument));
+        text.push_str(&check(entry, argument));
     }
     text.push_str(&call(entry));
     text.push_str("Ok(())\n}\n\n");
@@ -44,7 +53,7 @@ fn marshaller(entry: &Entry) -> String {
 }
 
 /// Lines before the call: outputs must be there, inputs become references, slices and ranges.
-fn check(argument: &Argument) -> String {
+fn check(entry: &Entry, argument: &Argument) -> String {
     let name = &argument.name;
     let out = matches!(argument.direction, Direction::Out { .. });
     let made = match (&argument.shape, argument.direction) {
@@ -53,8 +62,8 @@ fn check(argument: &Argument) -> String {
         }
         (Shape::Plain(_), Direction::In { optional: false }) => format!("c::reference({name})?"),
         (Shape::Plain(_), Direction::In { optional: true }) => format!("c::optional({name})"),
-        (Shape::Array { count, .. }, _) if out => format!("c::slice_mut({name}, {count} as usize)?"),
-        (Shape::Array { count, .. }, _) => format!("c::slice({name}, {count} as usize)?"),
+        (Shape::Array { count, .. }, _) if out => format!("c::slice_mut({name}, {})?", as_usize(entry, count)),
+        (Shape::Array { count, .. }, _) => format!("c::slice({name}, {})?", as_usize(entry, count)),
         (Shape::Text, _) => format!("c::text({name})?"),
         (Shape::Host { bytes }, _) if out => format!("c::host({name}, {bytes})?"),
         (Shape::Host { bytes }, _) => format!("c::host({name}.cast_mut(), {bytes})?"),
@@ -65,6 +74,13 @@ fn check(argument: &Argument) -> String {
         "// SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.\n\
          let {name} = unsafe {{ {made} }};\n"
     )
+}
+
+/// A count as `usize`, without a cast where it is one.
+fn as_usize(entry: &Entry, count: &str) -> String {
+    let is_usize =
+        |other: &Argument| other.name == count && matches!(&other.shape, Shape::Plain(kind) if kind == "usize");
+    if entry.arguments.iter().any(is_usize) { count.to_owned() } else { format!("{count} as usize") }
 }
 
 fn call(entry: &Entry) -> String {

@@ -74,7 +74,8 @@ fn answers(header: &str, symbols: &BTreeSet<&str>) -> Vec<Answer> {
         }
     }
     for (name, version, suffix) in per_thread {
-        let plain = answers.iter().rfind(|answer| answer.name == name && !answer.per_thread && answer.version <= version);
+        let plain =
+            answers.iter().rfind(|answer| answer.name == name && !answer.per_thread && answer.version <= version);
         let symbol = format!("{}{suffix}", plain.map_or(name, |answer| &answer.symbol));
         answers.push(Answer { name: name.to_owned(), version, symbol, per_thread: true });
     }

@@ -1,0 +1,139 @@
+//! Finding and loading a driver library. A path or nothing comes in, a loaded driver or the list of what was tried and
+//! why it would not do goes out. It never takes floe's own client library, which would call the server again.
+
+use crate::Driver;
+use crate::driver::symbol;
+use floe_abi::CuResult;
+use libloading::Library;
+use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Exported by floe's client library and by no other.
+const CLIENT_MARKER: &std::ffi::CStr = c"floe_client_marker";
+/// Exported by floe's CPU device and by no other.
+const CPU_DEVICE_MARKER: &std::ffi::CStr = c"floe_cpu_device_marker";
+
+/// No driver library could be loaded.
+#[derive(Debug, thiserror::Error)]
+pub struct OpenError {
+    /// Each library in the order it was tried.
+    pub tried: Vec<Tried>,
+}
+
+/// One library that would not do.
+#[derive(Debug)]
+pub struct Tried {
+    /// As it was named to the loader.
+    pub path: PathBuf,
+    /// Why not, as the loader or the driver said it.
+    pub reason: String,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no CUDA driver library could be loaded")?;
+        for Tried { path, reason } in &self.tried {
+            write!(f, "\n  {}: {reason}", path.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl Driver {
+    /// Loads a driver library: the one named, or the first that will do of the system's `libcuda.so.1`, the container
+    /// tools' place for it, and the CPU device that comes with floe. A named one is loaded without further questions; one
+    /// that is found must also start (`cuInit`), since NVIDIA's library is often there where no GPU is.
+    ///
+    /// # Errors
+    /// What was tried, and the loader's own words about each.
+    pub fn open(path: Option<&Path>) -> Result<Self, OpenError> {
+        if let Some(path) = path {
+            return load(path).map_err(|reason| OpenError { tried: vec![Tried { path: path.to_owned(), reason }] });
+        }
+        let mut tried = Vec::new();
+        for path in places() {
+            match load(&path).and_then(starts) {
+                Ok(driver) => return Ok(driver),
+                Err(reason) => tried.push(Tried { path, reason }),
+            }
+        }
+        Err(OpenError { tried })
+    }
+}
+
+/// Where a driver library may be, best first.
+fn places() -> Vec<PathBuf> {
+    let mut places = vec![PathBuf::from("libcuda.so.1"), PathBuf::from("/usr/local/nvidia/lib64/libcuda.so.1")];
+    let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.parent()?.to_owned()));
+    places.extend(beside.map(|root| root.join("lib/device/libcuda.so.1")));
+    places
+}
+
+fn load(path: &Path) -> Result<Driver, String> {
+    // SAFETY: loading runs the library's initialisers: those of the driver the operator named, or of the system's own.
+    let library = unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+    let library: Library = library.map_err(|error| plain_reason(&error))?.into();
+    if has(&library, CLIENT_MARKER) {
+        return Err(
+            "is floe's client library, not a driver\n    name the driver with --device, or leave the client out of \
+                    LD_LIBRARY_PATH"
+                .to_owned(),
+        );
+    }
+    // SAFETY: `cuInit` takes a number and gives a code; it is only looked up here.
+    if unsafe { symbol::<unsafe extern "C" fn(u32) -> CuResult>(&library, c"cuInit") }.is_none() {
+        return Err("is not a CUDA driver: it does not export cuInit".to_owned());
+    }
+    let is_cpu_device = has(&library, CPU_DEVICE_MARKER);
+    Ok(Driver::new(library, path.to_owned(), is_cpu_device))
+}
+
+fn has(library: &Library, marker: &std::ffi::CStr) -> bool {
+    // SAFETY: only the symbol's presence is asked; the address is not followed.
+    unsafe { symbol::<*const u8>(library, marker) }.is_some()
+}
+
+fn starts(driver: Driver) -> Result<Driver, String> {
+    driver.init(0).map_err(|error| format!("cuInit answers {error}"))?;
+    match driver.device_get_count() {
+        Ok(0) => Err("has no device".to_owned()),
+        Ok(_) => Ok(driver),
+        Err(error) => Err(format!("cuDeviceGetCount answers {error}")),
+    }
+}
+
+/// The loader's sentence without the wrapper's.
+fn plain_reason(error: &libloading::Error) -> String {
+    match error {
+        libloading::Error::DlOpen { desc } => format!("{desc:?}").trim_matches('"').to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_path_that_is_not_there_is_reported_with_the_loaders_words() {
+        let error = Driver::open(Some(Path::new("/no/such/libcuda.so.1"))).expect_err("nothing there");
+        assert_eq!(error.tried.len(), 1);
+        let text = error.to_string();
+        assert!(text.starts_with("no CUDA driver library could be loaded\n  /no/such/libcuda.so.1: "), "{text}");
+        assert!(text.contains("No such file"), "{text}");
+    }
+
+    #[test]
+    fn library_that_is_no_driver_is_refused() {
+        let error = Driver::open(Some(Path::new("libm.so.6"))).expect_err("no driver");
+        assert!(error.to_string().contains("does not export cuInit"), "{error}");
+    }
+
+    #[test]
+    fn places_are_the_systems_then_the_containers_then_floes_own() {
+        let places = places();
+        assert_eq!(places[0], Path::new("libcuda.so.1"));
+        assert!(places[2].ends_with("lib/device/libcuda.so.1"));
+    }
+}
