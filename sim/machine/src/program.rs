@@ -2,9 +2,20 @@
 //! In go PTX texts and an allocator for device addresses, out come kernels and global variables by name.
 //! A kernel that holds an instruction the machine does not know is refused by name and line, never run wrongly.
 
-use std::sync::Arc;
+mod initial;
+mod link;
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use floe_ptx::{Function, FunctionKind, Module, Space};
+
+use crate::exec::{Level, lock};
+use crate::lower;
+use crate::lower::image::Image;
 use crate::memory::Memory;
+
+pub(crate) use link::{Symbol, Unit, Variable};
 
 /// Why a program or one of its kernels cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,10 +105,36 @@ pub struct Kernel {
     pub ptx_version: u32,
     /// `.target` number: 90 for `sm_90a`.
     pub target: u32,
+    /// Hash of the program's texts, and the kernel's number: what a snapshot must agree with.
+    pub(crate) identity: (u64, u32),
+    pub(crate) image: Image,
+}
+
+impl Kernel {
+    /// Bytes of shared memory of a block.
+    pub(crate) fn shared_bytes(&self, dynamic: u32) -> u32 {
+        if dynamic == 0 {
+            self.static_shared
+        } else {
+            self.static_shared.next_multiple_of(16).saturating_add(dynamic)
+        }
+    }
 }
 
 /// A loaded program.
-pub struct Program {}
+pub struct Program {
+    pub(crate) units: Vec<Unit>,
+    /// All functions with a body: unit, place in its module.
+    pub(crate) functions: Vec<(usize, usize)>,
+    pub(crate) variables: Vec<Variable>,
+    /// Symbols other modules see.
+    pub(crate) exports: HashMap<String, Symbol>,
+    /// Kernels in order of the texts: name, function number.
+    kernels: Vec<(String, u32)>,
+    lowered: Mutex<HashMap<String, Result<Arc<Kernel>, LoadError>>>,
+    level: Level,
+    hash: u64,
+}
 
 impl Program {
     /// Parses and links the texts, asks `allocate(bytes, align)` for an address for each `.global` and `.const` variable
@@ -110,8 +147,49 @@ impl Program {
         memory: &Arc<Memory>,
         allocate: &mut dyn FnMut(u64, u64) -> Option<u64>,
     ) -> Result<Arc<Self>, LoadError> {
-        let _ = (texts, memory, allocate);
-        todo!()
+        Self::load_at(Level::best(), texts, memory, allocate)
+    }
+
+    /// As [`Program::load`], with handlers of the given level, which must be one of [`Level::available`].
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn load_at(
+        level: Level,
+        texts: &[&str],
+        memory: &Arc<Memory>,
+        allocate: &mut dyn FnMut(u64, u64) -> Option<u64>,
+    ) -> Result<Arc<Self>, LoadError> {
+        let level = if Level::available().contains(&level) { level } else { Level::best() };
+        let mut program = Self {
+            units: Vec::new(),
+            functions: Vec::new(),
+            variables: Vec::new(),
+            exports: HashMap::new(),
+            kernels: Vec::new(),
+            lowered: Mutex::new(HashMap::new()),
+            level,
+            hash: hash(texts),
+        };
+        for (number, text) in texts.iter().enumerate() {
+            program.units.push(Unit::parse(number, text)?);
+        }
+        program.link(allocate)?;
+        program.write_initial_values(memory)?;
+        program.kernels = program.find_kernels();
+        Ok(Arc::new(program))
+    }
+
+    fn find_kernels(&self) -> Vec<(String, u32)> {
+        let mut kernels: Vec<(String, u32)> = Vec::new();
+        for number in 0..self.functions.len() as u32 {
+            let (_, function) = self.function(number);
+            let known = kernels.iter().any(|(name, _)| name == function.name);
+            if function.kind == FunctionKind::Entry && !known {
+                kernels.push((function.name.to_owned(), number));
+            }
+        }
+        kernels
     }
 
     /// The kernel of that name, lowered at its first use.
@@ -119,28 +197,125 @@ impl Program {
     /// # Errors
     /// [`LoadError::NoKernel`], or [`LoadError::Unsupported`] with the instruction's name and line.
     pub fn kernel(self: &Arc<Self>, name: &str) -> Result<Arc<Kernel>, LoadError> {
-        let _ = name;
-        todo!()
+        if let Some(kernel) = lock(&self.lowered).get(name) {
+            return kernel.clone();
+        }
+        let found = self.kernels.iter().find(|(kernel, _)| kernel == name);
+        let Some((_, number)) = found else {
+            return Err(LoadError::NoKernel { name: name.to_owned() });
+        };
+        let kernel = self.lower(*number).map(Arc::new);
+        lock(&self.lowered).insert(name.to_owned(), kernel.clone());
+        kernel
+    }
+
+    fn lower(&self, number: u32) -> Result<Kernel, LoadError> {
+        let (unit, function) = self.function(number);
+        let image = lower::lower(self, number, self.level)?;
+        let module = self.units[unit].module();
+        let places = lower::kernel_parameters(function).map_err(|what| LoadError::Unsupported {
+            function: function.name.to_owned(),
+            line: function.position.line,
+            what,
+        })?;
+        let parameters: Vec<KernelParameter> =
+            places.into_iter().map(|(offset, size, align)| KernelParameter { offset, size, align }).collect();
+        let block = |name| function.directive(name).map(|directive| block_of(&directive.numbers));
+        let required_block = block("reqntid");
+        let most = required_block.or_else(|| block("maxntid"));
+        let constant_bytes: u64 = self
+            .variables
+            .iter()
+            .filter(|variable| variable.unit == unit && variable.space == Space::Constant)
+            .map(|variable| variable.size)
+            .sum();
+        let words: u32 = image.functions[0].registers.iter().map(|register| register.bytes / 128).sum();
+        Ok(Kernel {
+            name: function.name.to_owned(),
+            parameter_bytes: parameters.last().map_or(0, |last| last.offset + last.size),
+            parameters,
+            max_threads: most.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z).clamp(1, 1024)),
+            required_block,
+            static_shared: image.static_shared,
+            local_bytes: image.functions[0].local_bytes,
+            constant_bytes: u32::try_from(constant_bytes).unwrap_or(u32::MAX),
+            registers: words.clamp(16, 64),
+            ptx_version: module.version.major * 10 + module.version.minor,
+            target: target_number(module),
+            identity: (self.hash, number),
+            image,
+        })
     }
 
     /// Names of the kernels, in the order of the texts.
     pub fn kernel_names(&self) -> Vec<&str> {
-        todo!()
+        self.kernels.iter().map(|(name, _)| name.as_str()).collect()
     }
 
     /// Address and bytes of a `.global` or `.const` variable.
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
-        let _ = name;
-        todo!()
+        let index = match self.exports.get(name) {
+            Some(Symbol::Variable(index)) => *index,
+            Some(_) => return None,
+            // Static variables of a file are known to the host by name too.
+            None => self.variables.iter().position(|variable| variable.name == name)?,
+        };
+        let variable = &self.variables[index];
+        matches!(variable.space, Space::Global | Space::Constant).then_some((variable.address, variable.size))
     }
 
-    /// Names, addresses and bytes of all `.global` and `.const` variables other modules may see.
+    /// Names, addresses and bytes of all `.global` and `.const` variables.
     pub fn globals(&self) -> Vec<(&str, u64, u64)> {
-        todo!()
+        let variables = self.variables.iter();
+        let placed = variables.filter(|variable| matches!(variable.space, Space::Global | Space::Constant));
+        placed.map(|variable| (variable.name.as_str(), variable.address, variable.size)).collect()
+    }
+
+    /// Names of the `.managed` variables, which host and device share.
+    pub fn managed(&self) -> Vec<&str> {
+        self.variables.iter().filter(|variable| variable.managed).map(|variable| variable.name.as_str()).collect()
     }
 
     /// Hash of the texts: snapshots carry it.
     pub fn hash(&self) -> u64 {
-        todo!()
+        self.hash
     }
+
+    /// Unit and syntax of a function.
+    pub(crate) fn function(&self, number: u32) -> (usize, &Function<'static>) {
+        let (unit, index) = self.functions[number as usize];
+        (unit, &self.units[unit].module().functions[index])
+    }
+
+    /// Name of a function.
+    pub(crate) fn function_name(&self, number: u32) -> &str {
+        self.function(number).1.name
+    }
+}
+
+/// `.maxntid`, `.reqntid`: missing dimensions are 1.
+fn block_of(numbers: &[u64]) -> [u32; 3] {
+    let at = |index: usize| numbers.get(index).map_or(1, |value| u32::try_from(*value).unwrap_or(u32::MAX));
+    [at(0), at(1), at(2)]
+}
+
+/// 90 of `sm_90a`.
+fn target_number(module: &Module<'_>) -> u32 {
+    let digits = module.architecture().trim_start_matches(|character: char| !character.is_ascii_digit());
+    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(0)
+}
+
+/// FNV-1a of all texts, by words of 8 bytes: tells programs apart, defends against nothing.
+fn hash(texts: &[&str]) -> u64 {
+    let mut state = 0xcbf2_9ce4_8422_2325_u64;
+    for text in texts {
+        for chunk in text.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            state = (state ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        }
+        state = (state ^ text.len() as u64).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    state
 }

@@ -2,10 +2,16 @@
 //! In goes a [`Launch`], out comes an [`Outcome`]; between, it can be stopped, saved, continued or cancelled.
 //! It owns no thread.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::block::BlockStop;
+use super::context::{Context, Event};
 use super::pool::Pool;
-use crate::fault::Fault;
+use super::state::Block;
+use crate::fault::{Fault, FaultKind};
+use crate::lower::image::GRID_WORKSPACE;
 use crate::program::Kernel;
 use crate::services::Services;
 use crate::snapshot::{Snapshot, SnapshotError};
@@ -19,6 +25,40 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ, VL.
     Avx512,
+}
+
+impl Level {
+    /// The best level this processor has.
+    pub fn best() -> Self {
+        Self::available().last().copied().unwrap_or(Self::Baseline)
+    }
+
+    /// The levels this processor has, lowest first.
+    pub fn available() -> Vec<Self> {
+        let mut levels = vec![Self::Baseline];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("f16c");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512cd");
+            if avx2 {
+                levels.push(Self::Avx2);
+            }
+            if avx2 && avx512 {
+                levels.push(Self::Avx512);
+            }
+        }
+        levels
+    }
 }
 
 /// A launch.
@@ -74,8 +114,78 @@ pub enum Outcome {
     Fault(Fault),
 }
 
+/// Largest grid dimensions, as all current GPUs have them.
+pub const GRID_LIMIT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+/// Largest block dimensions.
+pub const BLOCK_LIMIT: [u32; 3] = [1024, 1024, 64];
+/// Most threads of a block.
+pub const THREAD_LIMIT: u32 = 1024;
+/// Most bytes of shared memory of a block, static and dynamic: that of a compute capability 9.0 device.
+pub const SHARED_LIMIT: u32 = 227 << 10;
+
+impl Launch {
+    fn check(&self) -> Result<(), LaunchError> {
+        let dimension = |what, value: u64, limit: u64| {
+            if value == 0 || value > limit { Err(LaunchError::Dimension { what, value }) } else { Ok(()) }
+        };
+        for axis in 0..3 {
+            dimension("grid dimension", u64::from(self.grid[axis]), u64::from(GRID_LIMIT[axis]))?;
+            dimension("block dimension", u64::from(self.block[axis]), u64::from(BLOCK_LIMIT[axis]))?;
+        }
+        let threads: u64 = self.block.iter().map(|size| u64::from(*size)).product();
+        dimension("threads of a block", threads, u64::from(self.kernel.max_threads.min(THREAD_LIMIT)))?;
+        if let Some(required) = self.kernel.required_block
+            && required.iter().map(|size| u64::from(*size)).product::<u64>() != threads
+        {
+            return Err(LaunchError::Dimension { what: "threads of a block against .reqntid", value: threads });
+        }
+        let shared = u64::from(self.kernel.static_shared) + u64::from(self.dynamic_shared);
+        if shared > u64::from(SHARED_LIMIT) {
+            return Err(LaunchError::Dimension { what: "bytes of shared memory", value: shared });
+        }
+        if self.parameters.len() != self.kernel.parameter_bytes as usize {
+            return Err(LaunchError::Parameters {
+                given: self.parameters.len(),
+                expected: self.kernel.parameter_bytes,
+            });
+        }
+        Ok(())
+    }
+}
+
 /// One launch in progress.
-pub struct Grid {}
+pub struct Grid {
+    pub(crate) launch: Launch,
+    pub(crate) id: u64,
+    /// Blocks in all.
+    pub(crate) total: u64,
+    /// The next block to begin.
+    pub(crate) next: AtomicU64,
+    /// Blocks that ended.
+    pub(crate) ended: AtomicU64,
+    /// Blocks that began and wait for a worker.
+    pub(crate) suspended: Mutex<VecDeque<Block>>,
+    suspended_count: AtomicUsize,
+    /// Times a block spun: every other time a new block is begun, so that what the spinning ones wait for comes in.
+    spins: AtomicU64,
+    stop: AtomicBool,
+    cancel: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+    pub(crate) workspace: Box<Workspace>,
+    running: AtomicBool,
+}
+
+/// The workspace of a cooperative grid, as device code sees it.
+#[repr(C, align(64))]
+pub(crate) struct Workspace(pub(crate) std::cell::UnsafeCell<[u8; GRID_WORKSPACE as usize]>);
+
+// SAFETY: only kernels write it, by the same raw and atomic accesses as device memory; the host reads it when none runs.
+unsafe impl Sync for Workspace {}
+
+/// A lock whose holder may have panicked: the data are counters and queues, whole at every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Grid {
     /// A grid ready to run.
@@ -83,8 +193,24 @@ impl Grid {
     /// # Errors
     /// [`LaunchError`].
     pub fn new(launch: Launch) -> Result<Arc<Self>, LaunchError> {
-        let _ = launch;
-        todo!()
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        launch.check()?;
+        let total = launch.grid.iter().map(|size| u64::from(*size)).product();
+        Ok(Arc::new(Self {
+            launch,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            total,
+            next: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            suspended: Mutex::new(VecDeque::new()),
+            suspended_count: AtomicUsize::new(0),
+            spins: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            cancel: AtomicBool::new(false),
+            fault: Mutex::new(None),
+            workspace: Box::new(Workspace(std::cell::UnsafeCell::new([0; GRID_WORKSPACE as usize]))),
+            running: AtomicBool::new(false),
+        }))
     }
 
     /// A grid that continues where the snapshot was taken; the launch must be the same, its memory may be another mapping.
@@ -92,24 +218,41 @@ impl Grid {
     /// # Errors
     /// [`SnapshotError`].
     pub fn resume(launch: Launch, snapshot: &Snapshot) -> Result<Arc<Self>, SnapshotError> {
-        let _ = (launch, snapshot);
-        todo!()
+        let grid = Self::new(launch).map_err(|_| SnapshotError::Mismatch { what: "launch" })?;
+        snapshot.restore(&grid)?;
+        grid.suspended_count.store(lock(&grid.suspended).len(), Ordering::Relaxed);
+        Ok(grid)
     }
 
     /// Runs on the pool and waits for the end.
     pub fn run(self: &Arc<Self>, pool: &Pool) -> Outcome {
-        let _ = pool;
-        todo!()
+        let result = Arc::new((Mutex::new(None), Condvar::new()));
+        let theirs = Arc::clone(&result);
+        pool.submit(
+            self,
+            Box::new(move |outcome| {
+                *lock(&theirs.0) = Some(outcome);
+                theirs.1.notify_all();
+            }),
+        );
+        let mut outcome = lock(&result.0);
+        loop {
+            if let Some(outcome) = outcome.take() {
+                return outcome;
+            }
+            outcome = result.1.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Asks for a stop at the next quantum; the run then ends with [`Outcome::Stopped`].
     pub fn stop(&self) {
-        todo!()
+        self.stop.store(true, Ordering::Release);
     }
 
     /// Asks for an end without completion; the run then ends with [`Outcome::Cancelled`].
     pub fn cancel(&self) {
-        todo!()
+        self.cancel.store(true, Ordering::Release);
+        self.stop();
     }
 
     /// State of a grid whose run ended with [`Outcome::Stopped`] (or has not begun).
@@ -117,6 +260,165 @@ impl Grid {
     /// # Errors
     /// [`SnapshotError::NotStopped`].
     pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
-        todo!()
+        if self.running.load(Ordering::Acquire) || lock(&self.fault).is_some() {
+            return Err(SnapshotError::NotStopped);
+        }
+        Ok(Snapshot::take(self))
+    }
+
+    /// How many blocks ended, of how many.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.ended.load(Ordering::Relaxed), self.total)
+    }
+
+    /// A run begins; requests of an earlier one are forgotten.
+    pub(crate) fn begin_run(&self) {
+        self.stop.store(self.cancel.load(Ordering::Acquire), Ordering::Release);
+        self.running.store(true, Ordering::Release);
+    }
+
+    /// The run is over: no worker is in it.
+    pub(crate) fn end_run(&self) -> Outcome {
+        self.running.store(false, Ordering::Release);
+        if let Some(fault) = lock(&self.fault).clone() {
+            return Outcome::Fault(fault);
+        }
+        if self.ended.load(Ordering::Acquire) == self.total {
+            return Outcome::Done;
+        }
+        if self.cancel.load(Ordering::Acquire) { Outcome::Cancelled } else { Outcome::Stopped }
+    }
+
+    /// Whether workers should leave.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a worker would find something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.is_interrupted()
+            && (self.next.load(Ordering::Relaxed) < self.total || self.suspended_count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether nothing is left to do, once no worker is in it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_interrupted() || self.ended.load(Ordering::Acquire) == self.total
+    }
+
+    /// The next block: one that waits, or a new one in `spare`'s storage.
+    fn take(&self, spare: &mut Option<Block>) -> Option<Block> {
+        let waiting = self.suspended_count.load(Ordering::Acquire) > 0;
+        let prefer_new = self.spins.load(Ordering::Relaxed) % 2 == 1;
+        if waiting
+            && !prefer_new
+            && let Some(block) = self.take_suspended()
+        {
+            return Some(block);
+        }
+        if let Some(number) = self.take_number() {
+            let mut block = spare.take().unwrap_or_default();
+            block.begin(&self.launch.kernel.image, &self.launch, number);
+            return Some(block);
+        }
+        if waiting { self.take_suspended() } else { None }
+    }
+
+    fn take_number(&self) -> Option<u64> {
+        if self.next.load(Ordering::Relaxed) >= self.total {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.total {
+            // Another worker took the last one; the counter must not run on.
+            self.next.store(self.total, Ordering::Relaxed);
+            return None;
+        }
+        Some(number)
+    }
+
+    fn take_suspended(&self) -> Option<Block> {
+        let mut suspended = lock(&self.suspended);
+        let block = suspended.pop_front();
+        self.suspended_count.store(suspended.len(), Ordering::Release);
+        block
+    }
+
+    fn put_back(&self, block: Block) {
+        let mut suspended = lock(&self.suspended);
+        suspended.push_back(block);
+        self.suspended_count.store(suspended.len(), Ordering::Release);
+    }
+
+    /// A worker's turn: runs blocks until there are none, a stop is asked for, or `leave` says so between blocks.
+    pub(crate) fn work(&self, worker: u32, spare: &mut Option<Block>, leave: &dyn Fn() -> bool) {
+        let mut context = self.context(worker);
+        let image = &self.launch.kernel.image;
+        while !self.is_interrupted() {
+            let Some(mut block) = self.take(spare) else {
+                return;
+            };
+            match block.run(&mut context, image, &|| self.is_interrupted()) {
+                BlockStop::Ended => {
+                    self.ended.fetch_add(1, Ordering::AcqRel);
+                    *spare = Some(block);
+                }
+                BlockStop::Suspended => {
+                    self.put_back(block);
+                    if leave() {
+                        return;
+                    }
+                }
+                BlockStop::Spinning => {
+                    self.spins.fetch_add(1, Ordering::Relaxed);
+                    self.put_back(block);
+                    std::thread::yield_now();
+                    if leave() {
+                        return;
+                    }
+                }
+                BlockStop::Fault(fault) => {
+                    lock(&self.fault).get_or_insert(fault);
+                    self.stop();
+                }
+            }
+            if leave() {
+                return;
+            }
+        }
+    }
+
+    fn context(&self, worker: u32) -> Context {
+        let launch = &self.launch;
+        let image = &launch.kernel.image;
+        Context {
+            constants: image.constants.as_ptr().wrapping_sub(super::context::CONSTANT as usize),
+            code: image.code.as_ptr(),
+            view: launch.services.memory.view(),
+            shared: std::ptr::null_mut(),
+            shared_bytes: 0,
+            local: std::ptr::null_mut(),
+            local_stride: 0,
+            parameters: launch.parameters.as_ptr(),
+            parameter_bytes: launch.parameters.len() as u32,
+            budget: 0,
+            divergent: false,
+            polled: false,
+            spins: 0,
+            live: 0,
+            fault: FaultKind::Trap,
+            event: Event::None,
+            targets: [0; 32],
+            block_index: [0; 3],
+            grid_size: launch.grid,
+            block_size: launch.block,
+            grid_id: self.id,
+            dynamic_shared: launch.dynamic_shared,
+            worker,
+            warp: std::ptr::null_mut(),
+            frame: 0,
+            workspace: if launch.cooperative { self.workspace.0.get().cast() } else { std::ptr::null_mut() },
+            image: std::ptr::from_ref::<crate::lower::image::Image>(image),
+            services: Arc::as_ptr(&launch.services),
+        }
     }
 }

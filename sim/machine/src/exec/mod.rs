@@ -1,5 +1,53 @@
-//! Execution: warps, blocks, grids and the pool of threads that runs them.
+//! Execution: from handlers for one instruction up to the pool of threads that runs grids.
+//! `lanes`, `context`, `alu`, `mov`, `memory`, `atomic`, `shuffle`, `control` execute instructions; `warp`, `call`,
+//! `barrier`, `block`, `grid`, `pool` decide which one is next. State is in `state`, and only there.
+
+mod address;
+mod alu;
+pub(crate) mod atomic;
+mod barrier;
+mod block;
+mod builtin;
+mod call;
+mod context;
+mod control;
+mod format;
 mod grid;
+mod lanes;
+mod memory;
+mod mov;
 mod pool;
-pub use grid::{Grid, Launch, LaunchError, Level, Outcome};
-pub use pool::Pool;
+mod shuffle;
+mod state;
+mod warp;
+
+pub use grid::{BLOCK_LIMIT, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, SHARED_LIMIT, THREAD_LIMIT};
+pub use pool::{Completion, Pool};
+
+pub(crate) use address::{Generic, Global, Local, Parameter, Shared, SpaceKind};
+pub(crate) use alu::{
+    Carry3, Comparison2, Four, Function1, Function2, Function3, Function4, OfPredicates, One, PredicateLogic, Select,
+    SetPredicate, TestPredicate, Three, Two, WithCarry, combine,
+};
+pub(crate) use barrier::kind as barrier_kind;
+pub(crate) use context::{CONSTANT, Handler, Handlers, Inst, guarded, handlers};
+pub(crate) use control::{
+    BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, Trap,
+};
+pub(crate) use grid::lock;
+pub(crate) use lanes::LANES;
+pub(crate) use memory::{
+    Byte, ByteSigned16, ByteSigned32, ByteSignedWide, ByteWide, Double, Half, HalfSigned32, HalfSignedWide, HalfWide,
+    Load, LoadParameter, LoadSharedWord, LoadWords, Narrow, Store, StoreSharedWord, StoreWords, Wide, Word,
+    WordSignedWide, WordWide,
+};
+pub(crate) use mov::{
+    Extend, Extract, ExtractWide, InWindow, Join, LeaveWindow, Move, MovePredicate, NarrowAddress, Pair, ReadSpecial,
+    Special, Widen,
+};
+pub(crate) use shuffle::{
+    ActiveMask, All, Any, Ballot, Butterfly, Down, Elect, Indexed, MatchAll, MatchAny, ReduceAdd, ReduceAnd,
+    ReduceMaxSigned, ReduceMaxUnsigned, ReduceMinSigned, ReduceMinUnsigned, ReduceOr, ReduceXor, Reduction, Shuffle,
+    Uniform, Up, VotePredicate, WarpBarrier,
+};
+pub(crate) use state::AlignedBytes;

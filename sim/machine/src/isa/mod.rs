@@ -1,1 +1,63 @@
-//! The opcode table.
+//! The opcode table: which arithmetic instructions there are, what their operands are, and the handlers that execute them.
+//! One row per instruction as written in PTX (`fma.rn.ftz.f32`), grouped in files by kind; lowering looks the opcode's text
+//! up here. Instructions with operands of a special form (memory, control, warp) are listed by their families instead.
+
+mod carry;
+mod compare;
+mod convert;
+mod double;
+mod float;
+mod half;
+mod integer;
+mod logic;
+mod packed;
+mod rows;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+pub(crate) use rows::{Row, Shape, Value};
+
+/// The row of an opcode.
+pub(crate) fn find(opcode: &str) -> Option<&'static Row> {
+    static TABLE: OnceLock<HashMap<&'static str, Row>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| all().into_iter().map(|row| (row.name, row)).collect());
+    table.get(opcode)
+}
+
+fn all() -> Vec<Row> {
+    let mut rows = Vec::with_capacity(2048);
+    integer::rows(&mut rows);
+    carry::rows(&mut rows);
+    logic::rows(&mut rows);
+    compare::rows(&mut rows);
+    float::rows(&mut rows);
+    double::rows(&mut rows);
+    half::rows(&mut rows);
+    packed::rows(&mut rows);
+    convert::rows(&mut rows);
+    rows
+}
+
+/// Families of instructions whose operands have a special form, as patterns: what lowering accepts besides the table.
+const FAMILIES: &[&str] = &[
+    "mov (registers, special registers, addresses, packing and unpacking of vectors)",
+    "cvta, isspacep",
+    "ld{.weak,.volatile,.relaxed,.acquire,.mmio}{.global,.shared,.local,.const,.param,generic}{.v2,.v4}, ldu",
+    "st{.weak,.volatile,.relaxed,.release,.mmio}{.global,.shared,.local,.param,generic}{.v2,.v4}",
+    "atom, red {.and,.or,.xor,.exch,.cas,.add,.inc,.dec,.min,.max} of 16 to 64 bits, integer and float",
+    "membar, fence, prefetch, prefetchu, applypriority, discard, nanosleep, pmevent, griddepcontrol",
+    "bra, brx.idx, call (direct and indirect), ret, exit, trap, brkpt",
+    "bar{.cta}, barrier{.cta} {.sync,.arrive,.red}, bar.warp.sync",
+    "shfl{.sync}, vote{.sync}, match.sync, redux.sync, activemask, elect.sync",
+    "alloca, stacksave, stackrestore",
+];
+
+/// Everything the machine executes, sorted: the opcodes of the table and the families, for the coverage page.
+pub fn supported() -> Vec<String> {
+    let mut names: Vec<String> = all().into_iter().map(|row| row.name.to_owned()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.extend(FAMILIES.iter().map(|family| (*family).to_owned()));
+    names
+}

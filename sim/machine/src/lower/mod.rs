@@ -1,1 +1,19 @@
-//! Lowering.
+//! Lowering: a kernel's syntax tree and those of the functions it reaches become one image of decoded instructions.
+//! Comes from `program`, goes to `exec`. What an opcode means is decided here, once per kernel; an instruction that is not
+//! known fails the kernel by name and line, it is never skipped or guessed.
+
+mod arithmetic;
+mod builder;
+mod constants;
+mod control;
+mod function;
+pub(crate) mod image;
+mod memory;
+mod moves;
+mod names;
+mod operand;
+mod special;
+mod warp;
+
+pub(crate) use builder::lower;
+pub(crate) use function::kernel_parameters;

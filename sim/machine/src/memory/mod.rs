@@ -7,6 +7,7 @@ mod access;
 mod space;
 mod store;
 
+pub(crate) use space::GRANULE_SHIFT;
 pub use space::{GRANULE, Memory, MemoryError, View};
 pub use store::{Backing, Store};
 

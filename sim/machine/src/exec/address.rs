@@ -1,0 +1,142 @@
+//! From an address of one lane to bytes: the state spaces and their windows.
+//! In go an address and the bytes accessed, out comes a host pointer that is good for exactly these bytes, or the kind of
+//! fault. Every access of a kernel passes here or through the vector checks in `memory` that decide the same.
+
+use super::context::Context;
+use crate::fault::FaultKind;
+use crate::lower::image::{GRID_WINDOW, GRID_WORKSPACE, LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
+use crate::memory::View;
+
+/// A state space.
+pub(crate) trait Space {
+    /// Whether full, contiguous accesses should first be tried as global ones.
+    const MAYBE_GLOBAL: bool;
+    /// Host pointer of `bytes` bytes at `address` of the lane, aligned to `bytes`.
+    fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind>;
+}
+
+/// `.global` and `.const`.
+pub(crate) struct Global;
+/// `.shared`.
+pub(crate) struct Shared;
+/// `.local`.
+pub(crate) struct Local;
+/// Kernel parameters by address.
+pub(crate) struct Parameter;
+/// Generic addresses: windows for shared, local and parameters, the rest global.
+pub(crate) struct Generic;
+
+#[inline(always)]
+fn aligned(address: u64, bytes: u64) -> Result<(), FaultKind> {
+    if address & (bytes - 1) == 0 { Ok(()) } else { Err(FaultKind::Misaligned) }
+}
+
+/// Host pointer of a range of global memory that lies within one or two granules.
+#[inline(always)]
+pub(crate) fn global(view: &View, address: u64, bytes: u64) -> Option<*mut u8> {
+    let offset = address.wrapping_sub(view.base);
+    if offset >= view.size || view.size - offset < bytes {
+        return None;
+    }
+    let first = (offset >> crate::memory::GRANULE_SHIFT) as usize;
+    let last = ((offset + bytes - 1) >> crate::memory::GRANULE_SHIFT) as usize;
+    // SAFETY: both granules lie in the range, so in the map of validity; it is only ever written by atomic byte stores.
+    let valid = unsafe { view.valid.add(first).read_volatile() & view.valid.add(last).read_volatile() };
+    (valid != 0).then(|| view.host.wrapping_add(offset as usize))
+}
+
+impl Space for Global {
+    const MAYBE_GLOBAL: bool = true;
+    #[inline(always)]
+    fn resolve(context: &Context, _: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        aligned(address, bytes)?;
+        global(&context.view, address, bytes).ok_or(FaultKind::IllegalAddress)
+    }
+}
+
+impl Space for Shared {
+    const MAYBE_GLOBAL: bool = false;
+    #[inline(always)]
+    fn resolve(context: &Context, _: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        aligned(address, bytes)?;
+        if address.saturating_add(bytes) > u64::from(context.shared_bytes) {
+            return Err(FaultKind::IllegalAddress);
+        }
+        Ok(context.shared.wrapping_add(address as usize))
+    }
+}
+
+impl Space for Local {
+    const MAYBE_GLOBAL: bool = false;
+    #[inline(always)]
+    fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        aligned(address, bytes)?;
+        if address.saturating_add(bytes) > u64::from(context.local_stride) {
+            return Err(FaultKind::IllegalAddress);
+        }
+        let offset = lane as usize * context.local_stride as usize + address as usize;
+        Ok(context.local.wrapping_add(offset))
+    }
+}
+
+impl Space for Parameter {
+    const MAYBE_GLOBAL: bool = false;
+    #[inline(always)]
+    fn resolve(context: &Context, _: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        // Parameter structs may hold members less aligned than the access a compiler chooses never does: no check beyond
+        // the natural one.
+        aligned(address, bytes)?;
+        if address.saturating_add(bytes) > u64::from(context.parameter_bytes) {
+            return Err(FaultKind::IllegalAddress);
+        }
+        Ok(context.parameters.wrapping_add(address as usize).cast_mut())
+    }
+}
+
+impl Space for Generic {
+    const MAYBE_GLOBAL: bool = true;
+    #[inline(always)]
+    fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        let offset = address & 0xffff_ffff;
+        match address & !0xffff_ffff {
+            SHARED_WINDOW => Shared::resolve(context, lane, offset, bytes),
+            LOCAL_WINDOW => Local::resolve(context, lane, offset, bytes),
+            PARAMETER_WINDOW => Parameter::resolve(context, lane, offset, bytes),
+            GRID_WINDOW => {
+                aligned(address, bytes)?;
+                let inside = !context.workspace.is_null() && offset + bytes <= GRID_WORKSPACE;
+                inside.then(|| context.workspace.wrapping_add(offset as usize)).ok_or(FaultKind::IllegalAddress)
+            }
+            _ => Global::resolve(context, lane, address, bytes),
+        }
+    }
+}
+
+/// The same spaces by value, for code that is not compiled per space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpaceKind {
+    Global,
+    Shared,
+    Local,
+    Parameter,
+    Generic,
+}
+
+impl SpaceKind {
+    /// As [`Space::resolve`].
+    pub(crate) fn resolve(
+        self,
+        context: &Context,
+        lane: u32,
+        address: u64,
+        bytes: u64,
+    ) -> Result<*mut u8, FaultKind> {
+        match self {
+            Self::Global => Global::resolve(context, lane, address, bytes),
+            Self::Shared => Shared::resolve(context, lane, address, bytes),
+            Self::Local => Local::resolve(context, lane, address, bytes),
+            Self::Parameter => Parameter::resolve(context, lane, address, bytes),
+            Self::Generic => Generic::resolve(context, lane, address, bytes),
+        }
+    }
+}

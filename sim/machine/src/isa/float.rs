@@ -1,0 +1,130 @@
+//! Single precision: `add sub mul fma mad div rcp sqrt rsqrt abs neg min max copysign` and the approximations.
+//! Rounding, `.ftz` and `.sat` are expanded here by name; the functions are those of `scalar::float`, `order`, `transcend`.
+
+use super::Row;
+use super::rows::{one, three, two};
+use crate::scalar::{Rm, Rn, Rp, Rz};
+use crate::scalar::{float, order, transcend};
+
+macro_rules! rounded {
+    ($rows:expr, $mode:ty, $infix:literal) => {
+        arithmetic!($rows, $mode, $infix, "", false, false);
+        arithmetic!($rows, $mode, $infix, ".ftz", true, false);
+        arithmetic!($rows, $mode, $infix, ".sat", false, true);
+        arithmetic!($rows, $mode, $infix, ".ftz.sat", true, true);
+    };
+}
+
+macro_rules! arithmetic {
+    ($rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal, $sat:literal) => {
+        two!($rows, concat!("add", $infix, $flags, ".f32"), (f32, f32) -> f32, float::add_f32::<$mode, $ftz, $sat>);
+        two!($rows, concat!("sub", $infix, $flags, ".f32"), (f32, f32) -> f32, float::sub_f32::<$mode, $ftz, $sat>);
+        two!($rows, concat!("mul", $infix, $flags, ".f32"), (f32, f32) -> f32, float::mul_f32::<$mode, $ftz, $sat>);
+    };
+}
+
+macro_rules! fused {
+    ($rows:expr, $mode:ty, $infix:literal) => {
+        fused!($rows, $mode, $infix, "", false, false);
+        fused!($rows, $mode, $infix, ".ftz", true, false);
+        fused!($rows, $mode, $infix, ".sat", false, true);
+        fused!($rows, $mode, $infix, ".ftz.sat", true, true);
+    };
+    ($rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal, $sat:literal) => {
+        three!($rows, concat!("fma", $infix, $flags, ".f32"), (f32, f32, f32) -> f32, float::fma_f32::<$mode, $ftz, $sat>);
+        three!($rows, concat!("mad", $infix, $flags, ".f32"), (f32, f32, f32) -> f32, float::fma_f32::<$mode, $ftz, $sat>);
+    };
+}
+
+macro_rules! quotients {
+    ($rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal) => {
+        two!($rows, concat!("div", $infix, $flags, ".f32"), (f32, f32) -> f32, float::div_f32::<$mode, $ftz>);
+        one!($rows, concat!("rcp", $infix, $flags, ".f32"), (f32) -> f32, float::rcp_f32::<$mode, $ftz>);
+        one!($rows, concat!("sqrt", $infix, $flags, ".f32"), (f32) -> f32, float::sqrt_f32::<$mode, $ftz>);
+    };
+}
+
+macro_rules! approximations {
+    ($rows:expr, $flags:literal, $ftz:literal) => {
+        two!($rows, concat!("div.approx", $flags, ".f32"), (f32, f32) -> f32, float::div_approx_f32::<$ftz>);
+        two!($rows, concat!("div.full", $flags, ".f32"), (f32, f32) -> f32, float::div_f32::<Rn, $ftz>);
+        one!($rows, concat!("rcp.approx", $flags, ".f32"), (f32) -> f32, float::rcp_f32::<Rn, $ftz>);
+        one!($rows, concat!("sqrt.approx", $flags, ".f32"), (f32) -> f32, float::sqrt_f32::<Rn, $ftz>);
+        one!($rows, concat!("rsqrt.approx", $flags, ".f32"), (f32) -> f32, float::rsqrt_f32::<$ftz>);
+        one!($rows, concat!("ex2.approx", $flags, ".f32"), (f32) -> f32, transcend::ex2_f32::<$ftz>);
+        one!($rows, concat!("lg2.approx", $flags, ".f32"), (f32) -> f32, transcend::lg2_f32::<$ftz>);
+        one!($rows, concat!("sin.approx", $flags, ".f32"), (f32) -> f32, transcend::sin_f32::<$ftz>);
+        one!($rows, concat!("cos.approx", $flags, ".f32"), (f32) -> f32, transcend::cos_f32::<$ftz>);
+    };
+}
+
+macro_rules! ordering {
+    ($rows:expr, $flags:literal, $ftz:literal, $nan:literal, $xorsign:literal) => {
+        two!($rows, concat!("min", $flags, ".f32"), (f32, f32) -> f32, order::min_f32::<$ftz, $nan, $xorsign>);
+        two!($rows, concat!("max", $flags, ".f32"), (f32, f32) -> f32, order::max_f32::<$ftz, $nan, $xorsign>);
+    };
+}
+
+macro_rules! ordering3 {
+    ($rows:expr, $flags:literal, $ftz:literal, $nan:literal, $abs:literal) => {
+        three!($rows, concat!("min", $flags, ".f32.3"), (f32, f32, f32) -> f32, order::min3_f32::<$ftz, $nan, $abs>);
+        three!($rows, concat!("max", $flags, ".f32.3"), (f32, f32, f32) -> f32, order::max3_f32::<$ftz, $nan, $abs>);
+    };
+}
+
+pub(super) fn rows(rows: &mut Vec<Row>) {
+    rounded!(rows, Rn, "");
+    rounded!(rows, Rn, ".rn");
+    rounded!(rows, Rz, ".rz");
+    rounded!(rows, Rm, ".rm");
+    rounded!(rows, Rp, ".rp");
+    fused!(rows, Rn, ".rn");
+    fused!(rows, Rz, ".rz");
+    fused!(rows, Rm, ".rm");
+    fused!(rows, Rp, ".rp");
+    old_forms(rows);
+    quotients!(rows, Rn, ".rn", "", false);
+    quotients!(rows, Rn, ".rn", ".ftz", true);
+    quotients!(rows, Rz, ".rz", "", false);
+    quotients!(rows, Rz, ".rz", ".ftz", true);
+    quotients!(rows, Rm, ".rm", "", false);
+    quotients!(rows, Rm, ".rm", ".ftz", true);
+    quotients!(rows, Rp, ".rp", "", false);
+    quotients!(rows, Rp, ".rp", ".ftz", true);
+    approximations!(rows, "", false);
+    approximations!(rows, ".ftz", true);
+    one!(rows, "tanh.approx.f32", (f32) -> f32, transcend::tanh_f32);
+    signs(rows);
+}
+
+/// Old forms without a rounding mode.
+fn old_forms(rows: &mut Vec<Row>) {
+    two!(rows, "div.f32", (f32, f32) -> f32, float::div_f32::<Rn, false>);
+    one!(rows, "sqrt.f32", (f32) -> f32, float::sqrt_f32::<Rn, false>);
+    one!(rows, "rcp.f32", (f32) -> f32, float::rcp_f32::<Rn, false>);
+}
+
+fn signs(rows: &mut Vec<Row>) {
+    one!(rows, "abs.f32", (f32) -> f32, order::abs_f32::<false>);
+    one!(rows, "abs.ftz.f32", (f32) -> f32, order::abs_f32::<true>);
+    one!(rows, "neg.f32", (f32) -> f32, order::neg_f32::<false>);
+    one!(rows, "neg.ftz.f32", (f32) -> f32, order::neg_f32::<true>);
+    // The instruction's first source gives the sign: `copysign d, a, b` is b with the sign of a.
+    two!(rows, "copysign.f32", (f32, f32) -> f32, order::copysign_f32);
+    ordering!(rows, "", false, false, false);
+    ordering!(rows, ".ftz", true, false, false);
+    ordering!(rows, ".NaN", false, true, false);
+    ordering!(rows, ".ftz.NaN", true, true, false);
+    ordering!(rows, ".xorsign.abs", false, false, true);
+    ordering!(rows, ".ftz.xorsign.abs", true, false, true);
+    ordering!(rows, ".NaN.xorsign.abs", false, true, true);
+    ordering!(rows, ".ftz.NaN.xorsign.abs", true, true, true);
+    ordering3!(rows, "", false, false, false);
+    ordering3!(rows, ".ftz", true, false, false);
+    ordering3!(rows, ".NaN", false, true, false);
+    ordering3!(rows, ".ftz.NaN", true, true, false);
+    ordering3!(rows, ".abs", false, false, true);
+    ordering3!(rows, ".ftz.abs", true, false, true);
+    ordering3!(rows, ".NaN.abs", false, true, true);
+    ordering3!(rows, ".ftz.NaN.abs", true, true, true);
+}

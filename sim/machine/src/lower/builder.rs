@@ -1,0 +1,168 @@
+//! Builds an image: the kernel first, then every function it may reach, until no call is open.
+//! In goes a kernel of a program, out comes an [`Image`]. Shared variables get their places here, because they belong to
+//! the kernel and not to the functions that name them.
+
+use std::collections::HashMap;
+
+use crate::exec::{Inst, Level};
+use crate::program::{LoadError, Program};
+
+use super::constants::ConstantPool;
+use super::function;
+use super::image::{CallSite, FunctionImage, Image, Origin, Target};
+
+/// An image in the making.
+pub(crate) struct Builder<'p> {
+    pub(crate) program: &'p Program,
+    pub(crate) level: Level,
+    pub(crate) code: Vec<Inst>,
+    pub(crate) origins: Vec<Origin>,
+    opcodes: Vec<String>,
+    opcode_index: HashMap<String, u32>,
+    pub(crate) constants: ConstantPool,
+    functions: Vec<FunctionImage>,
+    /// Function numbers of the program to functions of the image.
+    indices: HashMap<u32, u32>,
+    /// Functions of the image in order, as numbers of the program.
+    numbers: Vec<u32>,
+    pub(crate) calls: Vec<CallSite>,
+    pub(crate) branch_lists: Vec<Vec<u32>>,
+    shared: HashMap<SharedKey, u32>,
+    shared_bytes: u64,
+    /// Constants that hold an address in dynamic shared memory: operand, wide, addend.
+    dynamic: Vec<(u32, bool, u64)>,
+}
+
+/// Identity of a shared variable: module scope (unit, variable) or function scope (function number, statement).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SharedKey {
+    Module(usize, usize),
+    Function(u32, usize),
+}
+
+/// Lowers kernel `number` of the program.
+pub(crate) fn lower(program: &Program, number: u32, level: Level) -> Result<Image, LoadError> {
+    let mut builder = Builder {
+        program,
+        level,
+        code: Vec::new(),
+        origins: Vec::new(),
+        opcodes: vec![String::new()],
+        opcode_index: HashMap::new(),
+        constants: ConstantPool::new(),
+        functions: Vec::new(),
+        indices: HashMap::new(),
+        numbers: Vec::new(),
+        calls: Vec::new(),
+        branch_lists: Vec::new(),
+        shared: HashMap::new(),
+        shared_bytes: 0,
+        dynamic: Vec::new(),
+    };
+    builder.function(number);
+    builder.lower_all()?;
+    Ok(builder.finish())
+}
+
+impl Builder<'_> {
+    /// The image's index of a function of the program; new ones are lowered later.
+    pub(crate) fn function(&mut self, number: u32) -> u32 {
+        let next = self.numbers.len() as u32;
+        let index = *self.indices.entry(number).or_insert(next);
+        if index == next {
+            self.numbers.push(number);
+        }
+        index
+    }
+
+    fn lower_all(&mut self) -> Result<(), LoadError> {
+        let mut done = 0;
+        let mut optional_from = usize::MAX;
+        loop {
+            while done < self.numbers.len() {
+                let number = self.numbers[done];
+                let lowered = function::lower(self, number);
+                let image = match lowered {
+                    Ok(image) => image,
+                    // Only some indirect call might reach it: refused when one does.
+                    Err(error) if done >= optional_from => self.refused(number, &error),
+                    Err(error) => return Err(error),
+                };
+                self.functions.push(image);
+                done += 1;
+            }
+            let indirect = self.calls.iter().any(|call| matches!(call.target, Target::Register(_)));
+            if !indirect || optional_from != usize::MAX {
+                return Ok(());
+            }
+            optional_from = done;
+            for number in self.program.addressed_functions() {
+                self.function(number);
+            }
+        }
+    }
+
+    /// A function that cannot run: one instruction that faults.
+    fn refused(&mut self, number: u32, error: &LoadError) -> FunctionImage {
+        let start = self.code.len() as u32;
+        function::emit_illegal(self);
+        FunctionImage {
+            name: self.program.function_name(number).to_owned(),
+            start,
+            end: self.code.len() as u32,
+            frame_bytes: 128,
+            refused: Some(error.to_string()),
+            ..FunctionImage::default()
+        }
+    }
+
+    /// Number of an opcode's text.
+    pub(crate) fn opcode(&mut self, text: &str) -> u32 {
+        if let Some(index) = self.opcode_index.get(text) {
+            return *index;
+        }
+        let index = self.opcodes.len() as u32;
+        self.opcodes.push(text.to_owned());
+        self.opcode_index.insert(text.to_owned(), index);
+        index
+    }
+
+    /// Offset of a static shared variable in the kernel's shared memory.
+    pub(crate) fn shared_offset(&mut self, key: SharedKey, size: u64, align: u64) -> u32 {
+        if let Some(offset) = self.shared.get(&key) {
+            return *offset;
+        }
+        let offset = self.shared_bytes.next_multiple_of(align.max(1));
+        self.shared_bytes = offset.saturating_add(size);
+        let offset = u32::try_from(offset).unwrap_or(u32::MAX); // far too much shared memory: refused at launch
+        self.shared.insert(key, offset);
+        offset
+    }
+
+    /// A constant that holds an address in dynamic shared memory (plus a window, for generic addresses).
+    pub(crate) fn dynamic_shared(&mut self, wide: bool, addend: u64) -> u32 {
+        let operand = self.constants.reserve(wide);
+        self.dynamic.push((operand, wide, addend));
+        operand
+    }
+
+    fn finish(mut self) -> Image {
+        let static_shared = self.shared_bytes.next_multiple_of(16);
+        for (operand, wide, addend) in std::mem::take(&mut self.dynamic) {
+            self.constants.patch(operand, wide, static_shared.wrapping_add(addend));
+        }
+        let addresses = self.indices.iter().map(|(number, index)| (Image::function_address(*number), *index)).collect();
+        Image {
+            code: self.code,
+            origins: self.origins,
+            opcodes: self.opcodes,
+            constants: self.constants.finish(),
+            functions: self.functions,
+            addresses,
+            calls: self.calls,
+            branch_lists: self.branch_lists,
+            static_shared: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
+        }
+    }
+}
+

@@ -1,0 +1,464 @@
+//! Lowers one function: walks its statements, sends each instruction to the file of its family, patches branches.
+//! In goes a function of the program, out come instructions in the image and the function's frame. The guard of an
+//! instruction is put around whatever it was lowered to.
+
+use floe_ptx::{Function, FunctionKind, Instruction, ScalarType, Statement};
+
+use crate::exec::{CONSTANT, Exit, Handlers, Inst, Trap, guarded, handlers};
+use crate::program::{LoadError, Program};
+
+use super::builder::{Builder, SharedKey};
+use super::image::{FunctionImage, Origin, Register, Words};
+use super::names::{Name, Names, RegisterId};
+
+/// A function being lowered.
+pub(crate) struct Body<'b, 'p> {
+    pub(crate) builder: &'b mut Builder<'p>,
+    pub(crate) program: &'p Program,
+    /// The module's place in the program, and the function's number there.
+    pub(crate) unit: usize,
+    pub(crate) number: u32,
+    pub(crate) function: &'p Function<'static>,
+    pub(crate) names: Names<'p>,
+    pub(crate) scope: usize,
+    scopes_opened: usize,
+    /// Next free byte of the frame.
+    frame: u32,
+    /// Bytes of the current line of predicates that are taken; 64 when there is none.
+    predicates: u32,
+    predicate_line: u32,
+    slots: Vec<Option<u32>>,
+    register_list: Vec<Register>,
+    pub(crate) statement: usize,
+    pub(crate) line: u32,
+    opcode: u32,
+    /// Guard of the current instruction: predicate slot and what is XORed to it.
+    pub(crate) guard: Option<(u32, u32)>,
+    /// Code index of each statement that is a label.
+    labels: Vec<u32>,
+    /// Instructions whose `aux` is a label's statement still to be turned into a code index.
+    branches: Vec<u32>,
+    /// Branch lists (index into the image's) that hold statements.
+    lists: Vec<usize>,
+    scratch: Scratch,
+    /// What is done after the current instruction to results narrower than their registers.
+    pub(crate) fixes: Vec<Fix>,
+    carry: Option<u32>,
+    /// Slots that no register names, so far.
+    hidden: u32,
+}
+
+/// Slots for values within one instruction; reused by the next.
+#[derive(Default)]
+struct Scratch {
+    narrow: Vec<u32>,
+    wide: Vec<u32>,
+    narrow_used: usize,
+    wide_used: usize,
+}
+
+/// Extension of a result after the instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fix {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) bits: u32,
+    pub(crate) signed: bool,
+    pub(crate) wide: bool,
+}
+
+/// Error of lowering one instruction: what about it.
+pub(crate) type Lowering<T> = Result<T, String>;
+
+/// Lowers function `number` of the builder's program.
+pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionImage, LoadError> {
+    let program = builder.program;
+    let (unit, function) = program.function(number);
+    let Some(body) = &function.body else {
+        return Err(LoadError::Unresolved { name: function.name.to_owned() });
+    };
+    let unsupported = |line, what| LoadError::Unsupported { function: function.name.to_owned(), line, what };
+    // The first slot of every frame says where the lanes' local variables start.
+    let mut frame = 128;
+    let mut words = |bytes: u32| words_at(&mut frame, bytes);
+    let names = Names::collect(body, &mut words)
+        .map_err(|(statement, what)| unsupported(line_of(&body[statement]), what))?;
+    let start = builder.code.len() as u32;
+    let mut body_lowering = Body {
+        program,
+        unit,
+        number,
+        function,
+        names,
+        scope: 0,
+        scopes_opened: 0,
+        frame,
+        predicates: 64,
+        predicate_line: 0,
+        slots: Vec::new(),
+        register_list: Vec::new(),
+        statement: 0,
+        line: function.position.line,
+        opcode: 0,
+        guard: None,
+        labels: vec![u32::MAX; body.len()],
+        branches: Vec::new(),
+        lists: Vec::new(),
+        scratch: Scratch::default(),
+        fixes: Vec::new(),
+        carry: None,
+        hidden: 0,
+        builder,
+    };
+    let result = body_lowering.run(body, start);
+    let line = body_lowering.line;
+    result.map_err(|what| unsupported(line, what))
+}
+
+fn line_of(statement: &Statement<'_>) -> u32 {
+    match statement {
+        Statement::Instruction(instruction) => instruction.position.line,
+        Statement::Label(label) => label.position.line,
+        Statement::Registers(registers) => registers.position.line,
+        Statement::Variable(variable) => variable.position.line,
+        Statement::ScopeOpen(position) | Statement::ScopeClose(position) | Statement::Pragma(position, _) => position.line,
+        Statement::Location(location) => location.position.line,
+        Statement::Prototype(prototype) => prototype.position.line,
+        Statement::Targets(targets) => targets.position.line,
+    }
+}
+
+fn words_at(frame: &mut u32, bytes: u32) -> Words {
+    let count = bytes.div_ceil(4);
+    let words = Words { offset: *frame, count };
+    *frame += 128 * count;
+    words
+}
+
+/// An instruction that faults, for a function that could not be lowered.
+pub(crate) fn emit_illegal(builder: &mut Builder<'_>) {
+    let handler = handlers::<Trap>().0[builder.level as usize];
+    builder.code.push(Inst { aux: 1, ..blank(handler) });
+    builder.origins.push(Origin::default());
+}
+
+fn blank(handler: crate::exec::Handler) -> Inst {
+    Inst {
+        run: handler,
+        inner: handler,
+        d: u32::MAX,
+        a: CONSTANT,
+        b: CONSTANT,
+        c: CONSTANT,
+        guard: 0,
+        aux: 0,
+        imm: 0,
+        guard_flip: 0,
+        extra: 0,
+    }
+}
+
+impl<'p> Body<'_, 'p> {
+    fn run(&mut self, body: &'p [Statement<'static>], start: u32) -> Lowering<FunctionImage> {
+        // Argument buffers of the body, and the slot of the lanes' local variables before them.
+        for word in 0..self.frame / 128 {
+            self.keep(128 * word, 128);
+        }
+        let (parameters, returns) = self.formals()?;
+        for words in parameters.iter().chain(&returns) {
+            for word in 0..words.count {
+                self.keep(words.offset + 128 * word, 128);
+            }
+        }
+        for (index, statement) in body.iter().enumerate() {
+            self.statement = index;
+            match statement {
+                Statement::ScopeOpen(_) => {
+                    self.scopes_opened += 1;
+                    self.scope = self.scopes_opened;
+                }
+                Statement::ScopeClose(_) => self.scope = self.names.parent(self.scope),
+                Statement::Label(_) => self.labels[index] = self.builder.code.len() as u32,
+                Statement::Instruction(instruction) => {
+                    self.line = instruction.position.line;
+                    self.instruction(instruction)
+                        .map_err(|what| format!("{}: {what}", instruction.opcode))?;
+                }
+                Statement::Variable(variable) => self.line = variable.position.line,
+                _ => {}
+            }
+        }
+        self.end();
+        self.patch()?;
+        let end = self.builder.code.len() as u32;
+        Ok(FunctionImage {
+            name: self.function.name.to_owned(),
+            start,
+            end,
+            frame_bytes: self.frame.next_multiple_of(64),
+            local_bytes: self.names.local_bytes,
+            parameters,
+            returns,
+            registers: std::mem::take(&mut self.register_list),
+            refused: None,
+        })
+    }
+
+    /// Formal parameters and results: words of the frame; a kernel's stand in the parameter buffer.
+    fn formals(&mut self) -> Lowering<(Vec<Words>, Vec<Words>)> {
+        if self.is_kernel() {
+            for (parameter, place) in self.function.parameters.iter().zip(kernel_parameters(self.function)?) {
+                self.names.insert(parameter.name, Name::Parameter(place.0, place.1));
+            }
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let function = self.function;
+        let mut place = |variable: &floe_ptx::Variable<'static>| {
+            if variable.space == floe_ptx::Space::Register {
+                return Err(format!("register parameter: {}", variable.name));
+            }
+            let bytes = variable.size().and_then(|size| u32::try_from(size).ok()).filter(|size| *size < 1 << 16);
+            let bytes = bytes.ok_or_else(|| format!("parameter without a size: {}", variable.name))?;
+            let words = words_at(&mut self.frame, bytes);
+            self.names.insert(variable.name, Name::Words(words, bytes));
+            Ok(words)
+        };
+        let parameters = function.parameters.iter().map(&mut place).collect::<Result<_, String>>()?;
+        let returns = function.returns.iter().map(&mut place).collect::<Result<_, String>>()?;
+        Ok((parameters, returns))
+    }
+
+    pub(crate) fn is_kernel(&self) -> bool {
+        self.function.kind == FunctionKind::Entry
+    }
+
+    fn instruction(&mut self, instruction: &'p Instruction<'static>) -> Lowering<()> {
+        self.scratch.narrow_used = 0;
+        self.scratch.wide_used = 0;
+        self.fixes.clear();
+        self.opcode = self.builder.opcode(instruction.opcode.text());
+        self.guard = match &instruction.guard {
+            None => None,
+            Some(guard) => {
+                let slot = self.predicate_register(guard.register)?;
+                Some((slot, if guard.negated { u32::MAX } else { 0 }))
+            }
+        };
+        self.dispatch(instruction)?;
+        for fix in std::mem::take(&mut self.fixes) {
+            self.emit_fix(fix);
+        }
+        self.guard = None;
+        Ok(())
+    }
+
+    /// Sends the instruction to its family.
+    fn dispatch(&mut self, instruction: &'p Instruction<'static>) -> Lowering<()> {
+        match instruction.opcode.mnemonic() {
+            "mov" => self.mov(instruction),
+            "cvta" => self.cvta(instruction),
+            "isspacep" => self.isspacep(instruction),
+            "ld" | "ldu" => self.load(instruction),
+            "st" => self.store(instruction),
+            "atom" | "red" => self.atomic(instruction),
+            "bra" => self.branch(instruction),
+            "brx" => self.branch_indexed(instruction),
+            "call" => self.call(instruction),
+            "ret" => self.ret(),
+            "exit" => {
+                self.emit(handlers::<Exit>(), |_| {});
+                Ok(())
+            }
+            "trap" | "brkpt" => {
+                self.emit(handlers::<Trap>(), |_| {});
+                Ok(())
+            }
+            "membar" | "fence" => self.fence(instruction),
+            "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" => self.nothing(),
+            "nanosleep" => self.sleep(),
+            "bar" | "barrier" => self.barrier(instruction),
+            "shfl" => self.shuffle(instruction),
+            "vote" => self.vote(instruction),
+            "match" => self.matching(instruction),
+            "redux" => self.reduction(instruction),
+            "activemask" => self.active_mask(instruction),
+            "elect" => self.elect(instruction),
+            _ => self.arithmetic(instruction),
+        }
+    }
+
+    /// Adds an instruction, with the current guard.
+    pub(crate) fn emit(&mut self, handlers: Handlers, set: impl FnOnce(&mut Inst)) {
+        let handler = handlers.0[self.builder.level as usize];
+        let mut inst = blank(handler);
+        set(&mut inst);
+        if let Some((slot, flip)) = self.guard {
+            inst.run = guarded;
+            inst.guard = slot;
+            inst.guard_flip = flip;
+        }
+        self.push(inst);
+    }
+
+    fn push(&mut self, inst: Inst) {
+        self.builder.code.push(inst);
+        self.builder.origins.push(Origin {
+            line: self.line,
+            statement: self.statement as u32,
+            opcode: self.opcode,
+        });
+    }
+
+    /// Adds a branch to a label's statement; with the current guard it is one whose lanes may part.
+    pub(crate) fn emit_branch(&mut self, statement: usize, always: Handlers, conditional: Handlers) {
+        let chosen = if self.guard.is_some() { conditional } else { always };
+        let mut inst = blank(chosen.0[self.builder.level as usize]);
+        inst.aux = statement as u32;
+        if let Some((slot, flip)) = self.guard {
+            inst.guard = slot;
+            inst.guard_flip = flip;
+        }
+        self.branches.push(self.builder.code.len() as u32);
+        self.push(inst);
+    }
+
+    /// Adds a list of labels' statements for an indexed branch; returns its number.
+    pub(crate) fn branch_list(&mut self, statements: Vec<u32>) -> u32 {
+        self.lists.push(self.builder.branch_lists.len());
+        self.builder.branch_lists.push(statements);
+        self.builder.branch_lists.len() as u32 - 1
+    }
+
+    /// A body that runs off its end returns; the guard of the last instruction has nothing to do with it.
+    fn end(&mut self) {
+        self.guard = None;
+        // Even after a final `ret` or `exit`: those may be guarded.
+        let _ = self.ret();
+    }
+
+    fn patch(&mut self) -> Lowering<()> {
+        for branch in std::mem::take(&mut self.branches) {
+            let target = self.labels[self.builder.code[branch as usize].aux as usize];
+            let inst = &mut self.builder.code[branch as usize];
+            inst.aux = target;
+            inst.imm = i64::from(branch.saturating_sub(target)) + 1;
+        }
+        for list in std::mem::take(&mut self.lists) {
+            for entry in &mut self.builder.branch_lists[list] {
+                *entry = self.labels[*entry as usize];
+            }
+        }
+        Ok(())
+    }
+
+    /// Slot of a register, given a place in the frame at its first use.
+    pub(crate) fn slot(&mut self, register: RegisterId) -> u32 {
+        let index = register.number as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, None);
+        }
+        if let Some(slot) = self.slots[index] {
+            return slot;
+        }
+        let (slot, bytes) = match register.scalar {
+            ScalarType::Predicate => (self.predicate_slot(), 4),
+            scalar if scalar.size() == 8 => (self.wide_slot(), 256),
+            _ => (self.narrow_slot(), 128),
+        };
+        self.slots[index] = Some(slot);
+        self.register_list.push(Register { offset: slot, bytes, number: register.number });
+        slot
+    }
+
+    fn narrow_slot(&mut self) -> u32 {
+        let slot = self.frame;
+        self.frame += 128;
+        slot
+    }
+
+    fn wide_slot(&mut self) -> u32 {
+        let slot = self.frame;
+        self.frame += 256;
+        slot
+    }
+
+    fn predicate_slot(&mut self) -> u32 {
+        if self.predicates == 64 {
+            self.predicate_line = self.frame;
+            self.frame += 64;
+            // Vectors stay on 64-byte boundaries: a line of predicates is one.
+            self.predicates = 0;
+        }
+        let slot = self.predicate_line + self.predicates;
+        self.predicates += 4;
+        slot
+    }
+
+    /// The carry flag: a predicate of the frame that no register names. It is part of a snapshot like one.
+    pub(crate) fn carry_slot(&mut self) -> u32 {
+        if let Some(slot) = self.carry {
+            return slot;
+        }
+        let slot = self.predicate_slot();
+        self.keep(slot, 4);
+        self.carry = Some(slot);
+        slot
+    }
+
+    /// Makes a slot that no register names part of snapshots: numbered from the top, in the order lowering makes them.
+    fn keep(&mut self, offset: u32, bytes: u32) {
+        self.hidden += 1;
+        self.register_list.push(Register { offset, bytes, number: u32::MAX - self.hidden });
+    }
+
+    /// A slot that lives until the end of the instruction.
+    pub(crate) fn scratch_narrow(&mut self) -> u32 {
+        if self.scratch.narrow_used == self.scratch.narrow.len() {
+            let slot = self.narrow_slot();
+            self.keep(slot, 128);
+            self.scratch.narrow.push(slot);
+        }
+        self.scratch.narrow_used += 1;
+        self.scratch.narrow[self.scratch.narrow_used - 1]
+    }
+
+    /// A 64-bit slot that lives until the end of the instruction.
+    pub(crate) fn scratch_wide(&mut self) -> u32 {
+        if self.scratch.wide_used == self.scratch.wide.len() {
+            let slot = self.wide_slot();
+            self.keep(slot, 256);
+            self.scratch.wide.push(slot);
+        }
+        self.scratch.wide_used += 1;
+        self.scratch.wide[self.scratch.wide_used - 1]
+    }
+
+    /// Place of a shared variable declared in this function.
+    pub(crate) fn function_shared(&mut self, statement: usize) -> Lowering<u32> {
+        let function = self.function;
+        let Some(Statement::Variable(variable)) = function.body.as_ref().and_then(|body| body.get(statement)) else {
+            return Err("shared variable without a declaration".to_owned());
+        };
+        let size = variable.size().ok_or_else(|| format!("variable without a size: {}", variable.name))?;
+        let key = SharedKey::Function(self.number, statement);
+        Ok(self.builder.shared_offset(key, size, variable.alignment_bytes()))
+    }
+}
+
+/// Offset, bytes and alignment of each parameter of a kernel.
+pub(crate) fn kernel_parameters(function: &Function<'_>) -> Lowering<Vec<(u32, u32, u32)>> {
+    let mut end = 0_u32;
+    let mut places = Vec::with_capacity(function.parameters.len());
+    for parameter in &function.parameters {
+        let size = parameter.size().and_then(|size| u32::try_from(size).ok()).filter(|size| *size <= 32_764);
+        let size = size.ok_or_else(|| format!("parameter without a usable size: {}", parameter.name))?;
+        let align = u32::try_from(parameter.alignment_bytes()).unwrap_or(u32::MAX);
+        if !align.is_power_of_two() || align > 4096 {
+            return Err(format!("alignment of parameter {}: {align}", parameter.name));
+        }
+        let offset = end.next_multiple_of(align);
+        end = offset + size;
+        places.push((offset, size, align));
+    }
+    Ok(places)
+}

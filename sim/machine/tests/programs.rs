@@ -1,0 +1,134 @@
+//! Kernels compiled by nvcc, run and compared with what the host computes.
+
+mod device;
+
+use device::Argument::{Bytes, Int, Pointer};
+use device::Device;
+use floe_machine::{Level, Outcome};
+
+const FIRST: &str = include_str!("kernels/first.ptx");
+
+fn pseudo_random(count: usize) -> Vec<f32> {
+    let mut state = 12345_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 24) as f32 - 0.5
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[test]
+fn vecadd_adds_on_every_level() {
+    for level in Level::available() {
+        let device = Device::at(level, &[FIRST]);
+        let n = 100_003;
+        let (a, b) = (pseudo_random(n), pseudo_random(n));
+        let (pa, pb, pc) = (device.upload(&a), device.upload(&b), device.allocate(4 * n as u64));
+        let blocks = n.div_ceil(256) as u32;
+        let outcome =
+            device.run("vecadd", [blocks, 1, 1], [256, 1, 1], &[Pointer(pa), Pointer(pb), Pointer(pc), Int(n as i32)]);
+        assert_eq!(outcome, Outcome::Done);
+        let c: Vec<f32> = device.download(pc, n);
+        let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        assert_eq!(c, expected, "{level:?}");
+    }
+}
+
+#[test]
+fn tiled_matmul_is_exact_with_fused_sums() {
+    for (name, tile) in [("matmul16", 16), ("matmul32", 32)] {
+        for level in Level::available() {
+            let device = Device::at(level, &[FIRST]);
+            let n = 96_usize;
+            let (a, b) = (pseudo_random(n * n), pseudo_random(n * n));
+            let (pa, pb, pc) = (device.upload(&a), device.upload(&b), device.allocate(4 * (n * n) as u64));
+            let blocks = n as u32 / tile;
+            let arguments = [Pointer(pa), Pointer(pb), Pointer(pc), Int(n as i32)];
+            assert_eq!(device.run(name, [blocks, blocks, 1], [tile, tile, 1], &arguments), Outcome::Done);
+            let c: Vec<f32> = device.download(pc, n * n);
+            for row in 0..n {
+                for column in 0..n {
+                    let sum = (0..n).fold(0_f32, |sum, k| a[row * n + k].mul_add(b[k * n + column], sum));
+                    assert_eq!(c[row * n + column], sum, "{name} {level:?} {row} {column}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reduction_by_shuffles_and_atomics() {
+    let device = Device::new(&[FIRST]);
+    let values: Vec<f32> = (0..50_000).map(|i| (i % 7) as f32).collect();
+    let (input, output) = (device.upload(&values), device.upload(&[0_f32]));
+    let arguments = [Pointer(input), Pointer(output), Int(values.len() as i32)];
+    assert_eq!(device.run("reduce", [13, 1, 1], [256, 1, 1], &arguments), Outcome::Done);
+    assert_eq!(device.download::<f32>(output, 1)[0], values.iter().sum::<f32>());
+}
+
+#[test]
+fn histogram_counts_every_byte() {
+    let device = Device::new(&[FIRST]);
+    let values: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (input, output) = (device.upload(&values), device.upload(&[0_u32; 256]));
+    let arguments = [Pointer(input), Pointer(output), Int(values.len() as i32)];
+    assert_eq!(device.run("histogram", [8, 1, 1], [192, 1, 1], &arguments), Outcome::Done);
+    let mut expected = vec![0_u32; 256];
+    values.iter().for_each(|value| expected[*value as usize] += 1);
+    assert_eq!(device.download::<u32>(output, 256), expected);
+}
+
+#[test]
+fn mandelbrot_diverges_and_meets_again() {
+    let device = Device::new(&[FIRST]);
+    let (size, limit) = (96, 100);
+    let output = device.allocate(4 * size * size);
+    let arguments = [Pointer(output), Int(size as i32), Int(limit)];
+    let blocks = size as u32 / 16;
+    assert_eq!(device.run("mandelbrot", [blocks, blocks, 1], [16, 16, 1], &arguments), Outcome::Done);
+    let counts: Vec<i32> = device.download(output, (size * size) as usize);
+    let inside = counts.iter().filter(|count| **count == limit).count();
+    assert!((1200..2000).contains(&inside), "{inside}");
+    assert_eq!(counts[0], 1);
+}
+
+#[test]
+fn calls_direct_recursive_and_through_pointers() {
+    let device = Device::new(&[FIRST]);
+    let output = device.allocate(4 * 64);
+    assert_eq!(device.run("calls", [1, 1, 1], [64, 1, 1], &[Pointer(output)]), Outcome::Done);
+    fn fib(n: i32) -> i32 {
+        if n < 2 { n } else { fib(n - 1) + fib(n - 2) }
+    }
+    let expected: Vec<i32> = (0..64).map(|i| fib(i % 12) + if i & 1 == 1 { i * i } else { 2 * i }).collect();
+    assert_eq!(device.download::<i32>(output, 64), expected);
+}
+
+#[test]
+fn printf_prints_lane_by_lane() {
+    let device = Device::new(&[FIRST]);
+    assert_eq!(device.run("say", [1, 1, 1], [3, 1, 1], &[Int(255)]), Outcome::Done);
+    assert_eq!(
+        device.printed(),
+        "thread 0 of warp:  0.00|ff\nthread 1 of warp:  0.50|ff\nthread 2 of warp:  1.00|ff\n"
+    );
+}
+
+#[test]
+fn a_spinlock_within_a_warp_makes_progress() {
+    let device = Device::new(&[FIRST]);
+    let counter = device.upload(&[0_i32]);
+    assert_eq!(device.run("spinlock", [10, 1, 1], [64, 1, 1], &[Pointer(counter)]), Outcome::Done);
+    assert_eq!(device.download::<i32>(counter, 1), [640]);
+}
+
+#[test]
+fn local_arrays_and_parameters_by_index() {
+    let device = Device::new(&[FIRST]);
+    let start: Vec<i32> = (0..32).map(|i| i * 5).collect();
+    let output = device.upload(&start);
+    let big: Vec<u8> = (0..20_i32).flat_map(|i| (i * 1000).to_le_bytes()).collect();
+    assert_eq!(device.run("locals", [1, 1, 1], [32, 1, 1], &[Pointer(output), Bytes(big)]), Outcome::Done);
+    let expected: Vec<i32> = (0..32).map(|i| ((i * 5) & 15) * i + (i % 20) * 1000).collect();
+    assert_eq!(device.download::<i32>(output, 32), expected);
+}
