@@ -1148,7 +1148,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts the driver; everything else but look-up and error texts needs it first.
+    /// Starts the driver; everything else but look-up and error texts needs it first. May be called again, by any thread.
     ///
     /// `cuInit`.
     ///

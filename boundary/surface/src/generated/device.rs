@@ -6,7 +6,7 @@ use super::prelude::*;
 
 /// What an implementation does for the calls about: device.
 pub trait DeviceCalls {
-    /// Starts the driver; everything else but look-up and error texts needs it first.
+    /// Starts the driver; everything else but look-up and error texts needs it first. May be called again, by any thread.
     ///
     /// `cuInit`; the client's class for it: call.
     ///
