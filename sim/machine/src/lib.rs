@@ -10,7 +10,7 @@
 //!                                  parameters, cooperative: false, services })?;
 //! let pool    = Pool::new(cores);
 //! grid.run(&pool) -> Outcome                                  // waits; or
-//! pool.submit(&grid, Box::new(|outcome| ...));                // callback on a worker thread
+//! pool.submit(&grid, Box::new(|outcome| ...));                // callback on a worker thread (a `Completion`)
 //! grid.stop(); … Outcome::Stopped; grid.snapshot()?.to_bytes(); Grid::resume(launch, &Snapshot::from_bytes(..)?)?
 //! ```
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // lanes are bits: the interpreter's casts are meant
@@ -26,9 +26,11 @@ pub mod scalar;
 mod services;
 mod snapshot;
 
-pub use exec::{Grid, Launch, LaunchError, Level, Outcome, Pool};
+pub use exec::{
+    BLOCK_LIMIT, Completion, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, Pool, SHARED_LIMIT, THREAD_LIMIT,
+};
 pub use fault::{Fault, FaultKind};
 pub use memory::{Backing, GRANULE, Memory, MemoryError, Store};
 pub use program::{Kernel, KernelParameter, LoadError, Program};
-pub use services::{Heap, Services};
+pub use services::{Heap, Services, Sink};
 pub use snapshot::{Snapshot, SnapshotError};

@@ -230,6 +230,11 @@ pub(crate) const fn handlers<O: Operation>() -> Handlers {
     Handlers([at_baseline::<O>, at_avx2::<O>, at_avx512::<O>])
 }
 
+/// The operation's baseline handler for every level.
+pub(crate) const fn baseline_handlers<O: Operation>() -> Handlers {
+    Handlers([at_baseline::<O>; 3])
+}
+
 unsafe fn at_baseline<O: Operation>(c: &mut Context, i: &Inst, m: u32, r: *mut u8) -> *const Inst {
     // SAFETY: handed through.
     unsafe { O::run::<super::lanes::Baseline>(c, i, m, r) }

@@ -30,7 +30,7 @@ pub(crate) use alu::{
     SetPredicate, TestPredicate, Three, Two, WithCarry, combine,
 };
 pub(crate) use barrier::kind as barrier_kind;
-pub(crate) use context::{CONSTANT, Handler, Handlers, Inst, guarded, handlers};
+pub(crate) use context::{CONSTANT, Handler, Handlers, Inst, baseline_handlers, guarded, handlers};
 pub(crate) use control::{
     BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, Trap,
 };

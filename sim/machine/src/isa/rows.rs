@@ -112,6 +112,28 @@ macro_rules! one {
     }};
 }
 
+/// As `one!`, with handlers of the baseline level for every level: for what programs hardly use.
+macro_rules! rare {
+    ($rows:expr, $name:expr, ($a:ty) -> $d:ty, $function:expr) => {{
+        struct F;
+        impl $crate::exec::Function1 for F {
+            type A = $a;
+            type D = $d;
+            #[inline(always)]
+            fn apply(a: $a) -> $d {
+                ($function)(a)
+            }
+        }
+        $rows.push($crate::isa::Row {
+            name: $name,
+            shape: $crate::isa::Shape::Plain,
+            result: <$d as $crate::isa::rows::Typed>::VALUE,
+            sources: [Some(<$a as $crate::isa::rows::Typed>::VALUE), None, None, None],
+            handlers: $crate::exec::baseline_handlers::<$crate::exec::One<F>>(),
+        });
+    }};
+}
+
 /// `two!(rows, "add.u32", (u32, u32) -> u32, int::add)`
 macro_rules! two {
     ($rows:expr, $name:expr, ($a:ty, $b:ty) -> $d:ty, $function:expr) => {{
@@ -229,4 +251,4 @@ macro_rules! carry {
     }};
 }
 
-pub(crate) use {carry, four, one, three, two};
+pub(crate) use {carry, four, one, rare, three, two};
