@@ -6,13 +6,16 @@
 mod completer;
 pub mod contract;
 pub mod device;
+mod driver;
 mod events;
 mod failures;
 mod fault;
 mod host_functions;
 mod log;
 mod objects;
+mod open;
 mod output;
+mod process;
 mod queue;
 mod reader;
 mod ring;
@@ -22,8 +25,11 @@ mod shared;
 mod staging;
 mod window;
 
+pub use driver::{Gpu, PinnedMemory, probe};
 pub use log::Log;
+pub use open::{Kind, OpenLibraryError};
 pub use output::Output;
+pub use process::{end, without_randomization};
 pub use serve::{Ending, Plan, serve};
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_transport::Link;
+use floe_transport::{Link, LinkError};
 use floe_wire::DevicePtr;
 use thiserror::Error;
 
@@ -132,18 +132,18 @@ fn run_threads<D: Device>(shared: &Arc<Shared<D>>, receiver: floe_transport::Rec
     let reader = Arc::clone(shared);
     let threads = [
         start("floe-read", &endings, None::<Arc<D>>, move || match read(receiver, &reader, &functions) {
-            InputEnd::Closed => Ending::ClientLeft,
-            InputEnd::Contract(words) => Ending::Contract(words),
-            InputEnd::Link(error) => Ending::Link(error.to_string()),
+            InputEnd::Closed => Some(Ending::ClientLeft),
+            InputEnd::Contract(words) => Some(Ending::Contract(words)),
+            InputEnd::Link(error) => Some(link_ending(&error)),
         }),
         start("floe-issue", &endings, Some(Arc::clone(&shared.device)), move || match session.run() {
-            Ok(()) => Ending::ClientLeft,
-            Err(Stop::Contract(words)) => Ending::Contract(words),
-            Err(Stop::Link(error)) => Ending::Link(error.to_string()),
+            Ok(()) => None,
+            Err(Stop::Contract(words)) => Some(Ending::Contract(words)),
+            Err(Stop::Link(error)) => Some(link_ending(&error)),
         }),
         start("floe-complete", &endings, Some(Arc::clone(&shared.device)), move || match completer.run() {
-            Ok(()) => Ending::ClientLeft,
-            Err(error) => Ending::Link(error.to_string()),
+            Ok(()) => None,
+            Err(error) => Some(link_ending(&error)),
         }),
     ];
     drop(endings);
@@ -153,27 +153,37 @@ fn run_threads<D: Device>(shared: &Arc<Shared<D>>, receiver: floe_transport::Rec
     first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
 }
 
-/// Starts a thread that reports how it ended, also when it panics.
+/// Starts a thread that reports why the session is over when it is the first to know, also when it panics. A thread that
+/// ends because the others do knows no reason.
 fn start<D: Device>(
     name: &str,
     endings: &mpsc::Sender<Ending>,
     device: Option<Arc<D>>,
-    body: impl FnOnce() -> Ending + Send + 'static,
+    body: impl FnOnce() -> Option<Ending> + Send + 'static,
 ) -> std::io::Result<()> {
     let endings = endings.clone();
     let run = move || {
         if let Some(Err(error)) = device.map(|device| device.enter()) {
-            return Ending::Device { what: "entering the context".into(), error };
+            return Some(Ending::Device { what: "entering the context".into(), error });
         }
         body()
     };
     std::thread::Builder::new().name(name.into()).spawn(move || {
-        let ending =
-            std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Ending::Bug(panic_words(&*panic)));
+        let ending = std::panic::catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|panic| Some(Ending::Bug(panic_words(&*panic))));
         // Another thread may have ended the session before.
-        let _ = endings.send(ending);
+        let _ = ending.map(|ending| endings.send(ending));
     })?;
     Ok(())
+}
+
+/// A client that goes away shows as a broken connection to whoever is just sending.
+fn link_ending(error: &LinkError) -> Ending {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error {
+        LinkError::System { source, .. } if matches!(source.kind(), BrokenPipe | ConnectionReset) => Ending::ClientLeft,
+        other => Ending::Link(other.to_string()),
+    }
 }
 
 fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {

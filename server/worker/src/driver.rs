@@ -1,0 +1,437 @@
+//! The device behind a real driver library: NVIDIA's or floe's CPU device.
+//! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
+//! It decides nothing: every answer is the driver's own.
+
+mod image;
+mod pinned;
+
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use floe_abi::{
+    Context, CudaError, CudaResult, DevicePtr, Event, Function, Kernel, LaunchAttribute, LaunchAttributeValue, Library,
+    MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, allocation_type, granularity,
+    location_type, memory_type,
+};
+use floe_device::{Driver, LaunchRequest, LoadOption};
+
+use crate::contract::{Probe, Snapshot};
+use crate::device::{Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Pattern, Rows};
+use crate::open::{OpenLibraryError, open};
+pub use pinned::PinnedMemory;
+
+/// Device attributes have numbers from 1 up to about 150; drivers refuse those they do not know.
+const ATTRIBUTES: std::ops::Range<i32> = 1..160;
+/// `CUlimit` numbers.
+const LIMITS: std::ops::Range<i32> = 0..10;
+/// `CUfunction_attribute` numbers.
+const FUNCTION_ATTRIBUTES: std::ops::Range<i32> = 0..16;
+/// More parameters than any kernel has: they have at most 32,764 bytes together.
+const PARAMETERS: usize = 32_764;
+/// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `…_PCI_DEVICE_ID` and `…_PCI_DOMAIN_ID`.
+const PCI: [i32; 3] = [33, 34, 50];
+
+/// One GPU of a driver library, with its primary context.
+#[derive(Debug)]
+pub struct Gpu {
+    driver: &'static Driver,
+    device: floe_abi::Device,
+    context: Mutex<Context>,
+}
+
+fn size(bytes: u64) -> CudaResult<usize> {
+    usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)
+}
+
+fn wide(bytes: usize) -> u64 {
+    bytes as u64
+}
+
+fn name_for_c(name: &str) -> CudaResult<CString> {
+    // A name with a NUL inside is nobody's name.
+    CString::new(name).map_err(|_| CudaError::NOT_FOUND)
+}
+
+impl Gpu {
+    /// Loads the library and makes the GPU's context, current on this thread.
+    ///
+    /// # Errors
+    /// The library does not load, or the driver's own error.
+    pub fn start(library: &str, index: i32) -> Result<Self, OpenLibraryError> {
+        let (driver, _) = open(library)?;
+        let failed = |what, error| OpenLibraryError::Driver { what, library: library.to_owned(), error };
+        // It stays for the rest of the process anyway: drivers leave threads behind.
+        let driver: &'static Driver = Box::leak(Box::new(driver));
+        driver.init(0).map_err(|error| failed("cuInit", error))?;
+        let device = driver.device_get(index).map_err(|error| failed("cuDeviceGet", error))?;
+        let context =
+            driver.device_primary_ctx_retain(device).map_err(|error| failed("cuDevicePrimaryCtxRetain", error))?;
+        driver.ctx_set_current(context).map_err(|error| failed("cuCtxSetCurrent", error))?;
+        Ok(Self { driver, device, context: Mutex::new(context) })
+    }
+
+    fn context(&self) -> Context {
+        *self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn location(&self) -> MemLocation {
+        MemLocation { kind: location_type::DEVICE, id: self.device.0 }
+    }
+
+    fn properties(&self) -> MemAllocationProperties {
+        let kind = allocation_type::PINNED;
+        MemAllocationProperties { kind, location: self.location(), ..MemAllocationProperties::default() }
+    }
+
+    fn snapshot(&self) -> CudaResult<Snapshot> {
+        let driver = self.driver;
+        let attribute = |number: i32| driver.device_get_attribute(number.unsigned_abs(), self.device).ok();
+        let [bus, slot, domain] = PCI.map(|number| attribute(number).unwrap_or(0));
+        let limit = |number: i32| Some((number, wide(driver.ctx_get_limit(number.unsigned_abs()).ok()?)));
+        let (free, _) = driver.mem_get_info()?;
+        let granularity = driver.mem_get_allocation_granularity(&self.properties(), granularity::MINIMUM)?;
+        Ok(Snapshot {
+            name: driver.device_get_name(self.device)?,
+            uuid: driver.device_get_uuid(self.device)?.bytes.to_vec(),
+            pci_bus: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
+            memory: wide(driver.device_total_mem(self.device)?),
+            free: wide(free),
+            attributes: ATTRIBUTES.filter_map(|number| Some((number, attribute(number)?))).collect(),
+            limits: LIMITS.filter_map(limit).collect(),
+            priorities: driver.ctx_get_stream_priority_range()?,
+            granularity: wide(granularity),
+        })
+    }
+}
+
+/// Looks at every GPU of a library. Each gets a context for a moment, which goes with this process at the latest.
+///
+/// # Errors
+/// The library does not load, or the driver's own error.
+pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
+    let (driver, kind) = open(library)?;
+    let path = driver.path().to_path_buf();
+    let failed = |what, error| OpenLibraryError::Driver { what, library: path.display().to_string(), error };
+    driver.init(0).map_err(|error| failed("cuInit", error))?;
+    let version = driver.driver_get_version().map_err(|error| failed("cuDriverGetVersion", error))?;
+    let count = driver.device_get_count().map_err(|error| failed("cuDeviceGetCount", error))?;
+    drop(driver);
+    let name = library_name(&path);
+    let gpus = (0..count).map(|index| {
+        let gpu = Gpu::start(&name, index)?;
+        let snapshot = gpu.snapshot().map_err(|error| failed("looking at a GPU", error))?;
+        // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
+        let _ = gpu.driver.device_primary_ctx_release(gpu.device);
+        Ok(snapshot)
+    });
+    let gpus = gpus.collect::<Result<Vec<_>, OpenLibraryError>>()?;
+    Ok(Probe { library: name, kind: kind.name().into(), driver: version, gpus })
+}
+
+/// What sessions are told to load: a file by its whole path, the loader's name as it is.
+fn library_name(path: &Path) -> String {
+    let whole = if path.components().count() > 1 { path.canonicalize().ok() } else { None };
+    whole.as_deref().unwrap_or(path).display().to_string()
+}
+
+impl Device for Gpu {
+    type Pinned = PinnedMemory;
+
+    fn enter(&self) -> CudaResult<()> {
+        self.driver.ctx_set_current(self.context())
+    }
+
+    fn synchronize(&self) -> CudaResult<()> {
+        self.driver.ctx_synchronize()
+    }
+
+    fn reset(&self) -> CudaResult<()> {
+        self.driver.device_primary_ctx_reset(self.device)?;
+        let context = self.driver.device_primary_ctx_retain(self.device)?;
+        *self.context.lock().unwrap_or_else(PoisonError::into_inner) = context;
+        self.enter()
+    }
+
+    fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64> {
+        let limit = u32::try_from(limit).map_err(|_| CudaError::UNSUPPORTED_LIMIT)?;
+        self.driver.ctx_set_limit(limit, size(value)?)?;
+        self.driver.ctx_get_limit(limit).map(wide)
+    }
+
+    fn reserve(&self, bytes: u64, wish: DevicePtr) -> CudaResult<DevicePtr> {
+        self.driver.mem_address_reserve(size(bytes)?, 0, wish, 0)
+    }
+
+    fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
+        self.driver.mem_create(size(bytes)?, &self.properties(), 0)
+    }
+
+    fn release_memory(&self, memory: MemHandle) -> CudaResult<()> {
+        self.driver.mem_release(memory)
+    }
+
+    fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
+        self.driver.mem_map(at, size(bytes)?, size(offset)?, memory, 0)
+    }
+
+    fn set_access(&self, at: DevicePtr, bytes: u64, access: u32) -> CudaResult<()> {
+        self.driver.mem_set_access(at, size(bytes)?, &[MemAccess { location: self.location(), flags: access }])
+    }
+
+    fn unmap(&self, at: DevicePtr, bytes: u64) -> CudaResult<()> {
+        self.driver.mem_unmap(at, size(bytes)?)
+    }
+
+    fn memory_info(&self) -> CudaResult<(u64, u64)> {
+        self.driver.mem_get_info().map(|(free, total)| (wide(free), wide(total)))
+    }
+
+    fn pin(&self, bytes: usize) -> CudaResult<PinnedMemory> {
+        PinnedMemory::new(self.driver, bytes)
+    }
+
+    fn upload(
+        &self,
+        to: DevicePtr,
+        from: &PinnedMemory,
+        offset: usize,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()> {
+        from.upload(to, offset, bytes, stream)
+    }
+
+    fn download(
+        &self,
+        to: &PinnedMemory,
+        offset: usize,
+        from: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()> {
+        to.download(offset, from, bytes, stream)
+    }
+
+    fn upload_rows(&self, to: Rows, from: &PinnedMemory, offset: usize, stream: Stream) -> CudaResult<()> {
+        from.upload_rows(to, offset, stream)
+    }
+
+    fn download_rows(&self, to: &PinnedMemory, offset: usize, from: Rows, stream: Stream) -> CudaResult<()> {
+        to.download_rows(offset, from, stream)
+    }
+
+    fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: u64, stream: Stream) -> CudaResult<()> {
+        self.driver.memcpy_dtod_async(to, from, size(bytes)?, stream)
+    }
+
+    fn copy_rows(&self, to: Rows, from: DevicePtr, from_pitch: u64, stream: Stream) -> CudaResult<()> {
+        let copy = Memcpy2d {
+            source_memory_type: memory_type::DEVICE,
+            source_device: from.0,
+            source_pitch: size(from_pitch)?,
+            destination_memory_type: memory_type::DEVICE,
+            destination_device: to.at.0,
+            destination_pitch: size(to.pitch)?,
+            width_bytes: size(to.width)?,
+            height: size(to.height)?,
+            ..Memcpy2d::default()
+        };
+        pinned::copy_on_device(self.driver, &copy, stream)
+    }
+
+    fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {
+        let Pattern { element, value, width, height, pitch } = pattern;
+        let (width, height, pitch) = (size(width)?, size(height)?, size(pitch)?);
+        let [first, second, ..] = value.to_le_bytes();
+        let half = u16::from_le_bytes([first, second]);
+        match (element, height) {
+            (1, 1) => self.driver.memset_d8_async(at, first, width, stream),
+            (2, 1) => self.driver.memset_d16_async(at, half, width, stream),
+            (4, 1) => self.driver.memset_d32_async(at, value, width, stream),
+            (1, _) => self.driver.memset_d2d8_async(at, pitch, first, width, height, stream),
+            (2, _) => self.driver.memset_d2d16_async(at, pitch, half, width, height, stream),
+            (4, _) => self.driver.memset_d2d32_async(at, pitch, value, width, height, stream),
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
+    fn load(&self, image: &Image, options: &[(i32, u64)], log_bytes: usize) -> Result<(Library, String), LoadFailure> {
+        let options: Vec<LoadOption> =
+            options.iter().map(|&(option, value)| LoadOption { option: option.unsigned_abs(), value }).collect();
+        let log = image::with_address(image, |bytes| self.driver.library_load_data(bytes, &options));
+        match log.result {
+            Ok(library) => Ok((library, cut(log.info, log_bytes))),
+            Err(error) => Err(LoadFailure { error, log: cut(log.error, log_bytes.max(LEAST_LOG)) }),
+        }
+    }
+
+    fn unload(&self, library: Library) -> CudaResult<()> {
+        self.driver.library_unload(library)
+    }
+
+    fn kernel_names(&self, library: Library) -> CudaResult<Vec<String>> {
+        let count = self.driver.library_get_kernel_count(library)?;
+        let mut kernels = vec![Kernel::NULL; size(u64::from(count))?];
+        self.driver.library_enumerate_kernels(&mut kernels, library)?;
+        kernels.into_iter().map(|kernel| self.driver.kernel_get_name(kernel)).collect()
+    }
+
+    fn find_kernel(&self, library: Library, name: &str) -> CudaResult<(Kernel, Function)> {
+        let kernel = self.driver.library_get_kernel(library, &name_for_c(name)?)?;
+        Ok((kernel, self.driver.kernel_get_function(kernel)?))
+    }
+
+    fn kernel_facts(&self, kernel: Kernel, function: Function) -> CudaResult<KernelFacts> {
+        let attribute =
+            |number: i32| Some((number, self.driver.func_get_attribute(number.unsigned_abs(), function).ok()?));
+        let attributes = FUNCTION_ATTRIBUTES.filter_map(attribute).collect();
+        let mut parameters = Vec::new();
+        for index in 0..PARAMETERS {
+            match self.driver.kernel_get_param_info(kernel, index) {
+                Ok((offset, bytes)) => {
+                    let narrow = |value: usize| u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE);
+                    parameters.push((narrow(offset)?, narrow(bytes)?));
+                }
+                Err(CudaError::INVALID_VALUE) => break,
+                // A driver before 12.4 cannot say.
+                Err(CudaError::NOT_SUPPORTED) => return Ok(KernelFacts { parameters: None, attributes }),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(KernelFacts { parameters: Some(parameters), attributes })
+    }
+
+    fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()> {
+        let unsigned = || u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE);
+        match setting {
+            KernelSetting::Attribute(number) => {
+                let number = u32::try_from(number).map_err(|_| CudaError::INVALID_VALUE)?;
+                self.driver.func_set_attribute(function, number, value)
+            }
+            KernelSetting::CacheConfig => self.driver.func_set_cache_config(function, unsigned()?),
+            KernelSetting::SharedMemoryConfig => self.driver.func_set_shared_mem_config(function, unsigned()?),
+        }
+    }
+
+    fn find_global(&self, library: Library, name: &str) -> CudaResult<(DevicePtr, u64)> {
+        let (at, bytes) = self.driver.library_get_global(library, &name_for_c(name)?)?;
+        Ok((at, wide(bytes)))
+    }
+
+    fn launch(
+        &self,
+        function: Function,
+        shape: LaunchShape,
+        parameters: &[u8],
+        attributes: &[(u32, [u8; 64])],
+    ) -> CudaResult<()> {
+        let attributes: Vec<LaunchAttribute> =
+            attributes.iter().map(|(id, value)| launch_attribute(*id, value)).collect();
+        let LaunchShape { grid, block, shared: shared_bytes, stream } = shape;
+        let attributes = attributes.as_slice();
+        self.driver.launch_kernel(&LaunchRequest {
+            function,
+            grid,
+            block,
+            shared_bytes,
+            stream,
+            attributes,
+            parameters,
+        })
+    }
+
+    fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()> {
+        self.driver.launch_host_func(stream, body)
+    }
+
+    fn max_active_blocks(&self, function: Function, block: i32, shared: u64, flags: u32) -> CudaResult<i32> {
+        self.driver.occupancy_max_active_blocks_per_multiprocessor(function, block, size(shared)?, flags)
+    }
+
+    fn available_shared(&self, function: Function, blocks: i32, block: i32) -> CudaResult<u64> {
+        self.driver.occupancy_available_dynamic_s_mem_per_block(function, blocks, block).map(wide)
+    }
+
+    fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
+        self.driver.stream_create_with_priority(flags, priority)
+    }
+
+    fn destroy_stream(&self, stream: Stream) -> CudaResult<()> {
+        self.driver.stream_destroy(stream)
+    }
+
+    fn wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
+        self.driver.stream_wait_event(stream, event, flags)
+    }
+
+    fn query_stream(&self, stream: Stream) -> CudaResult<()> {
+        self.driver.stream_query(stream)
+    }
+
+    fn create_event(&self, flags: u32) -> CudaResult<Event> {
+        self.driver.event_create(flags)
+    }
+
+    fn record(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
+        match flags {
+            0 => self.driver.event_record(event, stream),
+            flags => self.driver.event_record_with_flags(event, stream, flags),
+        }
+    }
+
+    fn query_event(&self, event: Event) -> CudaResult<()> {
+        self.driver.event_query(event)
+    }
+
+    fn synchronize_event(&self, event: Event) -> CudaResult<()> {
+        self.driver.event_synchronize(event)
+    }
+
+    fn elapsed(&self, start: Event, end: Event) -> CudaResult<f32> {
+        self.driver.event_elapsed_time(start, end)
+    }
+
+    fn destroy_event(&self, event: Event) -> CudaResult<()> {
+        self.driver.event_destroy(event)
+    }
+}
+
+/// A refusal says why even to a program that did not ask for a log.
+const LEAST_LOG: usize = 4096;
+
+fn cut(mut text: String, bytes: usize) -> String {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+fn launch_attribute(id: u32, value: &[u8; 64]) -> LaunchAttribute {
+    let mut words = [0; 8];
+    for (word, bytes) in words.iter_mut().zip(value.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    LaunchAttribute { id, padding: [0; 4], value: LaunchAttributeValue { words } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attribute_value_keeps_its_bytes() {
+        let mut value = [0; 64];
+        value[0] = 1;
+        value[9] = 2;
+        assert_eq!(launch_attribute(2, &value).value.words, [1, 0x200, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn log_is_cut_between_characters() {
+        assert_eq!(cut("aé".into(), 2), "a");
+        assert_eq!(cut("aé".into(), 9), "aé");
+    }
+}

@@ -1,0 +1,136 @@
+//! Pinned host memory of a driver, and the copies that name it.
+//! In: ranges of the memory, checked here. Out: bytes, and copies the device makes by itself.
+//! No reference into the memory ever exists: the device may write there at any time, so bytes are copied in and out.
+#![allow(unsafe_code, reason = "the memory and the copies that name its addresses are the driver's, by pointer")]
+
+use std::ffi::c_void;
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_alloc_flags, memory_type};
+use floe_device::Driver;
+
+use crate::device::{Pinned, Rows};
+
+/// Host memory the device reaches by itself.
+#[derive(Debug)]
+pub struct PinnedMemory {
+    driver: &'static Driver,
+    address: HostPointer,
+    bytes: usize,
+}
+
+impl PinnedMemory {
+    pub(super) fn new(driver: &'static Driver, bytes: usize) -> CudaResult<Self> {
+        let address = driver.mem_host_alloc(bytes, host_alloc_flags::PORTABLE)?;
+        if address.is_null() {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
+        Ok(Self { driver, address, bytes })
+    }
+
+    /// The address of a range, which must lie inside.
+    fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        assert!(inside, "{bytes} bytes at {offset} of pinned memory of: {}", self.bytes);
+        let start = usize::try_from(self.address.0).expect("an address of this process");
+        std::ptr::with_exposed_provenance_mut(start + offset)
+    }
+
+    pub(super) fn upload(&self, to: DevicePtr, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {
+        let from = self.range(offset, bytes).cast::<c_void>();
+        // SAFETY: the range lies inside pinned memory, which lives until the work of its context is done (staging keeps
+        // it), and staging does not write into a range before its copy has completed.
+        unsafe { self.driver.memcpy_htod_async(to, from, bytes, stream) }
+    }
+
+    pub(super) fn download(&self, offset: usize, from: DevicePtr, bytes: usize, stream: Stream) -> CudaResult<()> {
+        let to = self.range(offset, bytes).cast::<c_void>();
+        // SAFETY: as in `upload`; staging does not read a range before its copy has completed.
+        unsafe { self.driver.memcpy_dtoh_async(to, from, bytes, stream) }
+    }
+
+    pub(super) fn upload_rows(&self, to: Rows, offset: usize, stream: Stream) -> CudaResult<()> {
+        let (host, width, height) = self.rows(to, offset)?;
+        let copy = Memcpy2d {
+            source_memory_type: memory_type::HOST,
+            source_host: host,
+            source_pitch: width,
+            destination_memory_type: memory_type::DEVICE,
+            destination_device: to.at.0,
+            destination_pitch: pitch(to)?,
+            width_bytes: width,
+            height,
+            ..Memcpy2d::default()
+        };
+        // SAFETY: as in `upload`; `rows` has checked the whole rectangle.
+        unsafe { self.driver.memcpy_2d_async(&copy, stream) }
+    }
+
+    pub(super) fn download_rows(&self, offset: usize, from: Rows, stream: Stream) -> CudaResult<()> {
+        let (host, width, height) = self.rows(from, offset)?;
+        let copy = Memcpy2d {
+            source_memory_type: memory_type::DEVICE,
+            source_device: from.at.0,
+            source_pitch: pitch(from)?,
+            destination_memory_type: memory_type::HOST,
+            destination_host: host,
+            destination_pitch: width,
+            width_bytes: width,
+            height,
+            ..Memcpy2d::default()
+        };
+        // SAFETY: as in `download`; `rows` has checked the whole rectangle.
+        unsafe { self.driver.memcpy_2d_async(&copy, stream) }
+    }
+
+    /// Address, width and height of rows that lie without gaps from `offset`.
+    fn rows(&self, rows: Rows, offset: usize) -> CudaResult<(u64, usize, usize)> {
+        let size = |bytes: u64| usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE);
+        let (width, height) = (size(rows.width)?, size(rows.height)?);
+        let bytes = width.checked_mul(height).ok_or(CudaError::INVALID_VALUE)?;
+        Ok((self.range(offset, bytes).expose_provenance() as u64, width, height))
+    }
+}
+
+/// A rectangle's pitch. One row has none of its own, and drivers refuse a pitch below the width.
+fn pitch(rows: Rows) -> CudaResult<usize> {
+    let pitch = if rows.height == 1 { rows.pitch.max(rows.width) } else { rows.pitch };
+    usize::try_from(pitch).map_err(|_| CudaError::INVALID_VALUE)
+}
+
+/// Queues a copy both sides of which are on the device.
+pub(super) fn copy_on_device(driver: &Driver, copy: &Memcpy2d, stream: Stream) -> CudaResult<()> {
+    let kinds = [copy.source_memory_type, copy.destination_memory_type];
+    assert_eq!(kinds, [memory_type::DEVICE; 2], "no side is host memory");
+    let mut copy = *copy;
+    if copy.height == 1 {
+        copy.source_pitch = copy.source_pitch.max(copy.width_bytes);
+        copy.destination_pitch = copy.destination_pitch.max(copy.width_bytes);
+    }
+    // SAFETY: no side is host memory.
+    unsafe { driver.memcpy_2d_async(&copy, stream) }
+}
+
+impl Pinned for PinnedMemory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        let to = self.range(offset, bytes.len());
+        // SAFETY: the range lies inside memory of ours that only this process and the device reach, by pointer.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        let from = self.range(offset, bytes.len());
+        // SAFETY: as in `write`.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // On a context beyond use the driver refuses, and the memory goes with the process.
+        let _ = self.driver.mem_free_host(self.address);
+    }
+}

@@ -1,0 +1,40 @@
+//! This process as the kernel sees it: where its addresses lie, and how it ends.
+//! In and out: nothing but the process.
+//! Everything unsafe a worker needs beside the driver is here, three calls of the C library.
+#![allow(unsafe_code, reason = "the C library has these calls, no safe wrapper among our dependencies does")]
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+
+/// `ADDR_NO_RANDOMIZE` of `personality(2)`.
+const ADDR_NO_RANDOMIZE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
+/// Asks `personality(2)` for the value in force.
+const ASK: libc::c_ulong = 0xffff_ffff;
+
+/// Starts this program anew without address-space randomization, unless it runs so already: what a driver loads then
+/// lies at the same addresses in every worker, which migration needs. Returns only without having done so.
+///
+/// # Errors
+/// When the kernel does not allow it (some containers do not), or the program does not start again.
+pub fn without_randomization() -> io::Result<()> {
+    // SAFETY: personality takes and returns a number, and touches no memory of ours.
+    let present = unsafe { libc::personality(ASK) };
+    let present = libc::c_ulong::try_from(present).map_err(|_| io::Error::last_os_error())?;
+    if present & ADDR_NO_RANDOMIZE != 0 {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    if unsafe { libc::personality(present | ADDR_NO_RANDOMIZE) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    Err(std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec())
+}
+
+/// Ends this process at once. The driver's exit handlers do not run: they would wait for kernels, and one that never
+/// ends must not keep a session alive whose client is gone. The kernel frees what the GPU holds for the process.
+pub fn end(code: u8) -> ! {
+    // SAFETY: nothing of this process is used after this.
+    unsafe { libc::_exit(i32::from(code)) }
+}
