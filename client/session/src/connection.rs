@@ -14,8 +14,8 @@ use floe_abi::{CudaError, CudaResult};
 use floe_transport::{Link, LinkError, Sender};
 use floe_wire::{Call, DecodeError, Message};
 
-pub use handshake::{ConnectError, Inquiry};
 pub(crate) use handshake::{Attached, Greeting, attach};
+pub use handshake::{ConnectError, Inquiry};
 pub(crate) use host_functions::HostWork;
 pub(crate) use pending::{Answer, BoxTarget, Target};
 

@@ -2,6 +2,7 @@
 //! answered here is, the rest goes to the servers as posts, where CUDA lets it, or calls. It never dereferences an address
 //! of the program's: the surface's ranges do that.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail"))]
 
 mod addresses;
 mod beyond;

@@ -265,10 +265,8 @@ impl Inquiry {
     /// [`ConnectError`] saying what to do.
     pub fn open(server: &str, token: Option<&str>) -> Result<Self, ConnectError> {
         let address: Address = server.parse()?;
-        let link = floe_transport::connect(&address, CONNECT).map_err(|source| ConnectError::Link {
-            server: server.to_owned(),
-            source,
-        })?;
+        let link = floe_transport::connect(&address, CONNECT)
+            .map_err(|source| ConnectError::Link { server: server.to_owned(), source })?;
         let mut dialogue = Dialogue { link, server };
         dialogue.greet(token)?;
         Ok(Self { link: dialogue.link, server: server.to_owned() })

@@ -262,7 +262,7 @@ mod tests {
 
     fn boxed(block: &HostBlock) -> Target {
         Target::Box(BoxTarget {
-            range: block.range().sub(1, 13).unwrap(),
+            range: block.range().sub(1, 14).unwrap(),
             pitch: 4,
             slice: 8,
             width: 2,

@@ -85,6 +85,10 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
 
 fn finish(shared: &Shared, reply: &Reply<'_>, delivery: &Delivery, own: impl FnOnce() -> Answer) -> Result<(), String> {
     if reply.status == 0 && delivery.left != 0 {
+        // Nobody will answer this request any more but we.
+        if let Some(waiter) = &delivery.waiter {
+            waiter.fill(Err(CudaError::DEVICE_UNAVAILABLE));
+        }
         return Err(format!("it said a copy was complete with bytes missing: {}", delivery.left));
     }
     // Streams run in order: with the copy all work before it is over. Not so when the copy could not be issued.

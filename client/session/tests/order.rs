@@ -1,0 +1,211 @@
+//! Host memory and stream order: when bytes are read, when they are there, and how host functions fit in.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+
+use floe_abi::Stream;
+use floe_surface::*;
+use floe_wire::Request;
+use scripted::*;
+
+/// Holds copies to the host back until a synchronize, and fills them with 0xAB.
+fn lazy_copies() -> Server {
+    let mut held: Vec<(u64, u64)> = Vec::new();
+    Server::scripted(move |request, sequence, peer| match request {
+        Request::CopyFromDevice(copy) => {
+            held.push((sequence, copy.bytes));
+            Flow::Done
+        }
+        // All of them come behind the copies: their data goes first.
+        Request::SynchronizeStream(_) | Request::SynchronizeContext(_) | Request::HostFunction(_) => {
+            for (request, bytes) in held.drain(..) {
+                peer.deliver(request, 0, &vec![0xab; bytes as usize]);
+                peer.reply(request, &());
+            }
+            Flow::Usual
+        }
+        _ => Flow::Usual,
+    })
+}
+
+#[test]
+fn a_copy_into_pinned_memory_returns_at_once_and_is_there_after_the_synchronize() {
+    let server = lazy_copies();
+    let client = client(&server);
+    let at = client.mem_alloc(4096).unwrap();
+    let pointer = client.mem_alloc_host(4096).unwrap();
+    let range = pinned(pointer, 4096);
+    client.memcpy_dtoh_async(range, at, Stream::LEGACY).unwrap();
+    assert_eq!(range.to_vec(), vec![0; 4096]);
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(range.to_vec(), vec![0xab; 4096]);
+    let statistics = client.statistics();
+    assert_eq!(statistics.waited[0] + statistics.waited[1], 0, "posts do not wait");
+}
+
+#[test]
+fn a_copy_into_registered_memory_is_like_one_into_pinned() {
+    let server = lazy_copies();
+    let client = client(&server);
+    let at = client.mem_alloc(64).unwrap();
+    let mut bytes = vec![0u8; 64];
+    client.mem_host_register(host(&mut bytes), 0).unwrap();
+    client.memcpy_dtoh_async(host(&mut bytes), at, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    client.mem_host_unregister(floe_abi::HostPointer(bytes.as_ptr() as u64)).unwrap();
+    assert_eq!(bytes, vec![0xab; 64]);
+}
+
+#[test]
+fn a_copy_into_pageable_memory_waits() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let at = client.mem_alloc(64).unwrap();
+    let (mut input, mut output) = ([3u8; 64], [0u8; 64]);
+    client.memcpy_htod_async(at, host(&mut input), Stream::LEGACY).unwrap();
+    input.fill(4);
+    client.memcpy_dtoh_async(host(&mut output), at, Stream::LEGACY).unwrap();
+    assert_eq!(output, [3; 64], "the source was read by the call");
+}
+
+#[test]
+fn a_copy_from_memory_that_is_still_being_written_reads_it_afterwards() {
+    let server = lazy_copies();
+    let client = client(&server);
+    let (from, to) = (client.mem_alloc(64).unwrap(), client.mem_alloc(64).unwrap());
+    let pointer = client.mem_alloc_host(64).unwrap();
+    let stream = client.stream_create(1).unwrap();
+    client.memcpy_dtoh_async(pinned(pointer, 64), from, stream).unwrap();
+    client.memcpy_htod_async(to, pinned(pointer, 64), stream).unwrap();
+    server.wait_for("HostFunction", 1);
+    client.stream_synchronize(stream).unwrap();
+    let seen = server.seen();
+    let copy = seen.iter().find(|seen| seen.name == "CopyToDevice").expect("it was sent");
+    let Request::CopyToDevice(copy) = copy.request() else { panic!("a copy") };
+    assert_eq!(copy.bytes, [0xab; 64]);
+}
+
+static RAN: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn count(user: *mut c_void) {
+    RAN.fetch_add(user as u32, Ordering::SeqCst);
+}
+
+#[test]
+fn a_host_function_runs_once_and_the_stream_goes_on() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    // SAFETY: the function takes its argument for a number.
+    let function = unsafe { HostFunction::new(count, 5 as *mut c_void) };
+    client.launch_host_func(Stream::LEGACY, function).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(RAN.load(Ordering::SeqCst), 5);
+    assert_eq!(server.names(), ["HostFunction", "SynchronizeStream", "HostFunctionDone"]);
+}
+
+struct Baton {
+    go: mpsc::Receiver<()>,
+    target: HostRange,
+}
+
+unsafe extern "C" fn write_when_told(user: *mut c_void) {
+    // SAFETY: the test passes a baton that lives until the stream is synchronized.
+    let baton = unsafe { &*user.cast::<Baton>() };
+    baton.go.recv().unwrap();
+    baton.target.write(&[9; 16]).unwrap();
+}
+
+#[test]
+fn a_copy_behind_a_host_function_reads_what_the_function_wrote() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap();
+    let source = pinned(client.mem_alloc_host(16).unwrap(), 16);
+    let (told, go) = mpsc::channel();
+    let mut baton = Baton { go, target: source };
+    // SAFETY: the baton outlives the function: the stream is synchronized below.
+    let function = unsafe { HostFunction::new(write_when_told, std::ptr::from_mut(&mut baton).cast()) };
+    let stream = client.stream_create(1).unwrap();
+    client.launch_host_func(stream, function).unwrap();
+    client.memcpy_htod_async(at, source, stream).unwrap();
+    // The program goes on, so it can be the one that lets the function return.
+    told.send(()).unwrap();
+    client.stream_synchronize(stream).unwrap();
+    let mut output = [0u8; 16];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut output), at).unwrap();
+    assert_eq!(output, [9; 16]);
+}
+
+static STATUS: AtomicU32 = AtomicU32::new(99);
+
+unsafe extern "C" fn note_status(_stream: u64, status: u32, _user: *mut c_void) {
+    STATUS.store(status, Ordering::SeqCst);
+}
+
+#[test]
+fn a_callback_is_told_the_streams_status() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    // SAFETY: the function uses none of its pointers.
+    let callback = unsafe { StreamCallback::new(note_status, 1, std::ptr::null_mut()) };
+    client.stream_add_callback(Stream::LEGACY, callback).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(STATUS.load(Ordering::SeqCst), 0);
+}
+
+fn boxed(width: usize, height: usize, source: (CopyPlace, usize), destination: (CopyPlace, usize)) -> CopyBox {
+    let end = |(place, pitch): (CopyPlace, usize)| CopyEnd { place, pitch, slice: pitch * height };
+    CopyBox { source: end(source), destination: end(destination), width, height, depth: 1 }
+}
+
+#[test]
+fn a_box_goes_to_the_device_and_back_with_its_gaps() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let (at, pitch) = client.mem_alloc_pitch(6, 4, 4).unwrap();
+    assert_eq!(pitch, 512);
+    let span = 3 * pitch + 6;
+    let mut input: Vec<u8> = (0..40).collect();
+    let up = boxed(6, 4, (CopyPlace::Host(host(&mut input)), 10), (CopyPlace::Device(at, span), pitch));
+    client.memcpy_box(Stream::LEGACY, &up).unwrap();
+    let mut output = vec![0u8; 32];
+    let down = boxed(6, 4, (CopyPlace::Device(at, span), pitch), (CopyPlace::Host(host(&mut output)), 8));
+    client.memcpy_box(Stream::LEGACY, &down).unwrap();
+    for row in 0..4u8 {
+        let from = usize::from(row) * 8;
+        let expected: Vec<u8> = (row * 10..row * 10 + 6).collect();
+        assert_eq!(output[from..from + 6], expected);
+        assert_eq!(output[from + 6..from + 8], [0, 0]);
+    }
+    assert_eq!((server.count("CopyBoxToDevice"), server.count("CopyBoxFromDevice")), (1, 1));
+}
+
+#[test]
+fn memory_of_one_vgpu_is_copied_to_another_through_the_client() {
+    let (first, second) = (Server::start(Options::default()), Server::start(Options::default()));
+    let client = client_with(&[&first, &second], &[]);
+    client.init(0).unwrap();
+    assert_eq!(client.device_get_count(), Ok(2));
+    let contexts: Vec<_> =
+        (0..2).map(|device| client.device_primary_ctx_retain(floe_abi::Device(device)).unwrap()).collect();
+    client.ctx_set_current(contexts[1]).unwrap();
+    let there = client.mem_alloc(1 << 20).unwrap();
+    client.ctx_set_current(contexts[0]).unwrap();
+    let here = client.mem_alloc(1 << 20).unwrap();
+    let mut bytes: Vec<u8> = (0..1 << 20).map(|index: u32| (index % 241) as u8).collect();
+    client.memcpy_htod(Stream::LEGACY, here, host(&mut bytes)).unwrap();
+    client.memcpy_peer(Stream::LEGACY, there, contexts[1], here, contexts[0], 1 << 20).unwrap();
+    let mut output = vec![0u8; 1 << 20];
+    // SAFETY: both ranges live until the copy is over; the source is a device address.
+    let (to, from) = unsafe {
+        let to = floe_abi::DevicePtr(output.as_mut_ptr() as u64);
+        (UnifiedRange::new(to, output.len()), UnifiedRange::new(there, output.len()))
+    };
+    client.memcpy(Stream::LEGACY, to, from).unwrap();
+    assert!(output == bytes);
+    assert_eq!(client.device_can_access_peer(floe_abi::Device(0), floe_abi::Device(1)), Ok(false));
+}

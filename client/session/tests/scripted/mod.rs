@@ -1,0 +1,446 @@
+//! A server for tests: it speaks floe's protocol on a Unix socket, keeps device memory as a map of bytes, and records what it
+//! was told. A script sees every request first and may answer it otherwise, hold it back, or hang up.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses a part of it, and it is no interface")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use floe_session::Client;
+use floe_session::settings::Source;
+use floe_surface::{ContextCalls, DeviceCalls, HostRange, Image, KernelArguments, Launch};
+use floe_transport::{Listener, Receiver, Sender};
+use floe_wire::*;
+
+/// Bytes of device memory that are kept together.
+const PAGE: usize = 4096;
+
+/// What a script wants to happen with a request.
+pub enum Flow {
+    /// The server's own way.
+    Usual,
+    /// The script has dealt with it.
+    Done,
+    /// The connection closes.
+    HangUp,
+}
+
+pub type Script = Box<dyn FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send>;
+
+/// One request as it came.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub name: &'static str,
+    pub sequence: u64,
+    kind: u16,
+    payload: Vec<u8>,
+}
+
+impl Seen {
+    pub fn request(&self) -> Request<'_> {
+        Request::decode(self.kind, &self.payload).expect("was decoded before")
+    }
+}
+
+pub struct Options {
+    pub token: Option<String>,
+    pub memory: u64,
+    pub script: Option<Script>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { token: None, memory: 1 << 30, script: None }
+    }
+}
+
+/// A server and the folder its socket is in.
+pub struct Server {
+    pub address: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    _folder: tempfile::TempDir,
+}
+
+/// The server's end of one connection.
+pub struct Peer {
+    pub sender: Sender,
+    memory: HashMap<u64, [u8; PAGE]>,
+    blocks: HashMap<u64, u64>,
+    /// Streams that stand at a host function, with what waits behind it.
+    standing: HashMap<u64, (u64, VecDeque<Seen>)>,
+    options: Options,
+    nonce: [u8; 16],
+}
+
+impl Server {
+    pub fn start(options: Options) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = format!("unix://{}/floe.sock", folder.path().display());
+        let listener = Listener::bind(&address.parse().expect("an address")).expect("listens");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let link = loop {
+                if let Some((link, _)) = listener.accept().expect("accepts") {
+                    break link;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            };
+            let (sender, receiver) = link.split();
+            let peer = Peer {
+                sender,
+                memory: HashMap::new(),
+                blocks: HashMap::new(),
+                standing: HashMap::new(),
+                options,
+                nonce: [9; 16],
+            };
+            serve(peer, receiver, &log);
+        });
+        Self { address, seen, _folder: folder }
+    }
+
+    pub fn scripted(script: impl FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send + 'static) -> Self {
+        Self::start(Options { script: Some(Box::new(script)), ..Options::default() })
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Names of the requests after the attach.
+    pub fn names(&self) -> Vec<&'static str> {
+        let setup = ["Hello", "Authenticate", "Attach"];
+        self.seen().iter().map(|seen| seen.name).filter(|name| !setup.contains(name)).collect()
+    }
+
+    pub fn count(&self, name: &str) -> usize {
+        self.names().iter().filter(|other| **other == name).count()
+    }
+
+    /// Waits until so many requests of this name have come: posts leave by themselves.
+    pub fn wait_for(&self, name: &str, count: usize) {
+        for _ in 0..2000 {
+            if self.count(name) >= count {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("{count} of {name} never came, only: {:?}", self.names());
+    }
+}
+
+fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
+    while let Ok(Some(frame)) = receiver.next() {
+        let request = Request::decode(frame.kind, frame.payload).expect("clients speak the protocol");
+        let seen =
+            Seen { name: request.name(), sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec() };
+        log.lock().unwrap().push(seen.clone());
+        if !peer.take(seen) {
+            peer.sender.close();
+            return;
+        }
+    }
+}
+
+fn stream_of(request: &Request<'_>) -> Option<u64> {
+    Some(match request {
+        Request::CopyToDevice(m) => m.stream.0,
+        Request::CopyFromDevice(m) => m.stream.0,
+        Request::CopyOnDevice(m) => m.stream.0,
+        Request::CopyBoxToDevice(m) => m.stream.0,
+        Request::CopyBoxFromDevice(m) => m.stream.0,
+        Request::Fill(m) => m.stream.0,
+        Request::Launch(m) => m.stream.0,
+        Request::HostFunction(m) => m.stream.0,
+        Request::SynchronizeStream(m) => m.stream.0,
+        _ => return None,
+    })
+}
+
+impl Peer {
+    /// Handles a request, or lets it wait behind a host function. `false` hangs up.
+    fn take(&mut self, seen: Seen) -> bool {
+        let request = seen.request();
+        if let Some(mut script) = self.options.script.take() {
+            let flow = script(&request, seen.sequence, self);
+            self.options.script = Some(script);
+            match flow {
+                Flow::Usual => {}
+                Flow::Done => return true,
+                Flow::HangUp => return false,
+            }
+        }
+        if let Some((_, waiting)) = stream_of(&request).and_then(|stream| self.standing.get_mut(&stream)) {
+            waiting.push_back(seen);
+            return true;
+        }
+        self.handle(&request, seen.sequence);
+        true
+    }
+
+    pub fn reply(&self, request: u64, body: &impl for<'a> Field<'a>) {
+        let mut bytes = Vec::new();
+        body.write(&mut bytes);
+        self.reply_with(request, 0, 0, "", &bytes);
+    }
+
+    pub fn reply_with(&self, request: u64, status: u32, earlier: u32, detail: &str, body: &[u8]) {
+        let reply = Reply { request, status, earlier, detail, body };
+        let _ = self.sender.send(&reply, |_| ());
+    }
+
+    pub fn deliver(&self, request: u64, offset: u64, bytes: &[u8]) {
+        let _ = self.sender.post(&Delivery { request, offset, bytes });
+    }
+
+    pub fn read(&self, at: u64, bytes: u64) -> Vec<u8> {
+        let byte = |at: u64| self.memory.get(&(at / PAGE as u64)).map_or(0, |page| page[at as usize % PAGE]);
+        (at..at + bytes).map(byte).collect()
+    }
+
+    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        for (at, byte) in (at..).zip(bytes) {
+            self.memory.entry(at / PAGE as u64).or_insert([0; PAGE])[at as usize % PAGE] = *byte;
+        }
+    }
+
+    fn box_rows(at: u64, pitch: u64, slice: u64, height: u64, depth: u64) -> Vec<u64> {
+        (0..depth).flat_map(|z| (0..height).map(move |y| at + z * slice + y * pitch)).collect()
+    }
+
+    pub fn handle(&mut self, request: &Request<'_>, sequence: u64) {
+        match request {
+            Request::Hello(_) => {
+                let nonce = self.nonce;
+                let reply = HelloReply {
+                    version: NEWEST_VERSION,
+                    server: "scripted",
+                    authenticate: self.options.token.is_some(),
+                    nonce: &nonce,
+                };
+                self.reply_borrowed(sequence, &reply);
+            }
+            Request::Authenticate(m) => self.authenticate(m, sequence),
+            Request::Attach(m) => self.attach(m, sequence),
+            Request::CopyToDevice(m) => self.write(m.to.0, m.bytes),
+            Request::CopyOnDevice(m) => {
+                let bytes = self.read(m.from.0, m.bytes);
+                self.write(m.to.0, &bytes);
+            }
+            Request::CopyFromDevice(m) => {
+                let bytes = self.read(m.from.0, m.bytes);
+                let (first, second) = bytes.split_at(bytes.len() / 2);
+                for (start, part) in [(0, first), (first.len(), second)] {
+                    for (index, piece) in part.chunks(PIECE_BYTES).enumerate() {
+                        self.deliver(sequence, (start + index * PIECE_BYTES) as u64, piece);
+                    }
+                }
+                self.reply(sequence, &());
+            }
+            Request::CopyBoxToDevice(m) => {
+                let rows = Self::box_rows(m.to.0, m.pitch, m.slice, m.height, m.depth);
+                for (at, row) in rows.into_iter().zip(m.bytes.chunks(m.width as usize)) {
+                    self.write(at, row);
+                }
+            }
+            Request::CopyBoxFromDevice(m) => {
+                let rows = Self::box_rows(m.from.0, m.pitch, m.slice, m.height, m.depth);
+                let bytes: Vec<u8> = rows.into_iter().flat_map(|at| self.read(at, m.width)).collect();
+                self.deliver(sequence, 0, &bytes);
+                self.reply(sequence, &());
+            }
+            Request::HostFunction(m) => {
+                self.standing.insert(m.stream.0, (m.function.0, VecDeque::new()));
+                let _ = self.sender.send(&RunHostFunction { function: m.function, status: 0 }, |_| ());
+            }
+            Request::HostFunctionDone(m) => {
+                let stream = self.standing.iter().find(|(_, (function, _))| *function == m.function.0);
+                let stream = *stream.expect("it was running").0;
+                let (_, waiting) = self.standing.remove(&stream).expect("found");
+                for seen in waiting {
+                    self.take(seen);
+                }
+            }
+            Request::CreateBlock(m) => {
+                let used: u64 = self.blocks.values().sum();
+                if used + m.bytes > self.options.memory {
+                    self.reply_with(sequence, 2, 0, "the quota is used up", &[]);
+                } else {
+                    self.blocks.insert(m.block.0, m.bytes);
+                    self.reply(sequence, &());
+                }
+            }
+            Request::ReleaseBlock(m) => {
+                self.blocks.remove(&m.block.0).expect("it was created");
+            }
+            Request::MemoryInfo(_) => {
+                let used: u64 = self.blocks.values().sum();
+                let total = self.options.memory;
+                self.reply(sequence, &MemoryInfoReply { free: total - used, total });
+            }
+            Request::FindKernel(m) if m.name == "missing" => self.reply_with(sequence, 500, 0, "", &[]),
+            Request::FindKernel(_) => self.reply(sequence, &kernel()),
+            Request::FindGlobal(_) => {
+                self.reply(sequence, &FindGlobalReply { at: DevicePtr(0x7f00_0000_1000), bytes: 64 });
+            }
+            Request::ListKernels(_) => {
+                self.reply_borrowed(sequence, &ListKernelsReply { names: vec!["add", "scale"] });
+            }
+            Request::LoadLibrary(_) => self.reply_borrowed(sequence, &LoadLibraryReply { info: "compiled" }),
+            Request::SetKernelAttribute(m) => {
+                let attributes = vec![Attribute { number: m.number, value: m.value }];
+                self.reply(sequence, &SetKernelAttributeReply { attributes });
+            }
+            Request::SetLimit(m) => self.reply(sequence, &SetLimitReply { value: m.value }),
+            Request::MaxActiveBlocks(_) => self.reply(sequence, &MaxActiveBlocksReply { blocks: 4 }),
+            Request::AvailableShared(_) => self.reply(sequence, &AvailableSharedReply { bytes: 1000 }),
+            Request::ElapsedTime(_) => self.reply(sequence, &ElapsedTimeReply { milliseconds: 1.5 }),
+            other if other.class() == Class::Call => self.reply(sequence, &()),
+            _ => {}
+        }
+    }
+
+    fn reply_borrowed<'a>(&self, request: u64, body: &impl Field<'a>) {
+        let mut bytes = Vec::new();
+        body.write(&mut bytes);
+        self.reply_with(request, 0, 0, "", &bytes);
+    }
+
+    fn authenticate(&mut self, message: &Authenticate<'_>, sequence: u64) {
+        let token = self.options.token.clone().expect("asked for only with a token");
+        if message.proof != proof(&token, b"C", &self.nonce, message.nonce) {
+            self.reply_with(sequence, 1, 0, "the token is wrong", &[]);
+            return;
+        }
+        let own = proof(&token, b"S", &self.nonce, message.nonce);
+        self.reply_borrowed(sequence, &AuthenticateReply { proof: &own });
+    }
+
+    fn attach(&mut self, message: &Attach<'_>, sequence: u64) {
+        let attribute = |number, value| Attribute { number, value };
+        let reply = AttachReply {
+            session: 7,
+            window: DevicePtr(WINDOW_BASE + u64::from(message.ordinal) * WINDOW_BYTES),
+            window_bytes: WINDOW_BYTES,
+            memory: message.memory,
+            device: DeviceSnapshot {
+                name: "Scripted",
+                uuid: &[message.ordinal as u8 + 1; 16],
+                pci_bus: "0000:01:00.0",
+                memory: self.options.memory,
+                driver: 13000,
+                attributes: vec![
+                    attribute(1, 1024),
+                    attribute(2, 1024),
+                    attribute(3, 1024),
+                    attribute(4, 64),
+                    attribute(5, 0x7fff_ffff),
+                    attribute(6, 65535),
+                    attribute(7, 65535),
+                    attribute(8, 49152),
+                    attribute(97, 101_376),
+                ],
+                limits: vec![Limit { number: 0, value: 1024 }],
+                priority_least: 0,
+                priority_greatest: -5,
+                granularity: 2 << 20,
+            },
+        };
+        self.reply_borrowed(sequence, &reply);
+    }
+}
+
+fn proof(token: &str, side: &[u8], theirs: &[u8], ours: &[u8]) -> Vec<u8> {
+    use hmac::Mac;
+    let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(token.as_bytes()).expect("any length");
+    for part in [b"floe-token-v1".as_slice(), side, theirs, ours] {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// A kernel of three pointers and a count.
+fn kernel() -> FindKernelReply {
+    let parameter = |offset, bytes| Parameter { offset, bytes };
+    FindKernelReply {
+        parameters: vec![parameter(0, 8), parameter(8, 8), parameter(16, 8), parameter(24, 4)],
+        attributes: vec![
+            Attribute { number: 0, value: 1024 },
+            Attribute { number: 1, value: 0 },
+            Attribute { number: 8, value: 49152 },
+        ],
+    }
+}
+
+/// An environment for a client.
+#[derive(Debug, Default)]
+pub struct Environment(pub HashMap<String, String>);
+
+impl Source for Environment {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+
+    fn file(&self, _path: &std::path::Path) -> Option<String> {
+        None
+    }
+}
+
+/// A client of these servers, before `cuInit`. It lives as long as the process, as the real one does.
+pub fn client_with(servers: &[&Server], more: &[(&str, &str)]) -> &'static Client {
+    let places: Vec<String> = servers.iter().map(|server| format!("{}:0", server.address)).collect();
+    let mut variables = HashMap::from([("FLOE_DEVICES".to_owned(), places.join(","))]);
+    variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Box::leak(Box::new(Client::new(Environment(variables))))
+}
+
+/// A client of one server with the primary context current.
+pub fn client(server: &Server) -> &'static Client {
+    let client = client_with(&[server], &[]);
+    client.init(0).expect("initialises");
+    let context = client.device_primary_ctx_retain(floe_abi::Device(0)).expect("retains");
+    client.ctx_set_current(context).expect("current");
+    client
+}
+
+/// Bytes of a test as the program's host memory.
+pub fn host(bytes: &mut [u8]) -> HostRange {
+    // SAFETY: tests keep the slice until the operation is over, which they wait for.
+    unsafe { HostRange::new(floe_abi::HostPointer(bytes.as_mut_ptr() as u64), bytes.len()) }
+}
+
+/// Memory the client pinned.
+pub fn pinned(pointer: floe_abi::HostPointer, bytes: usize) -> HostRange {
+    // SAFETY: the client allocated it and frees it after the test.
+    unsafe { HostRange::new(pointer, bytes) }
+}
+
+pub fn ptx() -> Image {
+    Image { kind: floe_image::ImageKind::Ptx, containers: vec![b".version 8.0\n.target sm_75".to_vec()] }
+}
+
+/// Launches with the parameters `a`, `b`, `c`, `n` of the scripted kernel.
+pub fn launch(
+    client: &Client,
+    function: floe_abi::Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    stream: floe_abi::Stream,
+    (a, b, c, n): (u64, u64, u64, u32),
+) -> floe_abi::CudaResult<()> {
+    let (mut a, mut b, mut c, mut n) = (a, b, c, n);
+    let mut pointers = [
+        std::ptr::from_mut(&mut a).cast::<std::ffi::c_void>(),
+        std::ptr::from_mut(&mut b).cast(),
+        std::ptr::from_mut(&mut c).cast(),
+        std::ptr::from_mut(&mut n).cast(),
+    ];
+    // SAFETY: one valid pointer per parameter of the scripted kernel, until the call returns.
+    let arguments = unsafe { KernelArguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) }?;
+    floe_surface::LaunchCalls::launch_kernel(
+        client,
+        &Launch { function, grid, block, shared_bytes: 0, stream, cooperative: false, attributes: &[], arguments },
+    )
+}
