@@ -259,6 +259,9 @@ impl ContextCalls for Simulator {
     }
 
     fn ctx_push_current(&self, context: Context) -> CudaResult<()> {
+        if context.is_null() {
+            return Err(CudaError::INVALID_VALUE);
+        }
         if !self.is_known(context) {
             return Err(CudaError::INVALID_CONTEXT);
         }
@@ -326,7 +329,7 @@ impl ContextCalls for Simulator {
     }
 
     fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {
-        self.current()?.kernels.set_limit(limit, value as u64)
+        self.working()?.kernels.set_limit(limit, value as u64)
     }
 
     fn ctx_get_limit(&self, limit: u32) -> CudaResult<usize> {

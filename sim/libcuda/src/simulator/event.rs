@@ -24,6 +24,9 @@ impl EventCalls for Simulator {
         if flags & !(BLOCKING_SYNC | DISABLE_TIMING | INTERPROCESS) != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
+        if flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
+            return Err(CudaError::INVALID_VALUE);
+        }
         if flags & INTERPROCESS != 0 {
             super::log::warn(format_args!("events for other processes are not supported by the CPU device"));
             return Err(CudaError::NOT_SUPPORTED);

@@ -105,9 +105,13 @@ impl HostMemory {
         state.entries.get(&pointer.0).is_some_and(|entry| matches!(entry.origin, Origin::Allocated(_)))
     }
 
-    pub(crate) fn is_registered(&self, pointer: HostPointer) -> bool {
+    /// # Errors
+    /// INVALID_VALUE inside pinned memory but not at the start of registered memory, HOST_MEMORY_NOT_REGISTERED elsewhere.
+    pub(crate) fn check_registered(&self, pointer: HostPointer) -> CudaResult<()> {
         let state = lock(&self.state);
-        state.entries.get(&pointer.0).is_some_and(|entry| matches!(entry.origin, Origin::Registered(_)))
+        let (start, entry) = state.around(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
+        let whole = start == pointer.0 && matches!(entry.origin, Origin::Registered(_));
+        if whole { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 
     /// # Errors
@@ -123,9 +127,7 @@ impl HostMemory {
     /// # Errors
     /// HOST_MEMORY_NOT_REGISTERED.
     pub(crate) fn unregister(&self, pointer: HostPointer) -> CudaResult<()> {
-        if !self.is_registered(pointer) {
-            return Err(CudaError::HOST_MEMORY_NOT_REGISTERED);
-        }
+        self.check_registered(pointer)?;
         lock(&self.state).entries.remove(&pointer.0);
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_image::{ComputeCapability, Image, ImageError, Limits};
+use floe_image::{ComputeCapability, Image, ImageError, ImageKind, Limits};
 use floe_machine::{LoadError, Program};
 use floe_surface::JitOptions;
 
@@ -23,6 +23,19 @@ pub(crate) struct Instance {
     variables: Vec<u64>,
 }
 
+/// PTX ready to be linked.
+pub(crate) struct Code {
+    texts: Vec<String>,
+    /// Names of the kernels, in the order of the texts.
+    pub(crate) names: Vec<String>,
+    /// The program gave the text itself and expects what is wrong with any kernel to show when it loads it, as from a
+    /// compiler. Fat binaries are read kernel by kernel instead: most of what they hold is never launched.
+    eager: bool,
+}
+
+/// The newest PTX whose instructions the machine was built for is 9.0; a later minor version only adds some.
+const NEWEST_PTX: u32 = 9;
+
 /// Tells the program and the user why a load fails.
 fn refuse(options: &mut JitOptions, code: CudaError, message: &str) -> CudaError {
     options.write_error(message);
@@ -33,8 +46,25 @@ fn refuse(options: &mut JitOptions, code: CudaError, message: &str) -> CudaError
 /// The PTX of an image that this device runs.
 ///
 /// # Errors
-/// NO_BINARY_FOR_GPU where the image has none, INVALID_IMAGE where it is damaged, INVALID_PTX where it is no text.
-pub(crate) fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaResult<Vec<String>> {
+/// NO_BINARY_FOR_GPU where the image has none, INVALID_IMAGE where it is damaged, INVALID_PTX where it is not PTX,
+/// UNSUPPORTED_PTX_VERSION where it is of a later kind.
+pub(crate) fn read(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaResult<Code> {
+    let texts = texts(image, device, options)?;
+    let mut names = Vec::new();
+    for text in &texts {
+        let module = floe_ptx::outline(text, &floe_ptx::Limits::default())
+            .map_err(|error| refuse(options, CudaError::INVALID_PTX, &format!("cannot load PTX: {error}")))?;
+        if module.version.major > NEWEST_PTX {
+            let version = format!("{}.{}", module.version.major, module.version.minor);
+            let message = format!("PTX version is newer than the CPU device, which runs up to 9.0: {version}");
+            return Err(refuse(options, CudaError::UNSUPPORTED_PTX_VERSION, &message));
+        }
+        names.extend(module.kernels().map(|kernel| kernel.name.to_string()));
+    }
+    Ok(Code { texts, names, eager: image.kind == ImageKind::Ptx })
+}
+
+fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaResult<Vec<String>> {
     let (major, minor) = device.identity.compute;
     let capability = ComputeCapability { major, minor };
     let found = image.ptx(capability, &Limits::default()).map_err(|error| {
@@ -79,15 +109,36 @@ pub(crate) fn code(error: &LoadError) -> CudaError {
     }
 }
 
+/// Looks at every kernel of a text the program gave itself. Instructions the machine does not know refuse the text only
+/// if no kernel is left to run; otherwise they are told in the information log, and later to who launches the kernel.
+fn check_all(instance: &Instance, names: &[String], options: &mut JitOptions) -> CudaResult<()> {
+    let mut problems = Vec::new();
+    for name in names {
+        match instance.program.kernel(name) {
+            Ok(_) => {}
+            Err(error @ LoadError::Unsupported { .. }) => problems.push(format!("kernel {name} cannot run: {error}")),
+            Err(error) => return Err(refuse(options, code(&error), &format!("cannot load PTX: {error}"))),
+        }
+    }
+    let message = problems.join("\n");
+    if !problems.is_empty() && problems.len() == names.len() {
+        return Err(refuse(options, CudaError::INVALID_PTX, &message));
+    }
+    if !problems.is_empty() {
+        options.write_info(&message);
+    }
+    Ok(())
+}
+
 impl Simulator {
-    /// Links `texts` and lays their variables out in the memory of `context`'s device.
+    /// Links the code and lays its variables out in the memory of `context`'s device.
     ///
     /// # Errors
     /// INVALID_PTX with line and column in the error log, and the other codes of `code`.
     pub(crate) fn instantiate(
         &self,
         context: &ContextState,
-        texts: &[String],
+        given: &Code,
         options: &mut JitOptions,
     ) -> CudaResult<Instance> {
         let device = self.devices.get(context.device).ok_or(CudaError::INVALID_DEVICE)?;
@@ -97,9 +148,18 @@ impl Simulator {
             variables.push(address);
             Some(address)
         };
-        let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let borrowed: Vec<&str> = given.texts.iter().map(String::as_str).collect();
         match Program::load(&borrowed, &self.memory, &mut allocate) {
-            Ok(program) => Ok(Instance { program, context: context.serial, device: context.device, variables }),
+            Ok(program) => {
+                let instance = Instance { program, context: context.serial, device: context.device, variables };
+                if given.eager
+                    && let Err(error) = check_all(&instance, &given.names, options)
+                {
+                    self.discard(&instance);
+                    return Err(error);
+                }
+                Ok(instance)
+            }
             Err(error) => {
                 for address in variables {
                     device.memory.free_global(address);

@@ -99,6 +99,13 @@ impl FunctionState {
     }
 }
 
+impl FunctionState {
+    /// Percent of a multiprocessor's shared memory the kernel prefers, if it does.
+    pub(crate) fn carveout(&self, device: usize) -> Option<u32> {
+        self.wishes(device).carveout.and_then(|percent| u32::try_from(percent).ok())
+    }
+}
+
 /// Registers per thread as programs see them. The machine has no limit of its own, so the estimate never makes a block
 /// impossible that the kernel's own bounds allow.
 pub(crate) fn registers(kernel: &MachineKernel) -> u32 {
@@ -127,7 +134,7 @@ impl Simulator {
     pub(crate) fn lowered(&self, instance: &Instance, name: &str) -> CudaResult<Arc<MachineKernel>> {
         instance.program.kernel(name).map_err(|error| {
             if !matches!(error, LoadError::NoKernel { .. }) {
-                super::log::warn(format_args!("kernel {name} cannot run on the CPU device: {error}"));
+                super::log::warn_once(format_args!("kernel {name} cannot run on the CPU device: {error}"));
             }
             instance::code(&error)
         })

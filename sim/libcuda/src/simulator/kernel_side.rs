@@ -9,11 +9,13 @@ use floe_machine::{Heap, Memory, Services};
 
 use super::device::CpuDevice;
 use super::device_memory::KernelHeap;
-use super::lock;
 use super::output::Output;
+use super::{limits, lock};
 
 const DEFAULT_STACK: u64 = 1 << 10;
-const DEFAULT_OUTPUT: u64 = 1 << 20;
+/// As measured on an H200, where it is also never less than the next.
+const DEFAULT_OUTPUT: u64 = 8_650_752;
+const MIN_OUTPUT: u64 = 512 << 10;
 const DEFAULT_HEAP: u64 = 8 << 20;
 /// CUDA's own bound per thread.
 const MAX_STACK: u64 = 512 << 10;
@@ -89,7 +91,8 @@ impl KernelSide {
             ask::PRINTF_FIFO_SIZE => Ok(state.output_limit),
             ask::MALLOC_HEAP_SIZE => Ok(state.heap_limit),
             ask::MAX_L2_FETCH_GRANULARITY => Ok(64),
-            ask::PERSISTING_L2_CACHE_SIZE => Ok(0),
+            ask::PERSISTING_L2_CACHE_SIZE | ask::CIG_ENABLED => Ok(0),
+            ask::SHMEM_SIZE => Ok(limits::SHARED_PER_BLOCK_OPT_IN.into()),
             limit if limit < ask::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
             _ => Err(CudaError::INVALID_VALUE),
         }
@@ -107,8 +110,8 @@ impl KernelSide {
                 Ok(())
             }
             ask::PRINTF_FIFO_SIZE if value <= MAX_BUFFER => {
-                state.output_limit = value;
-                self.output.set_limit(usize::try_from(value).unwrap_or(usize::MAX));
+                state.output_limit = value.max(MIN_OUTPUT);
+                self.output.set_limit(usize::try_from(state.output_limit).unwrap_or(usize::MAX));
                 Ok(())
             }
             // CUDA too allows it only before the first kernel.
@@ -117,8 +120,8 @@ impl KernelSide {
                 Ok(())
             }
             ask::STACK_SIZE | ask::PRINTF_FIFO_SIZE | ask::MALLOC_HEAP_SIZE => Err(CudaError::INVALID_VALUE),
-            // A hint.
-            ask::MAX_L2_FETCH_GRANULARITY => Ok(()),
+            // Hints.
+            ask::MAX_L2_FETCH_GRANULARITY | ask::PERSISTING_L2_CACHE_SIZE => Ok(()),
             limit if limit < ask::MAX => Err(CudaError::UNSUPPORTED_LIMIT),
             _ => Err(CudaError::INVALID_VALUE),
         }

@@ -55,7 +55,8 @@ impl Simulator {
     fn check_cooperative(&self, launch: &Launch<'_>, kernel: &MachineKernel, device: usize) -> CudaResult<()> {
         let multiprocessors = self.devices.get(device).ok_or(CudaError::INVALID_DEVICE)?.identity.multiprocessors();
         let threads = launch.block.iter().product();
-        let fitting = occupancy_rule::blocks_per_multiprocessor(need(kernel), threads, launch.shared_bytes.into());
+        let fitting =
+            occupancy_rule::blocks_per_multiprocessor(need(kernel), threads, launch.shared_bytes.into(), None);
         let blocks = launch.grid.iter().fold(1_u64, |blocks, size| blocks.saturating_mul(u64::from(*size)));
         if blocks > u64::from(fitting) * u64::from(multiprocessors) {
             return Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE);

@@ -11,16 +11,14 @@ use floe_image::Image;
 use floe_surface::{JitOptions, LibraryCalls};
 
 use super::context::ContextState;
-use super::instance::{self, Instance};
+use super::instance::{self, Code, Instance};
 use super::kernel::Source;
 use super::module::{name_of, variable};
 use super::{Simulator, lock};
 
 /// A library.
 pub(crate) struct LibraryState {
-    texts: Vec<String>,
-    /// Names of its kernels, in the order of the texts.
-    names: Vec<String>,
+    code: Code,
     /// By the context's serial.
     instances: Mutex<HashMap<u64, Arc<Instance>>>,
     kernels: Mutex<HashMap<String, u64>>,
@@ -45,16 +43,6 @@ impl Libraries {
     }
 }
 
-/// Names of the kernels of PTX texts, without loading them anywhere.
-fn kernel_names(texts: &[String]) -> Result<Vec<String>, floe_ptx::ParseError> {
-    let mut names = Vec::new();
-    for text in texts {
-        let module = floe_ptx::outline(text, &floe_ptx::Limits::default())?;
-        names.extend(module.kernels().map(|kernel| kernel.name.to_string()));
-    }
-    Ok(names)
-}
-
 impl LibraryState {
     /// The library's program in `context`, loaded there if it is not yet.
     ///
@@ -74,7 +62,7 @@ impl LibraryState {
         if let Some(instance) = instances.get(&context.serial) {
             return Ok(Arc::clone(instance));
         }
-        let instance = Arc::new(simulator.instantiate(context, &self.texts, options)?);
+        let instance = Arc::new(simulator.instantiate(context, &self.code, options)?);
         instances.insert(context.serial, Arc::clone(&instance));
         Ok(instance)
     }
@@ -105,14 +93,8 @@ impl LibraryCalls for Simulator {
         let context = self.current().ok();
         let place = context.as_ref().map_or(0, |context| context.device);
         let device = self.devices.get(place).ok_or(CudaError::NO_DEVICE)?;
-        let texts = instance::texts(image, device, options)?;
-        let names = kernel_names(&texts).map_err(|error| {
-            let message = format!("cannot load PTX: {error}");
-            options.write_error(&message);
-            super::log::warn(format_args!("{message}"));
-            CudaError::INVALID_PTX
-        })?;
-        let state = LibraryState { texts, names, instances: Mutex::default(), kernels: Mutex::default() };
+        let code = instance::read(image, device, options)?;
+        let state = LibraryState { code, instances: Mutex::default(), kernels: Mutex::default() };
         // With a context at hand what is wrong shows now, where the program can read why.
         if let Some(context) = context {
             state.load(self, &context, options)?;
@@ -140,7 +122,7 @@ impl LibraryCalls for Simulator {
     fn library_get_kernel(&self, library: Library, name: &CStr) -> CudaResult<Kernel> {
         let state = self.libraries.get(library)?;
         let name = name_of(name)?;
-        if !state.names.iter().any(|known| known == name) {
+        if !state.code.names.iter().any(|known| known == name) {
             return Err(CudaError::NOT_FOUND);
         }
         // Whether it can run shows when it is used: a kernel that cannot must not keep others from being found.
@@ -148,12 +130,12 @@ impl LibraryCalls for Simulator {
     }
 
     fn library_get_kernel_count(&self, library: Library) -> CudaResult<u32> {
-        u32::try_from(self.libraries.get(library)?.names.len()).map_err(|_| CudaError::UNKNOWN)
+        u32::try_from(self.libraries.get(library)?.code.names.len()).map_err(|_| CudaError::UNKNOWN)
     }
 
     fn library_enumerate_kernels(&self, kernels: &mut [Kernel], library: Library) -> CudaResult<()> {
         let state = self.libraries.get(library)?;
-        for (kernel, name) in kernels.iter_mut().zip(&state.names) {
+        for (kernel, name) in kernels.iter_mut().zip(&state.code.names) {
             *kernel = self.kernel_of_library(library, &state, name);
         }
         Ok(())

@@ -2,8 +2,11 @@
 //! `FLOE_LOG` is set for notes, always for warnings.
 //! It never writes to standard output, which belongs to the program.
 
+use std::collections::BTreeSet;
 use std::fmt::Arguments;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
+
+use super::lock;
 
 fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
@@ -20,4 +23,12 @@ pub(crate) fn note(message: Arguments<'_>) {
 /// Something everybody has to know.
 pub(crate) fn warn(message: Arguments<'_>) {
     eprintln!("floe: {message}");
+}
+
+/// As `warn`, but the same message only once in a process.
+pub(crate) fn warn_once(message: Arguments<'_>) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if lock(&SAID).insert(message.to_string()) {
+        warn(message);
+    }
 }

@@ -141,16 +141,26 @@ impl VirtualMemory {
         if at == end && length > 0 { Ok(tiles) } else { Err(CudaError::INVALID_VALUE) }
     }
 
-    /// Unmaps whole mappings. Nothing may use them any more.
+    /// Unmaps whole mappings; a reserved range without any is left as it is. Nothing may use them any more.
     ///
     /// # Errors
     /// INVALID_VALUE where the range is not exactly one or several mappings.
     pub(crate) fn unmap(&mut self, memory: &Memory, address: u64, length: u64) -> CudaResult<()> {
+        if self.is_bare(address, length) {
+            return Ok(());
+        }
         for start in self.tiles(address, length)? {
             self.hide(memory, start)?;
             self.mapped.remove(&start);
         }
         Ok(())
+    }
+
+    /// Whether the range is reserved and nothing is mapped in it.
+    fn is_bare(&self, address: u64, length: u64) -> bool {
+        let before = self.mapped.range(..address.saturating_add(length)).next_back();
+        self.reservations.holding(address, length).is_some()
+            && before.is_none_or(|(start, mapped)| start + mapped.length <= address)
     }
 
     fn hide(&mut self, memory: &Memory, start: u64) -> CudaResult<()> {

@@ -173,9 +173,7 @@ impl MemoryCalls for Simulator {
 
     fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
         self.current()?;
-        if !self.host_memory.is_registered(pointer) {
-            return Err(CudaError::HOST_MEMORY_NOT_REGISTERED);
-        }
+        self.host_memory.check_registered(pointer)?;
         self.wait_everything();
         self.host_memory.unregister(pointer)
     }

@@ -108,8 +108,8 @@ impl Simulator {
 impl ModuleCalls for Simulator {
     fn module_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Module> {
         let (context, device) = self.working_device()?;
-        let texts = instance::texts(image, device, options)?;
-        let instance = Arc::new(self.instantiate(&context, &texts, options)?);
+        let code = instance::read(image, device, options)?;
+        let instance = Arc::new(self.instantiate(&context, &code, options)?);
         let handle = self.handles.next();
         self.modules.insert(handle, ModuleState { instance, library: None, functions: Mutex::default() });
         Ok(Module(handle))

@@ -4,7 +4,7 @@
 use floe_abi::{CudaError, CudaResult, Function, occupancy_flags};
 use floe_surface::OccupancyCalls;
 
-use super::kernel::{most_threads, need};
+use super::kernel::need;
 use super::{Simulator, occupancy_rule};
 
 impl OccupancyCalls for Simulator {
@@ -21,12 +21,15 @@ impl OccupancyCalls for Simulator {
         let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0).ok_or(CudaError::INVALID_VALUE)?;
         let context = self.working()?;
         let (state, kernel) = self.resolve(function.0, &context)?;
-        if threads > most_threads(&kernel)
-            || shared_bytes as u64 > u64::from(state.dynamic_shared_limit(context.device, &kernel))
-        {
+        if shared_bytes as u64 > u64::from(state.dynamic_shared_limit(context.device, &kernel)) {
             return Ok(0);
         }
-        let blocks = occupancy_rule::blocks_per_multiprocessor(need(&kernel), threads, shared_bytes as u64);
+        let blocks = occupancy_rule::blocks_per_multiprocessor(
+            need(&kernel),
+            threads,
+            shared_bytes as u64,
+            state.carveout(context.device),
+        );
         i32::try_from(blocks).map_err(|_| CudaError::UNKNOWN)
     }
 
@@ -37,12 +40,13 @@ impl OccupancyCalls for Simulator {
         block_size: i32,
     ) -> CudaResult<usize> {
         let context = self.working()?;
-        let (_, kernel) = self.resolve(function.0, &context)?;
+        let (state, kernel) = self.resolve(function.0, &context)?;
         let (Ok(blocks), Ok(threads)) = (u32::try_from(blocks), u32::try_from(block_size)) else {
             return Err(CudaError::INVALID_VALUE);
         };
-        let bytes =
-            occupancy_rule::dynamic_shared_for(need(&kernel), blocks, threads).ok_or(CudaError::INVALID_VALUE)?;
+        let most = state.dynamic_shared_limit(context.device, &kernel);
+        let bytes = occupancy_rule::dynamic_shared_for(need(&kernel), blocks, threads, most);
+        let bytes = bytes.ok_or(CudaError::INVALID_VALUE)?;
         usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)
     }
 }

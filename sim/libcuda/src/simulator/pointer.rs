@@ -73,7 +73,8 @@ fn of_device(attribute: u32, address: u64, found: &OnDevice) -> CudaResult<Point
         ask::CONTEXT => PointerAttribute::Context(Context(found.context)),
         ask::MEMORY_TYPE => PointerAttribute::MemoryType(memory_type::DEVICE),
         ask::DEVICE_POINTER => PointerAttribute::DevicePointer(DevicePtr(address)),
-        ask::SYNC_MEMOPS => PointerAttribute::SyncMemops(false),
+        // What an H200 says too: synchronous copies wait for their bytes.
+        ask::SYNC_MEMOPS => PointerAttribute::SyncMemops(true),
         ask::BUFFER_ID => PointerAttribute::BufferId(found.id),
         ask::IS_MANAGED => PointerAttribute::IsManaged(false),
         ask::DEVICE_ORDINAL => PointerAttribute::DeviceOrdinal(i32::try_from(found.device).unwrap_or(-2)),

@@ -89,11 +89,12 @@ impl Pools {
 
 impl Simulator {
     fn allocate_in_order(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
-        if bytes == 0 {
-            return Err(CudaError::INVALID_VALUE);
-        }
         let (context, _) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
+        // Unlike `cuMemAlloc`, nothing is a size here.
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
         let state = self.pools.get(pool)?;
         let device = self.devices.get(state.device).ok_or(CudaError::INVALID_DEVICE)?;
         let bytes = bytes as u64;
@@ -129,6 +130,9 @@ impl PoolCalls for Simulator {
     fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
+        if address.is_null() {
+            return Ok(());
+        }
         let device = self.device_of_allocation(address.0).ok_or(CudaError::INVALID_VALUE)?;
         device.memory.start_free(address.0).ok_or(CudaError::INVALID_VALUE)?;
         let memory = Arc::clone(&device.memory);

@@ -162,8 +162,11 @@ impl StreamCalls for Simulator {
     }
 
     fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
-        if flags & !event_wait_flags::EXTERNAL != 0 {
-            return Err(CudaError::INVALID_VALUE);
+        match flags {
+            event_wait_flags::DEFAULT => {}
+            // Only a stream that is being captured may wait for external events.
+            event_wait_flags::EXTERNAL => return Err(CudaError::ILLEGAL_STATE),
+            _ => return Err(CudaError::INVALID_VALUE),
         }
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
