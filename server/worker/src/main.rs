@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use floe_abi::CudaError;
 use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
-use floe_worker::{Ending, Gpu, Log, Output, Plan, end, serve, without_randomization};
+use floe_worker::{Ending, Gpu, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -81,7 +82,7 @@ fn session(task: &str) -> Result<()> {
 fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports: &Reports, log: &Log) -> Ending {
     let gpu = match Gpu::start(&task.library, task.gpu) {
         Ok(gpu) => gpu,
-        Err(error) => return refuse(link, &error.to_string()),
+        Err(error) => return refuse(link, error),
     };
     reports.say(&Report::Ready);
     let plan =
@@ -90,12 +91,19 @@ fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports:
 }
 
 /// Tells the client that there is no device for it.
-fn refuse(mut link: Link, words: &str) -> Ending {
-    let error = floe_abi::CudaError::DEVICE_UNAVAILABLE;
+fn refuse(mut link: Link, error: OpenLibraryError) -> Ending {
+    let words = error.to_string();
+    let ending = match error {
+        OpenLibraryError::Driver { what, library, error } => {
+            Ending::Device { what: format!("{what} of {library}"), error }
+        }
+        other => Ending::Device { what: other.to_string(), error: CudaError::DEVICE_UNAVAILABLE },
+    };
+    let status = ending.told().map_or(0, CudaError::code);
     // The client may be gone; the daemon hears it in any case.
     let _ = link.limit_writes(Some(Duration::from_secs(1)));
-    let _ = link.send(&floe_wire::Ended { status: error.code(), detail: words });
-    Ending::Device { what: words.to_owned(), error }
+    let _ = link.send(&floe_wire::Ended { status, detail: &words });
+    ending
 }
 
 /// A panic's words go to the daemon's log: fd 2 is the kernels'.

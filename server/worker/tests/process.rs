@@ -1,0 +1,537 @@
+//! The worker process on a real device library: floe's CPU device, or what `FLOE_TEST_DEVICE` names (`nvidia`).
+//! In: a task and messages, as the daemon and a client give them. Out: the verdict.
+//! What is left behind is looked at: a worker whose client or daemon is gone must be gone too.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use floe_transport::Link;
+use floe_wire::*;
+use floe_worker::contract::{Probe, Report, TASK_VARIABLE, Task};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const BASE: u64 = WINDOW_BASE;
+const KERNELS: &[u8] = include_bytes!("kernels.ptx");
+
+fn worker() -> PathBuf {
+    std::env::var_os("FLOE_WORKER").map_or_else(|| env!("CARGO_BIN_EXE_floe-worker").into(), PathBuf::from)
+}
+
+/// What the device offers; the CPU device is built when it is the one asked for.
+fn offer() -> &'static Probe {
+    static OFFER: OnceLock<Probe> = OnceLock::new();
+    OFFER.get_or_init(|| {
+        let device = std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| {
+            build_cpu_device();
+            "cpu".into()
+        });
+        let output = Command::new(worker()).args(["--probe", &device]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    })
+}
+
+/// Cargo builds a package's own executables for its tests, and no other package's library.
+fn build_cpu_device() {
+    let release = worker().parent().is_some_and(|folder| folder.ends_with("release"));
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "floe-sim-libcuda"]).args(release.then_some("--release"));
+    let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+    assert!(built.success(), "the CPU device does not build");
+}
+
+/// What the client got, as owned values.
+#[derive(Clone, Debug, PartialEq)]
+enum Got {
+    Reply { request: u64, status: u32, detail: String, body: Vec<u8> },
+    Delivery { request: u64, bytes: Vec<u8> },
+    Output(u32, Vec<u8>),
+    RunHostFunction(u64),
+    Ended(u32, String),
+}
+
+struct Session {
+    child: Child,
+    link: Option<Link>,
+    printed: String,
+}
+
+impl Session {
+    fn start() -> Self {
+        Self::start_with(0, 0)
+    }
+
+    fn start_with(ordinal: u32, memory: u64) -> Self {
+        let offer = offer();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let granularity = offer.gpus[0].granularity;
+        let library = offer.library.clone();
+        let task = Task { session: 1, library, gpu: 0, ordinal, memory, granularity, sent: 0, received: 0 };
+        let child = Command::new(worker())
+            .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { child, link: Some(Link::new(ours.into())), printed: String::new() }
+    }
+
+    fn link(&mut self) -> &mut Link {
+        self.link.as_mut().unwrap()
+    }
+
+    fn send(&mut self, message: &impl Message) -> u64 {
+        self.link().send(message).unwrap()
+    }
+
+    fn get(&mut self) -> Option<Got> {
+        let frame = self.link().receive(Some(Instant::now() + PATIENCE)).unwrap()?;
+        Some(match Push::decode(frame.kind, frame.payload).unwrap() {
+            Push::Reply(Reply { request, status, detail, body, .. }) => {
+                Got::Reply { request, status, detail: detail.into(), body: body.into() }
+            }
+            Push::Delivery(Delivery { request, bytes, .. }) => Got::Delivery { request, bytes: bytes.into() },
+            Push::Output(output) => Got::Output(output.fd, output.bytes.into()),
+            Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
+            Push::Ended(ended) => Got::Ended(ended.status, ended.detail.into()),
+        })
+    }
+
+    /// Sends and expects the reply, with output before it; gives status and body.
+    fn call(&mut self, message: &impl Message) -> (u32, Vec<u8>) {
+        let sent = self.send(message);
+        loop {
+            match self.get() {
+                Some(Got::Output(_, bytes)) => self.printed.push_str(&String::from_utf8(bytes).unwrap()),
+                Some(Got::Reply { request, status, detail, body }) if request == sent => {
+                    if !detail.is_empty() {
+                        eprintln!("{detail}");
+                    }
+                    return (status, body);
+                }
+                other => panic!("expected the reply to {sent}: {other:?}"),
+            }
+        }
+    }
+
+    fn ok(&mut self, message: &impl Message) -> Vec<u8> {
+        let (status, body) = self.call(message);
+        assert_eq!(status, 0);
+        body
+    }
+
+    /// A mapped block of one granule.
+    fn memory(&mut self) -> u64 {
+        let bytes = offer().gpus[0].granularity;
+        self.ok(&CreateBlock { block: BlockId(1), bytes });
+        self.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes, access: 3 });
+        bytes
+    }
+
+    fn read(&mut self, at: u64, bytes: u64) -> Vec<u8> {
+        let sent = self.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(at), bytes });
+        let mut all = Vec::new();
+        loop {
+            match self.get() {
+                Some(Got::Delivery { request, bytes }) if request == sent => all.extend(bytes),
+                Some(Got::Output(_, bytes)) => self.printed.push_str(&String::from_utf8(bytes).unwrap()),
+                Some(Got::Reply { request, status: 0, .. }) if request == sent => return all,
+                other => panic!("expected the bytes of {sent}: {other:?}"),
+            }
+        }
+    }
+
+    fn kernels(&mut self) {
+        for part in KERNELS.chunks(1000) {
+            self.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: part });
+        }
+        self.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 4096 });
+        for (id, name) in (1..).zip(["add", "print", "fault", "spin"]) {
+            self.ok(&FindKernel { library: LibraryId(1), name, kernel: KernelId(id) });
+        }
+    }
+
+    fn launch(&mut self, kernel: u64, stream: u64, grid: u32, block: u32, parameters: &[u8]) {
+        let launch = Launch {
+            kernel: KernelId(kernel),
+            stream: StreamId(stream),
+            grid_x: grid,
+            grid_y: 1,
+            grid_z: 1,
+            block_x: block,
+            block_y: 1,
+            block_z: 1,
+            shared: 0,
+            parameters,
+            attributes: vec![],
+        };
+        self.send(&launch);
+    }
+
+    /// Waits for the process to end; gives its exit code and its last report.
+    fn end(mut self) -> (Option<i32>, String) {
+        drop(self.link.take());
+        self.wait()
+    }
+
+    fn wait(mut self) -> (Option<i32>, String) {
+        let reports = BufReader::new(self.child.stdout.take().unwrap());
+        let mut ended = String::new();
+        for line in reports.lines() {
+            if let Report::Ended(words) = serde_json::from_str(&line.unwrap()).unwrap() {
+                ended = words;
+            }
+        }
+        (wait_for(&mut self.child), ended)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A test that failed half-way leaves no worker.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for(child: &mut Child) -> Option<i32> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        assert!(began.elapsed() < PATIENCE, "the worker does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn add_parameters(at: u64, amount: u32, count: u32) -> Vec<u8> {
+    [&at.to_le_bytes()[..], &amount.to_le_bytes(), &count.to_le_bytes()].concat()
+}
+
+#[test]
+fn kernel_computes_on_memory_of_the_window() {
+    let mut session = Session::start();
+    session.memory();
+    session.kernels();
+    let values: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+    session.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE + 256), bytes: &values });
+    session.launch(1, 0, 8, 128, &add_parameters(BASE + 256, 5, 1000));
+    let expected: Vec<u8> = (5..1005_u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(session.read(BASE + 256, 4000), expected);
+    assert_eq!(session.end(), (Some(0), "the client left".into()));
+}
+
+#[test]
+fn two_sessions_have_the_same_addresses_and_different_memory() {
+    let (mut one, mut other) = (Session::start(), Session::start_with(1, 0));
+    let bytes = one.memory();
+    other.ok(&CreateBlock { block: BlockId(1), bytes });
+    let second = BASE + WINDOW_BYTES;
+    other.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(second), bytes, access: 3 });
+    let fill =
+        |at, value| Fill { stream: StreamId(0), at: DevicePtr(at), pitch: 0, element: 4, value, width: 16, height: 1 };
+    one.send(&fill(BASE, 1));
+    other.send(&fill(second, 2));
+    assert_eq!(one.read(BASE, 4), [1, 0, 0, 0]);
+    assert_eq!(other.read(second, 4), [2, 0, 0, 0]);
+    assert_eq!(other.end().0, Some(0));
+    assert_eq!(one.read(BASE, 4), [1, 0, 0, 0]);
+}
+
+#[test]
+fn library_tells_kernels_globals_parameters_and_occupancy() {
+    let mut session = Session::start();
+    session.memory();
+    session.kernels();
+    let body = session.ok(&ListKernels { library: LibraryId(1) });
+    let mut names = ListKernels::decode_reply(&body).unwrap().names;
+    names.sort_unstable();
+    assert_eq!(names, ["add", "fault", "print", "spin"]);
+    let body = session.ok(&FindKernel { library: LibraryId(1), name: "add", kernel: KernelId(9) });
+    let found = FindKernel::decode_reply(&body).unwrap();
+    let sizes: Vec<(u32, u32)> = found.parameters.iter().map(|parameter| (parameter.offset, parameter.bytes)).collect();
+    assert_eq!(sizes, [(0, 8), (8, 4), (12, 4)]);
+    assert!(found.attributes.iter().any(|attribute| attribute.number == 0 && attribute.value >= 128));
+    let body = session.ok(&FindGlobal { library: LibraryId(1), name: "counter" });
+    let global = FindGlobal::decode_reply(&body).unwrap();
+    assert_eq!(global.bytes, 4);
+    assert_eq!(session.read(global.at.0, 4), [41, 0, 0, 0]);
+    assert_eq!(session.call(&FindGlobal { library: LibraryId(1), name: "nothing" }).0, 500);
+    assert_eq!(session.call(&FindKernel { library: LibraryId(1), name: "nothing", kernel: KernelId(10) }).0, 500);
+    let body = session.ok(&MaxActiveBlocks { kernel: KernelId(1), block: 128, shared: 0, flags: 0 });
+    assert!(MaxActiveBlocks::decode_reply(&body).unwrap().blocks >= 1);
+    session.ok(&SetKernelAttribute { kernel: KernelId(1), what: 0, number: 8, value: 4096 });
+}
+
+#[test]
+fn what_kernels_print_comes_before_the_reply_that_makes_it_visible() {
+    let mut session = Session::start();
+    session.kernels();
+    session.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    session.send(&CreateEvent { event: EventId(1), flags: 0 });
+    session.launch(2, 1, 1, 1, &7_u32.to_le_bytes());
+    session.ok(&SynchronizeStream { stream: StreamId(1) });
+    assert_eq!(session.printed, "hello 7\n");
+    session.launch(2, 1, 1, 2, &8_u32.to_le_bytes());
+    session.send(&RecordEvent { event: EventId(1), stream: StreamId(1), flags: 0 });
+    session.ok(&SynchronizeEvent { event: EventId(1) });
+    assert_eq!(session.printed, "hello 7\nhello 8\nhello 8\n");
+    session.launch(2, 0, 1, 1, &9_u32.to_le_bytes());
+    session.ok(&SynchronizeContext {});
+    assert_eq!(session.printed.lines().last(), Some("hello 9"));
+}
+
+#[test]
+fn boxes_and_patterns_are_placed_by_pitch() {
+    let mut session = Session::start();
+    session.memory();
+    let stream = StreamId(0);
+    let at = DevicePtr(BASE);
+    session.send(&Fill { stream, at, pitch: 0, element: 1, value: 0xee, width: 4096, height: 1 });
+    session.send(&Fill { stream, at, pitch: 64, element: 2, value: 0x0102, width: 3, height: 2 });
+    let rows: Vec<u8> = (1..=24).collect();
+    let to = DevicePtr(BASE + 1024);
+    session.send(&CopyBoxToDevice { stream, to, pitch: 16, slice: 128, width: 4, height: 3, depth: 2, bytes: &rows });
+    let moved = DevicePtr(BASE + 2048);
+    session.send(&CopyBoxOnDevice {
+        stream,
+        to: moved,
+        to_pitch: 32,
+        to_slice: 256,
+        from: to,
+        from_pitch: 16,
+        from_slice: 128,
+        width: 4,
+        height: 3,
+        depth: 2,
+    });
+    let sent =
+        session.send(&CopyBoxFromDevice { stream, from: moved, pitch: 32, slice: 256, width: 4, height: 3, depth: 2 });
+    let mut got = Vec::new();
+    while let Some(Got::Delivery { request, bytes }) = session.get() {
+        assert_eq!(request, sent);
+        got.extend(bytes);
+    }
+    assert_eq!(got, rows);
+    let filled = session.read(BASE, 128);
+    assert_eq!(filled[..8], [2, 1, 2, 1, 2, 1, 0xee, 0xee]);
+    assert_eq!(filled[64..72], [2, 1, 2, 1, 2, 1, 0xee, 0xee]);
+}
+
+#[test]
+fn host_function_holds_its_stream_until_it_is_done() {
+    let mut session = Session::start();
+    session.memory();
+    session.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    session.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
+    let waiting = session.send(&SynchronizeStream { stream: StreamId(1) });
+    assert_eq!(session.get(), Some(Got::RunHostFunction(3)));
+    session.ok(&MemoryInfo {});
+    assert_eq!(session.call(&QueryStream { stream: StreamId(1) }).0, 600);
+    session.send(&HostFunctionDone { function: FunctionId(3) });
+    assert!(matches!(session.get(), Some(Got::Reply { request, status: 0, .. }) if request == waiting));
+}
+
+#[test]
+fn busy_stream_holds_up_no_other_and_is_not_ready() {
+    let mut session = Session::start();
+    session.memory();
+    session.kernels();
+    for stream in 1..=2 {
+        session.send(&CreateStream { stream: StreamId(stream), flags: 1, priority: 0 });
+    }
+    let flag = BASE + 4096;
+    session.send(&Fill {
+        stream: StreamId(2),
+        at: DevicePtr(flag),
+        pitch: 0,
+        element: 4,
+        value: 0,
+        width: 1,
+        height: 1,
+    });
+    session.ok(&SynchronizeStream { stream: StreamId(2) });
+    session.launch(4, 1, 1, 1, &flag.to_le_bytes());
+    session.send(&CreateEvent { event: EventId(1), flags: 2 });
+    session.send(&RecordEvent { event: EventId(1), stream: StreamId(1), flags: 0 });
+    assert_eq!(session.call(&QueryStream { stream: StreamId(1) }).0, 600);
+    assert_eq!(session.call(&QueryEvent { event: EventId(1) }).0, 600);
+    let waiting = session.send(&SynchronizeEvent { event: EventId(1) });
+    session.ok(&SynchronizeStream { stream: StreamId(2) });
+    session.send(&Fill {
+        stream: StreamId(2),
+        at: DevicePtr(flag),
+        pitch: 0,
+        element: 4,
+        value: 1,
+        width: 1,
+        height: 1,
+    });
+    assert!(matches!(session.get(), Some(Got::Reply { request, status: 0, .. }) if request == waiting));
+    session.ok(&QueryEvent { event: EventId(1) });
+}
+
+#[test]
+fn quota_is_enforced_and_told() {
+    let granularity = offer().gpus[0].granularity;
+    let mut session = Session::start_with(0, 3 * granularity);
+    session.ok(&CreateBlock { block: BlockId(1), bytes: 2 * granularity });
+    assert_eq!(session.call(&CreateBlock { block: BlockId(2), bytes: 2 * granularity }).0, 2);
+    let body = session.ok(&MemoryInfo {});
+    let info = MemoryInfo::decode_reply(&body).unwrap();
+    assert_eq!((info.free, info.total), (granularity, 3 * granularity));
+}
+
+#[test]
+fn ptx_with_an_error_is_refused_with_its_line_and_the_session_goes_on() {
+    let mut session = Session::start();
+    let broken = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  nonsense.u32 %r1;\n}\n";
+    session.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: broken });
+    let sent = session.send(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 4096 });
+    match session.get() {
+        Some(Got::Reply { request, status, detail, .. }) => {
+            assert_eq!(request, sent);
+            assert_ne!(status, 0);
+            assert!(detail.contains('6'), "the line is not named: {detail}");
+        }
+        other => panic!("expected a refusal: {other:?}"),
+    }
+    session.memory();
+    session.kernels();
+}
+
+#[test]
+fn faulting_kernel_is_told_and_reset_makes_the_session_as_new() {
+    let mut session = Session::start();
+    session.memory();
+    session.kernels();
+    session.launch(3, 0, 1, 1, &[]);
+    assert_eq!(session.call(&SynchronizeContext {}).0, 700);
+    assert_eq!(session.call(&SynchronizeContext {}).0, 700);
+    let (status, _) = session.call(&ResetContext {});
+    eprintln!("reset after a fault: {status}");
+    if status == 0 {
+        session.memory();
+        session.send(&Fill {
+            stream: StreamId(0),
+            at: DevicePtr(BASE),
+            pitch: 0,
+            element: 1,
+            value: 3,
+            width: 4,
+            height: 1,
+        });
+        assert_eq!(session.read(BASE, 4), [3; 4]);
+    }
+}
+
+#[test]
+fn reset_without_a_fault_makes_the_session_as_new() {
+    let mut session = Session::start();
+    session.memory();
+    session.kernels();
+    session.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
+    session.launch(1, 1, 1, 32, &add_parameters(BASE, 1, 32));
+    session.ok(&ResetContext {});
+    session.memory();
+    session.kernels();
+    session.send(&Fill {
+        stream: StreamId(0),
+        at: DevicePtr(BASE),
+        pitch: 0,
+        element: 4,
+        value: 1,
+        width: 32,
+        height: 1,
+    });
+    session.launch(1, 0, 1, 32, &add_parameters(BASE, 1, 32));
+    assert_eq!(session.read(BASE + 124, 4), [2, 0, 0, 0]);
+}
+
+#[test]
+fn client_that_leaves_takes_its_worker_along_whatever_runs() {
+    let mut session = Session::start();
+    session.memory();
+    session.kernels();
+    session.send(&Fill {
+        stream: StreamId(0),
+        at: DevicePtr(BASE),
+        pitch: 0,
+        element: 4,
+        value: 0,
+        width: 1,
+        height: 1,
+    });
+    session.launch(4, 0, 1, 1, &BASE.to_le_bytes());
+    session.ok(&MemoryInfo {});
+    let began = Instant::now();
+    assert_eq!(session.end(), (Some(0), "the client left".into()));
+    assert!(began.elapsed() < Duration::from_secs(20), "a kernel that never ends held the worker");
+}
+
+#[test]
+fn daemon_that_is_gone_takes_its_workers_along() {
+    let mut session = Session::start();
+    session.ok(&MemoryInfo {});
+    drop(session.child.stdout.take());
+    assert_eq!(session.get(), None);
+    assert_eq!(wait_for(&mut session.child), Some(1));
+}
+
+#[test]
+fn broken_contract_is_told_to_client_and_daemon() {
+    let mut session = Session::start();
+    session.send(&SynchronizeStream { stream: StreamId(77) });
+    let Some(Got::Ended(1, words)) = session.get() else { panic!("no last word") };
+    assert_eq!(session.get(), None);
+    assert_eq!(session.wait(), (Some(1), words));
+}
+
+#[test]
+fn gpu_that_is_not_there_is_told() {
+    let offer = offer();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let library = offer.library.clone();
+    let task = Task { session: 1, library, gpu: 99, ordinal: 0, memory: 0, granularity: 1, sent: 0, received: 0 };
+    let mut child = Command::new(worker())
+        .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut link = Link::new(ours.into());
+    let frame = link.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
+    let ended = Ended::decode(frame.payload).unwrap();
+    assert!(ended.detail.starts_with("cuDeviceGet of ") && ended.detail.ends_with("CUDA_ERROR_INVALID_DEVICE (101)"));
+    assert_eq!(wait_for(&mut child), Some(1));
+}
+
+#[test]
+fn worker_runs_without_address_space_randomization() {
+    let mut session = Session::start();
+    session.ok(&MemoryInfo {});
+    let personality = std::fs::read_to_string(format!("/proc/{}/personality", session.child.id()));
+    // Readable by the same user only where the kernel shows it at all.
+    if let Ok(text) = personality {
+        let bits = u32::from_str_radix(text.trim(), 16).unwrap();
+        assert_eq!(bits & 0x0004_0000, 0x0004_0000);
+    }
+}
+
+#[test]
+fn started_by_hand_it_says_what_it_is() {
+    let output = Command::new(worker()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("started by floed"));
+    let output = Command::new(worker()).args(["--probe", "/no/such/library"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/library: "));
+    assert!(!Path::new("/no/such/library").exists());
+}
