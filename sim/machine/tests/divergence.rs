@@ -1,6 +1,7 @@
 //! Random structured programs against a reference that runs one thread at a time.
 //! A program of assignments, branches, loops, breaks, continues, returns and calls becomes PTX and runs on two warps and
 //! a half; the reference evaluates the same tree per thread. Every register of every thread must agree.
+//! Between the statements all threads meet: at barriers that count, also after some have returned, and in shuffles.
 //! Nothing is random in the kernels themselves: a failing case shrinks to a small program.
 #![allow(
     clippy::cast_possible_truncation,
@@ -68,6 +69,19 @@ enum Statement {
     Break(Condition),
     Continue(Condition),
     Return(Condition),
+}
+
+/// A step of a whole program.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Every thread on its own.
+    Alone(Statement),
+    /// A block barrier: `to` becomes the number of threads, returned ones aside, for which the condition holds.
+    Count { to: usize, condition: Condition },
+    /// `to` becomes `a` of the lane whose number differs by `distance` in its bits.
+    Swap { to: usize, a: usize, distance: u32 },
+    /// `to` becomes the mask of the warp's lanes for which the condition holds.
+    Ballot { to: usize, condition: Condition },
 }
 
 /// How a statement list was left.
@@ -181,6 +195,23 @@ impl Writer {
         emit(&mut self.text, instruction);
     }
 
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Alone(statement) => self.statement(statement, None),
+            Step::Count { to, condition } => {
+                condition.emit(&mut self.text);
+                self.emit(&format!("barrier.red.popc.u32 %v{to}, 0, %p"));
+            }
+            Step::Swap { to, a, distance } => {
+                self.emit(&format!("shfl.sync.bfly.b32 %v{to}, %v{a}, {distance}, 31, %members"));
+            }
+            Step::Ballot { to, condition } => {
+                condition.emit(&mut self.text);
+                self.emit(&format!("vote.sync.ballot.b32 %v{to}, %p, %members"));
+            }
+        }
+    }
+
     /// `around` holds the labels that break and continue go to.
     fn list(&mut self, list: &[Statement], around: Option<(&str, &str)>) {
         for statement in list {
@@ -273,9 +304,9 @@ impl Writer {
     }
 }
 
-fn kernel(program: &[Statement]) -> String {
+fn kernel(program: &[Step]) -> String {
     let mut writer = Writer::default();
-    writer.list(program, None);
+    program.iter().for_each(|step| writer.step(step));
     writer.place("finish");
     writer.store();
     writer.emit("ret");
@@ -285,22 +316,64 @@ fn kernel(program: &[Statement]) -> String {
          .reg .b32 %y;\n    ld.param.b32 %x, [value];\n    and.b32 %y, %x, 1;\n    setp.eq.u32 %q, %y, 0;\n    \
          @%q bra even;\n    xor.b32 %x, %x, 85;\n    st.param.b32 [result], %x;\n    ret;\neven:\n    \
          mad.lo.u32 %x, %x, 3, 1;\n    st.param.b32 [result], %x;\n    ret;\n}}\n\
-         .visible .entry k(.param .u64 p_out)\n{{\n    .reg .pred %p;\n    .reg .b32 %v<4>, %c<{}>, %t<2>;\n    \
+         .visible .entry k(.param .u64 p_out)\n{{\n    .reg .pred %p;\n    .reg .b32 %v<4>, %c<{}>, %t<2>, %members;\n    \
          .reg .b64 %out;\n    ld.param.u64 %out, [p_out];\n    mov.u32 %v0, %tid.x;\n    mul.lo.u32 %v1, %v0, 7;\n    \
-         xor.b32 %v2, %v0, 21;\n    mov.u32 %v3, 1;\n    mad.wide.u32 %out, %v0, 16, %out;\n{}}}\n",
+         xor.b32 %v2, %v0, 21;\n    mov.u32 %v3, 1;\n    \
+         // The last warp has 16 lanes.\n    setp.lt.u32 %p, %v0, 64;\n    selp.b32 %members, -1, 65535, %p;\n    mad.wide.u32 %out, %v0, 16, %out;\n{}}}\n",
         writer.counters + 1,
         writer.text
     )
 }
 
-fn reference(program: &[Statement]) -> Vec<u32> {
-    let mut results = Vec::new();
-    for thread in 0..THREADS {
-        let mut registers = [thread, thread.wrapping_mul(7), thread ^ 21, 1];
-        evaluate(program, &mut registers);
-        results.extend(registers);
+/// Runs the program step by step for all threads; a thread that returned keeps its registers.
+fn reference(program: &[Step]) -> Vec<u32> {
+    let mut threads: Vec<[u32; REGISTERS]> = (0..THREADS).map(|t| [t, t.wrapping_mul(7), t ^ 21, 1]).collect();
+    let mut gone = vec![false; threads.len()];
+    for step in program {
+        let before = threads.clone();
+        let holds = |condition: &Condition, thread: usize| !gone[thread] && condition.holds(&before[thread]);
+        match step {
+            Step::Alone(statement) => {
+                let list = std::slice::from_ref(statement);
+                let live = threads.iter_mut().zip(&mut gone).filter(|(_, gone)| !**gone);
+                live.for_each(|(registers, gone)| *gone = evaluate(list, registers) != Flow::Next);
+            }
+            Step::Count { to, condition } => {
+                let count = (0..before.len()).filter(|&thread| holds(condition, thread)).count();
+                let live = threads.iter_mut().zip(&gone).filter(|(_, gone)| !**gone);
+                live.for_each(|(registers, _)| registers[*to] = count as u32);
+            }
+            Step::Swap { to, a, distance } => {
+                (0..before.len()).for_each(|t| threads[t][*to] = before[t ^ *distance as usize][*a]);
+            }
+            Step::Ballot { to, condition } => {
+                let bit = |t: usize| u32::from(holds(condition, t)) << (t % 32);
+                let ballot = |t: usize| (t / 32 * 32..before.len().min(t / 32 * 32 + 32)).map(bit).sum();
+                (0..before.len()).for_each(|t| threads[t][*to] = ballot(t));
+            }
+        }
     }
-    results
+    threads.concat()
+}
+
+/// Takes out what ends a thread: `return`, and `break` and `continue` outside of loops.
+fn without_exits(list: &[Statement], in_loop: bool) -> Vec<Statement> {
+    let kept = list.iter().filter(|statement| match statement {
+        Statement::Return(_) => false,
+        Statement::Break(_) | Statement::Continue(_) => in_loop,
+        _ => true,
+    });
+    kept.map(|statement| match statement.clone() {
+        Statement::If { condition, yes, no } => {
+            Statement::If { condition, yes: without_exits(&yes, in_loop), no: without_exits(&no, in_loop) }
+        }
+        Statement::Loop { count, body } => Statement::Loop { count, body: without_exits(&body, true) },
+        Statement::Switch { register, arms } => {
+            Statement::Switch { register, arms: arms.iter().map(|arm| without_exits(arm, in_loop)).collect() }
+        }
+        simple => simple,
+    })
+    .collect()
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -334,7 +407,7 @@ fn statement() -> impl Strategy<Value = Statement> {
     })
 }
 
-fn run(program: &[Statement], level: Level) -> Result<Vec<u32>, String> {
+fn run(program: &[Step], level: Level) -> Result<Vec<u32>, String> {
     let mut rig = Rig::new(0x3800_0000_0000, 1, level);
     let loaded = rig.load(&kernel(program)).map_err(|error| error.to_string())?;
     let kernel = loaded.kernel("k").map_err(|error| error.to_string())?;
@@ -348,20 +421,51 @@ fn run(program: &[Statement], level: Level) -> Result<Vec<u32>, String> {
     Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
 }
 
+/// Steps with exits and barriers, or without exits and with everything.
+fn steps(exits: bool) -> impl Strategy<Value = Vec<Step>> {
+    let r = || 0..REGISTERS;
+    let alone = statement().prop_map(move |statement| {
+        if exits {
+            return Step::Alone(statement);
+        }
+        let condition = Condition::Same { register: 0, other: 0 };
+        Step::Alone(Statement::If { condition, yes: without_exits(&[statement], false), no: Vec::new() })
+    });
+    let warp = u32::from(!exits);
+    let step = prop_oneof![
+        5 => alone,
+        2 => (r(), condition()).prop_map(|(to, condition)| Step::Count { to, condition }),
+        2 * warp => (r(), r(), 1u32..16).prop_map(|(to, a, distance)| Step::Swap { to, a, distance }),
+        warp => (r(), condition()).prop_map(|(to, condition)| Step::Ballot { to, condition }),
+    ];
+    prop::collection::vec(step, 1..10)
+}
+
+fn check(program: &[Step]) -> Result<(), TestCaseError> {
+    let expected = reference(program);
+    let results =
+        run(program, Level::best()).map_err(|error| TestCaseError::fail(format!("{error}\n{}", kernel(program))))?;
+    if let Some(wrong) = (0..expected.len()).find(|&i| results[i] != expected[i]) {
+        let (thread, register) = (wrong / REGISTERS, wrong % REGISTERS);
+        let (got, want) = (results[wrong], expected[wrong]);
+        let text = kernel(program);
+        return Err(TestCaseError::fail(format!(
+            "thread {thread}, register {register}: {got:#x}, expected {want:#x}\n{text}"
+        )));
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn threads_of_a_warp_compute_what_they_compute_alone(program in prop::collection::vec(statement(), 1..8)) {
-        let expected = reference(&program);
-        match run(&program, Level::best()) {
-            Ok(results) => {
-                let wrong = (0..expected.len()).find(|&i| results[i] != expected[i]);
-                prop_assert!(wrong.is_none(), "thread {}, register {}: {:#x}, expected {:#x}\n{}",
-                    wrong.unwrap_or(0) / 4, wrong.unwrap_or(0) % 4, results[wrong.unwrap_or(0)],
-                    expected[wrong.unwrap_or(0)], kernel(&program));
-            }
-            Err(error) => prop_assert!(false, "{error}\n{}", kernel(&program)),
-        }
+    fn threads_of_a_warp_compute_what_they_compute_alone(program in steps(true)) {
+        check(&program)?;
+    }
+
+    #[test]
+    fn diverged_threads_meet_again_in_shuffles_and_votes(program in steps(false)) {
+        check(&program)?;
     }
 }
