@@ -86,7 +86,7 @@ pub struct Simulator {
     modules: Modules,
     libraries: Libraries,
     functions: Functions,
-    host_memory: HostMemory,
+    host_memory: Arc<HostMemory>,
     virtual_memory: Mutex<VirtualMemory>,
     pools: Pools,
 }
@@ -127,15 +127,16 @@ impl Simulator {
                 Err(error) => failure = Some(error),
             }
         }
+        let host_memory = Arc::<HostMemory>::default();
         Self {
-            executor: Executor::new(Arc::clone(&memory), settings.cores),
+            executor: Executor::new(Arc::clone(&memory), Arc::clone(&host_memory), settings.cores),
             memory,
             contexts: Contexts::default(),
             streams: Streams::default(),
             modules: Modules::default(),
             libraries: Libraries::default(),
             functions: Functions::default(),
-            host_memory: HostMemory::default(),
+            host_memory,
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             pools: Pools::new(devices.len(), &handles),
             devices,

@@ -30,6 +30,27 @@ struct State {
     globals: Heap<Physical>,
     kernel_heaps: RangeAllocator<u64>,
     owners: HashMap<u64, Owner>,
+    /// Bytes in use by pool.
+    pools: HashMap<u64, u64>,
+}
+
+impl State {
+    fn own(&mut self, allocation: Allocation, owner: Owner) {
+        if let Some(pool) = owner.pool {
+            *self.pools.entry(pool).or_default() += allocation.size;
+        }
+        self.owners.insert(allocation.address, owner);
+    }
+
+    /// Takes an allocation out of the heap and from its owner.
+    fn disown(&mut self, address: u64) -> Option<()> {
+        let allocation = self.heap.free(address)?;
+        let owner = self.owners.remove(&address)?;
+        if let Some(used) = owner.pool.and_then(|pool| self.pools.get_mut(&pool)) {
+            *used -= allocation.size;
+        }
+        Some(())
+    }
 }
 
 /// A device's memory.
@@ -57,6 +78,7 @@ impl DeviceMemory {
             globals: Heap::new(globals..globals + SPAN / 2, 1),
             kernel_heaps: RangeAllocator::new(globals + SPAN / 2..globals + SPAN),
             owners: HashMap::new(),
+            pools: HashMap::new(),
         };
         Self { memory, store, state: Mutex::new(state) }
     }
@@ -100,7 +122,7 @@ impl DeviceMemory {
             let mut state = lock(&self.state);
             let made = state.heap.allocate(bytes, 1, |address, length| self.back(address, length))?;
             if let Some(allocation) = made {
-                state.owners.insert(allocation.address, owner);
+                state.own(allocation, owner);
             }
             Ok(made)
         };
@@ -116,11 +138,8 @@ impl DeviceMemory {
 
     /// Takes an allocation from its owner; its bytes stay mapped until `give_back`. `None` when there is none at
     /// `address`.
-    pub(crate) fn free(&self, address: u64) -> Option<(Allocation, Owner)> {
-        let mut state = lock(&self.state);
-        let allocation = state.heap.free(address)?;
-        let owner = state.owners.remove(&address)?;
-        Some((allocation, owner))
+    pub(crate) fn free(&self, address: u64) -> Option<()> {
+        lock(&self.state).disown(address)
     }
 
     /// Notes that a free of the allocation at `address` is being queued. `None` when there is none, or one is queued.
@@ -137,8 +156,7 @@ impl DeviceMemory {
         let of_context = state.owners.iter().filter(|(_, owner)| owner.context == context);
         let addresses: Vec<u64> = of_context.map(|(address, _)| *address).collect();
         for address in addresses {
-            state.heap.free(address);
-            state.owners.remove(&address);
+            state.disown(address);
         }
     }
 
@@ -209,12 +227,7 @@ impl DeviceMemory {
 
     /// Bytes of all live allocations of a pool.
     pub(crate) fn used_by_pool(&self, pool: u64) -> u64 {
-        let state = lock(&self.state);
-        let of_pool = state
-            .heap
-            .allocations()
-            .filter(|allocation| state.owners.get(&allocation.address).is_some_and(|owner| owner.pool == Some(pool)));
-        of_pool.map(|allocation| allocation.size).sum()
+        lock(&self.state).pools.get(&pool).copied().unwrap_or(0)
     }
 }
 

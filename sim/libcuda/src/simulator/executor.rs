@@ -7,9 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_machine::{Grid, Memory, Outcome, Pool};
+use floe_machine::{Fault, FaultKind, Grid, Memory, Outcome, Pool};
 
 use super::events::{Event, EventKey, Events, NoTime};
+use super::host_memory::HostMemory;
 use super::queue::{Queues, StreamKey, StreamKind, Ticket};
 use super::transfer::Transfer;
 
@@ -73,10 +74,11 @@ pub(crate) struct Executor {
     progress: Condvar,
     pool: Pool,
     memory: Arc<Memory>,
+    host_memory: Arc<HostMemory>,
 }
 
 impl Executor {
-    pub(crate) fn new(memory: Arc<Memory>, cores: usize) -> Arc<Self> {
+    pub(crate) fn new(memory: Arc<Memory>, host_memory: Arc<HostMemory>, cores: usize) -> Arc<Self> {
         let state = State {
             queues: Queues::new(),
             events: Events::default(),
@@ -93,6 +95,7 @@ impl Executor {
             progress: Condvar::new(),
             pool: Pool::new(cores),
             memory,
+            host_memory,
         })
     }
 
@@ -385,6 +388,7 @@ impl Executor {
             Outcome::Done => Ok(()),
             Outcome::Fault(fault) => {
                 super::log::note(format_args!("kernel fault: {fault}"));
+                self.explain(fault);
                 Err(CudaError::from_code(fault.kind.code()).unwrap_or(CudaError::LAUNCH_FAILED))
             }
             Outcome::Stopped | Outcome::Cancelled => Err(CudaError::LAUNCH_FAILED),
@@ -392,6 +396,16 @@ impl Executor {
         let mut state = self.lock();
         self.finish(&mut state, ticket, context, result);
         self.pump(state);
+    }
+
+    /// Says what is not obvious from a fault's address.
+    fn explain(&self, fault: &Fault) {
+        if fault.kind == FaultKind::IllegalAddress && self.host_memory.find(fault.address).is_some() {
+            super::log::warn(format_args!(
+                "kernel {} used pinned host memory at {:#x}: kernels of the CPU device reach device memory only",
+                fault.kernel, fault.address
+            ));
+        }
     }
 
     fn finish(&self, state: &mut State, ticket: Ticket, context: u64, result: CudaResult<()>) {

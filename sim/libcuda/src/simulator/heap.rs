@@ -148,11 +148,6 @@ impl<B> Heap<B> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
         (address - allocation.address < allocation.size).then_some(*allocation)
     }
-
-    /// All live allocations.
-    pub(crate) fn allocations(&self) -> impl Iterator<Item = &Allocation> {
-        self.allocations.values()
-    }
 }
 
 #[cfg(test)]

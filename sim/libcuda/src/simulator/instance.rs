@@ -71,8 +71,8 @@ fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaRes
         let mut message = format!("{error}");
         if matches!(error, ImageError::NoPtx { .. }) {
             message = format!(
-                "the CPU device runs PTX, and this program's image has none: {error}\n\
-                 floe: compile with nvcc -arch=sm_{0}, or -gencode arch=compute_{0},code=compute_{0}",
+                "the CPU device runs PTX: {error}\n\
+                 floe: for this device that is nvcc -arch=sm_{0}, or -gencode arch=compute_{0},code=compute_{0}",
                 capability.number()
             );
         }
