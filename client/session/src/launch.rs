@@ -69,6 +69,9 @@ impl LaunchCalls for Client {
             return Err(CudaError::INVALID_HANDLE);
         }
         session.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
+        if launch.cooperative {
+            function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
+        }
         let attributes = portable(launch)?;
         let parameters = launch.arguments.pack(function.layout())?;
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);

@@ -1,7 +1,7 @@
 //! Occupancy: how many blocks of a kernel fit a multiprocessor. A question comes in; its answer is asked of the server once
 //! and remembered until an attribute of a kernel changes.
 
-use floe_abi::{CudaError, CudaResult, Function};
+use floe_abi::{CudaError, CudaResult, Function, device_attribute};
 use floe_surface::OccupancyCalls;
 use floe_wire::{AvailableShared, Call, KernelId, MaxActiveBlocks};
 
@@ -21,6 +21,29 @@ impl FunctionState {
         lock(&self.session.occupancy).insert(key, answer);
         Ok(answer)
     }
+
+    /// How many blocks of `block` threads with `shared` bytes of dynamic shared memory fit a multiprocessor.
+    fn blocks_per_multiprocessor(&self, block: i32, shared: u64, flags: u32) -> CudaResult<i32> {
+        let answer = self.remembered((self.id(), block, shared, flags), || {
+            let session = &self.session;
+            let question = MaxActiveBlocks { kernel: KernelId(self.id()), block, shared, flags };
+            let answer = session.call(&question)?;
+            let reply = session.connection.read(MaxActiveBlocks::decode_reply(&answer.body))?;
+            Ok(i64::from(reply.blocks))
+        })?;
+        i32::try_from(answer).map_err(|_| CudaError::INVALID_VALUE)
+    }
+
+    /// A cooperative launch's blocks are resident together: more than fit the device are refused at once, as CUDA does.
+    pub(crate) fn check_cooperative(&self, grid: [u32; 3], block: [u32; 3], shared: u32) -> CudaResult<()> {
+        let count = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
+        let threads = i32::try_from(count(block)).map_err(|_| CudaError::INVALID_VALUE)?;
+        let fit = self.blocks_per_multiprocessor(threads, u64::from(shared), 0)?;
+        let multiprocessors = self.session.snapshot.attribute(device_attribute::MULTIPROCESSOR_COUNT).unwrap_or(0);
+        let resident = i64::from(fit).saturating_mul(i64::from(multiprocessors));
+        let fits = u64::try_from(resident).is_ok_and(|resident| count(grid) <= resident);
+        if fits { Ok(()) } else { Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE) }
+    }
 }
 
 impl OccupancyCalls for Client {
@@ -37,14 +60,7 @@ impl OccupancyCalls for Client {
         }
         let function = self.function(function)?;
         let shared = shared_bytes as u64;
-        let answer = function.remembered((function.id(), block_size, shared, flags), || {
-            let session = &function.session;
-            let answer =
-                session.call(&MaxActiveBlocks { kernel: KernelId(function.id()), block: block_size, shared, flags })?;
-            let reply = session.connection.read(MaxActiveBlocks::decode_reply(&answer.body))?;
-            Ok(i64::from(reply.blocks))
-        })?;
-        i32::try_from(answer).map_err(|_| CudaError::INVALID_VALUE)
+        function.blocks_per_multiprocessor(block_size, shared, flags)
     }
 
     fn occupancy_available_dynamic_s_mem_per_block(

@@ -315,3 +315,18 @@ fn pointers_are_told_apart_without_asking() {
     );
     assert_eq!(server.names().len(), asked);
 }
+
+#[test]
+fn a_cooperative_grid_that_cannot_be_resident_is_refused() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    let count = floe_abi::device_attribute::MULTIPROCESSOR_COUNT;
+    assert_eq!(client.device_get_attribute(count, Device(0)), Ok(2));
+    // The scripted device has room for four blocks of a kernel on each of its two multiprocessors.
+    for (blocks, expected) in [(8, Ok(())), (9, Err(CudaError::COOPERATIVE_LAUNCH_TOO_LARGE))] {
+        let result = launch_as(client, function, [blocks, 1, 1], [32, 1, 1], Stream::LEGACY, (0, 0, 0, 0), true);
+        assert_eq!(result, expected, "{blocks} blocks");
+    }
+}

@@ -340,6 +340,7 @@ impl Peer {
                     attribute(6, 65535),
                     attribute(7, 65535),
                     attribute(8, 49152),
+                    attribute(16, 2),
                     attribute(97, 101_376),
                 ],
                 limits: vec![Limit { number: 0, value: 1024 }],
@@ -422,13 +423,14 @@ pub fn ptx() -> Image {
 }
 
 /// Launches with the parameters `a`, `b`, `c`, `n` of the scripted kernel.
-pub fn launch(
+pub fn launch_as(
     client: &Client,
     function: floe_abi::Function,
     grid: [u32; 3],
     block: [u32; 3],
     stream: floe_abi::Stream,
     (a, b, c, n): (u64, u64, u64, u32),
+    cooperative: bool,
 ) -> floe_abi::CudaResult<()> {
     let (mut a, mut b, mut c, mut n) = (a, b, c, n);
     let mut pointers = [
@@ -441,6 +443,18 @@ pub fn launch(
     let arguments = unsafe { KernelArguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) }?;
     floe_surface::LaunchCalls::launch_kernel(
         client,
-        &Launch { function, grid, block, shared_bytes: 0, stream, cooperative: false, attributes: &[], arguments },
+        &Launch { function, grid, block, shared_bytes: 0, stream, cooperative, attributes: &[], arguments },
     )
+}
+
+/// As `launch_as`, without a wish for cooperation.
+pub fn launch(
+    client: &Client,
+    function: floe_abi::Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    stream: floe_abi::Stream,
+    parameters: (u64, u64, u64, u32),
+) -> floe_abi::CudaResult<()> {
+    launch_as(client, function, grid, block, stream, parameters, false)
 }
