@@ -21,7 +21,6 @@ pub mod isa;
 mod lower;
 pub mod memory;
 mod program;
-#[allow(missing_docs)]
 pub mod scalar;
 mod services;
 mod snapshot;

@@ -18,7 +18,7 @@ pub struct Services {
     /// Where the message of a failed `assert` goes (CUDA: standard error).
     pub assertion: Sink,
     /// Device `malloc`; `None` makes it return null.
-    pub heap: Option<Heap>,
+    pub heap: Option<Arc<Heap>>,
     /// `%nsmid`: multiprocessors that the device reports.
     pub multiprocessors: u32,
     /// Bytes of stack a thread may use for calls (`cudaLimitStackSize`), beyond what the kernel itself declares.

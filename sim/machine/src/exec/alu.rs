@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use super::context::{Context, Inst, Operation, write, write_predicate};
-use super::lanes::{Isa, LANES, Lane, Slot};
+use super::lanes::{Isa, Lane, Slot};
 
 /// d = f(a)
 pub(crate) trait Function1 {
@@ -78,7 +78,7 @@ impl<F: Function1> Operation for One<F> {
         unsafe {
             let a = context.read::<F::A>(registers, inst.a);
             let mut d = <F::D as Lane>::Slot::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 set::<F::D>(&mut d, lane, F::apply(get::<F::A>(&a, lane)));
             }
             write::<I, F::D>(registers, inst.d, &d, mask);
@@ -97,7 +97,7 @@ impl<F: Function2> Operation for Two<F> {
             let a = context.read::<F::A>(registers, inst.a);
             let b = context.read::<F::B>(registers, inst.b);
             let mut d = <F::D as Lane>::Slot::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 set::<F::D>(&mut d, lane, F::apply(get::<F::A>(&a, lane), get::<F::B>(&b, lane)));
             }
             write::<I, F::D>(registers, inst.d, &d, mask);
@@ -117,7 +117,7 @@ impl<F: Function3> Operation for Three<F> {
             let b = context.read::<F::B>(registers, inst.b);
             let c = context.read::<F::C>(registers, inst.c);
             let mut d = <F::D as Lane>::Slot::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let value = F::apply(get::<F::A>(&a, lane), get::<F::B>(&b, lane), get::<F::C>(&c, lane));
                 set::<F::D>(&mut d, lane, value);
             }
@@ -139,7 +139,7 @@ impl<F: Function4> Operation for Four<F> {
             let c = context.read::<F::C>(registers, inst.c);
             let e = context.read::<F::E>(registers, inst.aux);
             let mut d = <F::D as Lane>::Slot::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let value = F::apply(
                     get::<F::A>(&a, lane),
                     get::<F::B>(&b, lane),
@@ -208,14 +208,14 @@ pub(crate) unsafe fn compare<I: Isa, F: Comparison2>(context: &Context, inst: &I
         let b = context.read::<F::B>(registers, inst.b);
         if <F::A as Lane>::Slot::BYTES == 256 {
             let mut wide = <u64 as Slot>::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let holds = F::apply(get::<F::A>(&a, lane), get::<F::B>(&b, lane));
                 wide.0[lane] = u64::from(holds).wrapping_neg();
             }
             I::signs64(&wide)
         } else {
             let mut narrow = <u32 as Slot>::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let holds = F::apply(get::<F::A>(&a, lane), get::<F::B>(&b, lane));
                 narrow.0[lane] = u32::from(holds).wrapping_neg();
             }
@@ -233,7 +233,7 @@ impl<F: Function1<D = u32>> Operation for TestPredicate<F> {
         unsafe {
             let a = context.read::<F::A>(registers, inst.a);
             let mut d = <u32 as Slot>::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = F::apply(get::<F::A>(&a, lane)).wrapping_neg();
             }
             write_predicate(registers, inst.d, I::signs32(&d), mask);
@@ -272,7 +272,7 @@ impl<F: Carry3> Operation for WithCarry<F> {
             let carry_in = if inst.extra == u32::MAX { 0 } else { context.predicate(registers, inst.extra) };
             let mut d = <F::D as Lane>::Slot::ZERO;
             let mut carry_out = 0_u32;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let (value, carry) = F::apply(
                     get::<F::A>(&a, lane),
                     get::<F::B>(&b, lane),

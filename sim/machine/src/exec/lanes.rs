@@ -2,8 +2,6 @@
 //! A 32-bit register is a [`V32`], a 64-bit one a [`V64`]; 8- and 16-bit values are zero-extended in a `V32`; a predicate
 //! is one `u32` with a bit per lane. [`Isa`] has the few operations that plain loops do not vectorise well.
 
-use super::grid::Level;
-
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
 /// All lanes.
@@ -62,11 +60,15 @@ impl Slot for u32 {
     const BYTES: usize = 128;
     #[inline(always)]
     fn get(vector: &V32, lane: usize) -> Self {
-        vector.0[lane]
+        debug_assert!(lane < LANES);
+        // SAFETY: callers' loops end at `Isa::lanes()`, which is LANES, or take the lane from a mask of 32 bits.
+        unsafe { *vector.0.get_unchecked(lane) }
     }
     #[inline(always)]
     fn set(vector: &mut V32, lane: usize, value: Self) {
-        vector.0[lane] = value;
+        debug_assert!(lane < LANES);
+        // SAFETY: as in `get`.
+        unsafe { *vector.0.get_unchecked_mut(lane) = value };
     }
     #[inline(always)]
     unsafe fn store<I: Isa>(target: *mut V32, value: &V32, mask: u32) {
@@ -94,11 +96,15 @@ impl Slot for u64 {
     const BYTES: usize = 256;
     #[inline(always)]
     fn get(vector: &V64, lane: usize) -> Self {
-        vector.0[lane]
+        debug_assert!(lane < LANES);
+        // SAFETY: callers' loops end at `Isa::lanes()`, which is LANES, or take the lane from a mask of 32 bits.
+        unsafe { *vector.0.get_unchecked(lane) }
     }
     #[inline(always)]
     fn set(vector: &mut V64, lane: usize, value: Self) {
-        vector.0[lane] = value;
+        debug_assert!(lane < LANES);
+        // SAFETY: as in `get`.
+        unsafe { *vector.0.get_unchecked_mut(lane) = value };
     }
     #[inline(always)]
     unsafe fn store<I: Isa>(target: *mut V64, value: &V64, mask: u32) {
@@ -147,8 +153,12 @@ lane! {
 
 /// An instruction set that handlers are compiled for.
 pub(crate) trait Isa {
-    /// Which.
-    const LEVEL: Level;
+    /// Number of lanes, as the bound of loops over them. The baseline hides the number from the compiler: its loops stay
+    /// loops, which makes that third of the handlers small and quick to compile.
+    #[inline(always)]
+    fn lanes() -> usize {
+        LANES
+    }
     /// Writes the lanes of `mask`.
     ///
     /// # Safety
@@ -180,7 +190,10 @@ pub(crate) trait Isa {
 pub(crate) struct Baseline;
 
 impl Isa for Baseline {
-    const LEVEL: Level = Level::Baseline;
+    #[inline(always)]
+    fn lanes() -> usize {
+        std::hint::black_box(LANES)
+    }
     #[inline(always)]
     unsafe fn blend32(target: *mut V32, value: &V32, mask: u32) {
         // SAFETY: a register slot, by the caller.
@@ -241,7 +254,7 @@ pub(crate) use x86::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Isa, Level, V32, V64};
+    use super::{Isa, V32, V64};
     use core::arch::x86_64::*;
 
     /// AVX2 and FMA.
@@ -253,7 +266,6 @@ mod x86 {
     const BITS4: [u64; 4] = [1, 2, 4, 8];
 
     impl Isa for Avx2 {
-        const LEVEL: Level = Level::Avx2;
         #[inline(always)]
         unsafe fn blend32(target: *mut V32, value: &V32, mask: u32) {
             // SAFETY: the slot holds 32 words, aligned; the level is the caller's.
@@ -342,7 +354,6 @@ mod x86 {
     }
 
     impl Isa for Avx512 {
-        const LEVEL: Level = Level::Avx512;
         #[inline(always)]
         unsafe fn blend32(target: *mut V32, value: &V32, mask: u32) {
             // SAFETY: the slot holds 32 words; the level is the caller's.

@@ -155,7 +155,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
                 match pattern(&base, bytes as u64) {
                     Pattern::Contiguous if first.is_multiple_of(bytes as u64) => {
                         if let Some(source) = address::global(&context.view, first, (LANES * bytes) as u64) {
-                            for lane in 0..LANES {
+                            for lane in 0..I::lanes() {
                                 for (index, value) in values.iter_mut().enumerate() {
                                     let at = source.add(lane * bytes + index * T::BYTES);
                                     T::Slot::set(value, lane, T::widen(at.cast::<T::Raw>().read_unaligned()));
@@ -169,7 +169,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
                         if let Ok(source) = S::resolve(context, 0, first, bytes as u64) {
                             for (index, value) in values.iter_mut().enumerate() {
                                 let raw = T::widen(source.add(index * T::BYTES).cast::<T::Raw>().read_unaligned());
-                                for lane in 0..LANES {
+                                for lane in 0..I::lanes() {
                                     T::Slot::set(value, lane, raw);
                                 }
                             }
@@ -241,7 +241,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store
                     for index in 0..N {
                         let value = *context
                             .operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
-                        for lane in 0..LANES {
+                        for lane in 0..I::lanes() {
                             let at = target.add(lane * bytes + index * T::BYTES);
                             at.cast::<T::Raw>().write_unaligned(T::narrow(T::Slot::get(&value, lane)));
                         }
@@ -305,7 +305,7 @@ impl Operation for StoreSharedWord {
                 let offsets = &*context.operand::<V32>(registers, inst.a);
                 let first = offsets.0[0].wrapping_add(inst.imm as u32);
                 let mut difference = 0;
-                for lane in 0..LANES {
+                for lane in 0..I::lanes() {
                     difference |= offsets.0[lane] ^ offsets.0[0].wrapping_add(4 * lane as u32);
                 }
                 let end = u64::from(first) + 4 * LANES as u64;
@@ -333,7 +333,7 @@ impl<T: Transfer> Operation for LoadParameter<T> {
             let raw = context.parameters.add(inst.imm as usize).cast::<T::Raw>().read_unaligned();
             let slot = T::widen(raw);
             let mut value = <T::Slot as Slot>::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 T::Slot::set(&mut value, lane, slot);
             }
             T::Slot::store::<I>(registers.add(inst.d as usize).cast(), &value, mask);
@@ -353,7 +353,7 @@ impl<T: Transfer> Operation for LoadWords<T> {
         unsafe {
             let low = *registers.add(inst.a as usize).cast::<V32>();
             let mut value = <T::Slot as Slot>::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let mut bits = u64::from(low.0[lane]) >> inst.imm;
                 if T::BYTES == 8 {
                     bits |= u64::from((*registers.add(inst.a as usize + 128).cast::<V32>()).0[lane]) << 32;
@@ -380,7 +380,7 @@ impl<T: Transfer> Operation for StoreWords<T> {
             let mut low = *target;
             let mut high = V32::ZERO;
             let bits = if T::BYTES >= 4 { u32::MAX } else { (1_u32 << (8 * T::BYTES)) - 1 };
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let value = T::Slot::get(&source, lane).to_u64();
                 let kept = low.0[lane] & !(bits << inst.imm);
                 low.0[lane] = kept | ((value as u32 & bits) << inst.imm);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use super::context::{Context, Inst, Operation, write, write_predicate};
-use super::lanes::{Isa, LANES, Lane, Slot, V32, V64};
+use super::lanes::{Isa, Lane, Slot, V32, V64};
 
 /// d = a
 pub(crate) struct Move<T>(PhantomData<T>);
@@ -44,7 +44,7 @@ impl Operation for ExtractWide {
         unsafe {
             let a = context.read::<u64>(registers, inst.a);
             let mut d = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = (a.0[lane] >> inst.imm) as u32 & inst.extra;
             }
             write::<I, u32>(registers, inst.d, &d, mask);
@@ -62,7 +62,7 @@ impl Operation for Extract {
         unsafe {
             let a = context.read::<u32>(registers, inst.a);
             let mut d = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = (a.0[lane] >> inst.imm) & inst.extra;
             }
             write::<I, u32>(registers, inst.d, &d, mask);
@@ -81,7 +81,7 @@ impl Operation for Pair {
             let a = context.read::<u32>(registers, inst.a);
             let b = context.read::<u32>(registers, inst.b);
             let mut d = V64::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = u64::from(a.0[lane]) | (u64::from(b.0[lane]) << 32);
             }
             write::<I, u64>(registers, inst.d, &d, mask);
@@ -101,7 +101,7 @@ impl Operation for Join {
             let b = context.read::<u32>(registers, inst.b);
             let low = (1_u32 << inst.imm) - 1;
             let mut d = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = (a.0[lane] & low) | ((b.0[lane] & low) << inst.imm);
             }
             write::<I, u32>(registers, inst.d, &d, mask);
@@ -120,7 +120,7 @@ impl<T: Lane> Operation for Extend<T> {
             let a = context.read::<u32>(registers, inst.a);
             let shift = 32 - inst.imm as u32;
             let mut d = <T::Slot as Slot>::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let value = i64::from(((a.0[lane] << shift) as i32) >> shift);
                 T::Slot::set(&mut d, lane, T::Slot::from_u64(value as u64));
             }
@@ -139,7 +139,7 @@ impl Operation for Widen {
         unsafe {
             let a = context.read::<u32>(registers, inst.a);
             let mut d = V64::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = u64::from(a.0[lane]);
             }
             write::<I, u64>(registers, inst.d, &d, mask);
@@ -157,7 +157,7 @@ impl Operation for NarrowAddress {
         unsafe {
             let a = context.read::<u64>(registers, inst.a);
             let mut d = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = a.0[lane].wrapping_add(inst.imm as u64).min(u64::from(u32::MAX)) as u32;
             }
             write::<I, u32>(registers, inst.d, &d, mask);
@@ -176,7 +176,7 @@ impl Operation for LeaveWindow {
         unsafe {
             let a = context.read::<u64>(registers, inst.a);
             let mut d = V64::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] = a.0[lane].wrapping_sub(inst.imm as u64);
             }
             write::<I, u64>(registers, inst.d, &d, mask);
@@ -195,7 +195,7 @@ impl Operation for InWindow {
         unsafe {
             let a = context.read::<u64>(registers, inst.a);
             let mut bits = 0;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let window = a.0[lane] & !0xffff_ffff;
                 let inside = if inst.extra == 1 {
                     !matches!(window, SHARED_WINDOW | LOCAL_WINDOW | PARAMETER_WINDOW)
@@ -253,12 +253,12 @@ impl<T: Lane> Operation for ReadSpecial<T> {
             let mut d = <T::Slot as Slot>::ZERO;
             if inst.imm <= Special::ThreadZ as i64 {
                 let lanes = &(*context.warp).thread_index[inst.imm as usize];
-                for lane in 0..LANES {
+                for lane in 0..I::lanes() {
                     T::Slot::set(&mut d, lane, T::Slot::from_u64(u64::from(lanes[lane])));
                 }
             } else {
                 let value = T::Slot::from_u64(uniform(context, inst.imm));
-                for lane in 0..LANES {
+                for lane in 0..I::lanes() {
                     T::Slot::set(&mut d, lane, value);
                 }
             }

@@ -105,7 +105,7 @@ impl<M: ShuffleMode> Operation for Shuffle<M> {
             let c = context.read::<u32>(registers, inst.c);
             let mut d = V32::ZERO;
             let mut valid = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let segment = (c.0[lane] >> 8) & 31;
                 let low = lane as u32 & segment;
                 let bound = low | (c.0[lane] & 31 & !segment);
@@ -165,7 +165,7 @@ impl<V: Vote> Operation for VotePredicate<V> {
             let ayes = context.predicate(registers, inst.a) ^ inst.imm as u32;
             let members = members(context, registers, inst.aux, mask);
             let mut bits = 0;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 bits |= u32::from(V::answer(members.0[lane], ayes & members.0[lane])) << lane;
             }
             write_predicate(registers, inst.d, bits, mask);
@@ -186,7 +186,7 @@ impl Operation for Ballot {
             }
             let ayes = context.predicate(registers, inst.a) ^ inst.imm as u32;
             let mut d = members(context, registers, inst.aux, mask);
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 d.0[lane] &= ayes;
             }
             u32::store::<I>(registers.add(inst.d as usize).cast(), &d, mask);
@@ -219,9 +219,9 @@ impl<T: Lane> Operation for MatchAny<T> {
             let a = context.read::<T>(registers, inst.a);
             let members = members(context, registers, inst.aux, mask);
             let mut d = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let mine = T::Slot::get(&a, lane).to_u64();
-                for other in 0..LANES {
+                for other in 0..I::lanes() {
                     d.0[lane] |= u32::from(T::Slot::get(&a, other).to_u64() == mine) << other;
                 }
                 d.0[lane] &= members.0[lane];
@@ -246,9 +246,9 @@ impl<T: Lane> Operation for MatchAll<T> {
             let members = members(context, registers, inst.aux, mask);
             let mut d = V32::ZERO;
             let mut bits = 0;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let mine = T::Slot::get(&a, lane).to_u64();
-                let same = (0..LANES)
+                let same = (0..I::lanes())
                     .filter(|other| members.0[lane] >> other & 1 != 0)
                     .all(|other| T::Slot::get(&a, other).to_u64() == mine);
                 d.0[lane] = if same { members.0[lane] } else { 0 };
@@ -281,7 +281,7 @@ impl<R: Reduce> Operation for Reduction<R> {
             let a = context.read::<u32>(registers, inst.a);
             let members = members(context, registers, inst.aux, mask);
             let mut d = V32::ZERO;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 let mut rest = members.0[lane];
                 if rest == 0 {
                     continue;
@@ -339,7 +339,7 @@ impl Operation for Elect {
             let members = members(context, registers, inst.aux, mask);
             let mut leaders = V32::ZERO;
             let mut bits = 0;
-            for lane in 0..LANES {
+            for lane in 0..I::lanes() {
                 leaders.0[lane] = members.0[lane].trailing_zeros();
                 bits |= u32::from(leaders.0[lane] == lane as u32) << lane;
             }

@@ -44,11 +44,11 @@ macro_rules! comparison {
 
 macro_rules! set_forms {
     ($rows:expr, $op:ident, $name:literal, $type:ty, $suffix:literal, $infix:literal, $function:expr) => {
-        two!($rows, concat!("set.", $name, $infix, ".u32.", $suffix), ($type, $type) -> u32,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $infix, ".u32.", $suffix), ($type, $type) -> u32,
             |a, b| u32::from(($function)(<operators::$op as Comparison>::OP, a, b)).wrapping_neg());
-        two!($rows, concat!("set.", $name, $infix, ".s32.", $suffix), ($type, $type) -> u32,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $infix, ".s32.", $suffix), ($type, $type) -> u32,
             |a, b| u32::from(($function)(<operators::$op as Comparison>::OP, a, b)).wrapping_neg());
-        two!($rows, concat!("set.", $name, $infix, ".f32.", $suffix), ($type, $type) -> f32,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $infix, ".f32.", $suffix), ($type, $type) -> f32,
             |a, b| if ($function)(<operators::$op as Comparison>::OP, a, b) { 1.0 } else { 0.0 });
     };
 }

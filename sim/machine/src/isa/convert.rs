@@ -3,7 +3,7 @@
 //! level only: they would be a third of the machine otherwise.
 
 use super::Row;
-use super::rows::{one, rare, three, two};
+use super::rows::{one, three, two};
 use crate::scalar::convert::{
     f32_to_f32, f32_to_f64, f32_to_half, f32_to_half2, f32_to_half_finite, f32_to_int, f32_to_integral, f32_to_tf32,
     f32_to_tf32_rna, f64_to_f32, f64_to_half, f64_to_int, f64_to_integral, half_to_f32, half_to_f64, half_to_half,
@@ -29,35 +29,35 @@ macro_rules! from_integer {
     ($rows:expr, $source:ty, $name:literal) => {
         integers!($rows, integer_pair, $source, $name);
         one!($rows, concat!("cvt.rn.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rn>);
-        rare!($rows, concat!("cvt.rz.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rz>);
-        rare!($rows, concat!("cvt.rm.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rm>);
-        rare!($rows, concat!("cvt.rp.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rp>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rz.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rz>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rm.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rm>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rp.f32.", $name), ($source) -> f32, int_to_f32::<$source, Rp>);
         one!($rows, concat!("cvt.rn.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rn>);
-        rare!($rows, concat!("cvt.rz.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rz>);
-        rare!($rows, concat!("cvt.rm.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rm>);
-        rare!($rows, concat!("cvt.rp.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rp>);
-        rare!($rows, concat!("cvt.rn.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rn>);
-        rare!($rows, concat!("cvt.rz.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rz>);
-        rare!($rows, concat!("cvt.rm.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rm>);
-        rare!($rows, concat!("cvt.rp.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rp>);
-        rare!($rows, concat!("cvt.rn.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rn>);
-        rare!($rows, concat!("cvt.rz.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rz>);
-        rare!($rows, concat!("cvt.rm.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rm>);
-        rare!($rows, concat!("cvt.rp.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rp>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rz.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rz>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rm.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rm>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rp.f64.", $name), ($source) -> f64, int_to_f64::<$source, Rp>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rn.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rn>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rz.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rz>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rm.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rm>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rp.f16.", $name), ($source) -> u16, int_to_half::<F16, $source, Rp>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rn.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rn>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rz.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rz>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rm.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rm>);
+        one!(@baseline_handlers, $rows, concat!("cvt.rp.bf16.", $name), ($source) -> u16, int_to_half::<Bf16, $source, Rp>);
     };
 }
 
 macro_rules! integer_pair {
     ($rows:expr, $target:ty, $to:literal, $source:ty, $from:literal) => {
         one!($rows, concat!("cvt.", $to, ".", $from), ($source) -> $target, int_to_int::<$source, $target>);
-        rare!($rows, concat!("cvt.sat.", $to, ".", $from), ($source) -> $target, int_to_int_sat::<$source, $target>);
+        one!(@baseline_handlers, $rows, concat!("cvt.sat.", $to, ".", $from), ($source) -> $target, int_to_int_sat::<$source, $target>);
     };
 }
 
 /// A float to integer conversion clamps with and without `.sat`.
 macro_rules! both {
-    ($rows:expr, $round:literal, $flags:literal, $to:literal, $from:literal, ($source:ty) -> $target:ty, $function:expr) => {
-        one!($rows, concat!("cvt.", $round, $flags, ".", $to, ".", $from), ($source) -> $target, $function);
+    ($made:ident, $rows:expr, $round:literal, $flags:literal, $to:literal, $from:literal, ($source:ty) -> $target:ty, $function:expr) => {
+        one!(@$made, $rows, concat!("cvt.", $round, $flags, ".", $to, ".", $from), ($source) -> $target, $function);
         alias($rows, concat!("cvt.", $round, $flags, ".sat.", $to, ".", $from));
     };
 }
@@ -65,7 +65,7 @@ macro_rules! both {
 /// As `both!`, with baseline handlers.
 macro_rules! seldom {
     ($rows:expr, $round:literal, $flags:literal, $to:literal, $from:literal, ($source:ty) -> $target:ty, $function:expr) => {
-        rare!($rows, concat!("cvt.", $round, $flags, ".", $to, ".", $from), ($source) -> $target, $function);
+        one!(@baseline_handlers, $rows, concat!("cvt.", $round, $flags, ".", $to, ".", $from), ($source) -> $target, $function);
         alias($rows, concat!("cvt.", $round, $flags, ".sat.", $to, ".", $from));
     };
 }
@@ -79,65 +79,65 @@ fn alias(rows: &mut Vec<Row>, name: &'static str) {
 
 macro_rules! to_integer {
     ($rows:expr, $target:ty, $name:literal) => {
-        to_integer!($rows, $target, $name, Rn, "rni");
-        to_integer!($rows, $target, $name, Rz, "rzi");
-        to_integer!($rows, $target, $name, Rm, "rmi");
-        to_integer!($rows, $target, $name, Rp, "rpi");
+        to_integer!(handlers, $rows, $target, $name, Rn, "rni");
+        to_integer!(handlers, $rows, $target, $name, Rz, "rzi");
+        to_integer!(baseline_handlers, $rows, $target, $name, Rm, "rmi");
+        to_integer!(baseline_handlers, $rows, $target, $name, Rp, "rpi");
     };
-    ($rows:expr, $target:ty, $name:literal, $mode:ty, $round:literal) => {
-        both!($rows, $round, "", $name, "f32", (f32) -> $target, f32_to_int::<$target, $mode, false>);
-        both!($rows, $round, ".ftz", $name, "f32", (f32) -> $target, f32_to_int::<$target, $mode, true>);
-        both!($rows, $round, "", $name, "f64", (f64) -> $target, f64_to_int::<$target, $mode>);
+    ($made:ident, $rows:expr, $target:ty, $name:literal, $mode:ty, $round:literal) => {
+        both!($made, $rows, $round, "", $name, "f32", (f32) -> $target, f32_to_int::<$target, $mode, false>);
+        both!($made, $rows, $round, ".ftz", $name, "f32", (f32) -> $target, f32_to_int::<$target, $mode, true>);
+        both!($made, $rows, $round, "", $name, "f64", (f64) -> $target, f64_to_int::<$target, $mode>);
         seldom!($rows, $round, "", $name, "f16", (u16) -> $target, half_to_int::<F16, $target, $mode>);
         seldom!($rows, $round, "", $name, "bf16", (u16) -> $target, half_to_int::<Bf16, $target, $mode>);
     };
 }
 
 macro_rules! integral {
-    ($rows:expr, $mode:ty, $round:literal) => {
-        one!($rows, concat!("cvt.", $round, ".f32.f32"), (f32) -> f32, f32_to_integral::<$mode, false, false>);
-        one!($rows, concat!("cvt.", $round, ".ftz.f32.f32"), (f32) -> f32, f32_to_integral::<$mode, true, false>);
-        one!($rows, concat!("cvt.", $round, ".sat.f32.f32"), (f32) -> f32, f32_to_integral::<$mode, false, true>);
-        one!($rows, concat!("cvt.", $round, ".ftz.sat.f32.f32"), (f32) -> f32, f32_to_integral::<$mode, true, true>);
-        one!($rows, concat!("cvt.", $round, ".f64.f64"), (f64) -> f64, f64_to_integral::<$mode, false>);
-        one!($rows, concat!("cvt.", $round, ".sat.f64.f64"), (f64) -> f64, f64_to_integral::<$mode, true>);
-        one!($rows, concat!("cvt.", $round, ".f16.f16"), (u16) -> u16, half_to_integral::<F16, $mode, false>);
-        one!($rows, concat!("cvt.", $round, ".sat.f16.f16"), (u16) -> u16, half_to_integral::<F16, $mode, true>);
-        one!($rows, concat!("cvt.", $round, ".bf16.bf16"), (u16) -> u16, half_to_integral::<Bf16, $mode, false>);
+    ($made:ident, $rows:expr, $mode:ty, $round:literal) => {
+        one!(@$made, $rows, concat!("cvt.", $round, ".f32.f32"), (f32) -> f32, f32_to_integral::<$mode, false, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".ftz.f32.f32"), (f32) -> f32, f32_to_integral::<$mode, true, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".sat.f32.f32"), (f32) -> f32, f32_to_integral::<$mode, false, true>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".ftz.sat.f32.f32"), (f32) -> f32, f32_to_integral::<$mode, true, true>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".f64.f64"), (f64) -> f64, f64_to_integral::<$mode, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".sat.f64.f64"), (f64) -> f64, f64_to_integral::<$mode, true>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".f16.f16"), (u16) -> u16, half_to_integral::<F16, $mode, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".sat.f16.f16"), (u16) -> u16, half_to_integral::<F16, $mode, true>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".bf16.bf16"), (u16) -> u16, half_to_integral::<Bf16, $mode, false>);
     };
 }
 
 macro_rules! narrowing {
-    ($rows:expr, $mode:ty, $round:literal) => {
-        one!($rows, concat!("cvt.", $round, ".f32.f64"), (f64) -> f32, f64_to_f32::<$mode, false, false>);
-        one!($rows, concat!("cvt.", $round, ".ftz.f32.f64"), (f64) -> f32, f64_to_f32::<$mode, true, false>);
-        one!($rows, concat!("cvt.", $round, ".sat.f32.f64"), (f64) -> f32, f64_to_f32::<$mode, false, true>);
-        one!($rows, concat!("cvt.", $round, ".ftz.sat.f32.f64"), (f64) -> f32, f64_to_f32::<$mode, true, true>);
-        to_half!($rows, F16, "f16", $mode, $round);
-        to_half!($rows, Bf16, "bf16", $mode, $round);
-        one!($rows, concat!("cvt.", $round, ".bf16.f16"), (u16) -> u16, half_to_half::<F16, Bf16, $mode, false>);
-        one!($rows, concat!("cvt.", $round, ".f16.bf16"), (u16) -> u16, half_to_half::<Bf16, F16, $mode, false>);
+    ($made:ident, $rows:expr, $mode:ty, $round:literal) => {
+        one!(@$made, $rows, concat!("cvt.", $round, ".f32.f64"), (f64) -> f32, f64_to_f32::<$mode, false, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".ftz.f32.f64"), (f64) -> f32, f64_to_f32::<$mode, true, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".sat.f32.f64"), (f64) -> f32, f64_to_f32::<$mode, false, true>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".ftz.sat.f32.f64"), (f64) -> f32, f64_to_f32::<$mode, true, true>);
+        to_half!($made, $rows, F16, "f16", $mode, $round);
+        to_half!($made, $rows, Bf16, "bf16", $mode, $round);
+        one!(@$made, $rows, concat!("cvt.", $round, ".bf16.f16"), (u16) -> u16, half_to_half::<F16, Bf16, $mode, false>);
+        one!(@$made, $rows, concat!("cvt.", $round, ".f16.bf16"), (u16) -> u16, half_to_half::<Bf16, F16, $mode, false>);
     };
 }
 
 macro_rules! to_half {
-    ($rows:expr, $format:ty, $name:literal, $mode:ty, $round:literal) => {
-        one!($rows, concat!("cvt.", $round, ".", $name, ".f32"), (f32) -> u16,
+    ($made:ident, $rows:expr, $format:ty, $name:literal, $mode:ty, $round:literal) => {
+        one!(@$made, $rows, concat!("cvt.", $round, ".", $name, ".f32"), (f32) -> u16,
             f32_to_half::<$format, $mode, false, false, false>);
-        one!($rows, concat!("cvt.", $round, ".ftz.", $name, ".f32"), (f32) -> u16,
+        one!(@$made, $rows, concat!("cvt.", $round, ".ftz.", $name, ".f32"), (f32) -> u16,
             f32_to_half::<$format, $mode, true, false, false>);
-        one!($rows, concat!("cvt.", $round, ".sat.", $name, ".f32"), (f32) -> u16,
+        one!(@$made, $rows, concat!("cvt.", $round, ".sat.", $name, ".f32"), (f32) -> u16,
             f32_to_half::<$format, $mode, false, true, false>);
-        one!($rows, concat!("cvt.", $round, ".relu.", $name, ".f32"), (f32) -> u16,
+        one!(@$made, $rows, concat!("cvt.", $round, ".relu.", $name, ".f32"), (f32) -> u16,
             f32_to_half::<$format, $mode, false, false, true>);
-        one!($rows, concat!("cvt.", $round, ".satfinite.", $name, ".f32"), (f32) -> u16,
+        one!(@$made, $rows, concat!("cvt.", $round, ".satfinite.", $name, ".f32"), (f32) -> u16,
             f32_to_half_finite::<$format, $mode, false>);
-        one!($rows, concat!("cvt.", $round, ".relu.satfinite.", $name, ".f32"), (f32) -> u16,
+        one!(@$made, $rows, concat!("cvt.", $round, ".relu.satfinite.", $name, ".f32"), (f32) -> u16,
             f32_to_half_finite::<$format, $mode, true>);
-        one!($rows, concat!("cvt.", $round, ".", $name, ".f64"), (f64) -> u16, f64_to_half::<$format, $mode, false>);
-        two!($rows, concat!("cvt.", $round, ".", $name, "x2.f32"), (f32, f32) -> u32,
+        one!(@$made, $rows, concat!("cvt.", $round, ".", $name, ".f64"), (f64) -> u16, f64_to_half::<$format, $mode, false>);
+        two!(@$made, $rows, concat!("cvt.", $round, ".", $name, "x2.f32"), (f32, f32) -> u32,
             f32_to_half2::<$format, $mode, false>);
-        two!($rows, concat!("cvt.", $round, ".relu.", $name, "x2.f32"), (f32, f32) -> u32,
+        two!(@$made, $rows, concat!("cvt.", $round, ".relu.", $name, "x2.f32"), (f32, f32) -> u32,
             f32_to_half2::<$format, $mode, true>);
     };
 }
@@ -151,14 +151,14 @@ macro_rules! packs {
 pub(super) fn rows(rows: &mut Vec<Row>) {
     integers!(rows, from_integer);
     integers!(rows, to_integer);
-    integral!(rows, Rn, "rni");
-    integral!(rows, Rz, "rzi");
-    integral!(rows, Rm, "rmi");
-    integral!(rows, Rp, "rpi");
-    narrowing!(rows, Rn, "rn");
-    narrowing!(rows, Rz, "rz");
-    narrowing!(rows, Rm, "rm");
-    narrowing!(rows, Rp, "rp");
+    integral!(handlers, rows, Rn, "rni");
+    integral!(handlers, rows, Rz, "rzi");
+    integral!(baseline_handlers, rows, Rm, "rmi");
+    integral!(baseline_handlers, rows, Rp, "rpi");
+    narrowing!(handlers, rows, Rn, "rn");
+    narrowing!(baseline_handlers, rows, Rz, "rz");
+    narrowing!(baseline_handlers, rows, Rm, "rm");
+    narrowing!(baseline_handlers, rows, Rp, "rp");
     exact(rows);
     one!(rows, "cvt.rna.tf32.f32", (f32) -> u32, f32_to_tf32_rna);
     one!(rows, "cvt.rn.tf32.f32", (f32) -> u32, f32_to_tf32::<Rn, false>);

@@ -7,33 +7,33 @@ use crate::scalar::{Rm, Rn, Rp, Rz};
 use crate::scalar::{double, order};
 
 macro_rules! sums {
-    ($rows:expr, $mode:ty, $infix:literal) => {
-        two!($rows, concat!("add", $infix, ".f64"), (f64, f64) -> f64, double::add_f64::<$mode>);
-        two!($rows, concat!("sub", $infix, ".f64"), (f64, f64) -> f64, double::sub_f64::<$mode>);
-        two!($rows, concat!("mul", $infix, ".f64"), (f64, f64) -> f64, double::mul_f64::<$mode>);
+    ($made:ident, $rows:expr, $mode:ty, $infix:literal) => {
+        two!(@$made, $rows, concat!("add", $infix, ".f64"), (f64, f64) -> f64, double::add_f64::<$mode>);
+        two!(@$made, $rows, concat!("sub", $infix, ".f64"), (f64, f64) -> f64, double::sub_f64::<$mode>);
+        two!(@$made, $rows, concat!("mul", $infix, ".f64"), (f64, f64) -> f64, double::mul_f64::<$mode>);
     };
 }
 
 macro_rules! others {
-    ($rows:expr, $mode:ty, $infix:literal) => {
-        three!($rows, concat!("fma", $infix, ".f64"), (f64, f64, f64) -> f64, double::fma_f64::<$mode>);
-        three!($rows, concat!("mad", $infix, ".f64"), (f64, f64, f64) -> f64, double::fma_f64::<$mode>);
-        two!($rows, concat!("div", $infix, ".f64"), (f64, f64) -> f64, double::div_f64::<$mode>);
-        one!($rows, concat!("rcp", $infix, ".f64"), (f64) -> f64, double::rcp_f64::<$mode>);
-        one!($rows, concat!("sqrt", $infix, ".f64"), (f64) -> f64, double::sqrt_f64::<$mode>);
+    ($made:ident, $rows:expr, $mode:ty, $infix:literal) => {
+        three!(@$made, $rows, concat!("fma", $infix, ".f64"), (f64, f64, f64) -> f64, double::fma_f64::<$mode>);
+        three!(@$made, $rows, concat!("mad", $infix, ".f64"), (f64, f64, f64) -> f64, double::fma_f64::<$mode>);
+        two!(@$made, $rows, concat!("div", $infix, ".f64"), (f64, f64) -> f64, double::div_f64::<$mode>);
+        one!(@$made, $rows, concat!("rcp", $infix, ".f64"), (f64) -> f64, double::rcp_f64::<$mode>);
+        one!(@$made, $rows, concat!("sqrt", $infix, ".f64"), (f64) -> f64, double::sqrt_f64::<$mode>);
     };
 }
 
 pub(super) fn rows(rows: &mut Vec<Row>) {
-    sums!(rows, Rn, "");
-    sums!(rows, Rn, ".rn");
-    sums!(rows, Rz, ".rz");
-    sums!(rows, Rm, ".rm");
-    sums!(rows, Rp, ".rp");
-    others!(rows, Rn, ".rn");
-    others!(rows, Rz, ".rz");
-    others!(rows, Rm, ".rm");
-    others!(rows, Rp, ".rp");
+    sums!(handlers, rows, Rn, "");
+    sums!(handlers, rows, Rn, ".rn");
+    sums!(baseline_handlers, rows, Rz, ".rz");
+    sums!(baseline_handlers, rows, Rm, ".rm");
+    sums!(baseline_handlers, rows, Rp, ".rp");
+    others!(handlers, rows, Rn, ".rn");
+    others!(baseline_handlers, rows, Rz, ".rz");
+    others!(baseline_handlers, rows, Rm, ".rm");
+    others!(baseline_handlers, rows, Rp, ".rp");
     one!(rows, "rcp.approx.ftz.f64", (f64) -> f64, double::rcp_approx_ftz_f64);
     one!(rows, "rsqrt.approx.ftz.f64", (f64) -> f64, double::rsqrt_approx_ftz_f64);
     one!(rows, "rsqrt.approx.f64", (f64) -> f64, double::rsqrt_f64);

@@ -7,19 +7,19 @@ use crate::scalar::{Rm, Rn, Rp, Rz};
 use crate::scalar::{float, order, transcend};
 
 macro_rules! rounded {
-    ($rows:expr, $mode:ty, $infix:literal) => {
-        arithmetic!($rows, $mode, $infix, "", false, false);
-        arithmetic!($rows, $mode, $infix, ".ftz", true, false);
-        arithmetic!($rows, $mode, $infix, ".sat", false, true);
-        arithmetic!($rows, $mode, $infix, ".ftz.sat", true, true);
+    ($made:ident, $rows:expr, $mode:ty, $infix:literal) => {
+        arithmetic!($made, $rows, $mode, $infix, "", false, false);
+        arithmetic!($made, $rows, $mode, $infix, ".ftz", true, false);
+        arithmetic!($made, $rows, $mode, $infix, ".sat", false, true);
+        arithmetic!(baseline_handlers, $rows, $mode, $infix, ".ftz.sat", true, true);
     };
 }
 
 macro_rules! arithmetic {
-    ($rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal, $sat:literal) => {
-        two!($rows, concat!("add", $infix, $flags, ".f32"), (f32, f32) -> f32, float::add_f32::<$mode, $ftz, $sat>);
-        two!($rows, concat!("sub", $infix, $flags, ".f32"), (f32, f32) -> f32, float::sub_f32::<$mode, $ftz, $sat>);
-        two!($rows, concat!("mul", $infix, $flags, ".f32"), (f32, f32) -> f32, float::mul_f32::<$mode, $ftz, $sat>);
+    ($made:ident, $rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal, $sat:literal) => {
+        two!(@$made, $rows, concat!("add", $infix, $flags, ".f32"), (f32, f32) -> f32, float::add_f32::<$mode, $ftz, $sat>);
+        two!(@$made, $rows, concat!("sub", $infix, $flags, ".f32"), (f32, f32) -> f32, float::sub_f32::<$mode, $ftz, $sat>);
+        two!(@$made, $rows, concat!("mul", $infix, $flags, ".f32"), (f32, f32) -> f32, float::mul_f32::<$mode, $ftz, $sat>);
     };
 }
 
@@ -37,10 +37,10 @@ macro_rules! fused {
 }
 
 macro_rules! quotients {
-    ($rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal) => {
-        two!($rows, concat!("div", $infix, $flags, ".f32"), (f32, f32) -> f32, float::div_f32::<$mode, $ftz>);
-        one!($rows, concat!("rcp", $infix, $flags, ".f32"), (f32) -> f32, float::rcp_f32::<$mode, $ftz>);
-        one!($rows, concat!("sqrt", $infix, $flags, ".f32"), (f32) -> f32, float::sqrt_f32::<$mode, $ftz>);
+    ($made:ident, $rows:expr, $mode:ty, $infix:literal, $flags:literal, $ftz:literal) => {
+        two!(@$made, $rows, concat!("div", $infix, $flags, ".f32"), (f32, f32) -> f32, float::div_f32::<$mode, $ftz>);
+        one!(@$made, $rows, concat!("rcp", $infix, $flags, ".f32"), (f32) -> f32, float::rcp_f32::<$mode, $ftz>);
+        one!(@$made, $rows, concat!("sqrt", $infix, $flags, ".f32"), (f32) -> f32, float::sqrt_f32::<$mode, $ftz>);
     };
 }
 
@@ -59,38 +59,38 @@ macro_rules! approximations {
 }
 
 macro_rules! ordering {
-    ($rows:expr, $flags:literal, $ftz:literal, $nan:literal, $xorsign:literal) => {
-        two!($rows, concat!("min", $flags, ".f32"), (f32, f32) -> f32, order::min_f32::<$ftz, $nan, $xorsign>);
-        two!($rows, concat!("max", $flags, ".f32"), (f32, f32) -> f32, order::max_f32::<$ftz, $nan, $xorsign>);
+    ($made:ident, $rows:expr, $flags:literal, $ftz:literal, $nan:literal, $xorsign:literal) => {
+        two!(@$made, $rows, concat!("min", $flags, ".f32"), (f32, f32) -> f32, order::min_f32::<$ftz, $nan, $xorsign>);
+        two!(@$made, $rows, concat!("max", $flags, ".f32"), (f32, f32) -> f32, order::max_f32::<$ftz, $nan, $xorsign>);
     };
 }
 
 macro_rules! ordering3 {
-    ($rows:expr, $flags:literal, $ftz:literal, $nan:literal, $abs:literal) => {
-        three!($rows, concat!("min", $flags, ".f32.3"), (f32, f32, f32) -> f32, order::min3_f32::<$ftz, $nan, $abs>);
-        three!($rows, concat!("max", $flags, ".f32.3"), (f32, f32, f32) -> f32, order::max3_f32::<$ftz, $nan, $abs>);
+    ($made:ident, $rows:expr, $flags:literal, $ftz:literal, $nan:literal, $abs:literal) => {
+        three!(@$made, $rows, concat!("min", $flags, ".f32.3"), (f32, f32, f32) -> f32, order::min3_f32::<$ftz, $nan, $abs>);
+        three!(@$made, $rows, concat!("max", $flags, ".f32.3"), (f32, f32, f32) -> f32, order::max3_f32::<$ftz, $nan, $abs>);
     };
 }
 
 pub(super) fn rows(rows: &mut Vec<Row>) {
-    rounded!(rows, Rn, "");
-    rounded!(rows, Rn, ".rn");
-    rounded!(rows, Rz, ".rz");
-    rounded!(rows, Rm, ".rm");
-    rounded!(rows, Rp, ".rp");
+    rounded!(handlers, rows, Rn, "");
+    rounded!(handlers, rows, Rn, ".rn");
+    rounded!(baseline_handlers, rows, Rz, ".rz");
+    rounded!(baseline_handlers, rows, Rm, ".rm");
+    rounded!(baseline_handlers, rows, Rp, ".rp");
     fused!(rows, Rn, ".rn");
     fused!(rows, Rz, ".rz");
     fused!(rows, Rm, ".rm");
     fused!(rows, Rp, ".rp");
     old_forms(rows);
-    quotients!(rows, Rn, ".rn", "", false);
-    quotients!(rows, Rn, ".rn", ".ftz", true);
-    quotients!(rows, Rz, ".rz", "", false);
-    quotients!(rows, Rz, ".rz", ".ftz", true);
-    quotients!(rows, Rm, ".rm", "", false);
-    quotients!(rows, Rm, ".rm", ".ftz", true);
-    quotients!(rows, Rp, ".rp", "", false);
-    quotients!(rows, Rp, ".rp", ".ftz", true);
+    quotients!(handlers, rows, Rn, ".rn", "", false);
+    quotients!(handlers, rows, Rn, ".rn", ".ftz", true);
+    quotients!(baseline_handlers, rows, Rz, ".rz", "", false);
+    quotients!(baseline_handlers, rows, Rz, ".rz", ".ftz", true);
+    quotients!(baseline_handlers, rows, Rm, ".rm", "", false);
+    quotients!(baseline_handlers, rows, Rm, ".rm", ".ftz", true);
+    quotients!(baseline_handlers, rows, Rp, ".rp", "", false);
+    quotients!(baseline_handlers, rows, Rp, ".rp", ".ftz", true);
     approximations!(rows, "", false);
     approximations!(rows, ".ftz", true);
     one!(rows, "tanh.approx.f32", (f32) -> f32, transcend::tanh_f32);
@@ -111,20 +111,20 @@ fn signs(rows: &mut Vec<Row>) {
     one!(rows, "neg.ftz.f32", (f32) -> f32, order::neg_f32::<true>);
     // The instruction's first source gives the sign: `copysign d, a, b` is b with the sign of a.
     two!(rows, "copysign.f32", (f32, f32) -> f32, order::copysign_f32);
-    ordering!(rows, "", false, false, false);
-    ordering!(rows, ".ftz", true, false, false);
-    ordering!(rows, ".NaN", false, true, false);
-    ordering!(rows, ".ftz.NaN", true, true, false);
-    ordering!(rows, ".xorsign.abs", false, false, true);
-    ordering!(rows, ".ftz.xorsign.abs", true, false, true);
-    ordering!(rows, ".NaN.xorsign.abs", false, true, true);
-    ordering!(rows, ".ftz.NaN.xorsign.abs", true, true, true);
-    ordering3!(rows, "", false, false, false);
-    ordering3!(rows, ".ftz", true, false, false);
-    ordering3!(rows, ".NaN", false, true, false);
-    ordering3!(rows, ".ftz.NaN", true, true, false);
-    ordering3!(rows, ".abs", false, false, true);
-    ordering3!(rows, ".ftz.abs", true, false, true);
-    ordering3!(rows, ".NaN.abs", false, true, true);
-    ordering3!(rows, ".ftz.NaN.abs", true, true, true);
+    ordering!(handlers, rows, "", false, false, false);
+    ordering!(handlers, rows, ".ftz", true, false, false);
+    ordering!(baseline_handlers, rows, ".NaN", false, true, false);
+    ordering!(baseline_handlers, rows, ".ftz.NaN", true, true, false);
+    ordering!(baseline_handlers, rows, ".xorsign.abs", false, false, true);
+    ordering!(baseline_handlers, rows, ".ftz.xorsign.abs", true, false, true);
+    ordering!(baseline_handlers, rows, ".NaN.xorsign.abs", false, true, true);
+    ordering!(baseline_handlers, rows, ".ftz.NaN.xorsign.abs", true, true, true);
+    ordering3!(baseline_handlers, rows, "", false, false, false);
+    ordering3!(baseline_handlers, rows, ".ftz", true, false, false);
+    ordering3!(baseline_handlers, rows, ".NaN", false, true, false);
+    ordering3!(baseline_handlers, rows, ".ftz.NaN", true, true, false);
+    ordering3!(baseline_handlers, rows, ".abs", false, false, true);
+    ordering3!(baseline_handlers, rows, ".ftz.abs", true, false, true);
+    ordering3!(baseline_handlers, rows, ".NaN.abs", false, true, true);
+    ordering3!(baseline_handlers, rows, ".ftz.NaN.abs", true, true, true);
 }

@@ -4,49 +4,49 @@
 use super::compare::push_setp;
 use super::rows::{Value, one, three, two};
 use super::Row;
-use crate::exec::{Comparison2, SetPredicate, handlers};
+use crate::exec::{Comparison2, SetPredicate};
 use crate::scalar::compare::{Comparison, operators};
 use crate::scalar::half::{abs, add, compare, each, each2, each3, fma, max, min, mul, neg, sub};
 use crate::scalar::{Bf16, F16, transcend};
 
 macro_rules! sums {
-    ($rows:expr, $format:ty, $type:literal, $infix:literal, $flags:literal, $ftz:literal, $sat:literal) => {
-        two!($rows, concat!("add", $infix, $flags, ".", $type), (u16, u16) -> u16, add::<$format, $ftz, $sat>);
-        two!($rows, concat!("sub", $infix, $flags, ".", $type), (u16, u16) -> u16, sub::<$format, $ftz, $sat>);
-        two!($rows, concat!("mul", $infix, $flags, ".", $type), (u16, u16) -> u16, mul::<$format, $ftz, $sat>);
-        two!($rows, concat!("add", $infix, $flags, ".", $type, "x2"), (u32, u32) -> u32,
+    ($made:ident, $rows:expr, $format:ty, $type:literal, $infix:literal, $flags:literal, $ftz:literal, $sat:literal) => {
+        two!(@$made, $rows, concat!("add", $infix, $flags, ".", $type), (u16, u16) -> u16, add::<$format, $ftz, $sat>);
+        two!(@$made, $rows, concat!("sub", $infix, $flags, ".", $type), (u16, u16) -> u16, sub::<$format, $ftz, $sat>);
+        two!(@$made, $rows, concat!("mul", $infix, $flags, ".", $type), (u16, u16) -> u16, mul::<$format, $ftz, $sat>);
+        two!(@$made, $rows, concat!("add", $infix, $flags, ".", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, add::<$format, $ftz, $sat>));
-        two!($rows, concat!("sub", $infix, $flags, ".", $type, "x2"), (u32, u32) -> u32,
+        two!(@$made, $rows, concat!("sub", $infix, $flags, ".", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, sub::<$format, $ftz, $sat>));
-        two!($rows, concat!("mul", $infix, $flags, ".", $type, "x2"), (u32, u32) -> u32,
+        two!(@$made, $rows, concat!("mul", $infix, $flags, ".", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, mul::<$format, $ftz, $sat>));
     };
 }
 
 macro_rules! fused {
-    ($rows:expr, $format:ty, $type:literal, $flags:literal, $ftz:literal, $sat:literal, $relu:literal) => {
-        three!($rows, concat!("fma.rn", $flags, ".", $type), (u16, u16, u16) -> u16, fma::<$format, $ftz, $sat, $relu>);
-        three!($rows, concat!("fma.rn", $flags, ".", $type, "x2"), (u32, u32, u32) -> u32,
+    ($made:ident, $rows:expr, $format:ty, $type:literal, $flags:literal, $ftz:literal, $sat:literal, $relu:literal) => {
+        three!(@$made, $rows, concat!("fma.rn", $flags, ".", $type), (u16, u16, u16) -> u16, fma::<$format, $ftz, $sat, $relu>);
+        three!(@$made, $rows, concat!("fma.rn", $flags, ".", $type, "x2"), (u32, u32, u32) -> u32,
             |a, b, c| each3(a, b, c, fma::<$format, $ftz, $sat, $relu>));
     };
 }
 
 macro_rules! signs {
-    ($rows:expr, $format:ty, $type:literal, $flags:literal, $ftz:literal) => {
-        one!($rows, concat!("neg", $flags, ".", $type), (u16) -> u16, neg::<$format, $ftz>);
-        one!($rows, concat!("abs", $flags, ".", $type), (u16) -> u16, abs::<$format, $ftz>);
-        one!($rows, concat!("neg", $flags, ".", $type, "x2"), (u32) -> u32, |a| each(a, neg::<$format, $ftz>));
-        one!($rows, concat!("abs", $flags, ".", $type, "x2"), (u32) -> u32, |a| each(a, abs::<$format, $ftz>));
+    ($made:ident, $rows:expr, $format:ty, $type:literal, $flags:literal, $ftz:literal) => {
+        one!(@$made, $rows, concat!("neg", $flags, ".", $type), (u16) -> u16, neg::<$format, $ftz>);
+        one!(@$made, $rows, concat!("abs", $flags, ".", $type), (u16) -> u16, abs::<$format, $ftz>);
+        one!(@$made, $rows, concat!("neg", $flags, ".", $type, "x2"), (u32) -> u32, |a| each(a, neg::<$format, $ftz>));
+        one!(@$made, $rows, concat!("abs", $flags, ".", $type, "x2"), (u32) -> u32, |a| each(a, abs::<$format, $ftz>));
     };
 }
 
 macro_rules! ordering {
-    ($rows:expr, $format:ty, $type:literal, $flags:literal, $ftz:literal, $nan:literal, $xorsign:literal) => {
-        two!($rows, concat!("min", $flags, ".", $type), (u16, u16) -> u16, min::<$format, $ftz, $nan, $xorsign>);
-        two!($rows, concat!("max", $flags, ".", $type), (u16, u16) -> u16, max::<$format, $ftz, $nan, $xorsign>);
-        two!($rows, concat!("min", $flags, ".", $type, "x2"), (u32, u32) -> u32,
+    ($made:ident, $rows:expr, $format:ty, $type:literal, $flags:literal, $ftz:literal, $nan:literal, $xorsign:literal) => {
+        two!(@$made, $rows, concat!("min", $flags, ".", $type), (u16, u16) -> u16, min::<$format, $ftz, $nan, $xorsign>);
+        two!(@$made, $rows, concat!("max", $flags, ".", $type), (u16, u16) -> u16, max::<$format, $ftz, $nan, $xorsign>);
+        two!(@$made, $rows, concat!("min", $flags, ".", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, min::<$format, $ftz, $nan, $xorsign>));
-        two!($rows, concat!("max", $flags, ".", $type, "x2"), (u32, u32) -> u32,
+        two!(@$made, $rows, concat!("max", $flags, ".", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, max::<$format, $ftz, $nan, $xorsign>));
     };
 }
@@ -63,31 +63,31 @@ macro_rules! comparisons {
             }
         }
         let suffix = if $ftz { concat!("ftz.", $type) } else { $type };
-        push_setp($rows, $name, suffix, Value::Bits16, handlers::<SetPredicate<Relation>>());
-        two!($rows, concat!("set.", $name, $flags, ".", $type, ".", $type), (u16, u16) -> u16,
+        push_setp($rows, $name, suffix, Value::Bits16, crate::exec::baseline_handlers::<SetPredicate<Relation>>());
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $flags, ".", $type, ".", $type), (u16, u16) -> u16,
             |a, b| if Relation::apply(a, b) { $one } else { 0 });
-        two!($rows, concat!("set.", $name, $flags, ".u16.", $type), (u16, u16) -> u16,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $flags, ".u16.", $type), (u16, u16) -> u16,
             |a, b| u16::from(Relation::apply(a, b)).wrapping_neg());
-        two!($rows, concat!("set.", $name, $flags, ".u32.", $type), (u16, u16) -> u32,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $flags, ".u32.", $type), (u16, u16) -> u32,
             |a, b| u32::from(Relation::apply(a, b)).wrapping_neg());
-        two!($rows, concat!("set.", $name, $flags, ".", $type, "x2.", $type, "x2"), (u32, u32) -> u32,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $flags, ".", $type, "x2.", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, #[inline(always)] |a, b| if Relation::apply(a, b) { $one } else { 0 }));
-        two!($rows, concat!("set.", $name, $flags, ".u32.", $type, "x2"), (u32, u32) -> u32,
+        two!(@baseline_handlers, $rows, concat!("set.", $name, $flags, ".u32.", $type, "x2"), (u32, u32) -> u32,
             |a, b| each2(a, b, #[inline(always)] |a, b| u16::from(Relation::apply(a, b)).wrapping_neg()));
     })*};
 }
 
 macro_rules! format {
     ($rows:expr, $format:ty, $type:literal, $one:literal) => {
-        sums!($rows, $format, $type, "", "", false, false);
-        sums!($rows, $format, $type, ".rn", "", false, false);
-        fused!($rows, $format, $type, "", false, false, false);
-        fused!($rows, $format, $type, ".relu", false, false, true);
-        signs!($rows, $format, $type, "", false);
-        ordering!($rows, $format, $type, "", false, false, false);
-        ordering!($rows, $format, $type, ".NaN", false, true, false);
-        ordering!($rows, $format, $type, ".xorsign.abs", false, false, true);
-        ordering!($rows, $format, $type, ".NaN.xorsign.abs", false, true, true);
+        sums!(handlers, $rows, $format, $type, "", "", false, false);
+        sums!(handlers, $rows, $format, $type, ".rn", "", false, false);
+        fused!(handlers, $rows, $format, $type, "", false, false, false);
+        fused!(baseline_handlers, $rows, $format, $type, ".relu", false, false, true);
+        signs!(handlers, $rows, $format, $type, "", false);
+        ordering!(handlers, $rows, $format, $type, "", false, false, false);
+        ordering!(baseline_handlers, $rows, $format, $type, ".NaN", false, true, false);
+        ordering!(baseline_handlers, $rows, $format, $type, ".xorsign.abs", false, false, true);
+        ordering!(baseline_handlers, $rows, $format, $type, ".NaN.xorsign.abs", false, true, true);
         comparisons!($rows, $format, $type, $one, "", false, [
             Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge", Equ "equ", Neu "neu", Ltu "ltu", Leu "leu",
             Gtu "gtu", Geu "geu", Num "num", Nan "nan"
@@ -109,21 +109,21 @@ pub(super) fn rows(rows: &mut Vec<Row>) {
 
 /// The forms with `.ftz` and `.sat`, which only f16 has.
 fn flushing(rows: &mut Vec<Row>) {
-    sums!(rows, F16, "f16", "", ".ftz", true, false);
-    sums!(rows, F16, "f16", ".rn", ".ftz", true, false);
-    sums!(rows, F16, "f16", "", ".sat", false, true);
-    sums!(rows, F16, "f16", ".rn", ".sat", false, true);
-    sums!(rows, F16, "f16", "", ".ftz.sat", true, true);
-    sums!(rows, F16, "f16", ".rn", ".ftz.sat", true, true);
-    fused!(rows, F16, "f16", ".ftz", true, false, false);
-    fused!(rows, F16, "f16", ".sat", false, true, false);
-    fused!(rows, F16, "f16", ".ftz.sat", true, true, false);
-    fused!(rows, F16, "f16", ".ftz.relu", true, false, true);
-    signs!(rows, F16, "f16", ".ftz", true);
-    ordering!(rows, F16, "f16", ".ftz", true, false, false);
-    ordering!(rows, F16, "f16", ".ftz.NaN", true, true, false);
-    ordering!(rows, F16, "f16", ".ftz.xorsign.abs", true, false, true);
-    ordering!(rows, F16, "f16", ".ftz.NaN.xorsign.abs", true, true, true);
+    sums!(baseline_handlers, rows, F16, "f16", "", ".ftz", true, false);
+    sums!(baseline_handlers, rows, F16, "f16", ".rn", ".ftz", true, false);
+    sums!(baseline_handlers, rows, F16, "f16", "", ".sat", false, true);
+    sums!(baseline_handlers, rows, F16, "f16", ".rn", ".sat", false, true);
+    sums!(baseline_handlers, rows, F16, "f16", "", ".ftz.sat", true, true);
+    sums!(baseline_handlers, rows, F16, "f16", ".rn", ".ftz.sat", true, true);
+    fused!(baseline_handlers, rows, F16, "f16", ".ftz", true, false, false);
+    fused!(baseline_handlers, rows, F16, "f16", ".sat", false, true, false);
+    fused!(baseline_handlers, rows, F16, "f16", ".ftz.sat", true, true, false);
+    fused!(baseline_handlers, rows, F16, "f16", ".ftz.relu", true, false, true);
+    signs!(baseline_handlers, rows, F16, "f16", ".ftz", true);
+    ordering!(baseline_handlers, rows, F16, "f16", ".ftz", true, false, false);
+    ordering!(baseline_handlers, rows, F16, "f16", ".ftz.NaN", true, true, false);
+    ordering!(baseline_handlers, rows, F16, "f16", ".ftz.xorsign.abs", true, false, true);
+    ordering!(baseline_handlers, rows, F16, "f16", ".ftz.NaN.xorsign.abs", true, true, true);
     comparisons!(rows, F16, "f16", 0x3c00, ".ftz", true, [
         Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge", Equ "equ", Neu "neu", Ltu "ltu", Leu "leu", Gtu "gtu",
         Geu "geu", Num "num", Nan "nan"

@@ -90,9 +90,10 @@ typed! {
     u64 => Bits64, i64 => Signed64, f32 => Float32, f64 => Float64
 }
 
-/// `one!(rows, "not.b32", (u32) -> u32, |a| !a)`
+/// `one!(rows, "not.b32", (u32) -> u32, |a| !a)`; with `@baseline_handlers,` in front, what programs hardly use gets
+/// handlers of the baseline level for every level, because three of each would be most of the machine.
 macro_rules! one {
-    ($rows:expr, $name:expr, ($a:ty) -> $d:ty, $function:expr) => {{
+    (@$made:ident, $rows:expr, $name:expr, ($a:ty) -> $d:ty, $function:expr) => {{
         struct F;
         impl $crate::exec::Function1 for F {
             type A = $a;
@@ -107,36 +108,17 @@ macro_rules! one {
             shape: $crate::isa::Shape::Plain,
             result: <$d as $crate::isa::rows::Typed>::VALUE,
             sources: [Some(<$a as $crate::isa::rows::Typed>::VALUE), None, None, None],
-            handlers: $crate::exec::handlers::<$crate::exec::One<F>>(),
+            handlers: $crate::exec::$made::<$crate::exec::One<F>>(),
         });
     }};
-}
-
-/// As `one!`, with handlers of the baseline level for every level: for what programs hardly use.
-macro_rules! rare {
-    ($rows:expr, $name:expr, ($a:ty) -> $d:ty, $function:expr) => {{
-        struct F;
-        impl $crate::exec::Function1 for F {
-            type A = $a;
-            type D = $d;
-            #[inline(always)]
-            fn apply(a: $a) -> $d {
-                ($function)(a)
-            }
-        }
-        $rows.push($crate::isa::Row {
-            name: $name,
-            shape: $crate::isa::Shape::Plain,
-            result: <$d as $crate::isa::rows::Typed>::VALUE,
-            sources: [Some(<$a as $crate::isa::rows::Typed>::VALUE), None, None, None],
-            handlers: $crate::exec::baseline_handlers::<$crate::exec::One<F>>(),
-        });
-    }};
+    ($rows:expr, $($rest:tt)*) => {
+        $crate::isa::rows::one!(@handlers, $rows, $($rest)*)
+    };
 }
 
 /// `two!(rows, "add.u32", (u32, u32) -> u32, int::add)`
 macro_rules! two {
-    ($rows:expr, $name:expr, ($a:ty, $b:ty) -> $d:ty, $function:expr) => {{
+    (@$made:ident, $rows:expr, $name:expr, ($a:ty, $b:ty) -> $d:ty, $function:expr) => {{
         struct F;
         impl $crate::exec::Function2 for F {
             type A = $a;
@@ -157,14 +139,17 @@ macro_rules! two {
                 None,
                 None,
             ],
-            handlers: $crate::exec::handlers::<$crate::exec::Two<F>>(),
+            handlers: $crate::exec::$made::<$crate::exec::Two<F>>(),
         });
     }};
+    ($rows:expr, $($rest:tt)*) => {
+        $crate::isa::rows::two!(@handlers, $rows, $($rest)*)
+    };
 }
 
 /// `three!(rows, "mad.lo.u32", (u32, u32, u32) -> u32, int::mad_lo)`
 macro_rules! three {
-    ($rows:expr, $name:expr, ($a:ty, $b:ty, $c:ty) -> $d:ty, $function:expr) => {{
+    (@$made:ident, $rows:expr, $name:expr, ($a:ty, $b:ty, $c:ty) -> $d:ty, $function:expr) => {{
         struct F;
         impl $crate::exec::Function3 for F {
             type A = $a;
@@ -186,9 +171,12 @@ macro_rules! three {
                 Some(<$c as $crate::isa::rows::Typed>::VALUE),
                 None,
             ],
-            handlers: $crate::exec::handlers::<$crate::exec::Three<F>>(),
+            handlers: $crate::exec::$made::<$crate::exec::Three<F>>(),
         });
     }};
+    ($rows:expr, $($rest:tt)*) => {
+        $crate::isa::rows::three!(@handlers, $rows, $($rest)*)
+    };
 }
 
 /// `four!(rows, "bfi.b32", (u32, u32, u32, u32) -> u32, bits::bfi_b32)`
@@ -251,4 +239,4 @@ macro_rules! carry {
     }};
 }
 
-pub(crate) use {carry, four, one, rare, three, two};
+pub(crate) use {carry, four, one, three, two};

@@ -43,7 +43,7 @@ impl Device {
         let mut services = Services::new(Arc::clone(&memory));
         services.printf = Box::new(move |bytes| out.lock().unwrap().extend_from_slice(bytes));
         services.assertion = Box::new(move |bytes| err.lock().unwrap().extend_from_slice(bytes));
-        services.heap = Some(Heap::new(bump(&next, HEAP, 256), HEAP));
+        services.heap = Some(Arc::new(Heap::new(bump(&next, HEAP, 256), HEAP)));
         Self { memory, services: Arc::new(services), program, printed, pool: Pool::new(2), next }
     }
 
