@@ -45,10 +45,12 @@ pub struct Statistics {
     pub post: Class,
     /// Sent and waited for.
     pub call: Class,
+    /// Waits once a context existed.
+    pub waits_with_context: u64,
 }
 
 impl Statistics {
-    /// How often the program waited for the server.
+    /// How often the program waited for the server, from its first call on.
     #[must_use]
     pub fn waits(&self) -> u64 {
         self.local.waited + self.post.waited + self.call.waited
@@ -130,7 +132,7 @@ impl Outcome {
     /// When there is no such line.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let line = self.stderr.lines().find_map(|line| line.strip_prefix("floe: statistics: "));
+        let line = self.stderr.lines().find_map(|line| line.starts_with(r#"{"local":"#).then_some(line));
         let line = line.unwrap_or_else(|| panic!("no statistics in: {}", self.stderr));
         serde_json::from_str(line).unwrap_or_else(|error| panic!("not statistics ({error}): {line}"))
     }

@@ -121,7 +121,8 @@ impl KernelArguments {
     /// The parameter block: every parameter at its offset, zeros between.
     ///
     /// # Errors
-    /// INVALID_VALUE where parameters are missing or the layout is longer than any kernel's.
+    /// INVALID_VALUE where parameters are missing or the layout is longer than any kernel's,
+    /// LAUNCH_OUT_OF_RESOURCES where a block has another size than the layout.
     pub fn pack(&self, layout: &[ParameterLayout]) -> CudaResult<Vec<u8>> {
         let length = block_length(layout)?;
         match self.form {
@@ -142,13 +143,13 @@ fn block_length(layout: &[ParameterLayout]) -> CudaResult<usize> {
     if length > LONGEST_BLOCK { Err(CudaError::INVALID_VALUE) } else { Ok(length) }
 }
 
-/// A block may be longer than the layout, since programs round it up; shorter misses parameters.
+/// A block has exactly the layout's size: for any other an H200's driver answers LAUNCH_OUT_OF_RESOURCES.
 fn copy_block(address: u64, size: usize, length: usize) -> CudaResult<Vec<u8>> {
-    if size < length {
-        return Err(CudaError::INVALID_VALUE);
+    if size != length {
+        return Err(CudaError::LAUNCH_OUT_OF_RESOURCES);
     }
     let mut bytes = vec![0; length];
-    // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `length` is not more.
+    // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `length` is as many.
     unsafe { std::ptr::copy(address as *const u8, bytes.as_mut_ptr(), length) };
     Ok(bytes)
 }
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_block_is_taken_as_it_is_and_a_short_one_refused() {
+    fn extra_block_is_taken_as_it_is_and_another_size_refused() {
         let (mut block, mut size) = ([1_u8; 16], 16_usize);
         let mut extra = [
             LAUNCH_PARAM_BUFFER_POINTER as *mut c_void,
@@ -197,8 +198,10 @@ mod tests {
         // SAFETY: the list is well formed.
         let arguments = unsafe { KernelArguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) }.expect("valid");
         assert_eq!(arguments.pack(&LAYOUT).expect("packs"), [1; 16]);
-        let long = [ParameterLayout { offset: 0, size: 17 }];
-        assert_eq!(arguments.pack(&long), Err(CudaError::INVALID_VALUE));
+        for size in [15, 17] {
+            let other = [ParameterLayout { offset: 0, size }];
+            assert_eq!(arguments.pack(&other), Err(CudaError::LAUNCH_OUT_OF_RESOURCES));
+        }
     }
 
     #[test]
