@@ -119,7 +119,7 @@ impl Simulator {
     pub(crate) fn current(&self) -> CudaResult<Arc<ContextState>> {
         match top() {
             0 => Err(CudaError::INVALID_CONTEXT),
-            handle => self.contexts.get(handle).ok_or(CudaError::CONTEXT_IS_DESTROYED),
+            handle => self.existing(handle).ok_or(CudaError::CONTEXT_IS_DESTROYED),
         }
     }
 
@@ -145,7 +145,26 @@ impl Simulator {
         if context.is_null() {
             return self.current();
         }
-        self.contexts.get(context.0).ok_or(CudaError::INVALID_CONTEXT)
+        self.existing(context.0).ok_or(CudaError::INVALID_CONTEXT)
+    }
+
+    /// The context with this handle. A primary context that was reset while somebody holds it comes back when it is used
+    /// again, as in CUDA: the runtime does not retain it a second time.
+    fn existing(&self, handle: u64) -> Option<Arc<ContextState>> {
+        if let Some(context) = self.contexts.get(handle) {
+            return Some(context);
+        }
+        let device = self.devices.iter().find(|device| device.primary_handle == handle)?;
+        let mut primary = lock(&device.primary);
+        if primary.retained == 0 {
+            return None;
+        }
+        if !primary.active {
+            primary.active = true;
+            return Some(self.open_context(device.place, handle, primary.flags, true));
+        }
+        drop(primary);
+        self.contexts.get(handle)
     }
 
     fn synchronize(&self, context: &ContextState) -> CudaResult<()> {
@@ -190,8 +209,7 @@ impl ContextCalls for Simulator {
         let state = self.device(device)?;
         let mut primary = lock(&state.primary);
         if !primary.active {
-            let place = usize::try_from(device.0).map_err(|_| CudaError::INVALID_DEVICE)?;
-            self.open_context(place, state.primary_handle, primary.flags, true);
+            self.open_context(state.place, state.primary_handle, primary.flags, true);
             primary.active = true;
         }
         primary.retained += 1;
@@ -214,7 +232,6 @@ impl ContextCalls for Simulator {
         let mut primary = lock(&state.primary);
         if primary.active {
             primary.active = false;
-            primary.retained = 0;
             self.close_context(state.primary_handle);
         }
         Ok(())
@@ -237,8 +254,7 @@ impl ContextCalls for Simulator {
 
     fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
         check_flags(flags)?;
-        self.device(device)?;
-        let place = usize::try_from(device.0).map_err(|_| CudaError::INVALID_DEVICE)?;
+        let place = self.device(device)?.place;
         let context = self.open_context(place, self.handles.next(), flags, false);
         STACK.with_borrow_mut(|stack| stack.push(context.handle));
         Ok(Context(context.handle))

@@ -94,6 +94,17 @@ fn primary_context_is_inactive_until_it_is_retained() {
 }
 
 #[test]
+fn primary_context_that_was_reset_comes_back_empty_when_it_is_used() {
+    let simulator = simulator();
+    let whole = usize::try_from(MEMORY).expect("64 bit");
+    simulator.mem_alloc(whole).expect("the whole device");
+    simulator.device_primary_ctx_reset(Device(0)).expect("active");
+    assert_eq!(simulator.device_primary_ctx_get_state(Device(0)), Ok((0, false)));
+    simulator.mem_alloc(whole).expect("free again");
+    assert_eq!(simulator.device_primary_ctx_get_state(Device(0)), Ok((0, true)));
+}
+
+#[test]
 fn created_context_is_current_and_takes_its_memory_with_it() {
     let simulator = simulator_of(1);
     let context = simulator.ctx_create(0, Device(0)).expect("a device");
