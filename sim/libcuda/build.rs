@@ -1,7 +1,8 @@
 //! Gives the library the name programs look for: they, and libraries that were linked against `-lcuda`, ask the loader
-//! for `libcuda.so.1`, whatever the file is called.
+//! for `libcuda.so.1`, whatever the file is called. Once loaded it stays: its threads run to the end of the process.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -78,6 +78,10 @@ pub struct Simulator {
     memory: Arc<Memory>,
     executor: Arc<Executor>,
     devices: Vec<CpuDevice>,
+    /// Every launch waits for its kernel.
+    launch_blocking: bool,
+    /// The runtime is to load everything when it starts.
+    eager_loading: bool,
     /// Why there is no device although there should be one.
     failure: Option<CudaError>,
     handles: Handles,
@@ -140,6 +144,8 @@ impl Simulator {
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             pools: Pools::new(devices.len(), &handles),
             devices,
+            launch_blocking: settings.launch_blocking,
+            eager_loading: settings.eager_loading,
             failure,
             handles,
         }

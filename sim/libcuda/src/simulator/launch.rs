@@ -146,7 +146,13 @@ impl LaunchCalls for Simulator {
         let events = events(launch.attributes)?;
         let grid = self.grid(launch, &context)?;
         self.executor.post(stream, Work::Kernel(grid))?;
-        events.iter().try_for_each(|event| self.executor.record(stream, key_of(*event)))
+        events.iter().try_for_each(|event| self.executor.record(stream, key_of(*event)))?;
+        if self.launch_blocking {
+            self.executor.wait_stream(stream);
+            context.kernels.output.drain();
+            self.executor.fault(context.serial)?;
+        }
+        Ok(())
     }
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {

@@ -129,7 +129,9 @@ impl ModuleCalls for Simulator {
     }
 
     fn module_get_loading_mode(&self) -> CudaResult<u32> {
-        Ok(module_loading_mode::LAZY_LOADING)
+        // What the runtime asks, to load its libraries at once; kernels are lowered at their first use either way.
+        let eager = self.eager_loading;
+        Ok(if eager { module_loading_mode::EAGER_LOADING } else { module_loading_mode::LAZY_LOADING })
     }
 
     fn module_get_function(&self, module: Module, name: &CStr) -> CudaResult<Function> {

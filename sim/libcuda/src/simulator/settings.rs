@@ -20,6 +20,10 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// `FLOE_CPU_CORES`: worker threads. Default: all the process may use.
     pub(crate) cores: usize,
+    /// `CUDA_LAUNCH_BLOCKING`: every launch waits for its kernel.
+    pub(crate) launch_blocking: bool,
+    /// `CUDA_MODULE_LOADING` is `EAGER`.
+    pub(crate) eager_loading: bool,
     /// `CUDA_VISIBLE_DEVICES`, as it stands.
     pub(crate) visible: Option<String>,
     /// Names the host, for the devices' uuids.
@@ -44,6 +48,8 @@ impl Settings {
                 / GRANULARITY
                 * GRANULARITY,
             cores: setting(variable, "FLOE_CPU_CORES", "a number from 1 on", parse_cores).unwrap_or(cores),
+            launch_blocking: variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value.trim() == "1"),
+            eager_loading: variable("CUDA_MODULE_LOADING").is_some_and(|value| value.trim() == "EAGER"),
             visible: variable("CUDA_VISIBLE_DEVICES"),
             host,
         }
@@ -156,6 +162,13 @@ mod tests {
         assert_eq!(settings.compute, (9, 0));
         assert_eq!(settings.memory, 4 << 30);
         assert_eq!(settings.cores, 4);
+    }
+
+    #[test]
+    fn cudas_own_settings_are_read() {
+        let settings = settings(&[("CUDA_LAUNCH_BLOCKING", "1"), ("CUDA_VISIBLE_DEVICES", "0")]);
+        assert!(settings.launch_blocking && !settings.eager_loading);
+        assert_eq!(settings.visible.as_deref(), Some("0"));
     }
 
     #[test]

@@ -20,7 +20,16 @@ use super::{SPAN, Simulator, WINDOWS, limits::GRANULARITY};
 const MEMORY: u64 = 16 * GRANULARITY;
 
 fn simulator_of(devices: usize) -> Simulator {
-    Simulator::new(&Settings { devices, compute: (9, 0), memory: MEMORY, cores: 1, visible: None, host: [7; 16] })
+    Simulator::new(&Settings {
+        devices,
+        compute: (9, 0),
+        memory: MEMORY,
+        cores: 1,
+        launch_blocking: false,
+        eager_loading: false,
+        visible: None,
+        host: [7; 16],
+    })
 }
 
 /// A simulator with its first device's primary context current.
