@@ -48,7 +48,6 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     waiter: Arc<Waiter>,
-    sequence: u64,
 }
 
 impl Connection {
@@ -91,15 +90,15 @@ impl Connection {
         let waiter = Arc::new(Waiter::default());
         let expected = Expected::Reply(Arc::clone(&waiter));
         let sequence = self.submit(message, expected, true)?;
-        self.wait(&Ticket { waiter, sequence }).map(|answer| (answer, sequence))
+        self.wait(&Ticket { waiter }).map(|answer| (answer, sequence))
     }
 
     /// As `call`, with the answer whatever its status.
     pub(crate) fn ask<M: Call>(&self, message: &M) -> CudaResult<Answer> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
-        let sequence = self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
-        self.answer(&Ticket { waiter, sequence })
+        self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
+        self.answer(&Ticket { waiter })
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
@@ -115,7 +114,7 @@ impl Connection {
         let expected = Expected::delivery(target, course, Some(Arc::clone(&waiter)));
         let sequence = self.submit(message, expected, true)?;
         course.issue(sequence);
-        Ok(Ticket { waiter, sequence })
+        Ok(Ticket { waiter })
     }
 
     /// As `fetch`, with nobody waiting: a later synchronize covers it.
@@ -136,9 +135,7 @@ impl Connection {
         match CudaError::from_code(answer.status) {
             None => Ok(answer),
             Some(error) => {
-                if !answer.detail.is_empty() && error != CudaError::NOT_READY {
-                    log!(Info, "{}: request {}: {error}", answer.detail, ticket.sequence);
-                }
+                tell(error, &answer.detail);
                 Err(error)
             }
         }
@@ -150,6 +147,9 @@ impl Connection {
         let answer = ticket.waiter.wait()?;
         if let Some(earlier) = CudaError::from_code(answer.earlier) {
             self.shared.errors.note(earlier);
+            if answer.status == 0 {
+                tell(earlier, &answer.detail);
+            }
         }
         if let Some(error) = CudaError::from_code(answer.status).filter(|error| error.is_sticky()) {
             self.shared.errors.note(error);
@@ -219,6 +219,17 @@ impl Connection {
         let numbered = |sequence| shared.pending.expect(sequence, expected, &shared.errors);
         let sent = if now { self.sender.send(message, numbered) } else { self.sender.post_numbered(message, numbered) };
         sent.map_err(|error| shared.lost_by(&error))
+    }
+}
+
+/// Passes a failure's sentence on to the user. Answers that programs ask for and act on are no news.
+fn tell(error: CudaError, detail: &str) {
+    let detail = detail.trim_end();
+    match error {
+        _ if detail.is_empty() => {}
+        CudaError::NOT_READY => {}
+        CudaError::NOT_FOUND | CudaError::OUT_OF_MEMORY => log!(Info, "{error}: {detail}"),
+        _ => log!(Warn, "{error}: {detail}"),
     }
 }
 

@@ -74,6 +74,7 @@ impl Loaded {
         };
         let answer = session.connection.ask(&message)?;
         if let Some(error) = CudaError::from_code(answer.status) {
+            options.write_info("");
             options.write_error(&answer.detail);
             if !answer.detail.is_empty() {
                 log!(Warn, "a module could not be loaded: {error}: {}", answer.detail.trim_end());
@@ -81,6 +82,7 @@ impl Loaded {
             return Err(error);
         }
         let reply = session.connection.read(LoadLibrary::decode_reply(&answer.body))?;
+        options.write_error("");
         options.write_info(reply.info);
         if !reply.info.is_empty() {
             log!(Info, "compiling a module: {}", reply.info.trim_end());
@@ -234,6 +236,10 @@ impl ModuleCalls for Client {
     fn module_unload(&self, module: Module) -> CudaResult<()> {
         let _call = self.enter();
         let loaded = self.module(module)?;
+        // A library's module goes with its library.
+        if loaded.context.is_null() {
+            return Err(CudaError::INVALID_VALUE);
+        }
         if loaded.session.modules.remove(loaded.id).is_none() {
             return Err(CudaError::INVALID_HANDLE);
         }

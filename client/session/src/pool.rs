@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, Stream, access_flags,
@@ -24,13 +24,22 @@ use crate::table::lock;
 pub(crate) struct PoolState {
     pub(crate) session: Arc<Session>,
     is_default: bool,
-    used: AtomicU64,
-    used_high: AtomicU64,
     release_threshold: AtomicU64,
     /// The reuse switches: 1 unless the program has turned one off.
     switches: Mutex<HashMap<u32, u64>>,
-    /// Bytes of the allocations it has given out, by address.
-    allocations: Mutex<HashMap<u64, u64>>,
+    /// The allocations it has given out.
+    given: Mutex<Given>,
+}
+
+/// What a pool has given out and not got back.
+#[derive(Debug, Default)]
+struct Given {
+    /// Bytes by address.
+    allocations: HashMap<u64, u64>,
+    /// The session's epoch these belong to: a reset takes all of them.
+    epoch: u64,
+    used: u64,
+    used_high: u64,
 }
 
 impl PoolState {
@@ -39,31 +48,39 @@ impl PoolState {
         Self {
             session,
             is_default,
-            used: AtomicU64::new(0),
-            used_high: AtomicU64::new(0),
             release_threshold: AtomicU64::new(0),
             switches: Mutex::default(),
-            allocations: Mutex::default(),
+            given: Mutex::default(),
         }
     }
 
+    /// What it has given out, as the session is now.
+    fn given(&self) -> MutexGuard<'_, Given> {
+        let mut given = lock(&self.given);
+        let epoch = self.session.epoch();
+        if given.epoch != epoch {
+            *given = Given { epoch, ..Given::default() };
+        }
+        given
+    }
+
     fn gave(&self, at: u64, bytes: u64) {
-        lock(&self.allocations).insert(at, bytes);
-        let used = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        self.used_high.fetch_max(used, Ordering::AcqRel);
+        let mut given = self.given();
+        given.allocations.insert(at, bytes);
+        given.used += bytes;
+        given.used_high = given.used_high.max(given.used);
     }
 
     fn took_back(&self, at: u64) -> bool {
-        let Some(bytes) = lock(&self.allocations).remove(&at) else {
-            return false;
-        };
-        self.used.fetch_sub(bytes, Ordering::AcqRel);
-        true
+        let mut given = self.given();
+        let bytes = given.allocations.remove(&at);
+        given.used -= bytes.unwrap_or(0);
+        bytes.is_some()
     }
 
     /// Whether it gave out the allocation that starts here.
     pub(crate) fn holds(&self, at: u64) -> bool {
-        lock(&self.allocations).contains_key(&at)
+        self.given().allocations.contains_key(&at)
     }
 }
 
@@ -165,8 +182,8 @@ impl PoolCalls for Client {
         Ok(match attribute {
             a::RELEASE_THRESHOLD => pool.release_threshold.load(Ordering::Acquire),
             // What is reserved is shared by all pools of the vGPU; what this one uses is the part that is its own.
-            a::USED_MEM_CURRENT | a::RESERVED_MEM_CURRENT => pool.used.load(Ordering::Acquire),
-            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH => pool.used_high.load(Ordering::Acquire),
+            a::USED_MEM_CURRENT | a::RESERVED_MEM_CURRENT => pool.given().used,
+            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH => pool.given().used_high,
             a::REUSE_FOLLOW_EVENT_DEPENDENCIES
             | a::REUSE_ALLOW_OPPORTUNISTIC
             | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => lock(&pool.switches).get(&attribute).copied().unwrap_or(1),
@@ -185,7 +202,8 @@ impl PoolCalls for Client {
             }
             // Only a reset to 0 is allowed, and it means: from now on.
             a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH if value == 0 => {
-                pool.used_high.store(pool.used.load(Ordering::Acquire), Ordering::Release);
+                let mut given = pool.given();
+                given.used_high = given.used;
             }
             a::REUSE_FOLLOW_EVENT_DEPENDENCIES
             | a::REUSE_ALLOW_OPPORTUNISTIC

@@ -330,3 +330,18 @@ fn a_cooperative_grid_that_cannot_be_resident_is_refused() {
         assert_eq!(result, expected, "{blocks} blocks");
     }
 }
+
+#[test]
+fn a_librarys_module_is_unloaded_with_its_library_only() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let library = client.library_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let module = client.library_get_module(library).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    assert_eq!(client.func_get_module(function), Ok(module));
+    assert_eq!(client.module_unload(module), Err(CudaError::INVALID_VALUE));
+    client.library_unload(library).unwrap();
+    assert_eq!(client.module_get_function(module, c"add"), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(client.func_get_attribute(0, function), Err(CudaError::INVALID_HANDLE));
+    server.wait_for("UnloadLibrary", 1);
+}

@@ -103,3 +103,14 @@ fn pools_count_what_they_gave() {
     assert_eq!(client.mem_pool_get_attribute(pool, ask::RELEASE_THRESHOLD), Ok(u64::MAX));
     assert_eq!(client.mem_pool_destroy(pool), Err(CudaError::INVALID_VALUE));
 }
+
+#[test]
+fn a_reset_empties_the_pools() {
+    use floe_abi::{Device, pool_attribute as ask};
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let pool = client.device_get_default_mem_pool(Device(0)).unwrap();
+    client.mem_alloc_async(5000, Stream::LEGACY).unwrap();
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    assert_eq!(client.mem_pool_get_attribute(pool, ask::USED_MEM_CURRENT), Ok(0));
+}

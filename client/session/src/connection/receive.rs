@@ -13,7 +13,6 @@ use floe_wire::{Push, Reply};
 
 use super::Shared;
 use super::pending::{Answer, Delivery, Expected};
-use crate::log::log;
 
 /// Starts the thread.
 pub(super) fn start(mut receiver: Receiver, shared: Arc<Shared>) -> std::io::Result<()> {
@@ -110,9 +109,7 @@ fn note(shared: &Shared, reply: &Reply<'_>) {
     for code in [reply.earlier, reply.status] {
         if let Some(error) = CudaError::from_code(code) {
             shared.errors.note(error);
-            if !reply.detail.is_empty() {
-                log!(Info, "{}: request {}: {error}", reply.detail, reply.request);
-            }
+            super::tell(error, reply.detail);
         }
     }
 }
