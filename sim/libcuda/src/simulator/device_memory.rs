@@ -90,7 +90,9 @@ impl DeviceMemory {
 
     /// Bytes that can still be allocated.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.store.capacity().saturating_sub(self.store.used())
+        let state = lock(&self.state);
+        let kept = state.heap.empty_bytes() + state.globals.empty_bytes();
+        self.store.capacity().saturating_sub(self.store.used()) + kept
     }
 
     /// Physical memory of whole granules, for virtual memory management.

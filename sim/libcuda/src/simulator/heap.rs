@@ -143,6 +143,11 @@ impl<B> Heap<B> {
         empty
     }
 
+    /// Bytes of the blocks that `take_empty` would give back.
+    pub(crate) fn empty_bytes(&self) -> u64 {
+        self.blocks.values().filter(|block| block.live == 0).map(|block| block.length).sum()
+    }
+
     /// The live allocation that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
@@ -210,6 +215,7 @@ mod tests {
         heap.free(large);
         let empty = heap.take_empty(false);
         assert_eq!(empty.iter().map(|block| block.address).collect::<Vec<_>>(), [large]);
+        assert_eq!(heap.empty_bytes(), GRANULARITY);
         assert_eq!(heap.take_empty(true).len(), 1);
     }
 
