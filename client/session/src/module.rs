@@ -63,6 +63,8 @@ impl Loaded {
         let message = LoadLibrary {
             library: LibraryId(id),
             kind: kind_number(image),
+            // A module has a context from the start; a library does not, and waits until it is used.
+            at_once: context != Context::NULL,
             options: options
                 .plain()
                 .filter_map(|(option, value)| {

@@ -2,7 +2,7 @@
 //! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
 //! It never hands out a pointer; the implementation over a real library is `driver`, the tests have one in memory.
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Kernel, Library, MemHandle, Stream};
+use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream};
 
 /// Which kind of bytes an image is; numbers as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,28 @@ pub struct Image {
     pub containers: Vec<Vec<u8>>,
 }
 
-/// A library that did not load, with what the compiler said.
+/// How an image is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loading {
+    /// At once, as a module, so that what is wrong with the image is the load's own error; or as a library, whose
+    /// kernels the driver may compile when they are asked for.
+    pub at_once: bool,
+    /// Compiler options by number, with plain values.
+    pub options: Vec<(i32, u64)>,
+    /// The most bytes of a log.
+    pub log_bytes: usize,
+}
+
+/// Loaded code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Loaded when needed.
+    Library(Library),
+    /// Loaded at once.
+    Module(Module),
+}
+
+/// Code that did not load, with what the compiler said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadFailure {
     /// Why.
@@ -160,20 +181,20 @@ pub trait Device: Send + Sync + 'static {
     /// Sets device memory.
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()>;
 
-    /// Loads a library; on success the text is the compiler's information log.
-    fn load(&self, image: &Image, options: &[(i32, u64)], log_bytes: usize) -> Result<(Library, String), LoadFailure>;
+    /// Loads code, at once or when it is needed; on success the text is the compiler's information log.
+    fn load(&self, image: &Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;
     /// Unloads it.
-    fn unload(&self, library: Library) -> CudaResult<()>;
-    /// The names of a library's kernels.
-    fn kernel_names(&self, library: Library) -> CudaResult<Vec<String>>;
-    /// A kernel by name, and the function it is in this context.
-    fn find_kernel(&self, library: Library, name: &str) -> CudaResult<(Kernel, Function)>;
+    fn unload(&self, code: Code) -> CudaResult<()>;
+    /// The names of its kernels.
+    fn kernel_names(&self, code: Code) -> CudaResult<Vec<String>>;
+    /// A kernel by name: the function it is in this context.
+    fn find_kernel(&self, code: Code, name: &str) -> CudaResult<Function>;
     /// What a kernel is.
-    fn kernel_facts(&self, kernel: Kernel, function: Function) -> CudaResult<KernelFacts>;
+    fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts>;
     /// Changes a setting of a kernel.
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;
     /// Address and size of a global variable.
-    fn find_global(&self, library: Library, name: &str) -> CudaResult<(DevicePtr, u64)>;
+    fn find_global(&self, code: Code, name: &str) -> CudaResult<(DevicePtr, u64)>;
 
     /// Launches a kernel with its packed parameter block and attributes by number.
     fn launch(

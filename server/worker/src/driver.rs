@@ -10,14 +10,16 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, DevicePtr, Event, Function, Kernel, LaunchAttribute, LaunchAttributeValue, Library,
+    Context, CudaError, CudaResult, DevicePtr, Event, Function, Kernel, LaunchAttribute, LaunchAttributeValue,
     MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, allocation_type, granularity,
     location_type, memory_type,
 };
 use floe_device::{Driver, LaunchRequest, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
-use crate::device::{Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Pattern, Rows};
+use crate::device::{
+    Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern, Rows,
+};
 use crate::open::{OpenLibraryError, open};
 pub use pinned::PinnedMemory;
 
@@ -256,39 +258,63 @@ impl Device for Gpu {
         }
     }
 
-    fn load(&self, image: &Image, options: &[(i32, u64)], log_bytes: usize) -> Result<(Library, String), LoadFailure> {
-        let options: Vec<LoadOption> =
-            options.iter().map(|&(option, value)| LoadOption { option: option.unsigned_abs(), value }).collect();
-        let log = image::with_address(image, |bytes| self.driver.library_load_data(bytes, &options));
-        match log.result {
-            Ok(library) => Ok((library, cut(log.info, log_bytes))),
-            Err(error) => Err(LoadFailure { error, log: cut(log.error, log_bytes.max(LEAST_LOG)) }),
+    fn load(&self, image: &Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
+        let option = |&(option, value): &(i32, u64)| LoadOption { option: option.unsigned_abs(), value };
+        let options: Vec<LoadOption> = loading.options.iter().map(option).collect();
+        let (result, info, error) = image::with_address(image, |bytes| {
+            if loading.at_once {
+                let log = self.driver.module_load_data(bytes, &options);
+                (log.result.map(Code::Module), log.info, log.error)
+            } else {
+                let log = self.driver.library_load_data(bytes, &options);
+                (log.result.map(Code::Library), log.info, log.error)
+            }
+        });
+        match result {
+            Ok(code) => Ok((code, cut(info, loading.log_bytes))),
+            Err(failure) => Err(LoadFailure { error: failure, log: cut(error, loading.log_bytes.max(LEAST_LOG)) }),
         }
     }
 
-    fn unload(&self, library: Library) -> CudaResult<()> {
-        self.driver.library_unload(library)
+    fn unload(&self, code: Code) -> CudaResult<()> {
+        match code {
+            Code::Library(library) => self.driver.library_unload(library),
+            Code::Module(module) => self.driver.module_unload(module),
+        }
     }
 
-    fn kernel_names(&self, library: Library) -> CudaResult<Vec<String>> {
-        let count = self.driver.library_get_kernel_count(library)?;
-        let mut kernels = vec![Kernel::NULL; size(u64::from(count))?];
-        self.driver.library_enumerate_kernels(&mut kernels, library)?;
-        kernels.into_iter().map(|kernel| self.driver.kernel_get_name(kernel)).collect()
+    fn kernel_names(&self, code: Code) -> CudaResult<Vec<String>> {
+        match code {
+            Code::Library(library) => {
+                let count = self.driver.library_get_kernel_count(library)?;
+                let mut kernels = vec![Kernel::NULL; size(u64::from(count))?];
+                self.driver.library_enumerate_kernels(&mut kernels, library)?;
+                kernels.into_iter().map(|kernel| self.driver.kernel_get_name(kernel)).collect()
+            }
+            Code::Module(module) => {
+                let count = self.driver.module_get_function_count(module)?;
+                let mut functions = vec![Function::NULL; size(u64::from(count))?];
+                self.driver.module_enumerate_functions(&mut functions, module)?;
+                functions.into_iter().map(|function| self.driver.func_get_name(function)).collect()
+            }
+        }
     }
 
-    fn find_kernel(&self, library: Library, name: &str) -> CudaResult<(Kernel, Function)> {
-        let kernel = self.driver.library_get_kernel(library, &name_for_c(name)?)?;
-        Ok((kernel, self.driver.kernel_get_function(kernel)?))
+    fn find_kernel(&self, code: Code, name: &str) -> CudaResult<Function> {
+        let name = name_for_c(name)?;
+        match code {
+            Code::Library(library) => self.driver.kernel_get_function(self.driver.library_get_kernel(library, &name)?),
+            Code::Module(module) => self.driver.module_get_function(module, &name),
+        }
     }
 
-    fn kernel_facts(&self, kernel: Kernel, function: Function) -> CudaResult<KernelFacts> {
+    fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts> {
         let attribute =
             |number: i32| Some((number, self.driver.func_get_attribute(number.unsigned_abs(), function).ok()?));
         let attributes = FUNCTION_ATTRIBUTES.filter_map(attribute).collect();
         let mut parameters = Vec::new();
         for index in 0..PARAMETERS {
-            match self.driver.kernel_get_param_info(kernel, index) {
+            match self.driver.func_get_param_info(function, index) {
                 Ok((offset, bytes)) => {
                     let narrow = |value: usize| u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE);
                     parameters.push((narrow(offset)?, narrow(bytes)?));
@@ -314,8 +340,12 @@ impl Device for Gpu {
         }
     }
 
-    fn find_global(&self, library: Library, name: &str) -> CudaResult<(DevicePtr, u64)> {
-        let (at, bytes) = self.driver.library_get_global(library, &name_for_c(name)?)?;
+    fn find_global(&self, code: Code, name: &str) -> CudaResult<(DevicePtr, u64)> {
+        let name = name_for_c(name)?;
+        let (at, bytes) = match code {
+            Code::Library(library) => self.driver.library_get_global(library, &name)?,
+            Code::Module(module) => self.driver.module_get_global(module, &name)?,
+        };
         Ok((at, wide(bytes)))
     }
 

@@ -29,6 +29,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match (arguments.as_slice(), std::env::var(TASK_VARIABLE)) {
+        (["--version"], _) => {
+            println!("floe-worker {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
         (["--probe", library], _) => probe(library),
         ([], Ok(task)) => session(&task),
         _ => Err(anyhow::anyhow!(USAGE)),

@@ -50,7 +50,7 @@ pub(crate) struct Session<D: Device> {
     allowance: Allowance,
     blocks: Objects<memory::Block>,
     mappings: BTreeMap<u64, memory::Mapping>,
-    libraries: Objects<floe_abi::Library>,
+    libraries: Objects<crate::device::Code>,
     parts: HashMap<u64, library::Parts>,
     kernels: Objects<library::Kernel>,
     streams: Objects<stream::StreamObject>,

@@ -399,7 +399,7 @@ fn library_is_loaded_from_parts_and_its_kernel_launched() {
     for part in [&b"kernel sa"[..], b"xpy 8 4"] {
         client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: part });
     }
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 0 });
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
     let found = client.ok(&FindKernel { library: LibraryId(1), name: "saxpy", kernel: KernelId(2) });
     let reply = FindKernel::decode_reply(&found).unwrap();
     assert_eq!(reply.parameters, [Parameter { offset: 0, bytes: 8 }, Parameter { offset: 8, bytes: 4 }]);
@@ -419,11 +419,12 @@ fn library_is_loaded_from_parts_and_its_kernel_launched() {
 fn library_that_does_not_load_says_why_and_leaves_its_id() {
     let mut client = Client::new();
     client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"nonsense" });
-    let sent = client.send(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 100 });
+    let sent =
+        client.send(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 100 });
     let Some(Got::Reply { request, status: 218, detail, .. }) = client.get() else { panic!("no refusal") };
     assert_eq!((request, detail.as_str()), (sent, "line 1: nonsense"));
     client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k" });
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 0 });
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
     assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "other", kernel: KernelId(1) }).0, 500);
 }
 
@@ -450,7 +451,7 @@ fn broken_contracts_end_the_session_and_say_why() {
 fn kernel_gets_exactly_its_parameters_or_the_session_ends() {
     let mut client = Client::new();
     client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k 8" });
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, options: vec![], log_bytes: 0 });
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
     client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
     let words = client.break_with(&Launch { kernel: KernelId(2), parameters: &[0; 7], ..Launch::default() });
     assert!(words.ends_with("a parameter block of 8 bytes was sent with: 7"), "{words}");

@@ -52,13 +52,14 @@ impl Message for LibraryPart<'_> {
     }
 }
 
-/// Loads what the parts gave. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`).
+/// Loads what the parts gave. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `at_once`: as cuModuleLoadData, whose errors are the load's own; else as cuLibraryLoadData, which may put the work off until a kernel is asked for. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`).
 ///
 /// Kind 0x0302, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadLibrary {
     pub library: LibraryId,
     pub kind: u32,
+    pub at_once: bool,
     pub options: Vec<JitOption>,
     pub log_bytes: u32,
 }
@@ -66,12 +67,14 @@ pub struct LoadLibrary {
 impl<'a> Field<'a> for LoadLibrary {
     const LEAST: usize = <LibraryId as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST
         + <Vec<JitOption> as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.library.write(out);
         self.kind.write(out);
+        self.at_once.write(out);
         self.options.write(out);
         self.log_bytes.write(out);
     }
@@ -80,6 +83,7 @@ impl<'a> Field<'a> for LoadLibrary {
         Ok(Self {
             library: reader.field("library")?,
             kind: reader.field("kind")?,
+            at_once: reader.field("at_once")?,
             options: reader.field("options")?,
             log_bytes: reader.field("log_bytes")?,
         })

@@ -212,6 +212,7 @@ impl<'a> Sample<'a> for LoadLibrary {
         Self {
             library: Sample::sample(source),
             kind: Sample::sample(source),
+            at_once: Sample::sample(source),
             options: Sample::sample(source),
             log_bytes: Sample::sample(source),
         }

@@ -10,7 +10,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Session, body};
-use crate::device::{Device, Image, ImageKind, KernelFacts, KernelSetting};
+use crate::device::{Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use crate::fault::{Fault, broken};
 
 /// The most bytes of one library's parts.
@@ -37,7 +37,6 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(super) function: Function,
-    kernel: floe_abi::Kernel,
     library: LibraryId,
     /// Bytes of its parameter block, where the driver can say.
     pub(super) parameter_bytes: Option<usize>,
@@ -76,9 +75,9 @@ impl<D: Device> Session<D> {
             options.push((option.option, option.value));
         }
         let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
-        match self.device().load(&image, &options, log_bytes) {
-            Ok((library, info)) => {
-                self.libraries.bind(id.0, Ok(library));
+        match self.device().load(&image, &Loading { at_once: message.at_once, options, log_bytes }) {
+            Ok((code, info)) => {
+                self.libraries.bind(id.0, Ok(code));
                 body(&LoadLibraryReply { info: &info })
             }
             Err(failure) => {
@@ -108,10 +107,10 @@ impl<D: Device> Session<D> {
         let FindKernel { library: id, name, kernel: kernel_id } = message;
         self.kernels.check_new(kernel_id.0)?;
         let library = *self.libraries.get(id.0)?;
-        let (kernel, function) = self.device().find_kernel(library, name)?;
-        let facts = self.device().kernel_facts(kernel, function)?;
+        let function = self.device().find_kernel(library, name)?;
+        let facts = self.device().kernel_facts(function)?;
         let parameter_bytes = parameter_bytes(&facts);
-        self.kernels.bind(kernel_id.0, Ok(Kernel { function, kernel, library: id, parameter_bytes }));
+        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes }));
         let parameters = facts.parameters.iter().flatten();
         body(&FindKernelReply {
             parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
@@ -134,7 +133,7 @@ impl<D: Device> Session<D> {
             what => return broken(format!("unknown setting of a kernel: {what}")),
         };
         self.device().set_kernel(kernel.function, setting, message.value)?;
-        let facts = self.device().kernel_facts(kernel.kernel, kernel.function)?;
+        let facts = self.device().kernel_facts(kernel.function)?;
         body(&SetKernelAttributeReply { attributes: attributes(&facts) })
     }
 }

@@ -5,9 +5,18 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Kernel, Library, MemHandle, Stream};
+use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream};
 
-use crate::device::{Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Pattern, Pinned, Rows};
+use crate::device::{
+    Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern, Pinned, Rows,
+};
+
+fn handle_of(code: Code) -> u64 {
+    match code {
+        Code::Library(library) => library.0,
+        Code::Module(module) => module.0,
+    }
+}
 
 type Work = Box<dyn FnOnce(&mut State) + Send>;
 type KernelText = (String, Vec<u32>);
@@ -340,7 +349,7 @@ impl Device for Fake {
         })
     }
 
-    fn load(&self, image: &Image, _options: &[(i32, u64)], _log: usize) -> Result<(Library, String), LoadFailure> {
+    fn load(&self, image: &Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
         let text = String::from_utf8_lossy(&image.containers[0]).trim_end_matches('\0').to_owned();
         let mut kernels = Vec::new();
         for line in text.lines() {
@@ -353,29 +362,30 @@ impl Device for Fake {
         let mut state = self.state();
         let handle = state.handle();
         state.libraries.insert(handle, kernels);
-        Ok((Library(handle), String::new()))
+        let code = if loading.at_once { Code::Module(Module(handle)) } else { Code::Library(Library(handle)) };
+        Ok((code, String::new()))
     }
 
-    fn unload(&self, library: Library) -> CudaResult<()> {
-        self.state().libraries.remove(&library.0);
+    fn unload(&self, code: Code) -> CudaResult<()> {
+        self.state().libraries.remove(&handle_of(code));
         Ok(())
     }
 
-    fn kernel_names(&self, library: Library) -> CudaResult<Vec<String>> {
-        Ok(self.state().libraries[&library.0].iter().map(|(name, _)| name.clone()).collect())
+    fn kernel_names(&self, code: Code) -> CudaResult<Vec<String>> {
+        Ok(self.state().libraries[&handle_of(code)].iter().map(|(name, _)| name.clone()).collect())
     }
 
-    fn find_kernel(&self, library: Library, name: &str) -> CudaResult<(Kernel, Function)> {
+    fn find_kernel(&self, code: Code, name: &str) -> CudaResult<Function> {
         let mut state = self.state();
-        let found = state.libraries[&library.0].iter().find(|(its, _)| its == name).cloned();
+        let found = state.libraries[&handle_of(code)].iter().find(|(its, _)| its == name).cloned();
         let found = found.ok_or(CudaError::NOT_FOUND)?;
         let handle = state.handle();
         state.functions.insert(handle, found);
-        Ok((Kernel(handle), Function(handle)))
+        Ok(Function(handle))
     }
 
-    fn kernel_facts(&self, kernel: Kernel, _function: Function) -> CudaResult<KernelFacts> {
-        let sizes = &self.state().functions[&kernel.0].1;
+    fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts> {
+        let sizes = &self.state().functions[&function.0].1;
         let mut offset = 0;
         let parameters = sizes.iter().map(|size| {
             offset += size;
@@ -388,7 +398,7 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn find_global(&self, _library: Library, _name: &str) -> CudaResult<(DevicePtr, u64)> {
+    fn find_global(&self, _code: Code, _name: &str) -> CudaResult<(DevicePtr, u64)> {
         Err(CudaError::NOT_FOUND)
     }
 
