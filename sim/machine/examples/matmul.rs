@@ -73,7 +73,9 @@ fn main() {
             keep(&mut best[2], device.multiply("matmul32", 32, &pool));
         }
         let rate = |seconds: f64| 2.0 * (N * N * N) as f64 / seconds * 1e-9;
-        for (name, best, reference) in [("C loop", best[0], best[0]), ("TILE 16", best[1], best[0]), ("TILE 32", best[2], best[0])] {
+        for (name, best, reference) in
+            [("C loop", best[0], best[0]), ("TILE 16", best[1], best[0]), ("TILE 32", best[2], best[0])]
+        {
             println!(
                 "{threads} threads  {name:8}  {:6.2} ({:6.2})   ratio {:5.2} ({:5.2})",
                 rate(best[1]),
@@ -108,11 +110,13 @@ impl Device {
         let backing = Store::new(bytes).and_then(|store| store.create(bytes)).expect("device memory");
         memory.map(base, bytes, &backing, 0).expect("mapping");
         let start = Instant::now();
-        let program = Program::load_at(level, &[KERNELS], &memory, &mut |_, _| Some(base + 15 * GRANULE)).expect("program");
+        let program =
+            Program::load_at(level, &[KERNELS], &memory, &mut |_, _| Some(base + 15 * GRANULE)).expect("program");
         let kernel = program.kernel("matmul32").expect("kernel");
         println!("load and lower: {:?}, {} registers", start.elapsed(), kernel.registers);
         let matrices = [base, base + 2 * GRANULE, base + 4 * GRANULE];
-        let values = |modulus: usize| -> Vec<u8> { (0..N * N).flat_map(|i| ((i % modulus) as f32).to_le_bytes()).collect() };
+        let values =
+            |modulus: usize| -> Vec<u8> { (0..N * N).flat_map(|i| ((i % modulus) as f32).to_le_bytes()).collect() };
         memory.write(matrices[0], &values(7)).expect("write");
         memory.write(matrices[1], &values(5)).expect("write");
         let services = Arc::new(Services::new(Arc::clone(&memory)));

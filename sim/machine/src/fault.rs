@@ -80,15 +80,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of a host access: no kernel, no thread.
     pub fn host(kind: FaultKind, address: u64) -> Self {
-        Self {
-            kind,
-            kernel: String::new(),
-            line: 0,
-            opcode: String::new(),
-            block: [0; 3],
-            thread: [0; 3],
-            address,
-        }
+        Self { kind, kernel: String::new(), line: 0, opcode: String::new(), block: [0; 3], thread: [0; 3], address }
     }
 }
 

@@ -113,11 +113,7 @@ pub struct Kernel {
 impl Kernel {
     /// Bytes of shared memory of a block.
     pub(crate) fn shared_bytes(&self, dynamic: u32) -> u32 {
-        if dynamic == 0 {
-            self.static_shared
-        } else {
-            self.static_shared.next_multiple_of(16).saturating_add(dynamic)
-        }
+        if dynamic == 0 { self.static_shared } else { self.static_shared.next_multiple_of(16).saturating_add(dynamic) }
     }
 }
 

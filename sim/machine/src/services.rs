@@ -79,7 +79,8 @@ impl Heap {
             return 0;
         };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = state.free.iter().find(|(_, length)| **length >= rounded).map(|(offset, length)| (*offset, *length));
+        let found =
+            state.free.iter().find(|(_, length)| **length >= rounded).map(|(offset, length)| (*offset, *length));
         let Some((offset, length)) = found else {
             return 0;
         };

@@ -132,3 +132,82 @@ fn local_arrays_and_parameters_by_index() {
     let expected: Vec<i32> = (0..32).map(|i| ((i * 5) & 15) * i + (i % 20) * 1000).collect();
     assert_eq!(device.download::<i32>(output, 32), expected);
 }
+
+/// Runs a kernel stopped again and again, each time continued from bytes on the other of two devices.
+fn run_in_pieces(devices: &[Device; 2], launch: impl Fn(&Device) -> floe_machine::Launch) -> (usize, usize) {
+    use floe_machine::{Grid, Snapshot};
+    let (mut stops, mut largest, mut here) = (0, 0, 0);
+    let mut grid = Grid::new(launch(&devices[here])).expect("grid");
+    loop {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        devices[here].pool.submit(&grid, Box::new(move |outcome| sender.send(outcome).expect("a listener")));
+        // Long enough for a worker to begin, short against the whole.
+        std::thread::sleep(std::time::Duration::from_micros(200));
+        grid.stop();
+        match receiver.recv().expect("an outcome") {
+            Outcome::Done => return (stops, largest),
+            Outcome::Stopped => {}
+            other => panic!("{other:?}"),
+        }
+        stops += 1;
+        let bytes = grid.snapshot().expect("stopped").to_bytes().to_vec();
+        largest = largest.max(bytes.len());
+        // The device's memory travels too.
+        let there = 1 - here;
+        let memory: Vec<u8> = devices[here].everything();
+        devices[there].overwrite(&memory);
+        here = there;
+        grid = Grid::resume(launch(&devices[here]), &Snapshot::from_bytes(&bytes).expect("bytes")).expect("resumes");
+    }
+}
+
+#[test]
+fn a_matmul_stopped_within_blocks_goes_on_over_another_mapping() {
+    // The same device addresses twice in one process: the second device lives elsewhere in the host.
+    let base = 0x1f00_0000_0000;
+    let devices = [Device::placed(base, Level::best(), &[FIRST]), Device::placed(base, Level::Baseline, &[FIRST])];
+    assert!(devices[0].memory.is_identity() && !devices[1].memory.is_identity());
+    let n = 512_usize;
+    let (a, b) = (pseudo_random(n * n), pseudo_random(n * n));
+    let mut addresses = [0; 3];
+    for device in &devices {
+        addresses = [device.upload(&a), device.upload(&b), device.upload(&vec![0_f32; n * n])];
+    }
+    let [pa, pb, pc] = addresses;
+    let blocks = n as u32 / 32;
+    let (stops, largest) = run_in_pieces(&devices, |device| {
+        let arguments = [Pointer(pa), Pointer(pb), Pointer(pc), Int(n as i32)];
+        device.launch("matmul32", [blocks, blocks, 1], [32, 32, 1], &arguments)
+    });
+    assert!(stops >= 10, "stops: {stops}");
+    println!("stops: {stops}, largest snapshot: {largest}");
+    assert!(largest > 10_000, "some block was in the middle of running: {largest}");
+    let whole = Device::new(&[FIRST]);
+    let arguments = [
+        Pointer(whole.upload(&a)),
+        Pointer(whole.upload(&b)),
+        Pointer(whole.allocate(4 * (n * n) as u64)),
+        Int(n as i32),
+    ];
+    let Pointer(expected) = arguments[2] else { unreachable!() };
+    assert_eq!(whole.run("matmul32", [blocks, blocks, 1], [32, 32, 1], &arguments), Outcome::Done);
+    let expected: Vec<f32> = whole.download(expected, n * n);
+    let results = devices.iter().map(|device| device.download::<f32>(pc, n * n));
+    assert!(results.into_iter().any(|result| result == expected), "bit for bit");
+}
+
+#[test]
+fn recursion_stopped_at_any_depth_goes_on() {
+    let base = 0x1e00_0000_0000;
+    let devices = [Device::placed(base, Level::best(), &[FIRST]), Device::placed(base, Level::best(), &[FIRST])];
+    let mut output = 0;
+    for device in &devices {
+        output = device.upload(&[0_i32; 64]);
+    }
+    run_in_pieces(&devices, |device| device.launch("calls", [1, 1, 1], [64, 1, 1], &[Pointer(output)]));
+    let whole = Device::new(&[FIRST]);
+    let expected = whole.upload(&[0_i32; 64]);
+    assert_eq!(whole.run("calls", [1, 1, 1], [64, 1, 1], &[Pointer(expected)]), Outcome::Done);
+    let expected: Vec<i32> = whole.download(expected, 64);
+    assert!(devices.iter().any(|device| device.download::<i32>(output, 64) == expected));
+}

@@ -124,13 +124,7 @@ pub(crate) enum SpaceKind {
 
 impl SpaceKind {
     /// As [`Space::resolve`].
-    pub(crate) fn resolve(
-        self,
-        context: &Context,
-        lane: u32,
-        address: u64,
-        bytes: u64,
-    ) -> Result<*mut u8, FaultKind> {
+    pub(crate) fn resolve(self, context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         match self {
             Self::Global => Global::resolve(context, lane, address, bytes),
             Self::Shared => Shared::resolve(context, lane, address, bytes),

@@ -85,7 +85,11 @@ impl<S: Space, U: Update> Operation for Atomic<S, U> {
                 };
                 let b = U::Word::from_slot(<U::Word as Word>::Slot::get(&*b, index));
                 let c = U::Word::from_slot(<U::Word as Word>::Slot::get(&*c, index));
-                let old = U::Word::update(pointer, #[inline(always)] |old| U::apply(old, b, c));
+                let old = U::Word::update(
+                    pointer,
+                    #[inline(always)]
+                    |old| U::apply(old, b, c),
+                );
                 <U::Word as Word>::Slot::set(&mut d, index, old.to_slot());
             }
             if inst.d != u32::MAX {

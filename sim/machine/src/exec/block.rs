@@ -27,7 +27,7 @@ pub(crate) enum BlockStop {
 const SPINNING_ROUNDS: u32 = 4;
 
 /// Quanta a block may take before other grids get their turn.
-const QUANTA: u32 = 64;
+const QUANTA: u32 = 400;
 
 impl Block {
     /// Makes this the block of that number, reusing its storage.
@@ -58,20 +58,16 @@ impl Block {
         context.shared = self.shared.as_mut_ptr();
         context.shared_bytes = self.shared.len() as u32;
         let count = self.warps.len() as u32;
-        let (mut ran, mut spun, mut spinning, mut quanta) = (0, 0, 0, 0);
+        let (mut ran, mut spun, mut spinning, mut quanta, mut used) = (0, 0, 0, 0, 0);
         loop {
             let index = self.turn as usize;
             if self.warps[index].is_ready() || self.may_release(index) {
-                match warp::run(context, image, self, index) {
-                    Stop::Ended | Stop::Blocked => ran += 1,
+                let stop = warp::run(context, image, self, index);
+                // Warps that wait for each other often never use up a quantum of their own: the block's counts.
+                used += warp::QUANTUM - context.budget;
+                match stop {
+                    Stop::Ended | Stop::Blocked | Stop::Quantum => ran += 1,
                     Stop::Yielded => spun += 1,
-                    Stop::Quantum => {
-                        ran += 1;
-                        quanta += 1;
-                        if interrupted() || quanta >= QUANTA {
-                            return BlockStop::Suspended;
-                        }
-                    }
                     Stop::Fault { lane, pc, address } => {
                         return BlockStop::Fault(self.fault(context, image, index, lane, pc, address));
                     }
@@ -81,6 +77,14 @@ impl Block {
                 return BlockStop::Ended;
             }
             self.turn += 1;
+            if used >= warp::QUANTUM {
+                used = 0;
+                quanta += 1;
+                if interrupted() || quanta >= QUANTA {
+                    self.turn %= count;
+                    return BlockStop::Suspended;
+                }
+            }
             if self.turn < count {
                 continue;
             }

@@ -72,13 +72,7 @@ fn answer(registers: *mut u8, call: &CallSite, lane: u32, value: u64) {
 }
 
 /// One `printf` of one lane; returns the number of arguments.
-fn print(
-    context: &Context,
-    services: &Services,
-    lane: u32,
-    text: u64,
-    arguments: u64,
-) -> Result<u32, FaultKind> {
+fn print(context: &Context, services: &Services, lane: u32, text: u64, arguments: u64) -> Result<u32, FaultKind> {
     let text = string(context, lane, text)?;
     let mut at = arguments;
     let mut next = |bytes: u64| {

@@ -69,9 +69,7 @@ fn push_indirect(
     pc: u32,
 ) -> Result<(), (FaultKind, u32)> {
     // SAFETY: lowering encoded a 64-bit slot of this frame.
-    let addresses = unsafe {
-        *warp.frames[from.frame as usize].registers.as_ptr().add(slot as usize).cast::<V64>()
-    };
+    let addresses = unsafe { *warp.frames[from.frame as usize].registers.as_ptr().add(slot as usize).cast::<V64>() };
     let mut rest = mask;
     while rest != 0 {
         let lane = rest.trailing_zeros();

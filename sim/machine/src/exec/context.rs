@@ -50,25 +50,53 @@ pub(crate) const CONSTANT: u32 = 1 << 31;
 pub(crate) enum Event {
     None,
     /// The fragment goes on at `next`, but something must be looked at: other fragments, the budget, fairness.
-    Reschedule { next: u32 },
+    Reschedule {
+        next: u32,
+    },
     /// Lanes of `taken` go on at `target`, the others at `next`.
-    Split { taken: u32, target: u32, next: u32 },
+    Split {
+        taken: u32,
+        target: u32,
+        next: u32,
+    },
     /// An instruction whose lanes go to several places: lane l to `targets[l]`, kept in the context.
     Scatter,
     /// Call through call site `site`; `pc` is the call.
-    Call { mask: u32, site: u32, pc: u32 },
+    Call {
+        mask: u32,
+        site: u32,
+        pc: u32,
+    },
     /// The lanes of `mask` return from their function.
-    Return { mask: u32, pc: u32 },
+    Return {
+        mask: u32,
+        pc: u32,
+    },
     /// The lanes of `mask` end.
-    Exit { mask: u32, next: u32 },
+    Exit {
+        mask: u32,
+        next: u32,
+    },
     /// The lanes wait at a block barrier; `mask` lanes arrive, the instruction is at `pc`.
-    Barrier { mask: u32, pc: u32 },
+    Barrier {
+        mask: u32,
+        pc: u32,
+    },
     /// A warp-synchronous instruction whose members have not all arrived; runs again when they have.
-    Converge { mask: u32, pc: u32 },
+    Converge {
+        mask: u32,
+        pc: u32,
+    },
     /// The fragment spins; let others run, then go on at `next`.
-    Yield { next: u32 },
+    Yield {
+        next: u32,
+    },
     /// The launch ends with this fault.
-    Fault { lane: u32, pc: u32, address: u64 },
+    Fault {
+        lane: u32,
+        pc: u32,
+        address: u64,
+    },
 }
 
 /// What handlers see besides registers.

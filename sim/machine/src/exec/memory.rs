@@ -239,8 +239,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store
                 let target = address::global(&context.view, first, (LANES * bytes) as u64);
                 if let (Some(target), true) = (target, first.is_multiple_of(bytes as u64)) {
                     for index in 0..N {
-                        let value = *context
-                            .operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
+                        let value = *context.operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
                         for lane in 0..I::lanes() {
                             let at = target.add(lane * bytes + index * T::BYTES);
                             at.cast::<T::Raw>().write_unaligned(T::narrow(T::Slot::get(&value, lane)));

@@ -50,4 +50,4 @@ pub(crate) use shuffle::{
     ReduceMaxSigned, ReduceMaxUnsigned, ReduceMinSigned, ReduceMinUnsigned, ReduceOr, ReduceXor, Reduction, Shuffle,
     Uniform, Up, VotePredicate, WarpBarrier,
 };
-pub(crate) use state::AlignedBytes;
+pub(crate) use state::{AlignedBytes, BARRIERS, Barrier, Block, Fragment, Frame, Wait, Warp};

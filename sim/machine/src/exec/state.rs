@@ -18,10 +18,7 @@ struct Line([u8; 64]);
 impl AlignedBytes {
     /// That many bytes; new ones are zero, with 64 readable bytes after the end.
     pub(crate) fn zeroed(length: usize) -> Self {
-        Self {
-            lines: vec![Line([0; 64]); length.div_ceil(64) + 1],
-            length,
-        }
+        Self { lines: vec![Line([0; 64]); length.div_ceil(64) + 1], length }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -10,7 +10,7 @@ use super::state::{Block, Fragment, Wait, Warp};
 use crate::lower::image::Image;
 
 /// Warp instructions of a quantum, as counted at backward branches.
-pub(crate) const QUANTUM: i64 = 100_000;
+pub(crate) const QUANTUM: i64 = 10_000;
 
 /// Why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +285,8 @@ fn release_warp_barriers(context: &Context, image: &Image, warp: &mut Warp) -> b
         let origin = image.origins[fragment.pc as usize];
         fragment.wait == Wait::Converge && image.opcodes[origin.opcode as usize].starts_with("bar.warp")
     };
-    let waiting = warp.fragments.iter().filter(|fragment| is_barrier(fragment)).fold(0, |all, fragment| all | fragment.mask);
+    let waiting =
+        warp.fragments.iter().filter(|fragment| is_barrier(fragment)).fold(0, |all, fragment| all | fragment.mask);
     let mut released = Vec::new();
     for (index, fragment) in warp.fragments.iter().enumerate().filter(|(_, fragment)| is_barrier(fragment)) {
         let inst = &image.code[fragment.pc as usize];

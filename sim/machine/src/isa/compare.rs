@@ -1,8 +1,8 @@
 //! Comparisons: `setp`, `set`, `testp` of integers and f32, f64 (16-bit floats are in `half`).
 //! A comparison of two lanes becomes a predicate; the boolean combinations of `setp` and `set` are expanded here by name.
 
-use super::rows::{Shape, Typed, Value, two};
 use super::Row;
+use super::rows::{Shape, Typed, Value, two};
 use crate::exec::{Comparison2, Handlers, SetPredicate, TestPredicate, combine, handlers};
 use crate::scalar::compare::{Comparison, compare_f32, compare_f64, compare_int, operators};
 use crate::scalar::order;

@@ -5,7 +5,7 @@
 use super::Row;
 use super::rows::{one, three, two};
 use crate::scalar::convert::{
-    f32_to_f32, f32_to_f64, f32_to_half, f32_to_half2, f32_to_half_finite, f32_to_int, f32_to_integral, f32_to_tf32,
+    f32_to_f32, f32_to_f64, f32_to_half, f32_to_half_finite, f32_to_half2, f32_to_int, f32_to_integral, f32_to_tf32,
     f32_to_tf32_rna, f64_to_f32, f64_to_half, f64_to_int, f64_to_integral, half_to_f32, half_to_f64, half_to_half,
     half_to_int, half_to_integral, int_to_f32, int_to_f64, int_to_half, int_to_int, int_to_int_sat, pack_16, pack_onto,
 };

@@ -1,9 +1,9 @@
 //! f16 and bf16, single and in pairs: `add sub mul fma neg abs min max setp set ex2 tanh`.
 //! The formats and flags are expanded here by name; a pair applies the function to both halves.
 
+use super::Row;
 use super::compare::push_setp;
 use super::rows::{Value, one, three, two};
-use super::Row;
 use crate::exec::{Comparison2, SetPredicate};
 use crate::scalar::compare::{Comparison, operators};
 use crate::scalar::half::{abs, add, compare, each, each2, each3, fma, max, min, mul, neg, sub};

@@ -1,8 +1,8 @@
 //! Bits: logic, shifts, fields, counts, permutes, dot products of bytes, selection.
 //! Each row binds an opcode to functions of `scalar::bits`, `scalar::int` and `scalar::packed`.
 
-use super::rows::{Shape, Value, four, one, three, two};
 use super::Row;
+use super::rows::{Shape, Value, four, one, three, two};
 use crate::exec::{Handlers, OfPredicates, PredicateLogic, Select, handlers};
 use crate::scalar::bits::PermuteMode;
 use crate::scalar::{bits, int, order, packed};

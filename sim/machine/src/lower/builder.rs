@@ -108,6 +108,7 @@ impl Builder<'_> {
         function::emit_illegal(self);
         FunctionImage {
             name: self.program.function_name(number).to_owned(),
+            number,
             start,
             end: self.code.len() as u32,
             frame_bytes: 128,
@@ -165,4 +166,3 @@ impl Builder<'_> {
         }
     }
 }
-

@@ -5,8 +5,8 @@
 use floe_ptx::{Instruction, Operand, ScalarType, Statement};
 
 use crate::exec::{
-    BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, WarpBarrier, barrier_kind,
-    handlers,
+    BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, WarpBarrier,
+    barrier_kind, handlers,
 };
 use crate::isa::Value;
 use crate::program::Symbol;
@@ -89,7 +89,11 @@ impl Body<'_, '_> {
         if let Some(Symbol::Function(number)) = self.program.symbol(self.unit, name) {
             let (_, function) = self.program.function(number);
             if function.parameters.len() != arguments.len() {
-                return Err(format!("arguments for {name}: {}, wanted: {}", arguments.len(), function.parameters.len()));
+                return Err(format!(
+                    "arguments for {name}: {}, wanted: {}",
+                    arguments.len(),
+                    function.parameters.len()
+                ));
             }
             return Ok(Target::Function(self.builder.function(number)));
         }

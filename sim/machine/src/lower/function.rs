@@ -81,8 +81,8 @@ pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionIm
     // The first slot of every frame says where the lanes' local variables start.
     let mut frame = 128;
     let mut words = |bytes: u32| words_at(&mut frame, bytes);
-    let names = Names::collect(body, &mut words)
-        .map_err(|(statement, what)| unsupported(line_of(&body[statement]), what))?;
+    let names =
+        Names::collect(body, &mut words).map_err(|(statement, what)| unsupported(line_of(&body[statement]), what))?;
     let start = builder.code.len() as u32;
     let mut body_lowering = Body {
         program,
@@ -121,7 +121,9 @@ fn line_of(statement: &Statement<'_>) -> u32 {
         Statement::Label(label) => label.position.line,
         Statement::Registers(registers) => registers.position.line,
         Statement::Variable(variable) => variable.position.line,
-        Statement::ScopeOpen(position) | Statement::ScopeClose(position) | Statement::Pragma(position, _) => position.line,
+        Statement::ScopeOpen(position) | Statement::ScopeClose(position) | Statement::Pragma(position, _) => {
+            position.line
+        }
         Statement::Location(location) => location.position.line,
         Statement::Prototype(prototype) => prototype.position.line,
         Statement::Targets(targets) => targets.position.line,
@@ -181,8 +183,7 @@ impl<'p> Body<'_, 'p> {
                 Statement::Label(_) => self.labels[index] = self.builder.code.len() as u32,
                 Statement::Instruction(instruction) => {
                     self.line = instruction.position.line;
-                    self.instruction(instruction)
-                        .map_err(|what| format!("{}: {what}", instruction.opcode))?;
+                    self.instruction(instruction).map_err(|what| format!("{}: {what}", instruction.opcode))?;
                 }
                 Statement::Variable(variable) => self.line = variable.position.line,
                 _ => {}
@@ -193,6 +194,7 @@ impl<'p> Body<'_, 'p> {
         let end = self.builder.code.len() as u32;
         Ok(FunctionImage {
             name: self.function.name.to_owned(),
+            number: self.number,
             start,
             end,
             frame_bytes: self.frame.next_multiple_of(64),
@@ -302,11 +304,7 @@ impl<'p> Body<'_, 'p> {
 
     fn push(&mut self, inst: Inst) {
         self.builder.code.push(inst);
-        self.builder.origins.push(Origin {
-            line: self.line,
-            statement: self.statement as u32,
-            opcode: self.opcode,
-        });
+        self.builder.origins.push(Origin { line: self.line, statement: self.statement as u32, opcode: self.opcode });
     }
 
     /// Adds a branch to a label's statement; with the current guard it is one whose lanes may part.

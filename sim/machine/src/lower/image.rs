@@ -30,6 +30,8 @@ pub(crate) struct Words {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FunctionImage {
     pub(crate) name: String,
+    /// Number in the program.
+    pub(crate) number: u32,
     /// First instruction, and one past the last.
     pub(crate) start: u32,
     pub(crate) end: u32,
@@ -113,6 +115,18 @@ impl Image {
     pub(crate) fn function_of(&self, pc: u32) -> u32 {
         let found = self.functions.iter().position(|function| (function.start..function.end).contains(&pc));
         found.map_or(0, |index| index as u32)
+    }
+
+    /// Text of an instruction's opcode.
+    pub(crate) fn opcode_of(&self, pc: u32) -> &str {
+        &self.opcodes[self.origins[pc as usize].opcode as usize]
+    }
+
+    /// Whether the instruction names a call site: the last part of a call statement does.
+    pub(crate) fn is_call_site(&self, pc: u32) -> bool {
+        let statement = self.origins[pc as usize].statement;
+        let last = self.origins.get(pc as usize + 1).is_none_or(|next| next.statement != statement);
+        last && (self.code[pc as usize].aux as usize) < self.calls.len()
     }
 
     /// Address by which programs know the program's function of that number.

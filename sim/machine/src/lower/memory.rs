@@ -30,8 +30,14 @@ struct Access {
 
 impl Access {
     fn parse(instruction: &Instruction<'static>) -> Lowering<Self> {
-        let mut access =
-            Self { space: None, parameter: false, scalar: ScalarType::Predicate, lanes: 1, polls: false, hinted: false };
+        let mut access = Self {
+            space: None,
+            parameter: false,
+            scalar: ScalarType::Predicate,
+            lanes: 1,
+            polls: false,
+            hinted: false,
+        };
         for word in instruction.opcode.modifiers() {
             match word {
                 "global" | "const" => access.space = Some(SpaceKind::Global),
@@ -46,7 +52,9 @@ impl Access {
                 "v4" => access.lanes = 4,
                 _ if word.starts_with("L1::") || word.starts_with("L2::") => {}
                 _ => match ScalarType::from_modifier(word) {
-                    Some(scalar) if access.scalar == ScalarType::Predicate && scalar.size() <= 8 && scalar.size() > 0 => {
+                    Some(scalar)
+                        if access.scalar == ScalarType::Predicate && scalar.size() <= 8 && scalar.size() > 0 =>
+                    {
                         access.scalar = scalar;
                     }
                     _ => return Err(format!("modifier not supported: .{word}")),
@@ -316,7 +324,8 @@ impl Body<'_, '_> {
     pub(crate) fn atomic(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
         let returns = instruction.opcode.mnemonic() == "atom";
         let atomic = AtomicOpcode::parse(instruction)?;
-        let flush = if atomic.name == "add.f32" && atomic.space != SpaceKind::Shared { "add.ftz.f32" } else { &atomic.name };
+        let flush =
+            if atomic.name == "add.f32" && atomic.space != SpaceKind::Shared { "add.ftz.f32" } else { &atomic.name };
         let row = exec::atomic::find(flush).ok_or("unknown instruction")?;
         let chosen = row.handlers(atomic.space).ok_or("no atomics in this space")?;
         let operands = instruction.operands.as_slice();

@@ -172,7 +172,6 @@ impl Body<'_, '_> {
         });
         Ok(())
     }
-
 }
 
 fn piece(bits: u32) -> Lowering<Value> {

@@ -122,7 +122,9 @@ impl Body<'_, '_> {
     fn float(&mut self, float: Float, value: Value) -> Lowering<u32> {
         match value {
             Value::Float64 => Ok(self.builder.constants.wide(float.as_f64().to_bits())),
-            Value::Float32 | Value::Bits32 | Value::Signed32 => Ok(self.builder.constants.narrow(float.as_f32().to_bits())),
+            Value::Float32 | Value::Bits32 | Value::Signed32 => {
+                Ok(self.builder.constants.narrow(float.as_f32().to_bits()))
+            }
             Value::Bits64 | Value::Signed64 => match float {
                 Float::Double(bits) => Ok(self.builder.constants.wide(bits)),
                 Float::Single(bits) => Ok(self.builder.constants.wide(u64::from(bits))),
@@ -187,7 +189,9 @@ impl Body<'_, '_> {
             Some(Name::Local(offset)) => return Ok(Place::Local(offset)),
             Some(Name::Parameter(offset, _)) => return Ok(Place::Parameter(offset)),
             Some(Name::Words(..)) => return Err(format!("address of a function's parameter: {name}")),
-            Some(Name::Foreign(space)) => return Err(format!("variable declared in a body, in space {space:?}: {name}")),
+            Some(Name::Foreign(space)) => {
+                return Err(format!("variable declared in a body, in space {space:?}: {name}"));
+            }
             Some(Name::Register(_) | Name::List(_)) => return Err(format!("not a variable: {name}")),
             None => {}
         }

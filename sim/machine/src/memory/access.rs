@@ -67,9 +67,7 @@ impl Memory {
         if !matches!(width, 1 | 2 | 4) || address % u64::from(width) != 0 {
             return Err(Fault::host(FaultKind::Misaligned, address));
         }
-        let length = count
-            .checked_mul(width as usize)
-            .ok_or(Fault::host(FaultKind::IllegalAddress, address))?;
+        let length = count.checked_mul(width as usize).ok_or(Fault::host(FaultKind::IllegalAddress, address))?;
         if length == 0 {
             return Ok(());
         }
@@ -79,8 +77,9 @@ impl Memory {
         unsafe {
             match width {
                 1 => target.write_bytes(low, count),
-                2 => std::slice::from_raw_parts_mut(target.cast::<u16>(), count)
-                    .fill(u16::from_le_bytes([low, second])),
+                2 => {
+                    std::slice::from_raw_parts_mut(target.cast::<u16>(), count).fill(u16::from_le_bytes([low, second]))
+                }
                 _ => std::slice::from_raw_parts_mut(target.cast::<u32>(), count).fill(value),
             }
         }

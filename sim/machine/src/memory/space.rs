@@ -66,10 +66,7 @@ pub enum MemoryError {
 
 impl MemoryError {
     pub(crate) fn system(call: &'static str, cause: rustix::io::Errno) -> Self {
-        Self::System {
-            call,
-            cause: cause.into(),
-        }
+        Self::System { call, cause: cause.into() }
     }
 }
 
@@ -122,17 +119,8 @@ impl Memory {
         let granules = bytes >> GRANULE_SHIFT;
         let host = reserve_host(wanted, bytes)?;
         let valid: Box<[AtomicU8]> = zeroed_map(granules);
-        let view = View {
-            base,
-            size,
-            host,
-            valid: valid.as_ptr().cast(),
-        };
-        Ok(Arc::new(Self {
-            view,
-            valid,
-            mappings: Mutex::new(BTreeMap::new()),
-        }))
+        let view = View { base, size, host, valid: valid.as_ptr().cast() };
+        Ok(Arc::new(Self { view, valid, mappings: Mutex::new(BTreeMap::new()) }))
     }
 
     /// First device address.
@@ -197,13 +185,7 @@ impl Memory {
             )
         }
         .map_err(|cause| MemoryError::system("mmap", cause))?;
-        mappings.insert(
-            address,
-            Mapping {
-                length,
-                _backing: Some(Arc::clone(backing)),
-            },
-        );
+        mappings.insert(address, Mapping { length, _backing: Some(Arc::clone(backing)) });
         self.mark(address, length, 1);
         Ok(())
     }
@@ -270,10 +252,7 @@ impl Memory {
     }
 
     pub(crate) fn host_of(&self, address: u64) -> *mut c_void {
-        self.view
-            .host
-            .wrapping_add(to_usize(address - self.view.base))
-            .cast()
+        self.view.host.wrapping_add(to_usize(address - self.view.base)).cast()
     }
 
     fn mark(&self, address: u64, length: u64, value: u8) {

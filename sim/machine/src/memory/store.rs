@@ -25,18 +25,11 @@ impl Store {
     /// # Errors
     /// When the system refuses an anonymous file of that length.
     pub fn new(capacity: u64) -> Result<Arc<Self>, MemoryError> {
-        let capacity = capacity
-            .checked_next_multiple_of(GRANULE)
-            .ok_or(MemoryError::Length { length: capacity })?;
+        let capacity = capacity.checked_next_multiple_of(GRANULE).ok_or(MemoryError::Length { length: capacity })?;
         let descriptor = rustix::fs::memfd_create("floe-device", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|cause| MemoryError::system("memfd_create", cause))?;
-        rustix::fs::ftruncate(&descriptor, capacity)
-            .map_err(|cause| MemoryError::system("ftruncate", cause))?;
-        Ok(Arc::new(Self {
-            file: File::from(descriptor),
-            capacity,
-            free: Mutex::new(BTreeMap::from([(0, capacity)])),
-        }))
+        rustix::fs::ftruncate(&descriptor, capacity).map_err(|cause| MemoryError::system("ftruncate", cause))?;
+        Ok(Arc::new(Self { file: File::from(descriptor), capacity, free: Mutex::new(BTreeMap::from([(0, capacity)])) }))
     }
 
     /// Bytes in use by backings.
@@ -69,16 +62,11 @@ impl Store {
         if available > rounded {
             free.insert(offset + rounded, available - rounded);
         }
-        Ok(Arc::new(Backing {
-            store: Arc::clone(self),
-            offset,
-            length: rounded,
-        }))
+        Ok(Arc::new(Backing { store: Arc::clone(self), offset, length: rounded }))
     }
 
     fn give_back(&self, offset: u64, length: u64) {
-        let flags =
-            rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
         if rustix::fs::fallocate(&self.file, flags, offset, length).is_err() {
             // Pages that could not be punched would show old bytes to the next owner: such a range is never reused.
             return;

@@ -24,9 +24,7 @@ fn access_of_a_hole_is_a_fault_at_its_first_address() {
     let store = Store::new(1 << 30).expect("store");
     let backing = store.create(GRANULE).expect("backing");
     memory.map(memory.base(), GRANULE, &backing, 0).expect("map");
-    let fault = memory
-        .write(memory.base() + GRANULE - 1, &[1, 2])
-        .expect_err("crosses into a hole");
+    let fault = memory.write(memory.base() + GRANULE - 1, &[1, 2]).expect_err("crosses into a hole");
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
     assert_eq!(fault.address, memory.base() + GRANULE);
     memory.unmap(memory.base(), GRANULE).expect("unmap");

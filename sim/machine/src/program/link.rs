@@ -120,7 +120,10 @@ impl Program {
         for index in 0..self.units[unit].module.variables.len() {
             let variable = &self.units[unit].module.variables[index];
             let (name, linkage) = (variable.name, variable.linkage);
-            if variable.space == Space::Shared && (variable.is_open() || linkage == Linkage::Extern) && variable.is_open() {
+            if variable.space == Space::Shared
+                && (variable.is_open() || linkage == Linkage::Extern)
+                && variable.is_open()
+            {
                 self.units[unit].local.insert(name, Symbol::DynamicShared);
                 continue;
             }

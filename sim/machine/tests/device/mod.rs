@@ -82,6 +82,16 @@ impl Device {
         Grid::new(self.launch(name, grid, block, arguments)).expect("grid").run(&self.pool)
     }
 
+    /// The part of the memory that was given out.
+    pub fn everything(&self) -> Vec<u8> {
+        let used = self.next.load(Ordering::Relaxed) - self.memory.base() - GRANULE;
+        self.download(self.memory.base() + GRANULE, used as usize)
+    }
+
+    pub fn overwrite(&self, bytes: &[u8]) {
+        self.memory.write(self.memory.base() + GRANULE, bytes).expect("write");
+    }
+
     pub fn printed(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut *self.printed.lock().unwrap())).into_owned()
     }
