@@ -298,6 +298,8 @@ fn pointers_are_told_apart_without_asking() {
     let client = client(&server);
     let device = client.mem_alloc(100).unwrap();
     let pinned = client.mem_alloc_host(100).unwrap();
+    // A call, so that everything posted so far has been seen.
+    client.mem_get_info().unwrap();
     let asked = server.names().len();
     let inside = DevicePtr(device.0 + 99);
     assert_eq!(client.pointer_get_attribute(ask::MEMORY_TYPE, inside), Ok(PointerAttribute::MemoryType(2)));

@@ -1,0 +1,132 @@
+//! Where settings come from and which one wins, on made-up environments and files.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::*;
+
+#[derive(Debug, Default)]
+struct Fake {
+    variables: HashMap<String, String>,
+    files: HashMap<String, String>,
+}
+
+impl Fake {
+    fn with(pairs: &[(&str, &str)]) -> Self {
+        let mut fake = Self::default();
+        for (name, value) in pairs {
+            fake.variables.insert((*name).into(), (*value).into());
+        }
+        fake
+    }
+
+    fn file(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(path.into(), text.into());
+        self
+    }
+}
+
+impl Source for Fake {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
+    }
+
+    fn file(&self, path: &Path) -> Option<String> {
+        self.files.get(path.to_str()?).cloned()
+    }
+}
+
+fn servers(settings: &Settings) -> Vec<(String, u32)> {
+    settings.devices.iter().map(|device| (device.place.server.clone(), device.place.gpu)).collect()
+}
+
+#[test]
+fn nothing_set_gives_no_devices() {
+    let settings = Settings::read(&Fake::default()).unwrap();
+    assert!(settings.devices.is_empty());
+    assert_eq!(settings.log, Level::Warn);
+    assert_eq!(settings.report, Report::None);
+}
+
+#[test]
+fn floe_devices_wins_over_rcuda_and_file() {
+    let fake = Fake::with(&[
+        ("FLOE_DEVICES", "a:1, unix:///run/floe.sock:0"),
+        ("RCUDA_DEVICE_COUNT", "1"),
+        ("RCUDA_DEVICE_0", "b"),
+        ("FLOE_CONFIG", "/c.toml"),
+    ])
+    .file("/c.toml", "devices = [\"c:0\"]");
+    assert_eq!(
+        servers(&Settings::read(&fake).unwrap()),
+        [("a".to_owned(), 1), ("unix:///run/floe.sock".to_owned(), 0)]
+    );
+}
+
+#[test]
+fn rcuda_variables_name_host_port_and_gpu() {
+    let fake =
+        Fake::with(&[("RCUDA_DEVICE_COUNT", "2"), ("RCUDA_DEVICE_0", "node1"), ("RCUDA_DEVICE_1", "node2@8308:3")]);
+    assert_eq!(servers(&Settings::read(&fake).unwrap()), [("node1".to_owned(), 0), ("node2:8308".to_owned(), 3)]);
+}
+
+#[test]
+fn a_promised_rcuda_device_that_is_missing_is_named() {
+    let fake = Fake::with(&[("RCUDA_DEVICE_COUNT", "2"), ("RCUDA_DEVICE_0", "a")]);
+    assert_eq!(
+        Settings::read(&fake).unwrap_err().to_string(),
+        "RCUDA_DEVICE_COUNT is 2, but a variable is not set: RCUDA_DEVICE_1"
+    );
+}
+
+#[test]
+fn quotas_are_read_per_device_and_the_last_one_repeats() {
+    let fake = Fake::with(&[("FLOE_DEVICES", "a:0,a:1,a:2"), ("FLOE_MEMORY", "8GiB,512 MiB")]);
+    let quotas: Vec<u64> = Settings::read(&fake).unwrap().devices.iter().map(|device| device.memory).collect();
+    assert_eq!(quotas, [8 << 30, 512 << 20, 512 << 20]);
+}
+
+#[test]
+fn a_quota_that_overflows_is_refused() {
+    let fake = Fake::with(&[("FLOE_MEMORY", "99999999999TiB")]);
+    assert!(matches!(Settings::read(&fake), Err(SettingsError::Value { .. })));
+}
+
+#[test]
+fn token_comes_from_variable_then_named_file_then_home() {
+    let home = Fake::with(&[("HOME", "/h")]).file("/h/.config/floe/token", "from-home\n");
+    assert_eq!(Settings::read(&home).unwrap().token.as_deref(), Some("from-home"));
+    let named = Fake::with(&[("HOME", "/h"), ("FLOE_TOKEN_FILE", "/t")])
+        .file("/t", " from-file\n")
+        .file("/h/.config/floe/token", "from-home");
+    assert_eq!(Settings::read(&named).unwrap().token.as_deref(), Some("from-file"));
+    let variable = Fake::with(&[("FLOE_TOKEN", "direct"), ("FLOE_TOKEN_FILE", "/none")]);
+    assert_eq!(Settings::read(&variable).unwrap().token.as_deref(), Some("direct"));
+}
+
+#[test]
+fn a_named_token_file_that_does_not_exist_is_an_error() {
+    let fake = Fake::with(&[("FLOE_TOKEN_FILE", "/none")]);
+    assert!(matches!(Settings::read(&fake), Err(SettingsError::Unreadable { name: "FLOE_TOKEN_FILE", .. })));
+}
+
+#[test]
+fn an_unknown_key_of_the_file_is_named() {
+    let fake = Fake::with(&[("FLOE_CONFIG", "/c.toml")]).file("/c.toml", "devises = []");
+    let text = Settings::read(&fake).unwrap_err().to_string();
+    assert!(text.contains("/c.toml") && text.contains("devises"), "{text}");
+}
+
+#[test]
+fn driver_variables_are_carried_and_others_are_not() {
+    let fake = Fake::with(&[("CUDA_LAUNCH_BLOCKING", "1"), ("CUDA_HOME", "/usr")]);
+    assert_eq!(Settings::read(&fake).unwrap().driver, [("CUDA_LAUNCH_BLOCKING".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn reports_are_read() {
+    assert_eq!(parse_report("1"), Report::Text);
+    assert_eq!(parse_report("0"), Report::None);
+    assert_eq!(parse_report("json"), Report::Json);
+    assert_eq!(parse_report("json:/x"), Report::JsonFile("/x".into()));
+}

@@ -1,0 +1,93 @@
+//! The program's side of the tests: a client of scripted servers, its host memory, its launches.
+
+use std::collections::HashMap;
+
+use floe_session::Client;
+use floe_session::settings::Source;
+use floe_surface::{ContextCalls, DeviceCalls, HostRange, Image, KernelArguments, Launch};
+
+use super::Server;
+
+/// An environment for a client.
+#[derive(Debug, Default)]
+pub struct Environment(pub HashMap<String, String>);
+
+impl Source for Environment {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+
+    fn file(&self, _path: &std::path::Path) -> Option<String> {
+        None
+    }
+}
+
+/// A client of these servers, before `cuInit`. It lives as long as the process, as the real one does.
+pub fn client_with(servers: &[&Server], more: &[(&str, &str)]) -> &'static Client {
+    let places: Vec<String> = servers.iter().map(|server| format!("{}:0", server.address)).collect();
+    let mut variables = HashMap::from([("FLOE_DEVICES".to_owned(), places.join(","))]);
+    variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Box::leak(Box::new(Client::new(Environment(variables))))
+}
+
+/// A client of one server with the primary context current.
+pub fn client(server: &Server) -> &'static Client {
+    let client = client_with(&[server], &[]);
+    client.init(0).expect("initialises");
+    let context = client.device_primary_ctx_retain(floe_abi::Device(0)).expect("retains");
+    client.ctx_set_current(context).expect("current");
+    client
+}
+
+/// Bytes of a test as the program's host memory.
+pub fn host(bytes: &mut [u8]) -> HostRange {
+    // SAFETY: tests keep the slice until the operation is over, which they wait for.
+    unsafe { HostRange::new(floe_abi::HostPointer(bytes.as_mut_ptr() as u64), bytes.len()) }
+}
+
+/// Memory the client pinned.
+pub fn pinned(pointer: floe_abi::HostPointer, bytes: usize) -> HostRange {
+    // SAFETY: the client allocated it and frees it after the test.
+    unsafe { HostRange::new(pointer, bytes) }
+}
+
+pub fn ptx() -> Image {
+    Image { kind: floe_image::ImageKind::Ptx, containers: vec![b".version 8.0\n.target sm_75".to_vec()] }
+}
+
+/// Launches with the parameters `a`, `b`, `c`, `n` of the scripted kernel.
+pub fn launch_as(
+    client: &Client,
+    function: floe_abi::Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    stream: floe_abi::Stream,
+    (a, b, c, n): (u64, u64, u64, u32),
+    cooperative: bool,
+) -> floe_abi::CudaResult<()> {
+    let (mut a, mut b, mut c, mut n) = (a, b, c, n);
+    let mut pointers = [
+        std::ptr::from_mut(&mut a).cast::<std::ffi::c_void>(),
+        std::ptr::from_mut(&mut b).cast(),
+        std::ptr::from_mut(&mut c).cast(),
+        std::ptr::from_mut(&mut n).cast(),
+    ];
+    // SAFETY: one valid pointer per parameter of the scripted kernel, until the call returns.
+    let arguments = unsafe { KernelArguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) }?;
+    floe_surface::LaunchCalls::launch_kernel(
+        client,
+        &Launch { function, grid, block, shared_bytes: 0, stream, cooperative, attributes: &[], arguments },
+    )
+}
+
+/// As `launch_as`, without a wish for cooperation.
+pub fn launch(
+    client: &Client,
+    function: floe_abi::Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    stream: floe_abi::Stream,
+    parameters: (u64, u64, u64, u32),
+) -> floe_abi::CudaResult<()> {
+    launch_as(client, function, grid, block, stream, parameters, false)
+}
