@@ -5,6 +5,7 @@
 mod attributes;
 mod context;
 mod copy;
+mod current;
 mod device;
 mod device_memory;
 mod event;

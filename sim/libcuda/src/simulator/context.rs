@@ -2,7 +2,6 @@
 //! Primary contexts keep their handle for the life of the process, whether active or not.
 //! A context that a fault broke answers every call that would touch the device with that fault.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +12,7 @@ use floe_surface::{Beyond, ContextCalls};
 use super::device::CpuDevice;
 use super::kernel_side::KernelSide;
 use super::queue::{StreamKey, StreamKind};
-use super::{Simulator, lock};
+use super::{Simulator, current, lock};
 
 /// A context that exists.
 pub(crate) struct ContextState {
@@ -43,15 +42,6 @@ pub(crate) struct Primary {
     retained: u32,
     flags: u32,
     active: bool,
-}
-
-thread_local! {
-    /// The thread's stack of contexts; the last is current, 0 stands for none.
-    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
-
-fn top() -> u64 {
-    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
 }
 
 impl Contexts {
@@ -117,7 +107,7 @@ impl Simulator {
     /// # Errors
     /// INVALID_CONTEXT where there is none, or it is gone.
     pub(crate) fn current(&self) -> CudaResult<Arc<ContextState>> {
-        match top() {
+        match current::get() {
             0 => Err(CudaError::INVALID_CONTEXT),
             handle => self.existing(handle).ok_or(CudaError::CONTEXT_IS_DESTROYED),
         }
@@ -256,7 +246,7 @@ impl ContextCalls for Simulator {
         check_flags(flags)?;
         let place = self.device(device)?.place;
         let context = self.open_context(place, self.handles.next(), flags, false);
-        STACK.with_borrow_mut(|stack| stack.push(context.handle));
+        current::push(context.handle);
         Ok(Context(context.handle))
     }
 
@@ -266,11 +256,9 @@ impl ContextCalls for Simulator {
             return Err(CudaError::INVALID_CONTEXT);
         }
         self.close_context(context.0);
-        STACK.with_borrow_mut(|stack| {
-            if stack.last() == Some(&context.0) {
-                stack.pop();
-            }
-        });
+        if current::get() == context.0 {
+            current::pop();
+        }
         Ok(())
     }
 
@@ -281,29 +269,24 @@ impl ContextCalls for Simulator {
         if !self.is_known(context) {
             return Err(CudaError::INVALID_CONTEXT);
         }
-        STACK.with_borrow_mut(|stack| stack.push(context.0));
+        current::push(context.0);
         Ok(())
     }
 
     fn ctx_pop_current(&self) -> CudaResult<Context> {
-        STACK.with_borrow_mut(Vec::pop).map(Context).ok_or(CudaError::INVALID_CONTEXT)
+        current::pop().map(Context).ok_or(CudaError::INVALID_CONTEXT)
     }
 
     fn ctx_set_current(&self, context: Context) -> CudaResult<()> {
         if !context.is_null() && !self.is_known(context) {
             return Err(CudaError::INVALID_CONTEXT);
         }
-        STACK.with_borrow_mut(|stack| {
-            stack.pop();
-            if !context.is_null() {
-                stack.push(context.0);
-            }
-        });
+        current::replace(context.0);
         Ok(())
     }
 
     fn ctx_get_current(&self) -> CudaResult<Context> {
-        Ok(Context(top()))
+        Ok(Context(current::get()))
     }
 
     fn ctx_get_device(&self) -> CudaResult<Device> {
@@ -311,7 +294,7 @@ impl ContextCalls for Simulator {
     }
 
     fn ctx_get_device_of(&self, context: Context) -> CudaResult<Device> {
-        let handle = if context.is_null() { top() } else { context.0 };
+        let handle = if context.is_null() { current::get() } else { context.0 };
         if let Some(state) = self.contexts.get(handle) {
             return Ok(ordinal(state.device));
         }
