@@ -42,7 +42,7 @@ impl Rig {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let prints = Arc::clone(&printed);
         services.printf = Box::new(move |bytes| prints.lock().expect("no panic").extend_from_slice(bytes));
-        services.heap = Some(Heap::new(base + MAPPED - HEAP, HEAP));
+        services.heap = Some(Heap::new(base + MAPPED - HEAP, HEAP).into());
         services.multiprocessors = 4;
         services.stack_limit = 64 << 10;
         let pool = Pool::new(workers);
