@@ -17,6 +17,8 @@ mod host_memory;
 mod instance;
 mod kernel;
 mod kernel_side;
+#[cfg(test)]
+mod kernel_tests;
 mod launch;
 mod library;
 mod limits;

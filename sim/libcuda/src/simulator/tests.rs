@@ -33,7 +33,7 @@ fn simulator_of(devices: usize) -> Simulator {
 }
 
 /// A simulator with its first device's primary context current.
-fn simulator() -> Simulator {
+pub(super) fn simulator() -> Simulator {
     let simulator = simulator_of(1);
     let context = simulator.device_primary_ctx_retain(Device(0)).expect("a device");
     simulator.ctx_set_current(context).expect("a context");
