@@ -27,7 +27,7 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// What `FLOE_STATS=json` prints: calls made and calls that waited, per class.
+/// One class of what `FLOE_STATS=json` prints.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Class {
     /// Calls of the class.
@@ -132,7 +132,7 @@ impl Outcome {
     /// When there is no such line.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let line = self.stderr.lines().find_map(|line| line.starts_with(r#"{"local":"#).then_some(line));
+        let line = self.stderr.lines().find(|line| line.starts_with(r#"{"local":"#));
         let line = line.unwrap_or_else(|| panic!("no statistics in: {}", self.stderr));
         serde_json::from_str(line).unwrap_or_else(|error| panic!("not statistics ({error}): {line}"))
     }

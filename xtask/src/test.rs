@@ -13,8 +13,11 @@ use crate::dist::{cargo, dist, run, target_folder};
 use crate::toolchain::repository;
 use crate::{examples, fuzz, generate, toolchain};
 
+/// What is done: its name and the function that does it.
+type Step = (&'static str, fn() -> Result<()>);
+
 /// What is done, in order.
-const STEPS: &[(&str, fn() -> Result<()>)] = &[
+const STEPS: &[Step] = &[
     ("generated code is fresh", || generate::run(true)),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
