@@ -2,9 +2,9 @@
 //! Primary contexts keep their handle for the life of the process, whether active or not.
 //! A context that a fault broke answers every call that would touch the device with that fault.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_cache, shared_config};
 use floe_surface::{Beyond, ContextCalls};
@@ -34,6 +34,8 @@ pub(crate) struct ContextState {
 pub(crate) struct Contexts {
     by_handle: RwLock<HashMap<u64, Arc<ContextState>>>,
     serials: AtomicU64,
+    /// Which context enabled access to which, by serial.
+    peers: Mutex<HashSet<(u64, u64)>>,
 }
 
 /// A device's primary context: how often it is retained, and its state while it is active.
@@ -93,6 +95,7 @@ impl Simulator {
         context.kernels.output.drain();
         self.close_streams(context.serial);
         self.executor.forget_context(context.serial);
+        lock(&self.contexts.peers).retain(|(from, to)| *from != context.serial && *to != context.serial);
         self.unload_of_context(&context);
         self.host_memory.free_of_context(handle);
         if let Some(device) = self.devices.get(context.device) {
@@ -381,12 +384,14 @@ impl ContextCalls for Simulator {
         if mine.device == other.device {
             return Err(CudaError::INVALID_CONTEXT);
         }
-        // All CPU devices of a process share its address space, so there is nothing to switch on.
-        Ok(())
+        // All CPU devices of a process share its address space: there is nothing to switch on but the answers.
+        let added = lock(&self.contexts.peers).insert((mine.serial, other.serial));
+        if added { Ok(()) } else { Err(CudaError::PEER_ACCESS_ALREADY_ENABLED) }
     }
 
     fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()> {
-        self.current()?;
-        self.context(peer).map(|_| ())
+        let (mine, other) = (self.current()?, self.context(peer)?);
+        let removed = lock(&self.contexts.peers).remove(&(mine.serial, other.serial));
+        if removed { Ok(()) } else { Err(CudaError::PEER_ACCESS_NOT_ENABLED) }
     }
 }

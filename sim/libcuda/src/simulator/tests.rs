@@ -350,4 +350,8 @@ fn two_devices_have_memory_of_their_own_in_one_address_space() {
     simulator.memset_d8(Stream::LEGACY, addresses[0], 8, 4).expect("fills");
     simulator.memcpy_dtod(Stream::LEGACY, addresses[1], addresses[0], 4).expect("copies");
     assert_eq!(read(&simulator, addresses[1], 4), [8; 4]);
+    let peer = simulator.device_primary_ctx_retain(Device(0)).expect("a device");
+    assert_eq!(simulator.ctx_disable_peer_access(peer), Err(CudaError::PEER_ACCESS_NOT_ENABLED));
+    assert_eq!(simulator.ctx_enable_peer_access(peer, 0), Ok(()));
+    assert_eq!(simulator.ctx_enable_peer_access(peer, 0), Err(CudaError::PEER_ACCESS_ALREADY_ENABLED));
 }
