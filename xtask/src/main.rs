@@ -1,6 +1,7 @@
 //! The developers' one door: every command that builds, generates or checks this repository. Arguments come in from
 //! `cargo xtask`, files of the repository go out. It never runs as part of floe itself.
 
+mod bench;
 mod dist;
 mod examples;
 mod fuzz;
@@ -39,6 +40,8 @@ enum Command {
     Test,
     /// Builds the example programs only
     Examples,
+    /// Measures the CPU device and the path to it
+    Bench,
     /// Fuzzes what decodes foreign bytes
     Fuzz {
         /// Seconds for each target
@@ -55,6 +58,7 @@ fn main() -> Result<()> {
         Command::Demo => dist::demo(),
         Command::Test => test::test(),
         Command::Examples => test::example_programs(),
+        Command::Bench => bench::bench(),
         Command::Fuzz { seconds } => fuzz::fuzz(seconds),
     }
 }
