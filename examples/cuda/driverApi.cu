@@ -268,7 +268,13 @@ int main() {
     CUcontext context, current;
     CHECK_DRIVER(cuDeviceGet(&device, 0));
     device_facts(verdict, device);
+    unsigned flags = 77;
+    int active = 77;
+    CHECK_DRIVER(cuDevicePrimaryCtxGetState(device, &flags, &active));
+    verdict.expect(flags == 0 && active == 0, "the primary context is not active before anybody retains it");
     CHECK_DRIVER(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_DRIVER(cuDevicePrimaryCtxGetState(device, &flags, &active));
+    verdict.expect(active == 1, "the primary context is active once it is retained");
     CHECK_DRIVER(cuCtxSetCurrent(context));
     CHECK_DRIVER(cuCtxGetCurrent(&current));
     verdict.expect(current == context, "the current context is the one set");

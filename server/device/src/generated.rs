@@ -24,7 +24,7 @@ pub struct Calls {
     /// `cuDevicePrimaryCtxReset_v2`.
     pub cuDevicePrimaryCtxReset_v2: Option<unsafe extern "C" fn(Device) -> CuResult>,
     /// `cuDevicePrimaryCtxGetState`.
-    pub cuDevicePrimaryCtxGetState: Option<unsafe extern "C" fn(*mut u32, *mut i32, Device) -> CuResult>,
+    pub cuDevicePrimaryCtxGetState: Option<unsafe extern "C" fn(Device, *mut u32, *mut i32) -> CuResult>,
     /// `cuDevicePrimaryCtxSetFlags_v2`.
     pub cuDevicePrimaryCtxSetFlags_v2: Option<unsafe extern "C" fn(Device, u32) -> CuResult>,
     /// `cuCtxCreate_v2`.
@@ -657,7 +657,7 @@ impl Driver {
         let mut active = 0_i32;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
         // this driver's, which [`Driver`] asks of its callers.
-        unsafe { call(&raw mut flags, &raw mut active, device) }.into_result()?;
+        unsafe { call(device, &raw mut flags, &raw mut active) }.into_result()?;
         Ok((flags, active != 0))
     }
 

@@ -271,9 +271,9 @@ pub unsafe fn cuDevicePrimaryCtxRetain<D: crate::Driver>(
 #[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
 pub unsafe fn cuDevicePrimaryCtxGetState<D: crate::Driver>(
     driver: &'static D,
+    device: Device,
     flags: *mut u32,
     active: *mut i32,
-    device: Device,
 ) -> CudaResult<()> {
     c::present(flags)?;
     c::present(active)?;

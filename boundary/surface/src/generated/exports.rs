@@ -48,9 +48,9 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxReset(device: Device) -> CuResult {
 guard("cuDevicePrimaryCtxReset", || unsafe { $crate::marshal::context::cuDevicePrimaryCtxReset_v2(driver(), device) })
 }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDevicePrimaryCtxGetState(flags: *mut u32, active: *mut i32, device: Device) -> CuResult {
+pub unsafe extern "C" fn cuDevicePrimaryCtxGetState(device: Device, flags: *mut u32, active: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxGetState", || unsafe { $crate::generated::context::cuDevicePrimaryCtxGetState(driver(), flags, active, device) })
+guard("cuDevicePrimaryCtxGetState", || unsafe { $crate::generated::context::cuDevicePrimaryCtxGetState(driver(), device, flags, active) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: Device, flags: u32) -> CuResult {
