@@ -8,7 +8,7 @@ mod link;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use floe_ptx::{Function, FunctionKind, Module, Space};
+use floe_ptx::{Function, FunctionKind, Module, Space, Statement};
 
 use crate::exec::{Level, lock};
 use crate::lower;
@@ -137,7 +137,8 @@ impl Program {
     /// (the caller maps it beforehand and frees it after the program), and writes the initial values there.
     ///
     /// # Errors
-    /// Syntax, unresolved or duplicate symbols, no memory. Unknown instructions are errors of [`Program::kernel`].
+    /// Syntax outside of bodies, unresolved or duplicate symbols, no memory. Bodies are read at their first use: what is
+    /// wrong inside one is an error of [`Program::kernel`], and of [`Program::check`] where a load must say it at once.
     pub fn load(
         texts: &[&str],
         memory: &Arc<Memory>,
@@ -225,7 +226,7 @@ impl Program {
             .filter(|variable| variable.unit == unit && variable.space == Space::Constant)
             .map(|variable| variable.size)
             .sum();
-        let words: u32 = image.functions[0].registers.iter().map(|register| register.bytes / 128).sum();
+        let words = image.functions[0].frame_bytes / 128;
         Ok(Kernel {
             name: function.name.to_owned(),
             parameter_bytes: parameters.last().map_or(0, |last| last.offset + last.size),
@@ -235,7 +236,7 @@ impl Program {
             static_shared: image.static_shared,
             local_bytes: image.functions[0].local_bytes,
             constant_bytes: u32::try_from(constant_bytes).unwrap_or(u32::MAX),
-            registers: words.clamp(16, 64),
+            registers: words.clamp(16, 255),
             ptx_version: module.version.major * 10 + module.version.minor,
             target: target_number(module),
             identity: (self.hash, number),
@@ -281,6 +282,12 @@ impl Program {
     pub(crate) fn function(&self, number: u32) -> (usize, &Function<'static>) {
         let (unit, index) = self.functions[number as usize];
         (unit, &self.units[unit].module().functions[index])
+    }
+
+    /// Statements of a function; none where it is declared only.
+    pub(crate) fn body(&self, number: u32) -> Result<Option<&[Statement<'static>]>, LoadError> {
+        let (unit, index) = self.functions[number as usize];
+        self.units[unit].body(index)
     }
 
     /// Name of a function.

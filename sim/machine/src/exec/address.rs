@@ -9,8 +9,8 @@ use crate::memory::View;
 
 /// A state space.
 pub(crate) trait Space {
-    /// Whether full, contiguous accesses should first be tried as global ones.
-    const MAYBE_GLOBAL: bool;
+    /// Host pointer of `bytes` bytes at `address`, where they are the same for every lane and all of them may be accessed.
+    fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8>;
     /// Host pointer of `bytes` bytes at `address` of the lane, aligned to `bytes`.
     fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind>;
 }
@@ -31,7 +31,7 @@ fn aligned(address: u64, bytes: u64) -> Result<(), FaultKind> {
     if address & (bytes - 1) == 0 { Ok(()) } else { Err(FaultKind::Misaligned) }
 }
 
-/// Host pointer of a range of global memory that lies within one or two granules.
+/// Host pointer of a range of global memory of at most a granule, which may lie across two.
 #[inline(always)]
 pub(crate) fn global(view: &View, address: u64, bytes: u64) -> Option<*mut u8> {
     let offset = address.wrapping_sub(view.base);
@@ -46,7 +46,10 @@ pub(crate) fn global(view: &View, address: u64, bytes: u64) -> Option<*mut u8> {
 }
 
 impl Space for Global {
-    const MAYBE_GLOBAL: bool = true;
+    #[inline(always)]
+    fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
+        global(&context.view, address, bytes)
+    }
     #[inline(always)]
     fn resolve(context: &Context, _: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         aligned(address, bytes)?;
@@ -55,7 +58,11 @@ impl Space for Global {
 }
 
 impl Space for Shared {
-    const MAYBE_GLOBAL: bool = false;
+    #[inline(always)]
+    fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
+        let inside = address.saturating_add(bytes) <= u64::from(context.shared_bytes);
+        inside.then(|| context.shared.wrapping_add(address as usize))
+    }
     #[inline(always)]
     fn resolve(context: &Context, _: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         aligned(address, bytes)?;
@@ -67,7 +74,10 @@ impl Space for Shared {
 }
 
 impl Space for Local {
-    const MAYBE_GLOBAL: bool = false;
+    #[inline(always)]
+    fn span(_: &Context, _: u64, _: u64) -> Option<*mut u8> {
+        None // every lane has its own
+    }
     #[inline(always)]
     fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         aligned(address, bytes)?;
@@ -80,7 +90,11 @@ impl Space for Local {
 }
 
 impl Space for Parameter {
-    const MAYBE_GLOBAL: bool = false;
+    #[inline(always)]
+    fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
+        let inside = address.saturating_add(bytes) <= u64::from(context.parameter_bytes);
+        inside.then(|| context.parameters.wrapping_add(address as usize).cast_mut())
+    }
     #[inline(always)]
     fn resolve(context: &Context, _: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         // Parameter structs may hold members less aligned than the access a compiler chooses never does: no check beyond
@@ -94,7 +108,13 @@ impl Space for Parameter {
 }
 
 impl Space for Generic {
-    const MAYBE_GLOBAL: bool = true;
+    #[inline(always)]
+    fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
+        if address & !0xffff_ffff == SHARED_WINDOW {
+            return Shared::span(context, address & 0xffff_ffff, bytes);
+        }
+        global(&context.view, address, bytes)
+    }
     #[inline(always)]
     fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         let offset = address & 0xffff_ffff;
@@ -112,7 +132,7 @@ impl Space for Generic {
     }
 }
 
-/// The same spaces by value, for code that is not compiled per space.
+/// The spaces by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpaceKind {
     Global,
@@ -120,17 +140,4 @@ pub(crate) enum SpaceKind {
     Local,
     Parameter,
     Generic,
-}
-
-impl SpaceKind {
-    /// As [`Space::resolve`].
-    pub(crate) fn resolve(self, context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
-        match self {
-            Self::Global => Global::resolve(context, lane, address, bytes),
-            Self::Shared => Shared::resolve(context, lane, address, bytes),
-            Self::Local => Local::resolve(context, lane, address, bytes),
-            Self::Parameter => Parameter::resolve(context, lane, address, bytes),
-            Self::Generic => Generic::resolve(context, lane, address, bytes),
-        }
-    }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Inst {
     pub(crate) guard_flip: u32,
     /// Handler-specific.
     pub(crate) extra: u32,
+    /// What it may be in a run, see `run`.
+    pub(crate) fuse: u32,
 }
 
 /// Bit of an operand that says it lies in the constant pool.

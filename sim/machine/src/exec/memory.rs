@@ -75,36 +75,45 @@ fn element(inst: &Inst, index: usize) -> u32 {
     }
 }
 
-/// How the addresses of a full warp lie.
+/// Lanes whose addresses are looked at together. Half a warp: blocks of 16 by 16 threads have a row in each half.
+pub(crate) const PART: usize = LANES / 2;
+
+/// How the addresses of half a warp lie.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pattern {
-    Contiguous,
-    Uniform,
+pub(crate) enum Lie {
+    /// One element after the other.
+    Row,
+    /// All the same.
+    Same,
     Other,
 }
 
+/// How 16 addresses lie, for elements of `stride` bytes.
 #[inline(always)]
-fn pattern(base: &V64, stride: u64) -> Pattern {
-    let first = base.0[0];
-    let step = base.0[1].wrapping_sub(first);
-    if step == stride {
-        let mut difference = 0;
-        for lane in 0..LANES {
-            difference |= base.0[lane] ^ first.wrapping_add(lane as u64 * stride);
-        }
-        if difference == 0 {
-            return Pattern::Contiguous;
-        }
-    } else if step == 0 {
-        let mut difference = 0;
-        for lane in 0..LANES {
-            difference |= base.0[lane] ^ first;
-        }
-        if difference == 0 {
-            return Pattern::Uniform;
-        }
+fn lie(part: &[u64; PART], stride: u64) -> Lie {
+    // Read apart from the others: knowing that lane 0 agrees with itself, the compiler would take the vectors to pieces.
+    // SAFETY: references are good to read.
+    let (first, second) = unsafe { (std::ptr::from_ref(&part[0]).read_volatile(), std::ptr::from_ref(&part[1]).read_volatile()) };
+    let step = second.wrapping_sub(first);
+    if step != stride && step != 0 {
+        return Lie::Other;
     }
-    Pattern::Other
+    let mut difference = 0;
+    for (lane, address) in part.iter().enumerate() {
+        difference |= address ^ first.wrapping_add(lane as u64 * step);
+    }
+    match difference {
+        0 if step == 0 => Lie::Same,
+        0 => Lie::Row,
+        _ => Lie::Other,
+    }
+}
+
+/// A half of the addresses.
+#[inline(always)]
+fn half_of(base: &V64, half: usize) -> &[u64; PART] {
+    // SAFETY: a vector holds two parts.
+    unsafe { &*base.0.as_ptr().add(PART * half).cast() }
 }
 
 /// Addresses of a load or store: 64 bits wide whatever the register is.
@@ -145,64 +154,80 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
         if inst.extra != 0 {
             context.polled = true;
         }
-        let bytes = T::BYTES * N;
+        let bytes = (T::BYTES * N) as u64;
         // SAFETY: operands were encoded for this operation; pointers come from the checks of `address`.
         unsafe {
             let base = W::read(context, registers, inst.a);
             let mut values = [<T::Slot as Slot>::ZERO; N];
-            if S::MAYBE_GLOBAL && mask == FULL {
-                let first = base.0[0].wrapping_add(inst.imm as u64);
-                match pattern(&base, bytes as u64) {
-                    Pattern::Contiguous if first.is_multiple_of(bytes as u64) => {
-                        if let Some(source) = address::global(&context.view, first, (LANES * bytes) as u64) {
-                            for lane in 0..I::lanes() {
-                                for (index, value) in values.iter_mut().enumerate() {
-                                    let at = source.add(lane * bytes + index * T::BYTES);
-                                    T::Slot::set(value, lane, T::widen(at.cast::<T::Raw>().read_unaligned()));
-                                }
-                            }
-                            finish::<I, T, N>(inst, &values, mask, registers);
-                            return inst.next();
-                        }
-                    }
-                    Pattern::Uniform => {
-                        if let Ok(source) = S::resolve(context, 0, first, bytes as u64) {
-                            for (index, value) in values.iter_mut().enumerate() {
-                                let raw = T::widen(source.add(index * T::BYTES).cast::<T::Raw>().read_unaligned());
-                                for lane in 0..I::lanes() {
-                                    T::Slot::set(value, lane, raw);
-                                }
-                            }
-                            // A window address that is the same for all lanes still means another byte for each in local
-                            // memory; those go lane by lane below.
-                            if address::global(&context.view, first, bytes as u64).is_some() {
-                                finish::<I, T, N>(inst, &values, mask, registers);
-                                return inst.next();
-                            }
-                        }
-                    }
-                    _ => {}
+            for half in 0..2 {
+                let lanes = (mask >> (PART * half)) & 0xffff;
+                let part = half_of(&base, half);
+                if lanes == 0xffff && load_together::<I, S, T, N>(context, inst, part, half, &mut values) {
+                    continue;
                 }
-            }
-            let mut rest = mask;
-            while rest != 0 {
-                let lane = rest.trailing_zeros();
-                rest &= rest - 1;
-                let at = base.0[lane as usize].wrapping_add(inst.imm as u64);
-                match S::resolve(context, lane, at, bytes as u64) {
-                    Ok(source) => {
-                        for (index, value) in values.iter_mut().enumerate() {
-                            let raw = source.add(index * T::BYTES).cast::<T::Raw>().read_volatile();
-                            T::Slot::set(value, lane as usize, T::widen(raw));
+                let mut rest = lanes;
+                while rest != 0 {
+                    let index = rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    let lane = PART * half + index;
+                    let at = part[index].wrapping_add(inst.imm as u64);
+                    match S::resolve(context, lane as u32, at, bytes) {
+                        Ok(source) => {
+                            for (index, value) in values.iter_mut().enumerate() {
+                                let raw = source.add(index * T::BYTES).cast::<T::Raw>().read_volatile();
+                                T::Slot::set(value, lane, T::widen(raw));
+                            }
                         }
+                        Err(kind) => return context.fail(inst, kind, lane as u32, at),
                     }
-                    Err(kind) => return context.fail(inst, kind, lane, at),
                 }
             }
             finish::<I, T, N>(inst, &values, mask, registers);
         }
         inst.next()
     }
+}
+
+/// Loads half a warp at once, if its addresses lie so.
+///
+/// # Safety
+/// As for the instruction.
+#[inline(always)]
+unsafe fn load_together<I: Isa, S: Space, T: Transfer, const N: usize>(
+    context: &Context,
+    inst: &Inst,
+    part: &[u64; PART],
+    half: usize,
+    values: &mut [<T::Slot as Slot>::Vector; N],
+) -> bool {
+    let bytes = T::BYTES * N;
+    let first = part[0].wrapping_add(inst.imm as u64);
+    let lie = lie(part, bytes as u64);
+    if lie == Lie::Other || !first.is_multiple_of(bytes as u64) {
+        return false;
+    }
+    let length = if lie == Lie::Row { PART * bytes } else { bytes };
+    let Some(source) = S::span(context, first, length as u64) else {
+        return false;
+    };
+    let lanes = I::lanes() / 2;
+    // SAFETY: the span was just found good for that length; lanes lie within the vectors.
+    unsafe {
+        for (index, value) in values.iter_mut().enumerate() {
+            if lie == Lie::Same {
+                let raw = T::widen(source.add(index * T::BYTES).cast::<T::Raw>().read_unaligned());
+                for lane in 0..lanes {
+                    T::Slot::set(value, PART * half + lane, raw);
+                }
+            } else {
+                for lane in 0..lanes {
+                    let at = source.add(lane * bytes + index * T::BYTES);
+                    T::Slot::set(value, PART * half + lane, T::widen(at.cast::<T::Raw>().read_unaligned()));
+                }
+            }
+        }
+    }
+    true
 }
 
 /// Writes the loaded elements.
@@ -223,50 +248,79 @@ unsafe fn finish<I: Isa, T: Transfer, const N: usize>(
     }
 }
 
-/// `st`: N elements of T to space S; address a + imm; elements d, b, c, aux; `extra` 1 marks volatile accesses.
+/// `st`: N elements of T to space S; address a + imm; elements d, b, c, aux.
 pub(crate) struct Store<S, T, W, const N: usize>(PhantomData<(S, T, W)>);
 
 impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store<S, T, W, N> {
     #[inline(always)]
     unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
         context.spins = 0;
-        let bytes = T::BYTES * N;
+        let bytes = (T::BYTES * N) as u64;
         // SAFETY: operands were encoded for this operation; pointers come from the checks of `address`.
         unsafe {
             let base = W::read(context, registers, inst.a);
-            if S::MAYBE_GLOBAL && mask == FULL && pattern(&base, bytes as u64) == Pattern::Contiguous {
-                let first = base.0[0].wrapping_add(inst.imm as u64);
-                let target = address::global(&context.view, first, (LANES * bytes) as u64);
-                if let (Some(target), true) = (target, first.is_multiple_of(bytes as u64)) {
-                    for index in 0..N {
-                        let value = *context.operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
-                        for lane in 0..I::lanes() {
-                            let at = target.add(lane * bytes + index * T::BYTES);
-                            at.cast::<T::Raw>().write_unaligned(T::narrow(T::Slot::get(&value, lane)));
-                        }
-                    }
-                    return inst.next();
+            for half in 0..2 {
+                let lanes = (mask >> (PART * half)) & 0xffff;
+                let part = half_of(&base, half);
+                if lanes == 0xffff && store_together::<I, S, T, N>(context, inst, part, half, registers) {
+                    continue;
                 }
-            }
-            let mut rest = mask;
-            while rest != 0 {
-                let lane = rest.trailing_zeros();
-                rest &= rest - 1;
-                let at = base.0[lane as usize].wrapping_add(inst.imm as u64);
-                match S::resolve(context, lane, at, bytes as u64) {
-                    Ok(target) => {
-                        for index in 0..N {
-                            let value = context.operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
-                            let raw = T::narrow(T::Slot::get(&*value, lane as usize));
-                            target.add(index * T::BYTES).cast::<T::Raw>().write_volatile(raw);
+                let mut rest = lanes;
+                while rest != 0 {
+                    let index = rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    let lane = PART * half + index;
+                    let at = part[index].wrapping_add(inst.imm as u64);
+                    match S::resolve(context, lane as u32, at, bytes) {
+                        Ok(target) => {
+                            for index in 0..N {
+                                let value =
+                                    context.operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
+                                let raw = T::narrow(T::Slot::get(&*value, lane));
+                                target.add(index * T::BYTES).cast::<T::Raw>().write_volatile(raw);
+                            }
                         }
+                        Err(kind) => return context.fail(inst, kind, lane as u32, at),
                     }
-                    Err(kind) => return context.fail(inst, kind, lane, at),
                 }
             }
         }
         inst.next()
     }
+}
+
+/// Stores half a warp at once, if its addresses lie in a row.
+///
+/// # Safety
+/// As for the instruction.
+#[inline(always)]
+unsafe fn store_together<I: Isa, S: Space, T: Transfer, const N: usize>(
+    context: &Context,
+    inst: &Inst,
+    part: &[u64; PART],
+    half: usize,
+    registers: *mut u8,
+) -> bool {
+    let bytes = T::BYTES * N;
+    let first = part[0].wrapping_add(inst.imm as u64);
+    if lie(part, bytes as u64) != Lie::Row || !first.is_multiple_of(bytes as u64) {
+        return false;
+    }
+    let Some(target) = S::span(context, first, (PART * bytes) as u64) else {
+        return false;
+    };
+    let lanes = I::lanes() / 2;
+    // SAFETY: the span was just found good for that length; elements were encoded for T.
+    unsafe {
+        for index in 0..N {
+            let value = *context.operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
+            for lane in 0..lanes {
+                let at = target.add(lane * bytes + index * T::BYTES);
+                at.cast::<T::Raw>().write_unaligned(T::narrow(T::Slot::get(&value, PART * half + lane)));
+            }
+        }
+    }
+    true
 }
 
 /// `ld.shared.b32` with a 32-bit address: the access tiled kernels live on.

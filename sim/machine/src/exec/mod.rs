@@ -17,6 +17,7 @@ mod lanes;
 mod memory;
 mod mov;
 mod pool;
+mod run;
 mod shuffle;
 mod state;
 mod warp;
@@ -45,6 +46,7 @@ pub(crate) use mov::{
     Extend, Extract, ExtractWide, InWindow, Join, LeaveWindow, Move, MovePredicate, NarrowAddress, Pair, ReadSpecial,
     Special, Widen,
 };
+pub(crate) use run::{LEAST, RunPlan, SharedRun, fuse};
 pub(crate) use shuffle::{
     ActiveMask, All, Any, Ballot, Butterfly, Down, Elect, Indexed, MatchAll, MatchAny, ReduceAdd, ReduceAnd,
     ReduceMaxSigned, ReduceMaxUnsigned, ReduceMinSigned, ReduceMinUnsigned, ReduceOr, ReduceXor, Reduction, Shuffle,

@@ -3,6 +3,7 @@
 
 use floe_ptx::{Instruction, Operand};
 
+use crate::exec;
 use crate::isa::{self, Row, Shape, Value};
 
 use super::function::{Body, Lowering};
@@ -25,7 +26,11 @@ impl Body<'_, '_> {
         };
         let [a, b, c, e] = self.sources(row, sources)?;
         let d = self.destination(destination, row.result)?;
-        self.emit(row.handlers, |inst| (inst.d, inst.a, inst.b, inst.c, inst.aux) = (d, a, b, c, e));
+        let fuses = row.name == "fma.rn.f32";
+        self.emit(row.handlers, |inst| {
+            (inst.d, inst.a, inst.b, inst.c, inst.aux) = (d, a, b, c, e);
+            inst.fuse = if fuses { exec::fuse::MULTIPLY_ADD } else { exec::fuse::NONE };
+        });
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{Inst, Level};
+use crate::exec::{Inst, Level, RunPlan};
 use crate::program::{LoadError, Program};
 
 use super::constants::ConstantPool;
@@ -27,6 +27,7 @@ pub(crate) struct Builder<'p> {
     numbers: Vec<u32>,
     pub(crate) calls: Vec<CallSite>,
     pub(crate) branch_lists: Vec<Vec<u32>>,
+    pub(crate) runs: Vec<RunPlan>,
     shared: HashMap<SharedKey, u32>,
     shared_bytes: u64,
     /// Constants that hold an address in dynamic shared memory: operand, wide, addend.
@@ -55,6 +56,7 @@ pub(crate) fn lower(program: &Program, number: u32, level: Level) -> Result<Imag
         numbers: Vec::new(),
         calls: Vec::new(),
         branch_lists: Vec::new(),
+        runs: Vec::new(),
         shared: HashMap::new(),
         shared_bytes: 0,
         dynamic: Vec::new(),
@@ -162,6 +164,7 @@ impl Builder<'_> {
             addresses,
             calls: self.calls,
             branch_lists: self.branch_lists,
+            runs: self.runs,
             static_shared: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
         }
     }

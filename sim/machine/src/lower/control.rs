@@ -36,8 +36,8 @@ impl Body<'_, '_> {
         let [index, Operand::Name(list)] = instruction.operands.as_slice() else {
             return Err("operands: brx.idx wants an index and a list".to_owned());
         };
-        let body = self.function.body.as_ref();
-        let Some(Statement::Targets(targets)) = self.list(list).and_then(|statement| body?.get(statement)) else {
+        let body = self.body;
+        let Some(Statement::Targets(targets)) = self.list(list).and_then(|statement| body.get(statement)) else {
             return Err(format!("not a list of labels: {list}"));
         };
         let statements: Result<Vec<u32>, String> =

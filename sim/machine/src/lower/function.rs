@@ -2,13 +2,16 @@
 //! In goes a function of the program, out come instructions in the image and the function's frame. The guard of an
 //! instruction is put around whatever it was lowered to.
 
-use floe_ptx::{Function, FunctionKind, Instruction, ScalarType, Statement};
+use std::collections::{HashMap, HashSet};
 
-use crate::exec::{CONSTANT, Exit, Handlers, Inst, Trap, guarded, handlers};
+use floe_ptx::{Function, FunctionKind, Instruction, Statement};
+
+use crate::exec::{CONSTANT, Exit, Handlers, Inst, LEAST, RunPlan, SharedRun, Trap, fuse, guarded, handlers};
 use crate::program::{LoadError, Program};
 
 use super::builder::{Builder, SharedKey};
 use super::image::{FunctionImage, Origin, Register, Words};
+use super::liveness::{self, Allotment, Kind};
 use super::names::{Name, Names, RegisterId};
 
 /// A function being lowered.
@@ -19,6 +22,7 @@ pub(crate) struct Body<'b, 'p> {
     pub(crate) unit: usize,
     pub(crate) number: u32,
     pub(crate) function: &'p Function<'static>,
+    pub(crate) body: &'p [Statement<'static>],
     pub(crate) names: Names<'p>,
     pub(crate) scope: usize,
     scopes_opened: usize,
@@ -27,7 +31,10 @@ pub(crate) struct Body<'b, 'p> {
     /// Bytes of the current line of predicates that are taken; 64 when there is none.
     predicates: u32,
     predicate_line: u32,
-    slots: Vec<Option<u32>>,
+    /// Slots of registers by number, as liveness allots them, and the slots made so far.
+    allotments: HashMap<u32, Allotment>,
+    coloured: HashMap<(Kind, u32), u32>,
+    listed: HashSet<u32>,
     register_list: Vec<Register>,
     pub(crate) statement: usize,
     pub(crate) line: u32,
@@ -74,7 +81,7 @@ pub(crate) type Lowering<T> = Result<T, String>;
 pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionImage, LoadError> {
     let program = builder.program;
     let (unit, function) = program.function(number);
-    let Some(body) = &function.body else {
+    let Some(body) = program.body(number)? else {
         return Err(LoadError::Unresolved { name: function.name.to_owned() });
     };
     let unsupported = |line, what| LoadError::Unsupported { function: function.name.to_owned(), line, what };
@@ -83,19 +90,23 @@ pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionIm
     let mut words = |bytes: u32| words_at(&mut frame, bytes);
     let names =
         Names::collect(body, &mut words).map_err(|(statement, what)| unsupported(line_of(&body[statement]), what))?;
+    let allotments = liveness::allot(body, &names);
     let start = builder.code.len() as u32;
     let mut body_lowering = Body {
         program,
         unit,
         number,
         function,
+        body,
         names,
         scope: 0,
         scopes_opened: 0,
         frame,
         predicates: 64,
         predicate_line: 0,
-        slots: Vec::new(),
+        allotments,
+        coloured: HashMap::new(),
+        listed: HashSet::new(),
         register_list: Vec::new(),
         statement: 0,
         line: function.position.line,
@@ -157,6 +168,7 @@ fn blank(handler: crate::exec::Handler) -> Inst {
         imm: 0,
         guard_flip: 0,
         extra: 0,
+        fuse: fuse::NONE,
     }
 }
 
@@ -191,6 +203,7 @@ impl<'p> Body<'_, 'p> {
         }
         self.end();
         self.patch()?;
+        self.fuse(start as usize);
         let end = self.builder.code.len() as u32;
         Ok(FunctionImage {
             name: self.function.name.to_owned(),
@@ -298,6 +311,7 @@ impl<'p> Body<'_, 'p> {
             inst.run = guarded;
             inst.guard = slot;
             inst.guard_flip = flip;
+            inst.fuse = fuse::NONE;
         }
         self.push(inst);
     }
@@ -349,22 +363,58 @@ impl<'p> Body<'_, 'p> {
         Ok(())
     }
 
+    /// Marks runs of instructions that one handler executes. Only the first changes, so that a jump or a diverged warp may
+    /// still enter in the middle; a label begins a run of its own.
+    fn fuse(&mut self, start: usize) {
+        let labels: HashSet<usize> = self.labels.iter().map(|label| *label as usize).collect();
+        let mut at = start;
+        while at < self.builder.code.len() {
+            let mut plan = RunPlan::default();
+            let mut written = Vec::new();
+            let mut end = at;
+            let code = &mut self.builder.code;
+            if code[at].fuse == fuse::SHARED_LOAD {
+                while end < code.len() && (end == at || !labels.contains(&end)) && plan.extend(&mut code[end], &mut written) {
+                    end += 1;
+                }
+            }
+            if plan.length >= LEAST {
+                code[at].run = handlers::<SharedRun>().0[self.builder.level as usize];
+                code[at].aux = self.builder.runs.len() as u32;
+                self.builder.runs.push(plan);
+            }
+            at = end.max(at + 1);
+        }
+    }
+
     /// Slot of a register, given a place in the frame at its first use.
     pub(crate) fn slot(&mut self, register: RegisterId) -> u32 {
-        let index = register.number as usize;
-        if self.slots.len() <= index {
-            self.slots.resize(index + 1, None);
-        }
-        if let Some(slot) = self.slots[index] {
-            return slot;
-        }
-        let (slot, bytes) = match register.scalar {
-            ScalarType::Predicate => (self.predicate_slot(), 4),
-            scalar if scalar.size() == 8 => (self.wide_slot(), 256),
-            _ => (self.narrow_slot(), 128),
+        let kind = Kind::of(register.scalar);
+        // A register that liveness did not see (there is none) would have a slot of its own, numbered from the top.
+        let (colour, live) = self
+            .allotments
+            .get(&register.number)
+            .map_or((u32::MAX - register.number, (0, u32::MAX)), |allotment| (allotment.colour, allotment.live));
+        let slot = match self.coloured.get(&(kind, colour)) {
+            Some(slot) => *slot,
+            None => {
+                let slot = match kind {
+                    Kind::Predicate => self.predicate_slot(),
+                    Kind::Narrow => self.narrow_slot(),
+                    Kind::Wide => self.wide_slot(),
+                };
+                self.coloured.insert((kind, colour), slot);
+                slot
+            }
         };
-        self.slots[index] = Some(slot);
-        self.register_list.push(Register { offset: slot, bytes, number: register.number });
+        if self.listed.insert(register.number) {
+            let bytes = match kind {
+                Kind::Predicate => 4,
+                Kind::Narrow => 128,
+                Kind::Wide => 256,
+            };
+            self.register_list.push(Register { offset: slot, bytes, number: register.number, live });
+        }
         slot
     }
 
@@ -406,7 +456,7 @@ impl<'p> Body<'_, 'p> {
     /// Makes a slot that no register names part of snapshots: numbered from the top, in the order lowering makes them.
     fn keep(&mut self, offset: u32, bytes: u32) {
         self.hidden += 1;
-        self.register_list.push(Register { offset, bytes, number: u32::MAX - self.hidden });
+        self.register_list.push(Register { offset, bytes, number: u32::MAX - self.hidden, live: (0, u32::MAX) });
     }
 
     /// A slot that lives until the end of the instruction.
@@ -433,8 +483,7 @@ impl<'p> Body<'_, 'p> {
 
     /// Place of a shared variable declared in this function.
     pub(crate) fn function_shared(&mut self, statement: usize) -> Lowering<u32> {
-        let function = self.function;
-        let Some(Statement::Variable(variable)) = function.body.as_ref().and_then(|body| body.get(statement)) else {
+        let Some(Statement::Variable(variable)) = self.body.get(statement) else {
             return Err("shared variable without a declaration".to_owned());
         };
         let size = variable.size().ok_or_else(|| format!("variable without a size: {}", variable.name))?;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{AlignedBytes, Inst};
+use crate::exec::{AlignedBytes, Inst, RunPlan};
 
 /// A register of a function, by its declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Register {
     pub(crate) bytes: u32,
     /// Number of the register in the order of the function's text: what snapshots are keyed by.
     pub(crate) number: u32,
+    /// First and last statement at which it may hold a wanted value; outside, its slot may be another's.
+    pub(crate) live: (u32, u32),
 }
 
 /// A parameter or return value of a function: words of 32 lanes in its frame.
@@ -101,6 +103,8 @@ pub(crate) struct Image {
     pub(crate) calls: Vec<CallSite>,
     /// Targets of indexed branches.
     pub(crate) branch_lists: Vec<Vec<u32>>,
+    /// Runs of instructions that one handler executes.
+    pub(crate) runs: Vec<RunPlan>,
     /// Bytes of static shared memory.
     pub(crate) static_shared: u32,
 }

@@ -86,9 +86,11 @@ impl Body<'_, '_> {
         let (a, imm) = self.access_address(address, space)?;
         let handlers = load_handlers(space, access.scalar, wide, bits, access.lanes)?;
         let polls = u32::from(access.polls);
+        let fuses = is_shared_word(space, access.scalar, wide, access.lanes) && !access.polls;
         self.emit(handlers, |inst| {
             [inst.d, inst.b, inst.c, inst.aux] = elements;
             (inst.a, inst.imm, inst.extra) = (a, imm, polls);
+            inst.fuse = if fuses { exec::fuse::SHARED_LOAD } else { exec::fuse::NONE };
         });
         Ok(())
     }
@@ -478,11 +480,16 @@ macro_rules! by_space_and_lanes {
     };
 }
 
+/// Whether the access is one of a 32-bit word in shared memory, which has handlers of its own.
+fn is_shared_word(space: SpaceKind, scalar: ScalarType, wide: bool, lanes: usize) -> bool {
+    space == SpaceKind::Shared && lanes == 1 && scalar.size() == 4 && !wide
+}
+
 fn load_handlers(space: SpaceKind, scalar: ScalarType, wide: bool, bits: u32, lanes: usize) -> Lowering<Handlers> {
     if lanes * scalar.size() as usize > 16 {
         return Err("vector wider than 16 bytes".to_owned());
     }
-    if space == SpaceKind::Shared && lanes == 1 && scalar.size() == 4 && !wide {
+    if is_shared_word(space, scalar, wide, lanes) {
         return Ok(handlers::<LoadSharedWord>());
     }
     macro_rules! with {
@@ -497,7 +504,7 @@ fn store_handlers(space: SpaceKind, scalar: ScalarType, wide: bool, lanes: usize
     if lanes * scalar.size() as usize > 16 {
         return Err("vector wider than 16 bytes".to_owned());
     }
-    if space == SpaceKind::Shared && lanes == 1 && scalar.size() == 4 && !wide {
+    if is_shared_word(space, scalar, wide, lanes) {
         return Ok(handlers::<StoreSharedWord>());
     }
     Ok(match (scalar.size(), wide) {

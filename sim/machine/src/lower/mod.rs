@@ -8,6 +8,7 @@ mod constants;
 mod control;
 mod function;
 pub(crate) mod image;
+mod liveness;
 mod memory;
 mod moves;
 mod names;

@@ -3,15 +3,23 @@
 //! definition gives way to a strong one, the first of several weak ones is taken.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
-use floe_ptx::{FunctionKind, Linkage, Module, Space};
+use floe_ptx::{FunctionKind, Limits, Linkage, Module, ParseError, Space, Statement};
 
 use super::{LoadError, Program};
 
-/// A parsed text. The tree borrows from the text; both live and die together.
+/// A function's statements, or where they are no PTX.
+type ParsedBody = Result<Vec<Statement<'static>>, ParseError>;
+
+/// A parsed text. The tree borrows from the text; both live and die together. Bodies are read at their first use: modules
+/// made from templates hold hundreds of kernels that nobody launches.
 pub(crate) struct Unit {
-    // Declared first, so dropped first: it borrows from the text.
+    // Declared first, so dropped first: these borrow from the text.
     module: Module<'static>,
+    bodies: Vec<OnceLock<ParsedBody>>,
+    lasting: &'static str,
+    number: usize,
     /// Symbols of this module alone.
     pub(crate) local: HashMap<&'static str, Symbol>,
     _text: Box<str>,
@@ -48,13 +56,17 @@ impl Unit {
         // borrows from it; `module()` gives out references no longer than the unit's, and what borrows `'static` names
         // from those (lowering) does not outlive the program that owns the unit.
         let lasting: &'static str = unsafe { &*std::ptr::from_ref::<str>(&text) };
-        let module = floe_ptx::parse(lasting).map_err(|error| LoadError::Syntax {
-            module: number,
-            line: error.position.line,
-            column: error.position.column,
-            message: error.to_string(),
-        })?;
-        Ok(Self { module, local: HashMap::new(), _text: text })
+        let module = floe_ptx::outline(lasting, &Limits::default()).map_err(|error| syntax(number, &error))?;
+        let bodies = module.functions.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { module, bodies, lasting, number, local: HashMap::new(), _text: text })
+    }
+
+    /// The statements of function `index`; none where it is declared only.
+    pub(crate) fn body(&self, index: usize) -> Result<Option<&[Statement<'static>]>, LoadError> {
+        let Some(span) = self.module.functions[index].body_span.as_ref() else { return Ok(None) };
+        let parsed =
+            self.bodies[index].get_or_init(|| floe_ptx::parse_body(self.lasting, span, &Limits::default()));
+        parsed.as_ref().map(|body| Some(body.as_slice())).map_err(|error| syntax(self.number, error))
     }
 
     pub(crate) fn module(&self) -> &Module<'static> {
@@ -62,7 +74,21 @@ impl Unit {
     }
 }
 
+fn syntax(module: usize, error: &ParseError) -> LoadError {
+    let (line, column) = (error.position.line, error.position.column);
+    LoadError::Syntax { module, line, column, message: error.to_string() }
+}
+
 impl Program {
+    /// Reads every body, also those no kernel needs.
+    ///
+    /// # Errors
+    /// [`LoadError::Syntax`] where one is not PTX.
+    pub fn check(&self) -> Result<(), LoadError> {
+        let functions = self.units.iter().flat_map(|unit| (0..unit.bodies.len()).map(move |index| (unit, index)));
+        functions.map(|(unit, index)| unit.body(index)).find_map(Result::err).map_or(Ok(()), Err)
+    }
+
     /// Resolves all names and places all variables.
     pub(super) fn link(&mut self, allocate: &mut dyn FnMut(u64, u64) -> Option<u64>) -> Result<(), LoadError> {
         let mut strong = HashMap::new();
@@ -234,8 +260,9 @@ impl Program {
                     super::initial::symbols(value, &mut note);
                 }
             }
-            for function in &module.functions {
-                for statement in function.body.iter().flatten() {
+            for index in 0..module.functions.len() {
+                // What is not PTX names no function here; who needs the body is told.
+                for statement in self.units[unit].body(index).ok().flatten().into_iter().flatten() {
                     if let floe_ptx::Statement::Instruction(instruction) = statement
                         && instruction.opcode.mnemonic() == "mov"
                         && let Some(floe_ptx::Operand::Name(name)) = instruction.operands.get(1)

@@ -72,10 +72,10 @@ pub(crate) fn read_block(reader: &mut Reader<'_>, launch: &Launch, next: u64) ->
 fn write_warp(writer: &mut Writer, image: &Image, warp: &Warp) {
     writer.slice(warp.local.bytes());
     writer.u32(warp.frames.len() as u32);
-    for frame in &warp.frames {
+    for (index, frame) in warp.frames.iter().enumerate() {
         writer.u32(frame.lanes);
         if frame.lanes != 0 {
-            write_frame(writer, image, frame);
+            write_frame(writer, image, frame, &positions(image, warp, index as u32));
         }
     }
     writer.u32(warp.fragments.len() as u32);
@@ -140,7 +140,19 @@ fn read_fragment(reader: &mut Reader<'_>, image: &Image, warp: &Warp) -> Result<
     Ok(Fragment { pc, mask, frame, depth: held.depth, wait, parked: parked != 0 })
 }
 
-fn write_frame(writer: &mut Writer, image: &Image, frame: &Frame) {
+/// Where the lanes of a frame are: statement and lanes, of fragments in it and of calls made from it.
+fn positions(image: &Image, warp: &Warp, frame: u32) -> Vec<(u32, u32)> {
+    let statement = |pc: u32| image.origins[pc as usize].statement;
+    let here = warp.fragments.iter().filter(|fragment| fragment.frame == frame);
+    let mut positions: Vec<(u32, u32)> = here.map(|fragment| (statement(fragment.pc), fragment.mask)).collect();
+    for callee in warp.frames.iter().filter(|callee| callee.lanes != 0 && callee.depth > 0) {
+        let lanes = (0..32).filter(|lane| callee.lanes >> lane & 1 != 0 && callee.return_frame[*lane] == frame);
+        positions.extend(lanes.map(|lane| (statement(callee.return_pc[lane]), 1 << lane)));
+    }
+    positions
+}
+
+fn write_frame(writer: &mut Writer, image: &Image, frame: &Frame, positions: &[(u32, u32)]) {
     let function = &image.functions[frame.function as usize];
     writer.u32(function.number);
     writer.u32(frame.depth);
@@ -152,9 +164,21 @@ fn write_frame(writer: &mut Writer, image: &Image, frame: &Frame) {
             place::write(writer, image, frame.return_pc[lane]);
         }
     }
-    writer.u32(function.registers.len() as u32);
-    for register in &function.registers {
+    // Each register with the lanes for which its value is wanted: the slot may hold others' values in the other lanes.
+    let wanted: Vec<_> = function
+        .registers
+        .iter()
+        .map(|register| {
+            let live = |statement: u32| register.live.0 <= statement && statement <= register.live.1;
+            let lanes = positions.iter().filter(|(statement, _)| live(*statement));
+            (register, lanes.fold(0, |all, (_, lanes)| all | lanes))
+        })
+        .filter(|(_, lanes)| *lanes != 0)
+        .collect();
+    writer.u32(wanted.len() as u32);
+    for (register, lanes) in wanted {
         writer.u32(register.number);
+        writer.u32(lanes);
         let start = register.offset as usize;
         writer.slice(&frame.registers.bytes()[start..start + register.bytes as usize]);
     }
@@ -180,14 +204,27 @@ fn read_frame(reader: &mut Reader<'_>, image: &Image, lanes: u32) -> Result<Fram
         }
     }
     for _ in 0..reader.u32()? {
-        let number = reader.u32()?;
+        let (number, lanes) = (reader.u32()?, reader.u32()?);
         let bytes = reader.slice()?;
         let register = function.registers.iter().find(|register| register.number == number);
         let register = register.filter(|register| register.bytes as usize == bytes.len());
         let start = register.ok_or(malformed("register"))?.offset as usize;
-        frame.registers.bytes_mut()[start..start + bytes.len()].copy_from_slice(bytes);
+        place_lanes(&mut frame.registers.bytes_mut()[start..start + bytes.len()], bytes, lanes);
     }
     Ok(frame)
+}
+
+/// Copies the bytes of the given lanes of a slot.
+fn place_lanes(slot: &mut [u8], bytes: &[u8], lanes: u32) {
+    if let (Ok(slot), Ok(bits)) = (<&mut [u8; 4]>::try_from(&mut *slot), <[u8; 4]>::try_from(bytes)) {
+        let kept = u32::from_le_bytes(*slot) & !lanes;
+        *slot = (kept | (u32::from_le_bytes(bits) & lanes)).to_le_bytes();
+        return;
+    }
+    let size = slot.len() / 32;
+    for lane in (0..32).filter(|lane| lanes >> lane & 1 != 0) {
+        slot[lane * size..(lane + 1) * size].copy_from_slice(&bytes[lane * size..(lane + 1) * size]);
+    }
 }
 
 /// Every lane of a called frame returns to a call, in a frame one less deep that it is in.

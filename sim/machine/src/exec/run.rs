@@ -1,0 +1,274 @@
+//! Runs of shared-memory loads and fused multiply-adds, executed by one handler: the inner loop of every tiled kernel.
+//! Lowering plans such runs of the instructions as they are; the handler looks once at how the 32 addresses of each address
+//! register lie, checks all accesses at once, and goes through the run without returning to the warp's loop. What it cannot
+//! do is left to the instructions' own handlers, so results and faults are the same.
+
+use super::context::{Context, Inst, Operation};
+use super::lanes::{FULL, Isa, LANES, V32};
+use super::memory::{Lie, LoadSharedWord, PART};
+use crate::scalar::{Rn, float};
+
+/// What an instruction may be in a run: its `fuse`.
+pub(crate) mod fuse {
+    pub(crate) const NONE: u32 = 0;
+    /// `ld.shared.b32` by a 32-bit address.
+    pub(crate) const SHARED_LOAD: u32 = 1;
+    /// `fma.rn.f32`.
+    pub(crate) const MULTIPLY_ADD: u32 = 2;
+}
+
+/// Most address registers of a run.
+pub(crate) const ADDRESSES: usize = 4;
+
+/// Shortest run worth its look at the addresses.
+pub(crate) const LEAST: usize = 3;
+
+/// A run, as lowering plans it. Its loads name their address register in `b`, as an index into `addresses`; none of these
+/// registers is written within the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunPlan {
+    pub(crate) length: usize,
+    pub(crate) addresses: Vec<Offsets>,
+}
+
+/// An address register of a run, and what is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offsets {
+    pub(crate) slot: u32,
+    pub(crate) least: i64,
+    pub(crate) most: i64,
+    /// All of them ORed.
+    pub(crate) bits: u32,
+}
+
+impl RunPlan {
+    /// Takes in the next instruction, if the run can go on with it; loads get their `b`.
+    pub(crate) fn extend(&mut self, inst: &mut Inst, written: &mut Vec<u32>) -> bool {
+        if inst.fuse == fuse::NONE {
+            return false;
+        }
+        // A write to an address register must not come before a load by it: the addresses are looked at once.
+        if self.addresses.iter().any(|offsets| offsets.slot == inst.d) {
+            return false;
+        }
+        if inst.fuse == fuse::SHARED_LOAD {
+            let known = self.addresses.iter().position(|offsets| offsets.slot == inst.a);
+            if known.is_none() && (self.addresses.len() == ADDRESSES || written.contains(&inst.a) || inst.d == inst.a) {
+                return false;
+            }
+            let index = known.unwrap_or(self.addresses.len());
+            if known.is_none() {
+                self.addresses.push(Offsets { slot: inst.a, least: inst.imm, most: inst.imm, bits: 0 });
+            }
+            let offsets = &mut self.addresses[index];
+            offsets.least = offsets.least.min(inst.imm);
+            offsets.most = offsets.most.max(inst.imm);
+            offsets.bits |= inst.imm as u32;
+            inst.b = index as u32;
+        }
+        written.push(inst.d);
+        self.length += 1;
+        true
+    }
+}
+
+/// How the addresses of both halves of a warp lie, as one number for the inner loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pair {
+    Rows,
+    Sames,
+    Mixed,
+}
+
+/// An address register as it lies in shared memory.
+#[derive(Clone, Copy)]
+struct Known {
+    pair: Pair,
+    lies: [Lie; 2],
+    /// Where the first lane of each half points.
+    first: [*const u8; 2],
+    offsets: *const V32,
+}
+
+impl Known {
+    const NOTHING: Self = Self {
+        pair: Pair::Mixed,
+        lies: [Lie::Other; 2],
+        first: [std::ptr::null(); 2],
+        offsets: std::ptr::null(),
+    };
+
+    /// Looks at the addresses; `None` unless all accesses of the plan are inside shared memory and aligned.
+    ///
+    /// # Safety
+    /// `offsets` is a 32-bit slot.
+    #[inline(always)]
+    unsafe fn look(context: &Context, offsets: *const V32, plan: &Offsets) -> Option<Self> {
+        // SAFETY: by the caller; a vector holds two parts.
+        let all = unsafe { &*offsets };
+        let (mut lowest, mut highest, mut low_bits) = (u32::MAX, 0, plan.bits);
+        for offset in &all.0 {
+            lowest = lowest.min(*offset);
+            highest = highest.max(*offset);
+            low_bits |= offset;
+        }
+        let inside = i64::from(lowest) + plan.least >= 0
+            && i64::from(highest) + plan.most + 4 <= i64::from(context.shared_bytes);
+        if !inside || low_bits & 3 != 0 {
+            return None;
+        }
+        let mut known = Self { offsets, ..Self::NOTHING };
+        for half in 0..2 {
+            // SAFETY: as above. The first is read apart from the others: knowing that lane 0 agrees with itself, the
+            // compiler would take the vectors to pieces.
+            let (part, first) = unsafe {
+                let part = all.0.as_ptr().add(PART * half);
+                (&*part.cast::<[u32; PART]>(), part.read_volatile())
+            };
+            let (mut from_row, mut from_same) = (0, 0);
+            for (lane, offset) in part.iter().enumerate() {
+                from_row |= offset ^ first.wrapping_add(4 * lane as u32);
+                from_same |= offset ^ first;
+            }
+            known.first[half] = context.shared.wrapping_add(first as usize);
+            known.lies[half] = match (from_row, from_same) {
+                (0, _) => Lie::Row,
+                (_, 0) => Lie::Same,
+                _ => Lie::Other,
+            };
+        }
+        known.pair = match known.lies {
+            [Lie::Row, Lie::Row] => Pair::Rows,
+            [Lie::Same, Lie::Same] => Pair::Sames,
+            _ => Pair::Mixed,
+        };
+        Some(known)
+    }
+
+    /// The words at the addresses plus `add`, which the plan covers.
+    ///
+    /// # Safety
+    /// The look found the plan's accesses good; `target` is a 32-bit slot.
+    #[inline(always)]
+    unsafe fn load(&self, context: &Context, add: usize, target: *mut [u32; PART]) {
+        // SAFETY: all accesses were found inside shared memory.
+        unsafe {
+            match self.pair {
+                Pair::Rows => {
+                    *target = self.first[0].wrapping_add(add).cast::<[u32; PART]>().read_unaligned();
+                    *target.add(1) = self.first[1].wrapping_add(add).cast::<[u32; PART]>().read_unaligned();
+                }
+                Pair::Sames => {
+                    *target = [self.first[0].wrapping_add(add).cast::<u32>().read_unaligned(); PART];
+                    *target.add(1) = [self.first[1].wrapping_add(add).cast::<u32>().read_unaligned(); PART];
+                }
+                Pair::Mixed => self.load_mixed(context, add, target),
+            }
+        }
+    }
+
+    /// As `load`, each half by itself.
+    ///
+    /// # Safety
+    /// As `load`.
+    #[inline(never)]
+    unsafe fn load_mixed(&self, context: &Context, add: usize, target: *mut [u32; PART]) {
+        // SAFETY: all accesses were found inside shared memory.
+        unsafe {
+            for half in 0..2 {
+                let word = self.first[half].wrapping_add(add);
+                let target = target.add(half);
+                match self.lies[half] {
+                    Lie::Row => *target = word.cast::<[u32; PART]>().read_unaligned(),
+                    Lie::Same => *target = [word.cast::<u32>().read_unaligned(); PART],
+                    Lie::Other => {
+                        let base = context.shared.wrapping_add(add);
+                        for lane in 0..PART {
+                            let offset = (*self.offsets).0[PART * half + lane] as usize;
+                            (*target)[lane] = base.wrapping_add(offset).cast::<u32>().read_unaligned();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A planned run, this instruction first; the plan is `aux` of the image's.
+pub(crate) struct SharedRun;
+
+impl Operation for SharedRun {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
+        // SAFETY: lowering encoded the plan's number; the image outlives the run.
+        let plan = unsafe { &(&(*context.image).runs)[inst.aux as usize] };
+        let mut known = [Known::NOTHING; ADDRESSES];
+        let mut good = mask == FULL;
+        for (known, offsets) in known.iter_mut().zip(&plan.addresses) {
+            // SAFETY: lowering encoded a 32-bit slot.
+            let look = unsafe { Known::look(context, context.operand(registers, offsets.slot), offsets) };
+            match look {
+                Some(look) => *known = look,
+                None => good = false,
+            }
+        }
+        if !good {
+            // SAFETY: handed through.
+            return unsafe { LoadSharedWord::run::<I>(context, inst, mask, registers) };
+        }
+        let context = &*context;
+        let mut at = std::ptr::from_ref(inst);
+        let end = at.wrapping_add(plan.length);
+        // The last sum stays at hand: the next multiply-add mostly continues it.
+        let (mut sum, mut sum_slot) = (V32::ZERO, u32::MAX);
+        // SAFETY: lowering planned this many instructions, encoded for these operations, with `b` below `ADDRESSES`.
+        unsafe {
+            while at < end {
+                let inst = &*at;
+                let target = registers.add(inst.d as usize);
+                if inst.fuse == fuse::SHARED_LOAD {
+                    if inst.d == sum_slot {
+                        sum_slot = u32::MAX;
+                    }
+                    known[inst.b as usize & (ADDRESSES - 1)].load(context, inst.imm as usize, target.cast());
+                } else {
+                    if inst.c != sum_slot {
+                        sum = *context.operand::<V32>(registers, inst.c);
+                    }
+                    let a = &*context.operand::<V32>(registers, inst.a);
+                    let b = &*context.operand::<V32>(registers, inst.b);
+                    sum = multiply_add(a, b, &sum);
+                    sum_slot = inst.d;
+                    *target.cast::<V32>() = sum;
+                }
+                at = at.add(1);
+            }
+        }
+        end
+    }
+}
+
+/// `fma.rn.f32` for all lanes.
+#[inline(always)]
+fn multiply_add(a: &V32, b: &V32, c: &V32) -> V32 {
+    let mut sum = V32::ZERO;
+    let mut not_numbers = 0;
+    for lane in 0..LANES {
+        let value = f32::from_bits(a.0[lane]).mul_add(f32::from_bits(b.0[lane]), f32::from_bits(c.0[lane]));
+        sum.0[lane] = value.to_bits();
+        not_numbers |= u32::from(value.is_nan());
+    }
+    // The device's NaN is not the host's; making it so is kept off the way of sums that are numbers.
+    if not_numbers != 0 { with_nan(a, b, c) } else { sum }
+}
+
+#[cold]
+#[inline(never)]
+fn with_nan(a: &V32, b: &V32, c: &V32) -> V32 {
+    let mut sum = V32::ZERO;
+    for lane in 0..LANES {
+        let [a, b, c] = [a.0[lane], b.0[lane], c.0[lane]].map(f32::from_bits);
+        sum.0[lane] = float::fma_f32::<Rn, false, false>(a, b, c).to_bits();
+    }
+    sum
+}

@@ -1,0 +1,323 @@
+//! Where in a function each register holds a value that is still wanted, and which registers may share a slot therefore.
+//! In goes a body with its names, out comes for each register a range of statements and a colour; registers of a kind whose
+//! ranges do not meet get the same colour. Ranges have no holes, so they are safe for every lane whatever path it takes.
+
+use std::collections::HashMap;
+
+use floe_ptx::{Instruction, Operand, ScalarType, Statement};
+
+use super::names::{Name, Names, RegisterId};
+
+/// Kind of slot a register needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Predicate,
+    Narrow,
+    Wide,
+}
+
+impl Kind {
+    pub(crate) fn of(scalar: ScalarType) -> Self {
+        match scalar {
+            ScalarType::Predicate => Self::Predicate,
+            scalar if scalar.size() == 8 => Self::Wide,
+            _ => Self::Narrow,
+        }
+    }
+}
+
+/// What a register was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allotment {
+    pub(crate) kind: Kind,
+    /// Number of the slot among those of the kind.
+    pub(crate) colour: u32,
+    /// First and last statement at which it may hold a wanted value.
+    pub(crate) live: (u32, u32),
+}
+
+/// Allots slots to the registers of a body: register number to allotment.
+pub(crate) fn allot(body: &[Statement<'_>], names: &Names<'_>) -> HashMap<u32, Allotment> {
+    let mut flow = Flow::read(body, names);
+    flow.solve();
+    colour(flow.ranges())
+}
+
+/// What an instruction does to registers, by their dense index.
+#[derive(Default)]
+struct Effect {
+    uses: Vec<usize>,
+    definitions: Vec<usize>,
+    /// Whether all its definitions replace the old value: it has no guard.
+    kills: bool,
+}
+
+/// A stretch of statements that is entered at its beginning and left at its end.
+struct Block {
+    first: usize,
+    last: usize,
+    successors: Vec<usize>,
+    live_in: Bits,
+    live_out: Bits,
+}
+
+/// A set of registers.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(64)])
+    }
+    fn insert(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+    fn remove(&mut self, index: usize) {
+        self.0[index / 64] &= !(1 << (index % 64));
+    }
+    fn add_all(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine |= theirs);
+    }
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(word, bits)| {
+            let mut bits = *bits;
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(64 * word + bit)
+            })
+        })
+    }
+}
+
+struct Flow {
+    registers: Vec<RegisterId>,
+    effects: Vec<Effect>,
+    blocks: Vec<Block>,
+}
+
+/// Collects registers in order of appearance.
+struct Reader<'n, 'a> {
+    names: &'n Names<'a>,
+    scope: usize,
+    registers: Vec<RegisterId>,
+    indices: HashMap<u32, usize>,
+}
+
+impl Reader<'_, '_> {
+    fn note(&mut self, name: &str, into: &mut Vec<usize>) {
+        let Some(Name::Register(register)) = self.names.find(self.scope, name) else {
+            return;
+        };
+        let next = self.registers.len();
+        let index = *self.indices.entry(register.number).or_insert(next);
+        if index == next {
+            self.registers.push(register);
+        }
+        into.push(index);
+    }
+
+    fn operand(&mut self, operand: &Operand<'_>, into: &mut Vec<usize>) {
+        match operand {
+            Operand::Name(name) | Operand::Not(name) | Operand::Negated(name) => self.note(name, into),
+            Operand::Offset { name, .. } => self.note(name, into),
+            Operand::Address { base, .. } => base.iter().for_each(|name| self.note(name, into)),
+            Operand::Element { array, index, .. } => {
+                self.note(array, into);
+                index.iter().for_each(|name| self.note(name, into));
+            }
+            Operand::Pair(one, other) => one.iter().chain(other).for_each(|name| self.note(name, into)),
+            Operand::Vector(parts) | Operand::Tuple(parts) | Operand::List(parts) => {
+                parts.iter().for_each(|part| self.operand(part, into));
+            }
+            Operand::Sink | Operand::Integer(_) | Operand::Float(_) => {}
+        }
+    }
+
+    fn effect(&mut self, instruction: &Instruction<'_>) -> Effect {
+        let mut effect = Effect { kills: instruction.guard.is_none(), ..Effect::default() };
+        if let Some(guard) = &instruction.guard {
+            self.note(guard.register, &mut effect.uses);
+        }
+        let mut operands = instruction.operands.as_slice();
+        if defines_first(instruction)
+            && let [first, rest @ ..] = operands
+        {
+            self.operand(first, &mut effect.definitions);
+            operands = rest;
+        }
+        operands.iter().for_each(|operand| self.operand(operand, &mut effect.uses));
+        effect
+    }
+}
+
+/// Whether the first operand is a destination.
+fn defines_first(instruction: &Instruction<'_>) -> bool {
+    match instruction.opcode.mnemonic() {
+        "bar" | "barrier" => instruction.opcode.has("red"),
+        "st" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "membar" | "fence" | "prefetch"
+        | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" | "nanosleep" => false,
+        _ => true,
+    }
+}
+
+/// Whether control never passes from this instruction to the next.
+fn ends_path(instruction: &Instruction<'_>) -> bool {
+    instruction.guard.is_none()
+        && matches!(instruction.opcode.mnemonic(), "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt")
+}
+
+impl Flow {
+    fn read(body: &[Statement<'_>], names: &Names<'_>) -> Self {
+        let mut reader = Reader { names, scope: 0, registers: Vec::new(), indices: HashMap::new() };
+        let mut effects: Vec<Effect> = Vec::with_capacity(body.len());
+        let mut starts = vec![0];
+        let mut jumps: Vec<(usize, Vec<usize>, bool)> = Vec::new();
+        let mut opened = 0;
+        for (index, statement) in body.iter().enumerate() {
+            let mut effect = Effect::default();
+            match statement {
+                Statement::ScopeOpen(_) => {
+                    opened += 1;
+                    reader.scope = opened;
+                }
+                Statement::ScopeClose(_) => reader.scope = names.parent(reader.scope),
+                Statement::Label(_) => starts.push(index),
+                Statement::Instruction(instruction) => {
+                    effect = reader.effect(instruction);
+                    let targets = targets(body, names, reader.scope, instruction);
+                    if !targets.is_empty() || ends_path(instruction) {
+                        jumps.push((index, targets, !ends_path(instruction)));
+                        starts.push(index + 1);
+                    }
+                }
+                _ => {}
+            }
+            effects.push(effect);
+        }
+        let blocks = blocks(starts, &jumps, body.len(), reader.registers.len());
+        Self { registers: reader.registers, effects, blocks }
+    }
+
+    /// Finds what is live where blocks meet.
+    fn solve(&mut self) {
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for index in (0..self.blocks.len()).rev() {
+                let mut live = std::mem::take(&mut self.blocks[index].live_out);
+                for successor in &self.blocks[index].successors {
+                    live.add_all(&self.blocks[*successor].live_in);
+                }
+                self.blocks[index].live_out = live.clone();
+                let (first, last) = (self.blocks[index].first, self.blocks[index].last);
+                for effect in self.effects[first..=last].iter().rev() {
+                    if effect.kills {
+                        effect.definitions.iter().for_each(|register| live.remove(*register));
+                    }
+                    effect.uses.iter().for_each(|register| live.insert(*register));
+                    if !effect.kills {
+                        effect.definitions.iter().for_each(|register| live.insert(*register));
+                    }
+                }
+                if live != self.blocks[index].live_in {
+                    self.blocks[index].live_in = live;
+                    changed = true;
+                }
+            }
+        }
+    }
+
+    /// The range of each register.
+    fn ranges(&self) -> Vec<(RegisterId, (u32, u32))> {
+        let mut ranges = vec![(u32::MAX, 0); self.registers.len()];
+        let mut extend = |register: usize, at: usize| {
+            let (first, last): &mut (u32, u32) = &mut ranges[register];
+            *first = (*first).min(at as u32);
+            *last = (*last).max(at as u32);
+        };
+        for block in &self.blocks {
+            block.live_in.iter().for_each(|register| extend(register, block.first));
+            block.live_out.iter().for_each(|register| extend(register, block.last));
+            for at in block.first..=block.last {
+                let effect = &self.effects[at];
+                effect.uses.iter().chain(&effect.definitions).for_each(|register| extend(*register, at));
+            }
+        }
+        self.registers.iter().copied().zip(ranges).collect()
+    }
+}
+
+/// Statements an instruction may jump to.
+fn targets(body: &[Statement<'_>], names: &Names<'_>, scope: usize, instruction: &Instruction<'_>) -> Vec<usize> {
+    match (instruction.opcode.mnemonic(), instruction.operands.as_slice()) {
+        ("bra", [Operand::Name(label)]) => names.label(scope, label).into_iter().collect(),
+        ("brx", [_, Operand::Name(list)]) => match names.find(scope, list) {
+            Some(Name::List(statement)) => match &body[statement] {
+                Statement::Targets(list) => list.targets.iter().filter_map(|label| names.label(scope, label)).collect(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Cuts the body at the starts and links the pieces.
+fn blocks(
+    mut starts: Vec<usize>,
+    jumps: &[(usize, Vec<usize>, bool)],
+    statements: usize,
+    registers: usize,
+) -> Vec<Block> {
+    starts.retain(|start| *start < statements);
+    starts.sort_unstable();
+    starts.dedup();
+    let block_of = |statement: usize| starts.partition_point(|start| *start <= statement) - 1;
+    let mut blocks: Vec<Block> = (0..starts.len())
+        .map(|index| Block {
+            first: starts[index],
+            last: starts.get(index + 1).map_or(statements, |next| *next) - 1,
+            successors: if index + 1 < starts.len() { vec![index + 1] } else { Vec::new() },
+            live_in: Bits::new(registers),
+            live_out: Bits::new(registers),
+        })
+        .collect();
+    for (at, targets, falls_through) in jumps {
+        let block = &mut blocks[block_of(*at)];
+        if !falls_through {
+            block.successors.clear();
+        }
+        block.successors.extend(targets.iter().map(|target| block_of(*target)));
+    }
+    blocks
+}
+
+/// Gives registers whose ranges do not meet the same colour, lowest first.
+fn colour(mut ranges: Vec<(RegisterId, (u32, u32))>) -> HashMap<u32, Allotment> {
+    ranges.sort_by_key(|(register, live)| (live.0, register.number));
+    let mut busy: HashMap<Kind, Vec<(u32, u32)>> = HashMap::new(); // (last statement, colour)
+    let mut free: HashMap<Kind, Vec<u32>> = HashMap::new();
+    let mut count: HashMap<Kind, u32> = HashMap::new();
+    let mut allotments = HashMap::with_capacity(ranges.len());
+    for (register, live) in ranges {
+        let kind = Kind::of(register.scalar);
+        let (busy, free) = (busy.entry(kind).or_default(), free.entry(kind).or_default());
+        busy.retain(|(last, colour)| {
+            // A register read by the statement that writes another keeps its slot through it.
+            let ended = *last < live.0;
+            if ended {
+                free.push(*colour);
+            }
+            !ended
+        });
+        let colour = free.pop().unwrap_or_else(|| {
+            let count = count.entry(kind).or_default();
+            *count += 1;
+            *count - 1
+        });
+        busy.push((live.1, colour));
+        allotments.insert(register.number, Allotment { kind, colour, live });
+    }
+    allotments
+}
