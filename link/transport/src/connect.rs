@@ -13,8 +13,6 @@ use crate::address::Address;
 use crate::error::LinkError;
 use crate::link::Link;
 
-/// How long a TCP peer may leave sent bytes unacknowledged before the connection counts as dead.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// Silence after which the operating system asks whether the peer is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
 /// Time between such questions.
@@ -62,16 +60,32 @@ fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> R
     Err(failure.unwrap_or_else(|| LinkError::system(what(), none())))
 }
 
-/// Small frames leave at once, and a vanished peer is noticed.
+/// Small frames leave at once, and a vanished peer is noticed: by questions while nothing is under way, by the operating
+/// system's own limit (a quarter of an hour) while something is. There is no time limit of ours on that, since it would
+/// also end a connection whose peer is well but has not read for so long: a stopped program, a worker behind a long kernel.
 pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
     let set = || -> rustix::io::Result<()> {
         sockopt::set_tcp_nodelay(socket, true)?;
         sockopt::set_socket_keepalive(socket, true)?;
         sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
-        let milliseconds = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-        sockopt::set_tcp_user_timeout(socket, milliseconds)
+        sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)
     };
     set().map_err(|source| LinkError::system("setting up a TCP socket", source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_does_not_read_is_not_taken_for_dead() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let stream = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
+        let socket = OwnedFd::from(stream);
+        prepare_tcp(&socket).expect("set up");
+        // With a limit the kernel ends a connection whose peer answers every question that its buffers are full.
+        assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 0);
+        assert!(sockopt::socket_keepalive(&socket).expect("asked"));
+    }
 }
