@@ -3,6 +3,8 @@
 //! It never loads CUDA, never touches a session's data, and no peer can make it do more than refuse.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
+
 mod conversation;
 mod error;
 mod life;
@@ -20,5 +22,6 @@ pub use options::{FileOptions, Options, Settings};
 
 /// A line for the operator, on stderr.
 fn log(words: std::fmt::Arguments<'_>) {
-    eprintln!("floed: {words}");
+    // Not `eprintln`, which panics when nobody reads stderr any more: the daemon serves on without a log.
+    let _ = std::io::stderr().write_all(format!("floed: {words}\n").as_bytes());
 }
