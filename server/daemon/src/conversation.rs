@@ -41,6 +41,8 @@ pub(crate) trait Host {
     fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>));
     /// Room for a session, or why there is none.
     fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal>;
+    /// The peer has gone before it could be told of its session: there is none.
+    fn withdraw(&self, admission: &Admission);
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a>;
 }
@@ -75,8 +77,13 @@ pub(crate) fn lead(link: &mut Link, peer: &Peer, host: &dyn Host) -> Result<Opti
             Ok(Step::Go) => {}
             Ok(Step::Closed) => return Ok(None),
             Ok(Step::Admitted(admission)) => {
-                link.limit_writes(None)?;
-                return Ok(Some(admission));
+                return match link.limit_writes(None) {
+                    Ok(()) => Ok(Some(admission)),
+                    Err(error) => {
+                        host.withdraw(&admission);
+                        Err(error.into())
+                    }
+                };
             }
             Err(error) => {
                 conversation.say_why(&error);
@@ -176,8 +183,13 @@ impl Conversation<'_> {
             Ok(admission) => {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);
-                self.reply(sequence, &body)?;
-                Ok(Step::Admitted(admission))
+                match self.reply(sequence, &body) {
+                    Ok(_) => Ok(Step::Admitted(admission)),
+                    Err(error) => {
+                        self.host.withdraw(&admission);
+                        Err(error)
+                    }
+                }
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }

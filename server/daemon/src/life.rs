@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 use crate::error::DaemonError;
 use crate::listen::{Doors, accept_all};
 use crate::options::Settings;
-use crate::server::Server;
+use crate::server::{Conversations, Server};
 use crate::sessions::Sessions;
 use crate::token::Token;
 use crate::{log, probe};
@@ -48,7 +47,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         memory_per_session: settings.memory_per_session,
         max_sessions: settings.max_sessions,
         sessions: Mutex::new(Sessions::default()),
-        conversations: AtomicUsize::new(0),
+        conversations: Conversations::default(),
     });
     let doors = Doors { listeners, signal, served };
     let outcome = accept_all(&doors, &server);

@@ -30,13 +30,18 @@ pub(crate) struct Doors {
 /// Accepts until it is time to end.
 pub(crate) fn accept_all(doors: &Doors, server: &Arc<Server>) -> Result<(), DaemonError> {
     loop {
-        match wait(doors)? {
-            Woken::Signal => return Ok(()),
-            Woken::ServedEnded if server.sessions().count() == 0 => return Ok(()),
-            Woken::ServedEnded => std::thread::sleep(LAST_SESSIONS),
-            Woken::Connections => {}
+        let woken = wait(doors)?;
+        if woken == Woken::Signal {
+            return Ok(());
         }
         doors.listeners.iter().for_each(|listener| accept_one(listener, server));
+        if woken == Woken::ServedEnded {
+            // A process it started may be on its way in.
+            if server.is_idle() {
+                return Ok(());
+            }
+            std::thread::sleep(LAST_SESSIONS);
+        }
     }
 }
 
@@ -51,6 +56,7 @@ fn accept_one(listener: &Listener, server: &Arc<Server>) {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
     Signal,
     ServedEnded,

@@ -20,7 +20,8 @@ use crate::sessions::{Admission, Applicant, Sessions};
 use crate::token::Token;
 use crate::worker_process::{self, Frames};
 
-/// Connections that have no session yet: each is a thread that waits at most seconds.
+/// Connections that have no session yet: each is a thread that waits at most seconds. The server's own user and
+/// strangers are counted apart, so that strangers who say nothing do not keep the user out.
 const MAX_CONVERSATIONS: usize = 128;
 
 /// The program's variables that reach its worker's driver: they change how it works, not what it may touch.
@@ -54,7 +55,14 @@ pub(crate) struct Server {
     pub(crate) memory_per_session: u64,
     pub(crate) max_sessions: usize,
     pub(crate) sessions: Mutex<Sessions>,
-    pub(crate) conversations: AtomicUsize,
+    pub(crate) conversations: Conversations,
+}
+
+/// How many connections have no session yet.
+#[derive(Debug, Default)]
+pub(crate) struct Conversations {
+    trusted: AtomicUsize,
+    strangers: AtomicUsize,
 }
 
 impl Server {
@@ -63,24 +71,40 @@ impl Server {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does nobody have a session, or ask for one?
+    pub(crate) fn is_idle(&self) -> bool {
+        // In this order: who asks gets a row in the table before its conversation ends.
+        let Conversations { trusted, strangers } = &self.conversations;
+        let asking = trusted.load(Ordering::SeqCst) + strangers.load(Ordering::SeqCst);
+        asking == 0 && self.sessions().count() == 0
+    }
+
+    fn conversations(&self, peer: &Peer) -> &AtomicUsize {
+        if self.trusts(peer) { &self.conversations.trusted } else { &self.conversations.strangers }
+    }
+
     /// Takes a connection over, on a thread of its own.
-    pub(crate) fn welcome(self: &Arc<Self>, link: Link, peer: Peer) {
-        if self.conversations.fetch_add(1, Ordering::Relaxed) >= MAX_CONVERSATIONS {
-            self.conversations.fetch_sub(1, Ordering::Relaxed);
-            log(format_args!("too many connections without a session: {MAX_CONVERSATIONS}; closing the one of {peer}"));
+    pub(crate) fn welcome(self: &Arc<Self>, mut link: Link, peer: Peer) {
+        if self.conversations(&peer).fetch_add(1, Ordering::SeqCst) >= MAX_CONVERSATIONS {
+            self.conversations(&peer).fetch_sub(1, Ordering::SeqCst);
+            let words = format!("too many connections without a session: {MAX_CONVERSATIONS}");
+            log(format_args!("{words}; closing the one of {peer}"));
+            // Nothing was sent on it before, so this does not wait; who does not read does not need to know.
+            let _ = link.send(&Ended { status: CUDA_ERROR_SYSTEM_NOT_READY, detail: &words });
             return;
         }
+        let counted = peer.clone();
         let server = Arc::clone(self);
         let started = std::thread::Builder::new().name("connection".into()).spawn(move || server.serve(link, &peer));
         if let Err(error) = started {
-            self.conversations.fetch_sub(1, Ordering::Relaxed);
+            self.conversations(&counted).fetch_sub(1, Ordering::SeqCst);
             log(format_args!("no thread for a connection: {error}"));
         }
     }
 
     fn serve(&self, mut link: Link, peer: &Peer) {
         let outcome = conversation::lead(&mut link, peer, self);
-        self.conversations.fetch_sub(1, Ordering::Relaxed);
+        self.conversations(peer).fetch_sub(1, Ordering::SeqCst);
         match outcome {
             Ok(Some(admission)) => {
                 self.work(link, &admission);
@@ -191,8 +215,7 @@ impl Host for Server {
             let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
             return no(CUDA_ERROR_SYSTEM_NOT_READY, words);
         }
-        let client = format!("{} ({peer})", request.host);
-        let applicant = Applicant { client, program: request.program.to_owned(), pid: request.pid };
+        let applicant = Applicant::new(request, peer);
         let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
         let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
         Ok(Admission {
@@ -205,6 +228,10 @@ impl Host for Server {
             memory,
             settings,
         })
+    }
+
+    fn withdraw(&self, admission: &Admission) {
+        Server::sessions(self).remove(admission.session);
     }
 
     fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a> {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use floe_wire::SessionRow;
+use floe_transport::Peer;
+use floe_wire::{Attach, SessionRow};
 
 /// A session as it was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,27 @@ pub(crate) struct Applicant {
     pub(crate) program: String,
     /// Its process id on its host.
     pub(crate) pid: u32,
+}
+
+/// The most characters of a host's and of a program's name that are kept: a table is to be read.
+const NAME_CHARACTERS: usize = 128;
+
+impl Applicant {
+    /// What a peer says of itself, and who it is.
+    pub(crate) fn new(request: &Attach<'_>, peer: &Peer) -> Self {
+        let client = format!("{} ({peer})", printable(request.host));
+        Self { client, program: printable(request.program), pid: request.pid }
+    }
+}
+
+/// A peer's words as they may stand in others' terminals: no escape sequences, no lines of their own, not without end.
+fn printable(words: &str) -> String {
+    let turns_text =
+        |character| matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |character: char| {
+        if character.is_control() || turns_text(character) { char::REPLACEMENT_CHARACTER } else { character }
+    };
+    words.chars().take(NAME_CHARACTERS).map(shown).collect()
 }
 
 /// All sessions of this daemon.
@@ -144,6 +166,16 @@ mod tests {
         let first = sessions.add(applicant(), 0, 0, Instant::now());
         sessions.remove(first);
         assert_ne!(sessions.add(applicant(), 0, 0, Instant::now()), first);
+    }
+
+    #[test]
+    fn a_peers_words_cannot_draw_on_a_terminal() {
+        let program = format!("a\u{1b}[2Jb\nc\u{202e}{}", "x".repeat(1 << 15));
+        let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
+        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 });
+        assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
+        assert!(applicant.program.starts_with("a\u{fffd}[2Jb\u{fffd}c\u{fffd}xxx"), "{}", applicant.program);
+        assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);
     }
 
     #[test]

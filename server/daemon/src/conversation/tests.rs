@@ -1,6 +1,7 @@
 //! A peer that does everything wrong, and one that does not, over a socket pair.
 
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,10 @@ use floe_wire::{Call, ListGpus, Push, StreamId, SynchronizeStream};
 use super::*;
 use crate::sessions::Sessions;
 
+#[derive(Default)]
 struct OneGpu {
     token: Option<Token>,
+    withdrawn: AtomicU64,
 }
 
 impl Host for OneGpu {
@@ -47,6 +50,10 @@ impl Host for OneGpu {
         })
     }
 
+    fn withdraw(&self, admission: &Admission) {
+        self.withdrawn.store(admission.session, Ordering::SeqCst);
+    }
+
     fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a> {
         AttachReply { session: admission.session, ..Default::default() }
     }
@@ -60,7 +67,7 @@ fn connect(token: Option<Token>) -> (Link, UnixStream, JoinHandle<Outcome>) {
     let raw = ours.try_clone().expect("duplicated");
     let daemon = std::thread::spawn(move || {
         let mut link = Link::new(theirs.into());
-        lead(&mut link, &Peer::Unix { uid: 1, pid: 1 }, &OneGpu { token })
+        lead(&mut link, &Peer::Unix { uid: 1, pid: 1 }, &OneGpu { token, ..OneGpu::default() })
     });
     (Link::new(ours.into()), raw, daemon)
 }
@@ -103,6 +110,28 @@ fn a_peer_that_does_all_right_gets_its_session() {
     assert_eq!(Attach::decode_reply(&body).expect("attached").session, 5);
     let admitted = daemon.join().expect("the daemon's thread lives").expect("no error");
     assert_eq!(admitted.expect("admitted").session, 5);
+}
+
+#[test]
+fn a_peer_that_goes_before_it_is_told_has_no_session() {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let mut link = Link::new(ours.into());
+    // All is said before the daemon reads the first word, and nobody is there when it answers the last.
+    link.send(&hello()).expect("sent");
+    link.send(&Attach::default()).expect("sent");
+    let (socket, _, _) = link.into_parts().expect("duplicated");
+    rustix::net::shutdown(&socket, rustix::net::Shutdown::Read).expect("shut");
+    let host = OneGpu::default();
+    let mut daemon = Conversation {
+        link: &mut Link::new(theirs.into()),
+        peer: &Peer::Unix { uid: 1, pid: 1 },
+        host: &host,
+        nonce: [0; RANDOM_BYTES],
+        stage: Stage::Silent,
+    };
+    assert!(daemon.step().is_err(), "the answer to Hello cannot be sent");
+    assert!(daemon.step().is_err(), "the answer to Attach cannot be sent");
+    assert_eq!(host.withdrawn.load(Ordering::SeqCst), 5);
 }
 
 #[test]
