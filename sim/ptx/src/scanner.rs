@@ -256,17 +256,10 @@ impl<'a> Scanner<'a> {
         let opened = self.position();
         let mut depth = 0_usize;
         loop {
-            // Most of a body is none of these; this loop is what reading an outline costs.
-            let rest = self.bytes.get(self.at..).unwrap_or(&[]);
-            let marks = |byte: &u8| matches!(byte, b'{' | b'}' | b'\n' | b'"' | b'/');
-            self.at += rest.iter().position(marks).unwrap_or(rest.len());
+            self.skip_to_mark();
             match self.peek() {
                 b'{' => depth += 1,
                 b'}' => depth = depth.saturating_sub(1),
-                b'\n' => {
-                    self.next_line();
-                    continue;
-                }
                 b'"' => {
                     self.string()?;
                     continue;
@@ -290,6 +283,20 @@ impl<'a> Scanner<'a> {
                 return self.blank();
             }
         }
+    }
+
+    /// Moves to the next brace, string or slash, counting lines: what reading an outline costs.
+    fn skip_to_mark(&mut self) {
+        let rest = self.bytes.get(self.at..).unwrap_or(&[]);
+        let brace = memchr::memchr2(b'{', b'}', rest).unwrap_or(rest.len());
+        let plain = rest.get(..brace).unwrap_or(rest);
+        let plain = plain.get(..memchr::memchr2(b'"', b'/', plain).unwrap_or(brace)).unwrap_or(plain);
+        if let Some(last) = memchr::memrchr(b'\n', plain) {
+            let lines = memchr::memchr_iter(b'\n', plain).count();
+            self.line = self.line.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
+            self.line_start = self.at + last + 1;
+        }
+        self.at += plain.len();
     }
 
     /// Counts one statement, declaration or function.

@@ -112,6 +112,7 @@ pub(crate) fn code(error: &LoadError) -> CudaError {
 /// Looks at every kernel of a text the program gave itself. Instructions the machine does not know refuse the text only
 /// if no kernel is left to run; otherwise they are told in the information log, and later to who launches the kernel.
 fn check_all(instance: &Instance, names: &[String], options: &mut JitOptions) -> CudaResult<()> {
+    instance.program.check().map_err(|error| refuse(options, code(&error), &format!("cannot load PTX: {error}")))?;
     let mut problems = Vec::new();
     for name in names {
         match instance.program.kernel(name) {
