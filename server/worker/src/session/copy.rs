@@ -2,6 +2,8 @@
 //! In: bytes and ranges. Out: copies in stream order, through the staging rings where the host is one end.
 //! Addresses are the driver's to judge: a program may name globals, which lie outside the window.
 
+use std::sync::Arc;
+
 use floe_abi::CudaError;
 use floe_wire::{
     CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyFromDevice, CopyOnDevice, CopyToDevice, DevicePtr, Fill,
@@ -11,6 +13,7 @@ use floe_wire::{
 use super::{Answer, Session};
 use crate::completer::{Action, Lane, Task};
 use crate::device::{Device, Pattern, Rows};
+use crate::events::Mark;
 use crate::fault::{Fault, broken};
 
 /// A piece of a copy to the client.
@@ -54,17 +57,23 @@ impl<D: Device> Session<D> {
         copy: impl FnOnce(&D, &D::Pinned, usize) -> Result<(), CudaError>,
     ) -> Result<Answer, Fault> {
         let (ticket, offset, memory) = self.uploads.put(&self.shared.device, bytes)?;
-        let mark = copy(&self.shared.device, &memory, offset).and_then(|()| self.pool.mark(stream));
-        match mark {
-            Ok(mark) => {
-                self.uploads.fly(ticket, mark);
-                Ok(Answer::Nothing)
-            }
-            Err(error) => {
-                self.uploads.drop_range(ticket);
-                Err(error.into())
-            }
+        let copied = copy(&self.shared.device, &memory, offset);
+        // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
+        let mark = self.mark_or_wait(stream);
+        match &mark {
+            Ok(mark) => self.uploads.fly(ticket, Arc::clone(mark)),
+            Err(_) => self.uploads.drop_range(ticket),
         }
+        copied.and(mark)?;
+        Ok(Answer::Nothing)
+    }
+
+    /// A mark behind what the stream holds. Where there is none to be had, no work that uses staging is left on return.
+    fn mark_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<Mark<D>>, CudaError> {
+        self.pool.mark(stream).inspect_err(|_| {
+            // A context beyond use says so at once, and does nothing more either.
+            let _ = self.device().synchronize();
+        })
     }
 
     pub(super) fn copy_from_device(&mut self, sequence: u64, message: CopyFromDevice) -> Result<Answer, Fault> {
@@ -130,7 +139,7 @@ impl<D: Device> Session<D> {
         } else {
             device.download_rows(&landing.memory, landing.offset, piece.rows, stream)?;
         }
-        let marks = vec![self.pool.mark(stream)?];
+        let marks = vec![self.mark_or_wait(stream)?];
         let action = Action::Deliver { landing, offset: piece.offset };
         self.tasks.hand_over(Task { sequence, lane, marks, action });
         Ok(())
