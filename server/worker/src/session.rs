@@ -136,8 +136,8 @@ impl<D: Device> Session<D> {
             Ok(Answer::Nothing | Answer::Later) => Ok(()),
             Ok(Answer::Body(body)) => shared.reply(sequence, 0, "", &body).map_err(Stop::Link),
             Err(Fault::Contract(words)) => Err(Stop::Contract(format!("{name} (command {sequence}): {words}"))),
-            Err(Fault::Program(error) | Fault::Explained(error, _)) if posted => {
-                shared.note(name, sequence, error);
+            Err(ref fault @ (Fault::Program(error) | Fault::Explained(error, _))) if posted => {
+                shared.note(name, sequence, error, fault);
                 Ok(())
             }
             Err(Fault::Program(error)) => shared.reply(sequence, error.code(), "", &[]).map_err(Stop::Link),

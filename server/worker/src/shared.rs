@@ -44,9 +44,9 @@ impl<D: Device> Shared<D> {
     }
 
     /// Notes the failure of a command nobody waits for.
-    pub(crate) fn note(&self, command: &str, sequence: u64, error: CudaError) {
+    pub(crate) fn note(&self, command: &str, sequence: u64, error: CudaError, why: &impl std::fmt::Display) {
         if self.failures.note(error) {
-            self.log.line(format_args!("{command} (command {sequence}) failed, nobody was waiting: {error}"));
+            self.log.line(format_args!("{command} (command {sequence}) failed, nobody was waiting: {why}"));
         }
     }
 }
