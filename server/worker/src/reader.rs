@@ -8,7 +8,7 @@ use floe_transport::{LinkError, Receiver};
 use floe_wire::{Decode as _, HostFunctionDone, Message as _};
 
 use crate::device::Device;
-use crate::host_functions::HostFunctions;
+use crate::host_functions::{Done, HostFunctions};
 use crate::queue::Command;
 use crate::shared::Shared;
 
@@ -37,10 +37,13 @@ pub(crate) fn read<D: Device>(mut receiver: Receiver, shared: &Arc<Shared<D>>, f
                 Ok(message) => message.function,
                 Err(error) => return InputEnd::Contract(error.to_string()),
             };
-            if !functions.done(function) {
-                return InputEnd::Contract(format!("no host function runs with the id: {}", function.0));
+            match functions.done(function) {
+                Done::GoesOn => shared.queue.host_functions_end(1),
+                Done::GivenUp => {}
+                Done::Unknown => {
+                    return InputEnd::Contract(format!("no host function runs with the id: {}", function.0));
+                }
             }
-            shared.queue.host_functions_end(1);
             continue;
         }
         let command = Command { sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec() };

@@ -394,6 +394,52 @@ fn reset_gives_everything_back_and_the_session_goes_on() {
 }
 
 #[test]
+fn host_function_that_returns_after_its_context_is_gone_is_no_broken_contract() {
+    let mut client = Client::new();
+    client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
+    client.send(&HostFunction { stream: StreamId(1), function: FunctionId(5) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(5)));
+    client.device.break_context(700);
+    client.ok(&ResetContext {});
+    client.send(&HostFunctionDone { function: FunctionId(5) });
+    client.ok(&MemoryInfo {});
+    let words = client.break_with(&HostFunctionDone { function: FunctionId(5) });
+    assert!(words.contains("no host function runs with the id: 5"), "{words}");
+}
+
+#[test]
+fn slices_under_way_keep_their_bytes_when_a_later_slice_fails() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    let (stream, to, slice) = (StreamId(1), DevicePtr(BASE), 1 << 30);
+    let bytes = &[1, 2, 3, 4, 5, 6, 7, 8];
+    client.send(&CopyBoxToDevice { stream, to, pitch: 4, slice, width: 4, height: 1, depth: 2, bytes });
+    client.send(&CopyToDevice { stream, to: DevicePtr(BASE + 64), bytes: &[9; 8] });
+    let (status, earlier, _) = client.call(&MemoryInfo {});
+    assert_eq!((status, earlier), (0, 1), "the second slice lies nowhere");
+    client.device.release(0);
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 4), [1, 2, 3, 4]);
+    assert_eq!(client.device.memory(BASE + 64, 8), [9; 8]);
+}
+
+#[test]
+fn heap_and_printing_space_of_kernels_stay_within_the_quota() {
+    let mut client = Client::with(4 * BLOCK);
+    client.ok(&CreateBlock { block: BlockId(1), bytes: 3 * BLOCK });
+    for limit in [1, 2] {
+        assert_eq!(client.call(&SetLimit { limit, value: BLOCK + 1 }).0, 2);
+        client.ok(&SetLimit { limit, value: BLOCK });
+    }
+    client.ok(&SetLimit { limit: 0, value: 8 * BLOCK });
+    let mut free = Client::new();
+    free.ok(&SetLimit { limit: 2, value: 1 << 40 });
+}
+
+#[test]
 fn library_is_loaded_from_parts_and_its_kernel_launched() {
     let mut client = Client::new();
     for part in [&b"kernel sa"[..], b"xpy 8 4"] {

@@ -2,12 +2,16 @@
 //! In: waits for everything, limits, resets. Out: answers when all work is done; a context as new.
 //! A reset is the one command the issuer waits for the GPU in: nothing may follow before it is over.
 
+use floe_abi::CudaError;
 use floe_wire::{SetCacheConfig, SetLimit, SetLimitReply};
 
 use super::{Answer, Session, body};
 use crate::completer::Lane;
 use crate::device::Device;
 use crate::fault::{Fault, broken};
+
+/// `CUlimit`s whose value is bytes of device memory: what kernels print into, and what they allocate from.
+const DEVICE_MEMORY_LIMITS: [i32; 2] = [1, 2];
 
 impl<D: Device> Session<D> {
     pub(super) fn synchronize_context(&mut self, sequence: u64) -> Result<Answer, Fault> {
@@ -17,6 +21,14 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {
+        let left = self.allowance.quota.saturating_sub(self.shared.used());
+        if self.allowance.quota != 0 && DEVICE_MEMORY_LIMITS.contains(&message.limit) && message.value > left {
+            let words = format!(
+                "{} bytes for limit {} are over what is left of the quota: {left}",
+                message.value, message.limit
+            );
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        }
         let value = self.device().set_limit(message.limit, message.value)?;
         body(&SetLimitReply { value })
     }
