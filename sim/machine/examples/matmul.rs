@@ -9,6 +9,8 @@ use std::time::Instant;
 use floe_machine::{GRANULE, Grid, Launch, Level, Memory, Outcome, Pool, Program, Services, Store};
 
 const N: usize = 512;
+/// The same number, as the kernel takes it.
+const SIZE: u32 = 512;
 const KERNELS: &str = include_str!("../tests/kernels/first.ptx");
 const LOOP: &str = r#"
 #include <pthread.h>
@@ -127,8 +129,8 @@ impl Device {
     fn multiply(&self, name: &str, tile: u32, pool: &Pool) -> [f64; 2] {
         let kernel = self.program.kernel(name).expect("kernel");
         let mut parameters: Vec<u8> = self.matrices.iter().flat_map(|address| address.to_le_bytes()).collect();
-        parameters.extend((N as u32).to_le_bytes());
-        let blocks = N as u32 / tile;
+        parameters.extend(SIZE.to_le_bytes());
+        let blocks = SIZE / tile;
         let launch = Launch {
             kernel,
             grid: [blocks, blocks, 1],

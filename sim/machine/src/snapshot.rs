@@ -71,6 +71,7 @@ impl Snapshot {
         writer.slice(&launch.parameters);
         writer.u64(grid.next.load(Ordering::Acquire).min(grid.total));
         writer.u64(grid.ended.load(Ordering::Acquire));
+        writer.u64(grid.turns.load(Ordering::Acquire));
         // SAFETY: no worker is in the grid, so nobody writes the workspace.
         writer.slice(unsafe { &*grid.workspace.0.get() });
         let suspended = lock(&grid.suspended);
@@ -100,7 +101,7 @@ impl Snapshot {
         if reader.u32()? != launch.dynamic_shared || reader.slice()? != launch.parameters {
             return Err(differs("launch"));
         }
-        let (next, ended) = (reader.u64()?, reader.u64()?);
+        let (next, ended, turns) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let workspace = reader.slice()?;
         let count = u64::from(reader.u32()?);
         if next > grid.total || ended.checked_add(count) != Some(next) {
@@ -118,6 +119,7 @@ impl Snapshot {
         }
         target.copy_from_slice(workspace);
         grid.next.store(next, Ordering::Release);
+        grid.turns.store(turns, Ordering::Release);
         grid.ended.store(ended, Ordering::Release);
         lock(&grid.suspended).extend(blocks);
         Ok(())

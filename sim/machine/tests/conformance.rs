@@ -1,6 +1,6 @@
 //! Golden PTX files: each of `ptx/*.ptx` is one kernel with its launch, inputs and expected results in its own header.
-//! Every file is loaded, launched and compared through the machine's public interface, on one worker and on two, and
-//! with every set of vector instructions this host has.
+//! Every file is loaded, launched and compared through the machine's public interface, on one worker and on two, with
+//! every set of vector instructions this host has, and in pieces: stopped, saved and continued all the time.
 //! The header language is described in `ptx/README.md`; a file that states nothing to check is an error.
 #![allow(
     clippy::cast_possible_truncation,
@@ -28,8 +28,14 @@ fn files() -> Vec<PathBuf> {
 }
 
 /// Runs one file; an error says what differs.
-fn check(text: &str, header: &Header, base: u64, (workers, level): (usize, Level)) -> Result<(), String> {
+fn check(
+    text: &str,
+    header: &Header,
+    base: u64,
+    (workers, level, in_pieces): (usize, Level, bool),
+) -> Result<(), String> {
     let mut device = Rig::new(base, workers, level);
+    device.in_pieces = in_pieces;
     let loaded = device.load(text).and_then(|program| {
         let kernel = program.kernel(&header.kernel)?;
         Ok((program, kernel))
@@ -127,8 +133,8 @@ fn every_golden_file_runs_as_its_header_says() {
                 continue;
             }
         };
-        let levels = Level::available().into_iter().map(|level| (2, level));
-        for way in levels.chain([(1, Level::best())]) {
+        let levels = Level::available().into_iter().map(|level| (2, level, false));
+        for way in levels.chain([(1, Level::best(), false), (1, Level::best(), true)]) {
             let base = 0x4000_0000_0000 + ((index as u64) << 33);
             let result = check(&text, &header, base, way);
             match (result, &header.failing) {

@@ -1,5 +1,12 @@
 //! Kernels compiled by nvcc, run and compared with what the host computes.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    unreachable_pub,
+    reason = "values are bits here, and the modules serve several test programs"
+)]
+
 mod device;
 
 use device::Argument::{Bytes, Int, Pointer};

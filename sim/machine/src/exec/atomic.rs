@@ -113,7 +113,6 @@ macro_rules! updates {
         }
         $rows.push(AtomicRow {
             name: $name,
-            wide: size_of::<$word>() == 8,
             handlers: [
                 super::context::handlers::<Atomic<Global, U>>(),
                 super::context::handlers::<Atomic<Shared, U>>(),
@@ -126,8 +125,6 @@ macro_rules! updates {
 /// An atomic operation of a type, as `add.u32`.
 pub(crate) struct AtomicRow {
     pub(crate) name: &'static str,
-    /// Whether operands are 64 bits wide.
-    pub(crate) wide: bool,
     handlers: [super::context::Handlers; 3],
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum BlockStop {
 const SPINNING_ROUNDS: u32 = 4;
 
 /// Quanta a block may take before other grids get their turn.
-const QUANTA: u32 = 400;
+const QUANTA: u32 = 50;
 
 impl Block {
     /// Makes this the block of that number, reusing its storage.
@@ -59,25 +59,31 @@ impl Block {
         context.shared_bytes = self.shared.len() as u32;
         let count = self.warps.len() as u32;
         let (mut ran, mut spun, mut spinning, mut quanta, mut used) = (0, 0, 0, 0, 0);
+        let mut idle = 0; // warps in a row that could not run
         loop {
             let index = self.turn as usize;
-            if self.warps[index].is_ready() || self.may_release(index) {
+            let ready = self.warps[index].is_ready();
+            if ready || self.may_release(index) {
                 let stop = warp::run(context, image, self, index);
+                // Lanes that wait for each other at different places may look again, which is nothing done.
+                idle = if ready || stop != Stop::Blocked { 0 } else { idle + 1 };
                 // Warps that wait for each other often never use up a quantum of their own: the block's counts.
-                used += warp::QUANTUM - context.budget;
+                used += context.quantum - context.budget;
                 match stop {
-                    Stop::Ended | Stop::Blocked | Stop::Quantum => ran += 1,
+                    Stop::Ended | Stop::Blocked | Stop::Quantum => ran += u32::from(ready),
                     Stop::Yielded => spun += 1,
                     Stop::Fault { lane, pc, address } => {
                         return BlockStop::Fault(self.fault(context, image, index, lane, pc, address));
                     }
                 }
+            } else {
+                idle += 1;
             }
             if self.ended == self.threads {
                 return BlockStop::Ended;
             }
             self.turn += 1;
-            if used >= warp::QUANTUM {
+            if used >= context.quantum {
                 used = 0;
                 quanta += 1;
                 if interrupted() || quanta >= QUANTA {
@@ -89,10 +95,10 @@ impl Block {
                 continue;
             }
             self.turn = 0;
-            if ran == 0 && spun == 0 {
+            if idle >= count {
                 return BlockStop::Fault(self.deadlock(context, image));
             }
-            spinning = if ran == 0 { spinning + 1 } else { 0 };
+            spinning = if ran == 0 && spun > 0 { spinning + 1 } else { 0 };
             if spinning >= SPINNING_ROUNDS {
                 return BlockStop::Spinning;
             }
@@ -140,6 +146,7 @@ impl Warp {
         self.index = index;
         self.started = if count == 32 { u32::MAX } else { (1 << count) - 1 };
         self.live = self.started;
+        self.spins = 0;
         self.frames.truncate(1);
         if self.frames.first().is_none_or(|frame| frame.registers.len() != kernel.frame_bytes as usize) {
             self.frames = vec![Frame::new(0, 0, kernel.frame_bytes)];

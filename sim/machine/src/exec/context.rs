@@ -120,6 +120,8 @@ pub(crate) struct Context {
     pub(crate) parameter_bytes: u32,
     /// Instructions this warp may still run before it must look up; counted at taken branches.
     pub(crate) budget: i64,
+    /// What a warp begins with.
+    pub(crate) quantum: i64,
     /// Whether the warp has other fragments that could run.
     pub(crate) divergent: bool,
     /// An atomic or volatile access was made since the last backward branch.

@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn floats_print_as_c_does() {
         let bits = |value: f64| value.to_bits();
-        assert_eq!(printed("%f %.2f %8.3f|", &[bits(1.5), bits(2.675), bits(-3.14159)]), "1.500000 2.67   -3.142|");
+        assert_eq!(printed("%f %.2f %8.3f|", &[bits(1.5), bits(2.675), bits(-3.24159)]), "1.500000 2.67   -3.242|");
         assert_eq!(printed("%e %.0e %E", &[bits(12345.678), bits(5.0), bits(1e-7)]), "1.234568e+04 5e+00 1.000000E-07");
         assert_eq!(
             printed("%g %g %g %g", &[bits(100000.0), bits(1e6), bits(0.0001), bits(0.5)]),

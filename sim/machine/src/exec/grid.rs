@@ -3,13 +3,14 @@
 //! It owns no thread.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::block::BlockStop;
 use super::context::{Context, Event};
 use super::pool::Pool;
 use super::state::Block;
+use super::warp::QUANTUM;
 use crate::fault::{Fault, FaultKind};
 use crate::lower::image::GRID_WORKSPACE;
 use crate::program::Kernel;
@@ -153,6 +154,9 @@ impl Launch {
     }
 }
 
+/// Turns of suspended blocks between two new blocks; a power of two.
+const NEW_BLOCK_TURNS: u64 = 16;
+
 /// One launch in progress.
 pub struct Grid {
     pub(crate) launch: Launch,
@@ -166,10 +170,11 @@ pub struct Grid {
     /// Blocks that began and wait for a worker.
     pub(crate) suspended: Mutex<VecDeque<Block>>,
     suspended_count: AtomicUsize,
-    /// Times a block spun: every other time a new block is begun, so that what the spinning ones wait for comes in.
-    spins: AtomicU64,
+    /// Counts blocks taken up again, so that now and then a new one is begun instead: see `prefers_new`.
+    pub(crate) turns: AtomicU64,
     stop: AtomicBool,
     cancel: AtomicBool,
+    quantum: AtomicI64,
     fault: Mutex<Option<Fault>>,
     pub(crate) workspace: Box<Workspace>,
     running: AtomicBool,
@@ -204,9 +209,10 @@ impl Grid {
             ended: AtomicU64::new(0),
             suspended: Mutex::new(VecDeque::new()),
             suspended_count: AtomicUsize::new(0),
-            spins: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             cancel: AtomicBool::new(false),
+            quantum: AtomicI64::new(QUANTUM),
             fault: Mutex::new(None),
             workspace: Box::new(Workspace(std::cell::UnsafeCell::new([0; GRID_WORKSPACE as usize]))),
             running: AtomicBool::new(false),
@@ -253,6 +259,12 @@ impl Grid {
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::Release);
         self.stop();
+    }
+
+    /// Sets how many warp instructions (of loops) a worker runs before it looks whether a stop was asked for; from the next
+    /// run on. The default, 10 000, is some 50 microseconds; 0 looks at every turn of every loop and every warp.
+    pub fn set_quantum(&self, instructions: u32) {
+        self.quantum.store(i64::from(instructions), Ordering::Relaxed);
     }
 
     /// State of a grid whose run ended with [`Outcome::Stopped`] (or has not begun).
@@ -308,9 +320,8 @@ impl Grid {
     /// The next block: one that waits, or a new one in `spare`'s storage.
     fn take(&self, spare: &mut Option<Block>) -> Option<Block> {
         let waiting = self.suspended_count.load(Ordering::Acquire) > 0;
-        let prefer_new = self.spins.load(Ordering::Relaxed) % 2 == 1;
         if waiting
-            && !prefer_new
+            && !self.prefers_new()
             && let Some(block) = self.take_suspended()
         {
             return Some(block);
@@ -321,6 +332,12 @@ impl Grid {
             return Some(block);
         }
         if waiting { self.take_suspended() } else { None }
+    }
+
+    /// Whether a new block should begin although others wait: what they wait for may be a block that has not begun. Spinning
+    /// blocks let in one new block each, blocks that were merely long one in sixteen turns.
+    fn prefers_new(&self) -> bool {
+        self.turns.fetch_add(1, Ordering::Relaxed) % NEW_BLOCK_TURNS == NEW_BLOCK_TURNS - 1
     }
 
     fn take_number(&self) -> Option<u64> {
@@ -349,8 +366,9 @@ impl Grid {
         self.suspended_count.store(suspended.len(), Ordering::Release);
     }
 
-    /// A worker's turn: runs blocks until there are none, a stop is asked for, or `leave` says so between blocks.
-    pub(crate) fn work(&self, worker: u32, spare: &mut Option<Block>, leave: &dyn Fn() -> bool) {
+    /// A worker's turn: runs blocks until there are none, a stop is asked for, or `leave` says so between blocks
+    /// (it is told whether the last one was suspended rather than ended).
+    pub(crate) fn work(&self, worker: u32, spare: &mut Option<Block>, leave: &dyn Fn(bool) -> bool) {
         let mut context = self.context(worker);
         let image = &self.launch.kernel.image;
         while !self.is_interrupted() {
@@ -364,15 +382,15 @@ impl Grid {
                 }
                 BlockStop::Suspended => {
                     self.put_back(block);
-                    if leave() {
+                    if leave(true) {
                         return;
                     }
                 }
                 BlockStop::Spinning => {
-                    self.spins.fetch_add(1, Ordering::Relaxed);
+                    self.turns.fetch_or(NEW_BLOCK_TURNS - 1, Ordering::Relaxed);
                     self.put_back(block);
                     std::thread::yield_now();
-                    if leave() {
+                    if leave(true) {
                         return;
                     }
                 }
@@ -381,10 +399,18 @@ impl Grid {
                     self.stop();
                 }
             }
-            if leave() {
+            if leave(false) {
                 return;
             }
         }
+    }
+
+    /// The machine itself failed while it ran this grid.
+    pub(crate) fn fail(&self) {
+        let name = self.launch.kernel.name.clone();
+        let fault = Fault { kernel: name, ..Fault::host(FaultKind::IllegalInstruction, 0) };
+        lock(&self.fault).get_or_insert(fault);
+        self.stop();
     }
 
     fn context(&self, worker: u32) -> Context {
@@ -401,6 +427,7 @@ impl Grid {
             parameters: launch.parameters.as_ptr(),
             parameter_bytes: launch.parameters.len() as u32,
             budget: 0,
+            quantum: self.quantum.load(Ordering::Relaxed),
             divergent: false,
             polled: false,
             spins: 0,

@@ -93,7 +93,8 @@ pub(crate) enum Lie {
 fn lie(part: &[u64; PART], stride: u64) -> Lie {
     // Read apart from the others: knowing that lane 0 agrees with itself, the compiler would take the vectors to pieces.
     // SAFETY: references are good to read.
-    let (first, second) = unsafe { (std::ptr::from_ref(&part[0]).read_volatile(), std::ptr::from_ref(&part[1]).read_volatile()) };
+    let (first, second) =
+        unsafe { (std::ptr::from_ref(&part[0]).read_volatile(), std::ptr::from_ref(&part[1]).read_volatile()) };
     let step = second.wrapping_sub(first);
     if step != stride && step != 0 {
         return Lie::Other;

@@ -253,8 +253,8 @@ impl<T: Lane> Operation for ReadSpecial<T> {
             let mut d = <T::Slot as Slot>::ZERO;
             if inst.imm <= Special::ThreadZ as i64 {
                 let lanes = &(*context.warp).thread_index[inst.imm as usize];
-                for lane in 0..I::lanes() {
-                    T::Slot::set(&mut d, lane, T::Slot::from_u64(u64::from(lanes[lane])));
+                for (lane, index) in lanes.iter().enumerate() {
+                    T::Slot::set(&mut d, lane, T::Slot::from_u64(u64::from(*index)));
                 }
             } else {
                 let value = T::Slot::from_u64(uniform(context, inst.imm));

@@ -2,7 +2,9 @@
 //! Grids go in, their completions are called on a worker thread when the last block has left it. Several grids share the
 //! workers block by block; the pool holds no state of its own that a grid needs to be continued elsewhere.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -97,15 +99,19 @@ impl Shared {
             // Storage of a block fits blocks of the same grid best; that of another grid is let go.
             let mut block = spare.take().filter(|(id, _)| *id == grid.id).map(|(_, block)| block);
             let since = Instant::now();
-            let contended = || since.elapsed() > SLICE && lock(&self.state).jobs.len() > 1;
-            let mut calls = 0_u32;
-            let calls = std::cell::Cell::new(std::mem::take(&mut calls));
-            let leave = || {
+            let blocks = Cell::new(0_u32);
+            let leave = |suspended: bool| {
                 // Asking the clock after every block would cost small blocks dearly.
-                calls.set(calls.get() + 1);
-                calls.get() % 16 == 0 && contended()
+                blocks.set(blocks.get() + 1);
+                let ask = suspended || blocks.get().is_multiple_of(16);
+                ask && since.elapsed() > SLICE && lock(&self.state).jobs.len() > 1
             };
-            grid.work(worker, &mut block, &leave);
+            let work = AssertUnwindSafe(|| grid.work(worker, &mut block, &leave));
+            if catch_unwind(work).is_err() {
+                // A bug of the machine must not take the other grids with it; the message is on standard error already.
+                grid.fail();
+                block = None;
+            }
             spare = block.map(|block| (grid.id, block));
             self.left(&grid);
         }

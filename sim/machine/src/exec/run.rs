@@ -91,12 +91,8 @@ struct Known {
 }
 
 impl Known {
-    const NOTHING: Self = Self {
-        pair: Pair::Mixed,
-        lies: [Lie::Other; 2],
-        first: [std::ptr::null(); 2],
-        offsets: std::ptr::null(),
-    };
+    const NOTHING: Self =
+        Self { pair: Pair::Mixed, lies: [Lie::Other; 2], first: [std::ptr::null(); 2], offsets: std::ptr::null() };
 
     /// Looks at the addresses; `None` unless all accesses of the plan are inside shared memory and aligned.
     ///

@@ -101,6 +101,8 @@ pub(crate) struct Warp {
     pub(crate) live: u32,
     /// Lanes that exist.
     pub(crate) started: u32,
+    /// Backward branches in a row around an atomic or volatile access: outlives a quantum, or a long loop would never spin.
+    pub(crate) spins: u32,
     pub(crate) fragments: Vec<Fragment>,
     pub(crate) frames: Vec<Frame>,
     /// Local memory of all lanes, one after the other.

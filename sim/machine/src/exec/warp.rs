@@ -9,7 +9,7 @@ use super::lanes::V32;
 use super::state::{Block, Fragment, Wait, Warp};
 use crate::lower::image::Image;
 
-/// Warp instructions of a quantum, as counted at backward branches.
+/// Warp instructions of a quantum unless a grid says otherwise, as counted at backward branches.
 pub(crate) const QUANTUM: i64 = 10_000;
 
 /// Why a warp stopped running.
@@ -104,9 +104,15 @@ impl Warp {
 
 /// Runs warp `index` of the block until it stops.
 pub(crate) fn run(context: &mut Context, image: &Image, block: &mut Block, index: usize) -> Stop {
-    context.budget = QUANTUM;
-    context.spins = 0;
+    context.budget = context.quantum;
+    context.spins = block.warps[index].spins;
     context.polled = false;
+    let stop = run_fragments(context, image, block, index);
+    block.warps[index].spins = context.spins;
+    stop
+}
+
+fn run_fragments(context: &mut Context, image: &Image, block: &mut Block, index: usize) -> Stop {
     context.live = block.warps[index].live;
     context.warp = &raw mut block.warps[index];
     let (local, stride) = (block.warps[index].local.as_mut_ptr(), block.warps[index].local.len() / 32);

@@ -50,7 +50,6 @@ const FAMILIES: &[&str] = &[
     "bra, brx.idx, call (direct and indirect), ret, exit, trap, brkpt",
     "bar{.cta}, barrier{.cta} {.sync,.arrive,.red}, bar.warp.sync",
     "shfl{.sync}, vote{.sync}, match.sync, redux.sync, activemask, elect.sync",
-    "alloca, stacksave, stackrestore",
 ];
 
 /// Everything the machine executes, sorted: the opcodes of the table and the families, for the coverage page.

@@ -374,7 +374,10 @@ impl<'p> Body<'_, 'p> {
             let mut end = at;
             let code = &mut self.builder.code;
             if code[at].fuse == fuse::SHARED_LOAD {
-                while end < code.len() && (end == at || !labels.contains(&end)) && plan.extend(&mut code[end], &mut written) {
+                while end < code.len()
+                    && (end == at || !labels.contains(&end))
+                    && plan.extend(&mut code[end], &mut written)
+                {
                     end += 1;
                 }
             }

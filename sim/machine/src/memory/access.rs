@@ -64,7 +64,7 @@ impl Memory {
     /// As [`Memory::read`]; [`FaultKind::Misaligned`] when the address is no multiple of the width or the width is none
     /// of these.
     pub fn fill(&self, address: u64, value: u32, width: u32, count: usize) -> Result<(), Fault> {
-        if !matches!(width, 1 | 2 | 4) || address % u64::from(width) != 0 {
+        if !matches!(width, 1 | 2 | 4) || !address.is_multiple_of(u64::from(width)) {
             return Err(Fault::host(FaultKind::Misaligned, address));
         }
         let length = count.checked_mul(width as usize).ok_or(Fault::host(FaultKind::IllegalAddress, address))?;

@@ -110,7 +110,11 @@ impl Memory {
     /// When the range is not on granules or the system has no such range left.
     pub fn reserve(base: u64, size: u64) -> Result<Arc<Self>, MemoryError> {
         let range_error = MemoryError::Range { address: base, length: size };
-        if base % GRANULE != 0 || size % GRANULE != 0 || size == 0 || base.checked_add(size).is_none() {
+        if !base.is_multiple_of(GRANULE)
+            || !size.is_multiple_of(GRANULE)
+            || size == 0
+            || base.checked_add(size).is_none()
+        {
             return Err(range_error);
         }
         let (Ok(wanted), Ok(bytes)) = (usize::try_from(base), usize::try_from(size)) else {
@@ -148,7 +152,7 @@ impl Memory {
             .checked_sub(self.view.base)
             .and_then(|offset| offset.checked_add(length))
             .is_some_and(|end| end <= self.view.size);
-        if inside && length > 0 && address % GRANULE == 0 && length % GRANULE == 0 {
+        if inside && length > 0 && address.is_multiple_of(GRANULE) && length.is_multiple_of(GRANULE) {
             Ok(())
         } else {
             Err(MemoryError::Range { address, length })
@@ -162,7 +166,8 @@ impl Memory {
     /// [`MemoryError::Range`], [`MemoryError::Occupied`], or the system's refusal.
     pub fn map(&self, address: u64, length: u64, backing: &Arc<Backing>, offset: u64) -> Result<(), MemoryError> {
         self.check_range(address, length)?;
-        let fits = offset % GRANULE == 0 && offset.checked_add(length).is_some_and(|end| end <= backing.length());
+        let fits =
+            offset.is_multiple_of(GRANULE) && offset.checked_add(length).is_some_and(|end| end <= backing.length());
         if !fits {
             return Err(MemoryError::Range { address: offset, length });
         }

@@ -64,8 +64,7 @@ impl Unit {
     /// The statements of function `index`; none where it is declared only.
     pub(crate) fn body(&self, index: usize) -> Result<Option<&[Statement<'static>]>, LoadError> {
         let Some(span) = self.module.functions[index].body_span.as_ref() else { return Ok(None) };
-        let parsed =
-            self.bodies[index].get_or_init(|| floe_ptx::parse_body(self.lasting, span, &Limits::default()));
+        let parsed = self.bodies[index].get_or_init(|| floe_ptx::parse_body(self.lasting, span, &Limits::default()));
         parsed.as_ref().map(|body| Some(body.as_slice())).map_err(|error| syntax(self.number, error))
     }
 

@@ -70,6 +70,7 @@ pub(crate) fn read_block(reader: &mut Reader<'_>, launch: &Launch, next: u64) ->
 }
 
 fn write_warp(writer: &mut Writer, image: &Image, warp: &Warp) {
+    writer.u32(warp.spins);
     writer.slice(warp.local.bytes());
     writer.u32(warp.frames.len() as u32);
     for (index, frame) in warp.frames.iter().enumerate() {
@@ -94,6 +95,7 @@ fn write_warp(writer: &mut Writer, image: &Image, warp: &Warp) {
 const FRAME_LIMIT: u32 = 1 << 16;
 
 fn read_warp(reader: &mut Reader<'_>, image: &Image, warp: &mut Warp) -> Result<(), SnapshotError> {
+    warp.spins = reader.u32()?;
     let local = reader.slice()?;
     if local.len() != warp.local.len() {
         return Err(malformed("local memory"));

@@ -41,8 +41,8 @@ impl Device {
         let printed = Arc::new(Mutex::new(Vec::new()));
         let (out, err) = (Arc::clone(&printed), Arc::clone(&printed));
         let mut services = Services::new(Arc::clone(&memory));
-        services.printf = Box::new(move |bytes| out.lock().unwrap().extend_from_slice(bytes));
-        services.assertion = Box::new(move |bytes| err.lock().unwrap().extend_from_slice(bytes));
+        services.printf = Box::new(move |bytes| out.lock().expect("no panic").extend_from_slice(bytes));
+        services.assertion = Box::new(move |bytes| err.lock().expect("no panic").extend_from_slice(bytes));
         services.heap = Some(Arc::new(Heap::new(bump(&next, HEAP, 256), HEAP)));
         Self { memory, services: Arc::new(services), program, printed, pool: Pool::new(2), next }
     }
@@ -52,6 +52,7 @@ impl Device {
     }
 
     pub fn upload<T: Copy>(&self, values: &[T]) -> u64 {
+        // SAFETY: the values' own bytes; tests pass numbers, which have no padding.
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
         let address = self.allocate(bytes.len() as u64);
         self.memory.write(address, bytes).expect("write");
@@ -60,6 +61,7 @@ impl Device {
 
     pub fn download<T: Copy + Default>(&self, address: u64, count: usize) -> Vec<T> {
         let mut values = vec![T::default(); count];
+        // SAFETY: the values' own bytes; any bytes are numbers.
         let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of::<T>() * count) };
         self.memory.read(address, bytes).expect("read");
         values
@@ -93,7 +95,7 @@ impl Device {
     }
 
     pub fn printed(&self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut *self.printed.lock().unwrap())).into_owned()
+        String::from_utf8_lossy(&std::mem::take(&mut *self.printed.lock().expect("no panic"))).into_owned()
     }
 }
 

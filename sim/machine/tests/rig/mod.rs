@@ -5,10 +5,10 @@
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floe_machine::{
-    Backing, Grid, Heap, Kernel, Launch, Level, LoadError, Memory, Outcome, Pool, Program, Services, Store,
+    Backing, Grid, Heap, Kernel, Launch, Level, LoadError, Memory, Outcome, Pool, Program, Services, Snapshot, Store,
 };
 
 /// Bytes mapped from the first device address on; everything beyond is a hole.
@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Rig {
     pub memory: Arc<Memory>,
     pub services: Arc<Services>,
+    /// Whether every launch is stopped as often as possible and continued from the snapshot's bytes.
+    pub in_pieces: bool,
     level: Level,
     pool: Pool,
     printed: Arc<Mutex<Vec<u8>>>,
@@ -46,7 +48,16 @@ impl Rig {
         services.multiprocessors = 4;
         services.stack_limit = 64 << 10;
         let pool = Pool::new(workers);
-        Rig { services: Arc::new(services), memory, level, pool, printed, next: base, _backing: backing }
+        Rig {
+            services: Arc::new(services),
+            memory,
+            in_pieces: false,
+            level,
+            pool,
+            printed,
+            next: base,
+            _backing: backing,
+        }
     }
 
     /// The address of `bytes` new bytes, zero at first, aligned to 256.
@@ -86,15 +97,40 @@ impl Rig {
 
     /// Runs a launch to its end.
     pub fn run(&self, launch: Launch) -> Result<Outcome, String> {
-        let grid = Grid::new(launch).map_err(|error| error.to_string())?;
+        let mut grid = Grid::new(launch.clone()).map_err(|error| error.to_string())?;
+        let begin = Instant::now();
+        loop {
+            let outcome = self.run_once(&grid)?;
+            if outcome != Outcome::Stopped {
+                return Ok(outcome);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err("does not end in pieces".to_owned());
+            }
+            let bytes = grid.snapshot().map_err(|error| error.to_string())?.to_bytes().to_vec();
+            let snapshot = Snapshot::from_bytes(&bytes).map_err(|error| error.to_string())?;
+            grid = Grid::resume(launch.clone(), &snapshot).map_err(|error| error.to_string())?;
+        }
+    }
+
+    /// One run of a grid; in pieces, a stop follows it at once.
+    fn run_once(&self, grid: &Arc<Grid>) -> Result<Outcome, String> {
         let (sender, receiver) = channel();
+        if self.in_pieces {
+            grid.set_quantum(0);
+        }
         self.pool.submit(
-            &grid,
+            grid,
             Box::new(move |outcome| {
                 // The receiver has gone when nobody waits any longer.
                 let _ = sender.send(outcome);
             }),
         );
+        if self.in_pieces {
+            // Long enough for a worker to begin.
+            std::thread::sleep(Duration::from_micros(20));
+            grid.stop();
+        }
         match receiver.recv_timeout(PATIENCE) {
             Ok(outcome) => Ok(outcome),
             Err(RecvTimeoutError::Disconnected) => Err("the pool dropped the launch".to_owned()),
