@@ -37,7 +37,9 @@ Environment:
   FLOE_STATS             1: the client library prints its counts of calls when the program ends
   RCUDA_DEVICE_COUNT     honoured when FLOE_DEVICES is not set, with RCUDA_DEVICE_j=host[:gpu]
   FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)
-  FLOE_CPU_MEMORY        memory of a CPU device in bytes";
+  FLOE_CPU_MEMORY        memory of each CPU device in bytes (default: half of the machine's)
+  FLOE_CPU_COMPUTE       compute capability a CPU device says it has (default 9.0)
+  FLOE_CPU_CORES         threads a CPU device computes with (default: all cores)";
 
 #[derive(Debug, Subcommand)]
 enum Command {
