@@ -69,13 +69,6 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// A fence behind what one stream holds now.
-    pub(crate) fn behind(course: &Arc<Course>) -> Self {
-        let issued = course.issued();
-        let waits = if course.completed() >= issued { Vec::new() } else { vec![(Arc::clone(course), issued)] };
-        Self { waits }
-    }
-
     /// Whether all of it has completed.
     pub(crate) fn is_passed(&self) -> bool {
         self.waits.iter().all(|(course, sequence)| course.completed() >= *sequence)
@@ -168,10 +161,23 @@ impl Order {
 
     /// A fence behind everything issued so far.
     pub(crate) fn fence(&self) -> Fence {
+        self.fence_over(|_| true)
+    }
+
+    /// A fence behind all that work issued now on this stream would come after: what the stream holds, and, of streams that
+    /// wait for the legacy default stream, what that holds, or the other way round.
+    pub(crate) fn fence_behind(&self, course: &Course) -> Fence {
+        self.fence_over(|other| {
+            let legacy = course.stream == LEGACY || other.stream == LEGACY;
+            other.stream == course.stream || course.blocking && other.blocking && legacy
+        })
+    }
+
+    fn fence_over(&self, is_ahead: impl Fn(&Course) -> bool) -> Fence {
         let waits = self
             .read()
             .values()
-            .filter(|course| !course.is_idle())
+            .filter(|course| is_ahead(course) && !course.is_idle())
             .map(|course| (Arc::clone(course), course.issued()))
             .collect();
         Fence { waits }
@@ -229,6 +235,24 @@ mod tests {
         order.stream_completed(&a, 6);
         assert!(fence.is_passed());
         assert!(!a.is_idle());
+    }
+
+    #[test]
+    fn a_fence_behind_one_stream_waits_for_those_it_runs_after() {
+        let order = Order::new();
+        let (blocking, other, free) = (order.add(1, true), order.add(2, true), order.add(3, false));
+        for (course, sequence) in [(order.legacy(), 4), (&blocking, 5), (&other, 6), (&free, 7)] {
+            course.issue(sequence);
+        }
+        let behind = |course: &Course| {
+            let mut streams: Vec<u64> =
+                order.fence_behind(course).waits.iter().map(|(course, _)| course.stream).collect();
+            streams.sort_unstable();
+            streams
+        };
+        assert_eq!(behind(order.legacy()), [LEGACY, 1, 2]);
+        assert_eq!(behind(&blocking), [LEGACY, 1]);
+        assert_eq!(behind(&free), [3]);
     }
 
     #[test]

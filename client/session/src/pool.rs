@@ -15,7 +15,6 @@ use crate::blocks::Allocation;
 use crate::client::Client;
 use crate::handles::{Handle, Kind};
 use crate::memory::same_session;
-use crate::order::Fence;
 use crate::session::Session;
 use crate::table::lock;
 
@@ -134,7 +133,8 @@ impl PoolCalls for Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let course = stream.course();
-        let freed = lock(&stream.session.blocks).free(address.0, Fence::behind(course), Some(course.stream()));
+        let fence = stream.session.order.fence_behind(course);
+        let freed = lock(&stream.session.blocks).free(address.0, fence, Some(course.stream()));
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
         Ok(())
     }

@@ -35,6 +35,21 @@ fn memory_freed_on_a_stream_serves_that_stream_at_once() {
 }
 
 #[test]
+fn memory_freed_on_an_idle_stream_waits_for_the_default_stream_it_runs_after() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let (blocking, free) = (client.stream_create(0).unwrap(), client.stream_create(1).unwrap());
+    for (used_on, freed_on) in [(Stream::LEGACY, blocking), (blocking, Stream::LEGACY)] {
+        let first = client.mem_alloc_async(4096, used_on).unwrap();
+        client.memset_d8_async(first, 1, 4096, used_on).unwrap();
+        client.mem_free_async(first, freed_on).unwrap();
+        assert_ne!(client.mem_alloc_async(4096, free).unwrap(), first);
+        assert_ne!(client.mem_alloc(4096).unwrap(), first);
+        client.ctx_synchronize().unwrap();
+    }
+}
+
+#[test]
 fn a_large_allocation_goes_back_when_its_work_is_over() {
     let server = Server::start(Options::default());
     let client = client(&server);
