@@ -21,7 +21,10 @@ fn lazy_copies() -> Server {
             Flow::Done
         }
         // All of them come behind the copies: their data goes first.
-        Request::SynchronizeStream(_) | Request::SynchronizeContext(_) | Request::HostFunction(_) => {
+        Request::SynchronizeStream(_)
+        | Request::SynchronizeContext(_)
+        | Request::ResetContext(_)
+        | Request::HostFunction(_) => {
             for (request, bytes) in held.drain(..) {
                 peer.deliver(request, 0, &vec![0xab; bytes as usize]);
                 peer.reply(request, &());
@@ -58,6 +61,21 @@ fn a_copy_into_registered_memory_is_like_one_into_pinned() {
     client.ctx_synchronize().unwrap();
     client.mem_host_unregister(floe_abi::HostPointer(bytes.as_ptr() as u64)).unwrap();
     assert_eq!(bytes, vec![0xab; 64]);
+}
+
+#[test]
+fn giving_up_a_context_waits_for_copies_into_memory_the_program_may_free_then() {
+    let server = lazy_copies();
+    let client = client(&server);
+    let at = client.mem_alloc(64).unwrap();
+    let mut bytes = vec![0u8; 64];
+    client.mem_host_register(host(&mut bytes), 0).unwrap();
+    client.memcpy_dtoh_async(host(&mut bytes), at, Stream::LEGACY).unwrap();
+    client.device_primary_ctx_release(floe_abi::Device(0)).unwrap();
+    assert_eq!(bytes, vec![0xab; 64]);
+    // The registration went with the context.
+    client.device_primary_ctx_retain(floe_abi::Device(0)).unwrap();
+    client.mem_host_register(host(&mut bytes), 0).unwrap();
 }
 
 #[test]
@@ -183,6 +201,33 @@ fn a_box_goes_to_the_device_and_back_with_its_gaps() {
     }
     assert_eq!((server.count("CopyBoxToDevice"), server.count("CopyBoxFromDevice")), (1, 1));
 }
+
+#[test]
+fn a_stream_that_waits_for_another_vgpu_holds_up_no_host_function() {
+    // The other vGPU never finishes.
+    let there = Server::scripted(|request, _, _| match request {
+        Request::SynchronizeStream(_) => Flow::Done,
+        _ => Flow::Usual,
+    });
+    let here = Server::start(Options::default());
+    let client = client_with(&[&here, &there], &[]);
+    client.init(0).unwrap();
+    let contexts: Vec<_> =
+        (0..2).map(|device| client.device_primary_ctx_retain(floe_abi::Device(device)).unwrap()).collect();
+    client.ctx_set_current(contexts[1]).unwrap();
+    let event = client.event_create(0).unwrap();
+    client.event_record(event, Stream::LEGACY).unwrap();
+    client.ctx_set_current(contexts[0]).unwrap();
+    let (waiting, other) = (client.stream_create(1).unwrap(), client.stream_create(1).unwrap());
+    client.stream_wait_event(waiting, event, 0).unwrap();
+    there.wait_for("SynchronizeStream", 1);
+    // SAFETY: the function takes its argument for a number.
+    let function = unsafe { HostFunction::new(count_nothing, std::ptr::null_mut()) };
+    client.launch_host_func(other, function).unwrap();
+    here.wait_for("HostFunctionDone", 1);
+}
+
+unsafe extern "C" fn count_nothing(_: *mut c_void) {}
 
 #[test]
 fn memory_of_one_vgpu_is_copied_to_another_through_the_client() {

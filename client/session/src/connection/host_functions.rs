@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaError, CudaResult};
 use floe_surface::{HostFunction, StreamCallback};
 use floe_transport::Sender;
 use floe_wire::{FunctionId, HostFunctionDone};
@@ -92,6 +92,12 @@ impl HostFunctions {
         lock(&self.queue).as_ref().is_some_and(|queue| queue.send(Arrival { id, work, status }).is_ok())
     }
 
+    /// The server has given up what has not arrived: it never will.
+    pub(super) fn give_up(&self) {
+        let never_run: Vec<_> = lock(&self.waiting).drain().collect();
+        self.busy.fetch_sub(never_run.len(), Ordering::AcqRel);
+    }
+
     /// The link is over: nothing more will arrive, the thread ends.
     pub(super) fn abandon(&self) {
         lock(&self.waiting).clear();
@@ -104,15 +110,32 @@ pub(super) fn start(shared: Arc<Shared>, sender: Sender, arrivals: Receiver<Arri
     std::thread::Builder::new()
         .name("floe-host".into())
         .spawn(move || {
-            for Arrival { id, work, status } in arrivals {
-                work.run(status);
-                shared.host.busy.fetch_sub(1, Ordering::AcqRel);
-                let done = HostFunctionDone { function: FunctionId(id) };
-                // Sent rather than posted: a stream stands still until the server knows.
-                if sender.send(&done, |_| ()).is_err() {
-                    return;
+            for arrival in arrivals {
+                let (shared, sender) = (Arc::clone(&shared), sender.clone());
+                if let HostWork::Own(_) = arrival.work {
+                    aside(shared, sender, arrival);
+                } else {
+                    run(&shared, &sender, arrival);
                 }
             }
         })
         .map(drop)
+}
+
+fn run(shared: &Shared, sender: &Sender, Arrival { id, work, status }: Arrival) {
+    work.run(status);
+    shared.host.busy.fetch_sub(1, Ordering::AcqRel);
+    // Sent rather than posted: a stream stands still until the server knows. A link that is gone needs no telling.
+    let _ = sender.send(&HostFunctionDone { function: FunctionId(id) }, |_| ());
+}
+
+/// Runs floe's own work in a thread of its own: it may wait for another stream, which may wait for a host function.
+fn aside(shared: Arc<Shared>, sender: Sender, arrival: Arrival) {
+    let told = Arc::clone(&shared);
+    let spawned =
+        std::thread::Builder::new().name("floe-wait".into()).spawn(move || run(&shared, &sender, arrival)).map(drop);
+    if let Err(error) = spawned {
+        // The work is lost with the closure, and its stream would stand still for ever.
+        told.lose(CudaError::OPERATING_SYSTEM, &format!("no thread for work in stream order: {error}"));
+    }
 }
