@@ -188,7 +188,7 @@ impl Client {
     /// The calling thread's current context, alive.
     pub(crate) fn current(&self) -> CudaResult<Arc<ContextState>> {
         let context = thread::own().top().ok_or(CudaError::INVALID_CONTEXT)?;
-        if context.is_alive() { Ok(context) } else { Err(CudaError::CONTEXT_IS_DESTROYED) }
+        if self.exists(&context)? { Ok(context) } else { Err(CudaError::CONTEXT_IS_DESTROYED) }
     }
 
     /// As `current`, for calls that do something on the device: reports what failed earlier.

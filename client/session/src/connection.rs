@@ -176,6 +176,16 @@ impl Connection {
         self.shared.host.is_busy()
     }
 
+    /// The server has given up the host functions that have not run.
+    pub(crate) fn give_up_host_functions(&self) {
+        self.shared.host.give_up();
+    }
+
+    /// Whether work under way still uses memory of the program's: copies to the host, host functions.
+    pub(crate) fn uses_host_memory(&self) -> bool {
+        self.has_host_functions() || self.shared.deliveries.load(Ordering::Acquire) != 0
+    }
+
     /// Whether a copy to the host that is still under way writes any of these bytes.
     pub(crate) fn writes_into(&self, start: u64, bytes: u64) -> bool {
         self.shared.deliveries.load(Ordering::Acquire) != 0 && self.shared.pending.writes_into(start, bytes)

@@ -9,6 +9,7 @@ use floe_surface::ContextCalls;
 use floe_wire::{SetCacheConfig, SetLimit};
 
 use crate::client::Client;
+use crate::device::DeviceState;
 use crate::handles::{Handle, Kind};
 use crate::log::log_once;
 use crate::order::Order;
@@ -102,7 +103,31 @@ impl ContextState {
     }
 }
 
+impl DeviceState {
+    /// The primary context exists from now on.
+    fn wake(&self, primary: &Primary) {
+        if !self.primary.is_alive() {
+            self.primary.flags.store(primary.flags, Ordering::Release);
+            self.primary.wake();
+        }
+    }
+}
+
 impl Client {
+    /// Whether the context exists. A primary one that was reset while somebody holds it comes back here, since it is being
+    /// used: the CUDA runtime does not retain it a second time.
+    pub(crate) fn exists(&self, context: &ContextState) -> CudaResult<bool> {
+        if context.is_alive() || !context.is_primary {
+            return Ok(context.is_alive());
+        }
+        let device = self.device(context.device())?;
+        let primary = lock(&device.retained);
+        if primary.count > 0 {
+            device.wake(&primary);
+        }
+        Ok(context.is_alive())
+    }
+
     fn any_context(&self, context: Context) -> CudaResult<Arc<ContextState>> {
         if context.is_null() { self.current() } else { self.context(context) }
     }
@@ -134,10 +159,7 @@ impl ContextCalls for Client {
         let device = self.device(device)?;
         let mut primary = lock(&device.retained);
         device.session.errors.check()?;
-        if primary.count == 0 {
-            device.primary.flags.store(primary.flags, Ordering::Release);
-            device.primary.wake();
-        }
+        device.wake(&primary);
         primary.count += 1;
         Ok(device.primary.handle())
     }
@@ -150,7 +172,9 @@ impl ContextCalls for Client {
             0 => Err(CudaError::INVALID_CONTEXT),
             1 => {
                 primary.count = 0;
-                device.primary.die()
+                let result = device.primary.die();
+                self.host_memory.forget_registered(device.primary.handle());
+                result
             }
             _ => {
                 primary.count -= 1;
@@ -162,18 +186,20 @@ impl ContextCalls for Client {
     fn device_primary_ctx_reset(&self, device: Device) -> CudaResult<()> {
         let _call = self.enter();
         let device = self.device(device)?;
-        let mut primary = lock(&device.retained);
-        primary.count = 0;
+        // It stays retained as often as it is: a context that was reset comes back when its holders use it.
+        let _primary = lock(&device.retained);
         let was_alive = device.primary.alive.swap(false, Ordering::AcqRel);
         if !was_alive {
             return Ok(());
         }
         if device.session.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1 {
-            device.session.reset(true)
+            device.session.reset(true)?;
         } else {
             device.session.synchronize()?;
-            device.session.clear_context(device.primary.handle())
+            device.session.clear_context(device.primary.handle())?;
         }
+        self.host_memory.forget_registered(device.primary.handle());
+        Ok(())
     }
 
     fn device_primary_ctx_get_state(&self, device: Device) -> CudaResult<(u32, bool)> {
@@ -221,7 +247,9 @@ impl ContextCalls for Client {
         if own.with_top(|top| top.is_some_and(|top| top.handle() == context)) {
             own.pop();
         }
-        state.die()
+        let result = state.die();
+        self.host_memory.forget_registered(context);
+        result
     }
 
     fn ctx_push_current(&self, context: Context) -> CudaResult<()> {

@@ -84,6 +84,11 @@ impl HostMemory {
         }
     }
 
+    /// A context is gone: what was registered in it may be registered again. Memory given out in it stays the program's.
+    pub(crate) fn forget_registered(&self, context: Context) {
+        self.write().retain(|_, pinned| pinned.block.is_some() || pinned.context != context);
+    }
+
     /// The pinned range that holds this address.
     pub(crate) fn find(&self, address: u64) -> Option<PinnedRange> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
@@ -134,5 +139,16 @@ mod tests {
         }
         assert_eq!(memory.register(HostPointer(0x2000), 0x1000, 0, Context(1)), Ok(()));
         assert_eq!(memory.free(HostPointer(0x1000)), Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
+    fn registrations_end_with_their_context() {
+        let memory = HostMemory::default();
+        let own = memory.allocate(64, 0, Context(1)).unwrap();
+        for (start, context) in [(0x1000, Context(1)), (0x3000, Context(2))] {
+            memory.register(HostPointer(start), 0x1000, 0, context).unwrap();
+        }
+        memory.forget_registered(Context(1));
+        assert_eq!([own.0, 0x1000, 0x3000].map(|at| memory.is_pinned(at, 1)), [true, false, true]);
     }
 }

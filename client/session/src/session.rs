@@ -222,8 +222,11 @@ impl Session {
         lock(&self.changed_limits).clear();
         lock(&self.cache_configs).clear();
         self.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
-        let result = if wait {
-            self.connection.call(&ResetContext {}).map(|(_, sequence)| sequence)
+        // Whoever gives up a context may free the memory its copies write.
+        let result = if wait || self.connection.uses_host_memory() {
+            let answer = self.connection.call(&ResetContext {});
+            self.connection.give_up_host_functions();
+            answer.map(|(_, sequence)| sequence)
         } else {
             self.connection.call_unwatched(&ResetContext {})
         };
@@ -237,6 +240,8 @@ impl Session {
 
     /// Everything one context made on this vGPU is given up, while others live on.
     pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
+        // As for a reset: the program may free the memory that copies of this context write.
+        let settled = if self.connection.uses_host_memory() { self.synchronize() } else { Ok(()) };
         for stream in self.streams.remove_if(|stream| stream.context() == context) {
             stream.abandon();
         }
@@ -251,6 +256,6 @@ impl Session {
         for at in blocks.owned_by(context.0) {
             blocks.free(at, fence.clone(), None);
         }
-        Ok(())
+        settled
     }
 }

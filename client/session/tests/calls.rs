@@ -192,6 +192,20 @@ fn a_reset_forgets_handles_and_libraries_load_again() {
 }
 
 #[test]
+fn a_primary_context_that_was_reset_comes_back_when_its_holder_uses_it() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    client.mem_alloc(64).unwrap();
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    assert_eq!(client.device_primary_ctx_get_state(Device(0)), Ok((0, false)));
+    client.mem_alloc(64).unwrap();
+    assert_eq!(client.device_primary_ctx_get_state(Device(0)), Ok((0, true)));
+    client.device_primary_ctx_release(Device(0)).unwrap();
+    assert_eq!(client.mem_alloc(64), Err(CudaError::CONTEXT_IS_DESTROYED));
+    assert_eq!(client.device_primary_ctx_release(Device(0)), Err(CudaError::INVALID_CONTEXT));
+}
+
+#[test]
 fn per_thread_streams_are_made_on_demand_one_per_thread() {
     let server = Server::start(Options::default());
     let client = client(&server);
