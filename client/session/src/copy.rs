@@ -97,11 +97,14 @@ impl Client {
     /// Runs `copy` on a stream of floe's own when `stream` has got there; `stream` goes on when it is done.
     fn copy_late(
         stream: &StreamState,
+        bytes: u64,
         copy: impl FnOnce(&Session, &Course) -> CudaResult<()> + Send + 'static,
     ) -> CudaResult<()> {
         let session = Arc::clone(&stream.session);
         let side = session.side_course()?;
+        let outstanding = session.late.begin(bytes);
         let work = move || {
+            let _outstanding = outstanding;
             let result = copy(&session, &side).and_then(|()| session.synchronize_stream(&side));
             if let Err(error) = result {
                 session.errors.note(error);
@@ -122,8 +125,10 @@ impl Client {
             return self.with_remote(stream, &session, |remote| self.upload(remote, to, source, mode));
         }
         if self.must_read_late(stream, &source, mode)? {
-            return Self::copy_late(stream, move |session, course| send(session, course, to.0, &source));
+            let bytes = source.len() as u64;
+            return Self::copy_late(stream, bytes, move |session, course| send(session, course, to.0, &source));
         }
+        session.late.admit_upload(source.len() as u64);
         send(&session, stream.course(), to.0, &source)
     }
 
@@ -140,6 +145,7 @@ impl Client {
         }
         let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
         session.statistics.came_from_device(bytes);
+        session.late.admit_download(bytes);
         let pinned = self.host_memory.is_pinned(target.pointer().0, bytes);
         if mode == Mode::Queues && pinned {
             return session.connection.fetch_unwatched(&message, Target::Line(target), stream.course());

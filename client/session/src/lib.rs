@@ -17,6 +17,7 @@ mod event;
 mod handles;
 mod host_memory;
 mod kernel;
+mod late;
 mod launch;
 mod library;
 mod limits;

@@ -14,6 +14,7 @@ use crate::connection::{Answer, Attached, Connection};
 use crate::errors::Errors;
 use crate::event::EventState;
 use crate::kernel::FunctionState;
+use crate::late::Late;
 use crate::limits::DeviceLimits;
 use crate::module::Loaded;
 use crate::order::{Course, Fence, Order};
@@ -36,6 +37,7 @@ pub(crate) struct Session {
     pub(crate) order: Arc<Order>,
     pub(crate) errors: Arc<Errors>,
     pub(crate) statistics: Arc<Statistics>,
+    pub(crate) late: Arc<Late>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) streams: Table<StreamState>,
@@ -75,6 +77,7 @@ impl Session {
             order,
             errors,
             statistics,
+            late: Arc::default(),
             blocks: Mutex::new(Blocks::new(window.start..middle, granularity)),
             virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
             streams: Table::default(),

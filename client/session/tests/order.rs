@@ -158,6 +158,33 @@ fn a_copy_behind_a_host_function_reads_what_the_function_wrote() {
     assert_eq!(output, [9; 16]);
 }
 
+#[test]
+fn a_copy_that_would_fill_the_servers_staging_memory_lets_late_copies_go_first() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    const LARGE: usize = 20 << 20;
+    let (at, large) = (client.mem_alloc(16).unwrap(), client.mem_alloc(LARGE).unwrap());
+    let source = pinned(client.mem_alloc_host(16).unwrap(), 16);
+    let target = pinned(client.mem_alloc_host(LARGE).unwrap(), LARGE);
+    let (told, go) = mpsc::channel();
+    let mut baton = Baton { go, target: source };
+    // SAFETY: the baton outlives the function: the context is synchronized below.
+    let function = unsafe { HostFunction::new(write_when_told, std::ptr::from_mut(&mut baton).cast()) };
+    let (stream, other) = (client.stream_create(1).unwrap(), client.stream_create(1).unwrap());
+    client.launch_host_func(stream, function).unwrap();
+    client.memcpy_htod_async(at, source, stream).unwrap();
+    let telling = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        told.send(()).unwrap();
+    });
+    client.memcpy_dtoh_async(target, large, other).unwrap();
+    client.ctx_synchronize().unwrap();
+    telling.join().unwrap();
+    let names = server.names();
+    let place = |name| names.iter().position(|other| *other == name).unwrap();
+    assert!(place("CopyToDevice") < place("CopyFromDevice"), "{names:?}");
+}
+
 static STATUS: AtomicU32 = AtomicU32::new(99);
 
 unsafe extern "C" fn note_status(_stream: u64, status: u32, _user: *mut c_void) {

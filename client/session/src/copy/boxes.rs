@@ -172,8 +172,12 @@ impl Client {
             return self.with_remote(stream, &session, |remote| self.upload_box(remote, to, span, source, shape, mode));
         }
         if self.must_read_late(stream, &source, mode)? {
-            return Self::copy_late(stream, move |session, course| send_box(session, course, to.0, &source, &shape));
+            let bytes = shape.bytes();
+            return Self::copy_late(stream, bytes, move |session, course| {
+                send_box(session, course, to.0, &source, &shape)
+            });
         }
+        session.late.admit_upload(shape.bytes());
         send_box(&session, stream.course(), to.0, &source, &shape)
     }
 
@@ -210,6 +214,7 @@ impl Client {
             depth: shape.depth,
         });
         session.statistics.came_from_device(shape.bytes());
+        session.late.admit_download(shape.bytes());
         let connection = &session.connection;
         let pinned = self.host_memory.is_pinned(target.pointer().0, target.len() as u64);
         if mode == Mode::Queues && pinned {
