@@ -162,34 +162,63 @@ impl Client {
         }
         let source = self.device_memory(from, bytes, &stream.session)?;
         let target = self.device_memory(to, bytes, &stream.session)?;
-        if !Arc::ptr_eq(&source, &target) {
+        self.move_between(stream, (to, &target), (from, &source), bytes)
+    }
+
+    /// From one vGPU's memory to the same or another's. Two vGPUs may have global variables at one address, so the sessions
+    /// are told.
+    fn move_between(
+        &self,
+        stream: &StreamState,
+        to: (DevicePtr, &Arc<Session>),
+        from: (DevicePtr, &Arc<Session>),
+        bytes: u64,
+    ) -> CudaResult<()> {
+        if !Arc::ptr_eq(from.1, to.1) {
             return self.relay(stream, to, from, bytes);
         }
-        if !Arc::ptr_eq(&source, &stream.session) {
-            return self.with_remote(stream, &source, |remote| self.move_on_device(remote, to, from, bytes));
+        if !Arc::ptr_eq(from.1, &stream.session) {
+            return self.with_remote(stream, from.1, |remote| self.move_between(remote, to, from, bytes));
         }
         stream.post(&CopyOnDevice {
             stream: stream.id(),
-            to: floe_wire::DevicePtr(to.0),
-            from: floe_wire::DevicePtr(from.0),
+            to: floe_wire::DevicePtr(to.0.0),
+            from: floe_wire::DevicePtr(from.0.0),
             bytes,
         })
     }
 
     /// From one vGPU to another, through the client.
-    fn relay(&self, stream: &StreamState, to: DevicePtr, from: DevicePtr, bytes: u64) -> CudaResult<()> {
+    fn relay(
+        &self,
+        stream: &StreamState,
+        to: (DevicePtr, &Arc<Session>),
+        from: (DevicePtr, &Arc<Session>),
+        bytes: u64,
+    ) -> CudaResult<()> {
         let length = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
         let buffer = HostBlock::new(length.min(RELAY_BYTES)).ok_or(CudaError::OUT_OF_MEMORY)?;
         let mut done = 0;
         while done < length {
             let piece = buffer.range().sub(0, RELAY_BYTES.min(length - done))?;
             let at = |start: DevicePtr| start.offset(done as u64).ok_or(CudaError::INVALID_VALUE);
-            self.download(stream, piece, at(from)?, Mode::Waits)?;
+            let (source, target) = (at(from.0)?, at(to.0)?);
+            self.on(stream, from.1, |there| self.download(there, piece, source, Mode::Waits))?;
             // The bytes leave with the message, so the buffer is free again when this returns.
-            self.upload(stream, at(to)?, piece, Mode::Waits)?;
+            self.on(stream, to.1, |there| self.upload(there, target, piece, Mode::Waits))?;
             done += piece.len();
         }
         Ok(())
+    }
+
+    /// Does something of `stream`'s on a vGPU: its own, or another as `with_remote` has it.
+    fn on(
+        &self,
+        stream: &StreamState,
+        session: &Arc<Session>,
+        act: impl FnOnce(&StreamState) -> CudaResult<()>,
+    ) -> CudaResult<()> {
+        if Arc::ptr_eq(session, &stream.session) { act(stream) } else { self.with_remote(stream, session, act) }
     }
 
     /// Does something of `stream`'s on another vGPU, in its place of `stream`'s order: after what it holds, before what comes.
@@ -241,14 +270,16 @@ impl Client {
         from: (DevicePtr, Context),
         bytes: usize,
     ) -> CudaResult<()> {
-        for (at, context) in [to, from] {
-            let context = self.context(context)?;
-            if !context.session.covers(at.0, bytes as u64) {
-                return Err(CudaError::INVALID_VALUE);
-            }
+        let (target, source) = (self.context(to.1)?, self.context(from.1)?);
+        let bytes = bytes as u64;
+        if !target.session.covers(to.0.0, bytes) || !source.session.covers(from.0.0, bytes) {
+            return Err(CudaError::INVALID_VALUE);
         }
         let stream = self.working_stream(stream)?;
-        self.move_on_device(&stream, to.0, from.0, bytes as u64)
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.move_between(&stream, (to.0, &target.session), (from.0, &source.session), bytes)
     }
 }
 

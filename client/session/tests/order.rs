@@ -281,3 +281,26 @@ fn memory_of_one_vgpu_is_copied_to_another_through_the_client() {
     assert!(output == bytes);
     assert_eq!(client.device_can_access_peer(floe_abi::Device(0), floe_abi::Device(1)), Ok(false));
 }
+
+#[test]
+fn a_copy_between_vgpus_tells_variables_at_one_address_apart() {
+    let (first, second) = (Server::start(Options::default()), Server::start(Options::default()));
+    let client = client_with(&[&first, &second], &[]);
+    client.init(0).unwrap();
+    let variable = |device| {
+        let context = client.device_primary_ctx_retain(floe_abi::Device(device)).unwrap();
+        client.ctx_set_current(context).unwrap();
+        let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+        (client.module_get_global(module, c"counter").unwrap().0, context)
+    };
+    let (here, there) = (variable(0), variable(1));
+    assert_eq!(here.0, there.0);
+    // The second vGPU is current.
+    let mut bytes = [7u8; 64];
+    client.memcpy_htod(Stream::LEGACY, there.0, host(&mut bytes)).unwrap();
+    client.ctx_set_current(here.1).unwrap();
+    client.memcpy_peer(Stream::LEGACY, here.0, here.1, there.0, there.1, 64).unwrap();
+    let mut output = [0u8; 64];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut output), here.0).unwrap();
+    assert_eq!(output, bytes);
+}

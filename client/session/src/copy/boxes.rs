@@ -240,7 +240,7 @@ impl Client {
                 for row in 0..shape.height {
                     let to = DevicePtr(to.0 + slice * shape.to_slice + row * shape.to_pitch);
                     let from = DevicePtr(from.0 + slice * shape.from_slice + row * shape.from_pitch);
-                    self.relay(stream, to, from, shape.width)?;
+                    self.relay(stream, (to, &target), (from, &source), shape.width)?;
                 }
             }
             return Ok(());
