@@ -170,6 +170,10 @@ impl Loaded {
         let answer = session.call(&FindGlobal { library: LibraryId(self.id), name })?;
         let reply = session.connection.read(FindGlobal::decode_reply(&answer.body))?;
         let found = (reply.at.0, reply.bytes);
+        if found.0.checked_add(found.1).is_none() {
+            log!(Error, "the server gave a variable an address that cannot be: {name}: {:#x}", found.0);
+            return Err(CudaError::UNKNOWN);
+        }
         globals.insert(name.to_owned(), found);
         session.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(found.0, found.1);
         Ok(found)

@@ -265,3 +265,25 @@ fn after_the_end_nothing_waits() {
     client.exiting();
     assert_eq!(client.mem_alloc(16), Err(CudaError::DEINITIALIZED));
 }
+
+#[test]
+fn a_variable_at_the_end_of_the_address_space_is_refused() {
+    let server = Server::scripted(|request, sequence, peer| match request {
+        Request::FindGlobal(_) => {
+            let at = floe_wire::DevicePtr(u64::MAX - 8);
+            peer.reply(sequence, &floe_wire::FindGlobalReply { at, bytes: 64 });
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    assert_eq!(client.module_get_global(module, c"counter"), Err(CudaError::UNKNOWN));
+    assert_eq!(client.mem_free(floe_abi::DevicePtr(u64::MAX)), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn a_granularity_that_cannot_be_is_refused() {
+    let server = Server::start(Options { granularity: u64::MAX, ..Options::default() });
+    assert_eq!(client_with(&[&server], &[]).init(0), Err(CudaError::SYSTEM_NOT_READY));
+}

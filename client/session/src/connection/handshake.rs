@@ -83,6 +83,14 @@ pub enum ConnectError {
         /// What it offered.
         window: u64,
     },
+    /// The device's granularity is none.
+    #[error("{server} offers a device whose mappings have a size that cannot be: {granularity}")]
+    Granularity {
+        /// Where.
+        server: String,
+        /// What it said.
+        granularity: u64,
+    },
     /// No thread for the link.
     #[error("no thread for the link to {server}: {source}")]
     Thread {
@@ -203,6 +211,10 @@ impl<'a> Dialogue<'a> {
         let expected = floe_wire::WINDOW_BASE + u64::from(ordinal) * floe_wire::WINDOW_BYTES;
         if window != expected || reply.window_bytes == 0 || reply.window_bytes > floe_wire::WINDOW_BYTES {
             return Err(ConnectError::Window { server: self.server.to_owned(), window });
+        }
+        let granularity = reply.device.granularity;
+        if !granularity.is_power_of_two() || granularity > reply.window_bytes / 2 {
+            return Err(ConnectError::Granularity { server: self.server.to_owned(), granularity });
         }
         Ok(Attached {
             snapshot: Snapshot::new(&reply.device, reply.memory),

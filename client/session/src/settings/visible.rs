@@ -30,7 +30,7 @@ impl Visible {
         for entry in text.split(',').map(str::trim) {
             let pick = if let Ok(index) = entry.parse() {
                 VisibleDevice::Index(index)
-            } else if entry.len() > 4 && entry[..4.min(entry.len())].eq_ignore_ascii_case("gpu-") {
+            } else if entry.len() > 4 && entry.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("gpu-")) {
                 VisibleDevice::Uuid(entry.to_ascii_lowercase())
             } else {
                 break;
@@ -120,6 +120,8 @@ mod tests {
     #[test]
     fn the_list_ends_at_the_first_bad_entry() {
         assert_eq!(select("1,x,0"), [1]);
+        assert_eq!(select("1,größe,0"), [1]);
+        assert_eq!(select("1,日本語,0"), [1]);
         assert_eq!(select("1,7,0"), [1]);
         assert_eq!(Visible::parse(Some("1,7,0")).by_index(3), Some(vec![1]));
     }

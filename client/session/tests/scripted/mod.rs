@@ -46,12 +46,13 @@ impl Seen {
 pub struct Options {
     pub token: Option<String>,
     pub memory: u64,
+    pub granularity: u64,
     pub script: Option<Script>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { token: None, memory: 1 << 30, script: None }
+        Self { token: None, memory: 1 << 30, granularity: 2 << 20, script: None }
     }
 }
 
@@ -346,7 +347,7 @@ impl Peer {
                 limits: vec![Limit { number: 0, value: 1024 }],
                 priority_least: 0,
                 priority_greatest: -5,
-                granularity: 2 << 20,
+                granularity: self.options.granularity,
             },
         };
         self.reply_borrowed(sequence, &reply);
