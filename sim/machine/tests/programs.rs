@@ -218,3 +218,92 @@ fn recursion_stopped_at_any_depth_goes_on() {
     let expected: Vec<i32> = whole.download(expected, 64);
     assert!(devices.iter().any(|device| device.download::<i32>(output, 64) == expected));
 }
+
+const ODD: &str = include_str!("kernels/odd.ptx");
+
+#[test]
+fn alloca_gives_each_lane_its_own_bytes() {
+    let device = Device::new(&[ODD]);
+    let out = device.allocate(4 * 64);
+    assert_eq!(device.run("stack", [1, 1, 1], [64, 1, 1], &[Pointer(out)]), Outcome::Done);
+    let expected: Vec<i32> = (0..64)
+        .map(|thread| {
+            let n = thread % 5 + 1;
+            (0..n).map(|i| (i * 7) % n * thread).sum()
+        })
+        .collect();
+    assert_eq!(device.download::<i32>(out, 64), expected);
+}
+
+#[test]
+fn virtual_functions_of_objects_made_by_new() {
+    let device = Device::new(&[ODD]);
+    let out = device.allocate(4 * 96);
+    assert_eq!(device.run("virtuals", [1, 1, 1], [96, 1, 1], &[Pointer(out)]), Outcome::Done);
+    let expected: Vec<i32> = (0..96).map(|i| if i % 3 == 0 { i * i } else { i }).collect();
+    assert_eq!(device.download::<i32>(out, 96), expected);
+}
+
+#[test]
+fn bytes_wide_integers_and_switches() {
+    let device = Device::new(&[ODD]);
+    let a: Vec<u32> = (0..32_u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+    let b: Vec<u32> = (0..32_u32).map(|i| i.wrapping_mul(40_503_999) ^ 0x00ff_80ff).collect();
+    let out = device.allocate(8 * 32);
+    let arguments = [Pointer(device.upload(&a)), Pointer(device.upload(&b)), Pointer(out)];
+    assert_eq!(device.run("bytes", [1, 1, 1], [32, 1, 1], &arguments), Outcome::Done);
+    let expected: Vec<u32> = a
+        .iter()
+        .zip(&b)
+        .flat_map(|(a, b)| {
+            let differences: Vec<u8> =
+                a.to_le_bytes().iter().zip(b.to_le_bytes()).map(|(a, b)| a.abs_diff(b)).collect();
+            let sum = differences.iter().map(|byte| u32::from(*byte)).sum();
+            [u32::from_le_bytes(differences.try_into().expect("four")), sum]
+        })
+        .collect();
+    assert_eq!(device.download::<u32>(out, 64), expected);
+
+    let a: Vec<i64> = (0..32_i64).map(|i| (i - 16).wrapping_mul(0x1234_5678_9abc_def1)).collect();
+    let b: Vec<i64> = (0..32_i64).map(|i| (i * i + 1).wrapping_mul(0x0fed_cba9_8765_4321)).collect();
+    let out = device.allocate(16 * 32);
+    let arguments = [Pointer(device.upload(&a)), Pointer(device.upload(&b)), Pointer(out)];
+    assert_eq!(device.run("wide", [1, 1, 1], [32, 1, 1], &arguments), Outcome::Done);
+    let expected: Vec<i64> = a
+        .iter()
+        .zip(&b)
+        .flat_map(|(a, b)| {
+            let quotient = i128::from(*a) * i128::from(*b) / 1_000_003;
+            [quotient as i64, (quotient >> 64) as i64]
+        })
+        .collect();
+    assert_eq!(device.download::<i64>(out, 64), expected);
+
+    let cases: Vec<i32> = (0..32).map(|i| i * 5 % 9).collect();
+    let out = device.upload(&cases);
+    assert_eq!(device.run("switches", [1, 1, 1], [32, 1, 1], &[Pointer(out)]), Outcome::Done);
+    let expected: Vec<i32> = (0..32)
+        .zip(cases)
+        .map(|(v, case)| match case {
+            0 => v + 5,
+            1 => v * 3,
+            2 => v - 7,
+            3 => v ^ 9,
+            4 => -v,
+            5 => v << 2,
+            6 => v / 2,
+            7 => v % 3,
+            _ => 1000,
+        })
+        .collect();
+    assert_eq!(device.download::<i32>(out, 32), expected);
+}
+
+#[test]
+fn tiles_of_several_warps_reduce_through_reserved_memory() {
+    let device = Device::new(&[ODD]);
+    let out = device.allocate(4 * 256);
+    assert_eq!(device.run("large_tiles", [1, 1, 1], [256, 1, 1], &[Pointer(out)]), Outcome::Done);
+    let expected: Vec<i32> = (0..256).map(|i| (i / 64 * 64..i / 64 * 64 + 64).sum()).collect();
+    assert_eq!(device.download::<i32>(out, 256), expected);
+}

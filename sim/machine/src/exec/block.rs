@@ -45,7 +45,7 @@ impl Block {
         }
         let warps = self.threads.div_ceil(LANES as u32) as usize;
         self.warps.resize_with(warps, Warp::default);
-        let stack = if image.calls.is_empty() { 0 } else { launch.services.stack_limit };
+        let stack = if image.uses_stack { launch.services.stack_limit } else { 0 };
         let local = image.functions[0].local_bytes.next_multiple_of(16) + stack;
         for (index, warp) in self.warps.iter_mut().enumerate() {
             warp.begin(image, launch.block, index as u32, self.threads, local.next_multiple_of(16));

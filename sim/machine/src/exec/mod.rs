@@ -1,5 +1,5 @@
 //! Execution: from handlers for one instruction up to the pool of threads that runs grids.
-//! `lanes`, `context`, `alu`, `mov`, `memory`, `atomic`, `shuffle`, `control` execute instructions; `warp`, `call`,
+//! `lanes`, `context`, `alu`, `mov`, `memory`, `stack`, `run`, `atomic`, `shuffle`, `control` execute instructions; `warp`, `call`,
 //! `barrier`, `block`, `grid`, `pool` decide which one is next. State is in `state`, and only there.
 
 mod address;
@@ -19,6 +19,7 @@ mod mov;
 mod pool;
 mod run;
 mod shuffle;
+mod stack;
 mod state;
 mod warp;
 
@@ -52,4 +53,5 @@ pub(crate) use shuffle::{
     ReduceMaxSigned, ReduceMaxUnsigned, ReduceMinSigned, ReduceMinUnsigned, ReduceOr, ReduceXor, Reduction, Shuffle,
     Uniform, Up, VotePredicate, WarpBarrier,
 };
+pub(crate) use stack::{Allocate, RestoreStack, SaveStack};
 pub(crate) use state::{AlignedBytes, BARRIERS, Barrier, Block, Fragment, Frame, Wait, Warp};

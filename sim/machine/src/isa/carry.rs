@@ -5,6 +5,13 @@ use super::Row;
 use super::rows::carry;
 use crate::scalar::carry;
 
+/// The flag after a subtraction as hardware has it: set where nothing was borrowed, since `a - b` is `a + !b + 1` there.
+/// Chains of subtractions do not show the difference; `addc` after `subc.cc` does, as in nvcc's division of 128 bits.
+#[inline(always)]
+fn no_borrow<T>((difference, borrow): (T, bool)) -> (T, bool) {
+    (difference, !borrow)
+}
+
 macro_rules! of_word {
     ($rows:expr, $word:ty, $name:literal) => {
         carry!($rows, concat!("add.cc.", $name), 2, false, true, ($word, $word, $word) -> $word,
@@ -14,11 +21,11 @@ macro_rules! of_word {
         carry!($rows, concat!("addc.cc.", $name), 2, true, true, ($word, $word, $word) -> $word,
             |a, b, _, flag| carry::addc::<$word>(a, b, flag));
         carry!($rows, concat!("sub.cc.", $name), 2, false, true, ($word, $word, $word) -> $word,
-            |a, b, _, _| carry::sub_cc::<$word>(a, b));
+            |a, b, _, _| no_borrow(carry::sub_cc::<$word>(a, b)));
         carry!($rows, concat!("subc.", $name), 2, true, false, ($word, $word, $word) -> $word,
-            |a, b, _, flag| carry::subc::<$word>(a, b, flag));
+            |a, b, _, flag: bool| no_borrow(carry::subc::<$word>(a, b, !flag)));
         carry!($rows, concat!("subc.cc.", $name), 2, true, true, ($word, $word, $word) -> $word,
-            |a, b, _, flag| carry::subc::<$word>(a, b, flag));
+            |a, b, _, flag: bool| no_borrow(carry::subc::<$word>(a, b, !flag)));
         carry!($rows, concat!("mad.lo.cc.", $name), 3, false, true, ($word, $word, $word) -> $word,
             |a, b, c, _| carry::madc_lo::<$word>(a, b, c, false));
         carry!($rows, concat!("madc.lo.", $name), 3, true, false, ($word, $word, $word) -> $word,

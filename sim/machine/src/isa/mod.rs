@@ -49,6 +49,7 @@ const FAMILIES: &[&str] = &[
     "membar, fence, prefetch, prefetchu, applypriority, discard, nanosleep, pmevent, griddepcontrol",
     "bra, brx.idx, call (direct and indirect), ret, exit, trap, brkpt",
     "bar{.cta}, barrier{.cta} {.sync,.arrive,.red}, bar.warp.sync",
+    "alloca, stacksave, stackrestore",
     "shfl{.sync}, vote{.sync}, match.sync, redux.sync, activemask, elect.sync",
 ];
 

@@ -30,6 +30,15 @@ macro_rules! float_pairs {
     };
 }
 
+/// The four absolute differences of bytes, each in its byte.
+#[inline(always)]
+fn byte_differences(a: u32, b: u32) -> [u32; 4] {
+    std::array::from_fn(|byte| {
+        let of = |word: u32| word >> (8 * byte) & 0xff;
+        of(a).abs_diff(of(b))
+    })
+}
+
 pub(super) fn rows(rows: &mut Vec<Row>) {
     two!(rows, "add.u16x2", (u32, u32) -> u32, packed::add_16x2);
     two!(rows, "add.s16x2", (u32, u32) -> u32, packed::add_16x2);
@@ -39,6 +48,11 @@ pub(super) fn rows(rows: &mut Vec<Row>) {
     two!(rows, "max.s16x2", (u32, u32) -> u32, packed::max_s16x2::<false>);
     two!(rows, "min.relu.s16x2", (u32, u32) -> u32, packed::min_s16x2::<true>);
     two!(rows, "max.relu.s16x2", (u32, u32) -> u32, packed::max_s16x2::<true>);
+    // The third source keeps bytes that a mask leaves out; without a mask there are none.
+    three!(@baseline_handlers, rows, "vabsdiff4.u32.u32.u32", (u32, u32, u32) -> u32,
+        |a, b, _| byte_differences(a, b).iter().rev().fold(0, |word, byte| word << 8 | byte));
+    three!(@baseline_handlers, rows, "vabsdiff4.u32.u32.u32.add", (u32, u32, u32) -> u32,
+        |a, b, c: u32| byte_differences(a, b).iter().fold(c, |sum, byte| sum.wrapping_add(*byte)));
     float_pairs!(rows, "", "", false);
     float_pairs!(rows, "", ".ftz", true);
     float_pairs!(rows, ".rn", "", false);

@@ -30,6 +30,8 @@ pub(crate) struct Builder<'p> {
     pub(crate) runs: Vec<RunPlan>,
     shared: HashMap<SharedKey, u32>,
     shared_bytes: u64,
+    /// Whether lanes need stack beyond the kernel's own local variables.
+    pub(crate) uses_stack: bool,
     /// Constants that hold an address in dynamic shared memory: operand, wide, addend.
     dynamic: Vec<(u32, bool, u64)>,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Builder<'p> {
 pub(crate) enum SharedKey {
     Module(usize, usize),
     Function(u32, usize),
+    /// The kilobyte cooperative groups expect, see `%reserved_smem_offset_1`.
+    Reserved,
 }
 
 /// Lowers kernel `number` of the program.
@@ -59,6 +63,7 @@ pub(crate) fn lower(program: &Program, number: u32, level: Level) -> Result<Imag
         runs: Vec::new(),
         shared: HashMap::new(),
         shared_bytes: 0,
+        uses_stack: false,
         dynamic: Vec::new(),
     };
     builder.function(number);
@@ -151,6 +156,7 @@ impl Builder<'_> {
 
     fn finish(mut self) -> Image {
         let static_shared = self.shared_bytes.next_multiple_of(16);
+        let uses_stack = self.uses_stack || !self.calls.is_empty();
         for (operand, wide, addend) in std::mem::take(&mut self.dynamic) {
             self.constants.patch(operand, wide, static_shared.wrapping_add(addend));
         }
@@ -163,6 +169,7 @@ impl Builder<'_> {
             functions: self.functions,
             addresses,
             calls: self.calls,
+            uses_stack,
             branch_lists: self.branch_lists,
             runs: self.runs,
             static_shared: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),

@@ -288,6 +288,7 @@ impl<'p> Body<'_, 'p> {
                 self.emit(handlers::<Trap>(), |_| {});
                 Ok(())
             }
+            "alloca" | "stacksave" | "stackrestore" => self.stack(instruction),
             "membar" | "fence" => self.fence(instruction),
             "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" => self.nothing(),
             "nanosleep" => self.sleep(),

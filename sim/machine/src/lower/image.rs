@@ -101,6 +101,8 @@ pub(crate) struct Image {
     /// Function addresses (as programs see them) to functions of the image.
     pub(crate) addresses: HashMap<u64, u32>,
     pub(crate) calls: Vec<CallSite>,
+    /// Whether lanes need stack beyond the kernel's own local variables.
+    pub(crate) uses_stack: bool,
     /// Targets of indexed branches.
     pub(crate) branch_lists: Vec<Vec<u32>>,
     /// Runs of instructions that one handler executes.

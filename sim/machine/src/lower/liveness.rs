@@ -156,7 +156,9 @@ fn defines_first(instruction: &Instruction<'_>) -> bool {
     match instruction.opcode.mnemonic() {
         "bar" | "barrier" => instruction.opcode.has("red"),
         "st" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "membar" | "fence" | "prefetch"
-        | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" | "nanosleep" => false,
+        | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" | "nanosleep" | "stackrestore" => {
+            false
+        }
         _ => true,
     }
 }

@@ -4,7 +4,9 @@
 
 use floe_ptx::{Instruction, Operand, ScalarType};
 
-use crate::exec::{Extract, ExtractWide, InWindow, Join, LeaveWindow, MovePredicate, Pair, handlers};
+use crate::exec::{
+    Allocate, Extract, ExtractWide, InWindow, Join, LeaveWindow, MovePredicate, Pair, RestoreStack, SaveStack, handlers,
+};
 use crate::isa::Value;
 
 use super::function::{Body, Lowering};
@@ -147,6 +149,36 @@ impl Body<'_, '_> {
                 let shift = if to { window.cast_signed() } else { -window.cast_signed() };
                 self.emit(handlers::<LeaveWindow>(), |inst| (inst.d, inst.a, inst.imm) = (d, a, shift));
             }
+        }
+        Ok(())
+    }
+
+    /// `alloca`, `stacksave`, `stackrestore`, all of 64-bit addresses.
+    pub(crate) fn stack(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
+        if instruction.opcode.modifiers().collect::<Vec<_>>() != ["u64"] {
+            return Err("unknown instruction".to_owned());
+        }
+        self.builder.uses_stack = true;
+        match (instruction.opcode.mnemonic(), instruction.operands.as_slice()) {
+            ("alloca", [destination, size, rest @ ..]) => {
+                let align = match rest {
+                    [] => 8,
+                    [Operand::Integer(align)] if align.bits.is_power_of_two() && align.bits <= 4096 => align.bits,
+                    _ => return Err("alignment is no power of two up to 4096".to_owned()),
+                };
+                let a = self.source(size, Value::Bits64)?;
+                let d = self.destination(destination, Value::Bits64)?;
+                self.emit(handlers::<Allocate>(), |inst| (inst.d, inst.a, inst.imm) = (d, a, align.cast_signed()));
+            }
+            ("stacksave", [destination]) => {
+                let d = self.destination(destination, Value::Bits64)?;
+                self.emit(handlers::<SaveStack>(), |inst| inst.d = d);
+            }
+            ("stackrestore", [source]) => {
+                let a = self.source(source, Value::Bits64)?;
+                self.emit(handlers::<RestoreStack>(), |inst| inst.a = a);
+            }
+            _ => return Err("unknown operands".to_owned()),
         }
         Ok(())
     }

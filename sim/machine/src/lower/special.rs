@@ -4,6 +4,7 @@
 
 use crate::exec::{LANES, ReadSpecial, Special, handlers};
 
+use super::builder::SharedKey;
 use super::function::{Body, Lowering};
 
 impl Body<'_, '_> {
@@ -23,6 +24,14 @@ impl Body<'_, '_> {
                 self.builder.constants.wide(u64::from(value))
             } else {
                 self.builder.constants.narrow(value)
+            }));
+        }
+        if let Some(into) = reserved(name) {
+            let offset = self.builder.shared_offset(SharedKey::Reserved, RESERVED, 16) + into;
+            return Ok(Some(if wide {
+                self.builder.constants.wide(u64::from(offset))
+            } else {
+                self.builder.constants.narrow(offset)
             }));
         }
         let Some(special) = special(name) else {
@@ -55,6 +64,20 @@ fn lane_constant(name: &str) -> Option<[u32; LANES]> {
         _ => return None,
     };
     Some(std::array::from_fn(|lane| of(lane as u32)))
+}
+
+/// Bytes of shared memory that every block of sm_80 and later has besides its own.
+const RESERVED: u64 = 1024;
+
+/// Places in the reserved shared memory: its begin, end and size, and the two parts device libraries know.
+fn reserved(name: &str) -> Option<u32> {
+    match name {
+        "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" => Some(0),
+        // Cooperative groups use 288 bytes from here.
+        "%reserved_smem_offset_1" => Some(256),
+        "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => Some(RESERVED as u32),
+        _ => None,
+    }
 }
 
 /// Registers that never change: no clusters, no debugger, no environment beyond the grid's workspace.
