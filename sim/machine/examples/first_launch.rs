@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_machine::{GRANULE, Memory, Program, Store};
+use floe_machine::{GRANULE, Level, Memory, Program, Store};
 
 const ROUNDS: usize = 9;
 const BASE: u64 = 0x2000_0000_0000;
@@ -16,7 +16,7 @@ fn main() {
     let backing = Store::new(bytes).and_then(|store| store.create(bytes)).expect("device memory");
     memory.map(BASE, bytes, &backing, 0).expect("mapping");
     for path in std::env::args().skip(1) {
-        let text = std::fs::read_to_string(&path).expect("a PTX file");
+        let text = Arc::new(std::fs::read_to_string(&path).expect("a PTX file"));
         let (name, kernels, time) = slowest(&text, &memory);
         let file = path.rsplit('/').next().unwrap_or(&path);
         println!(
@@ -28,7 +28,7 @@ fn main() {
 }
 
 /// The slowest kernel's name, how many kernels there are, and the median time from text to that kernel.
-fn slowest(text: &str, memory: &Arc<Memory>) -> (String, usize, Duration) {
+fn slowest(text: &Arc<String>, memory: &Arc<Memory>) -> (String, usize, Duration) {
     let names: Vec<String> = load(text, memory).kernel_names().into_iter().map(str::to_owned).collect();
     let timed = |name: &String| {
         let mut times: Vec<Duration> = (0..ROUNDS).map(|_| once(text, memory, name)).collect();
@@ -38,18 +38,19 @@ fn slowest(text: &str, memory: &Arc<Memory>) -> (String, usize, Duration) {
     names.iter().map(timed).max_by_key(|(_, _, time)| *time).expect("a file with kernels")
 }
 
-fn once(text: &str, memory: &Arc<Memory>, name: &str) -> Duration {
+fn once(text: &Arc<String>, memory: &Arc<Memory>, name: &str) -> Duration {
     let start = Instant::now();
     load(text, memory).kernel(name).expect("a kernel the machine can run");
     start.elapsed()
 }
 
-fn load(text: &str, memory: &Arc<Memory>) -> Arc<Program> {
+fn load(text: &Arc<String>, memory: &Arc<Memory>) -> Arc<Program> {
     let mut next = BASE;
     let mut place = |bytes: u64, align: u64| {
         let at = next.next_multiple_of(align.max(1));
         next = at + bytes;
         Some(at)
     };
-    Program::load(&[text], memory, &mut place).expect("a module the machine can load")
+    Program::load_shared(Level::best(), std::slice::from_ref(text), memory, &mut place)
+        .expect("a module the machine can load")
 }

@@ -157,6 +157,20 @@ impl Program {
         memory: &Arc<Memory>,
         allocate: &mut dyn FnMut(u64, u64) -> Option<u64>,
     ) -> Result<Arc<Self>, LoadError> {
+        let texts: Vec<Arc<String>> = texts.iter().map(|text| Arc::new((*text).to_owned())).collect();
+        Self::load_shared(level, &texts, memory, allocate)
+    }
+
+    /// As [`Program::load_at`], without copying the texts: the program keeps them.
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn load_shared(
+        level: Level,
+        texts: &[Arc<String>],
+        memory: &Arc<Memory>,
+        allocate: &mut dyn FnMut(u64, u64) -> Option<u64>,
+    ) -> Result<Arc<Self>, LoadError> {
         let level = if Level::available().contains(&level) { level } else { Level::best() };
         let mut program = Self {
             units: Vec::new(),
@@ -169,7 +183,7 @@ impl Program {
             hash: hash(texts),
         };
         for (number, text) in texts.iter().enumerate() {
-            program.units.push(Unit::parse(number, text)?);
+            program.units.push(Unit::parse(number, Arc::clone(text))?);
         }
         program.link(allocate)?;
         program.write_initial_values(memory)?;
@@ -310,7 +324,7 @@ fn target_number(module: &Module<'_>) -> u32 {
 }
 
 /// FNV-1a of all texts, by words of 8 bytes: tells programs apart, defends against nothing.
-fn hash(texts: &[&str]) -> u64 {
+fn hash(texts: &[Arc<String>]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let step = |state: u64, word: u64| (state ^ word).wrapping_mul(PRIME).rotate_left(23);
     let mut state = 0xcbf2_9ce4_8422_2325_u64;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_image::{ComputeCapability, Image, ImageError, ImageKind, Limits};
-use floe_machine::{LoadError, Program};
+use floe_machine::{Level, LoadError, Program};
 use floe_surface::JitOptions;
 
 use super::Simulator;
@@ -25,7 +25,7 @@ pub(crate) struct Instance {
 
 /// PTX ready to be linked.
 pub(crate) struct Code {
-    texts: Vec<String>,
+    texts: Vec<Arc<String>>,
     /// Names of the kernels, in the order of the texts.
     pub(crate) names: Vec<String>,
     /// The program gave the text itself and expects what is wrong with any kernel to show when it loads it, as from a
@@ -64,7 +64,7 @@ pub(crate) fn read(image: &Image, device: &CpuDevice, options: &mut JitOptions) 
     Ok(Code { texts, names, eager: image.kind == ImageKind::Ptx })
 }
 
-fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaResult<Vec<String>> {
+fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaResult<Vec<Arc<String>>> {
     let (major, minor) = device.identity.compute;
     let capability = ComputeCapability { major, minor };
     let found = image.ptx(capability, &Limits::default()).map_err(|error| {
@@ -93,7 +93,7 @@ fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaRes
             let place = error.utf8_error().valid_up_to();
             refuse(options, CudaError::INVALID_PTX, &format!("PTX is no UTF-8 text from byte {place} on"))
         })?;
-        texts.push(text);
+        texts.push(Arc::new(text));
     }
     Ok(texts)
 }
@@ -149,8 +149,7 @@ impl Simulator {
             variables.push(address);
             Some(address)
         };
-        let borrowed: Vec<&str> = given.texts.iter().map(String::as_str).collect();
-        match Program::load(&borrowed, &self.memory, &mut allocate) {
+        match Program::load_shared(Level::best(), &given.texts, &self.memory, &mut allocate) {
             Ok(program) => {
                 let instance = Instance { program, context: context.serial, device: context.device, variables };
                 if given.eager

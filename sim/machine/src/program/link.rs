@@ -3,7 +3,7 @@
 //! definition gives way to a strong one, the first of several weak ones is taken.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use floe_ptx::{FunctionKind, Limits, Linkage, Module, ParseError, Space, Statement};
 
@@ -22,7 +22,7 @@ pub(crate) struct Unit {
     number: usize,
     /// Symbols of this module alone.
     pub(crate) local: HashMap<&'static str, Symbol>,
-    _text: Box<str>,
+    _text: Arc<String>,
 }
 
 /// What a module-scope name means.
@@ -50,12 +50,12 @@ pub(crate) struct Variable {
 
 impl Unit {
     /// Parses a text.
-    pub(crate) fn parse(number: usize, text: &str) -> Result<Self, LoadError> {
-        let text: Box<str> = text.trim_end_matches('\0').into();
-        // SAFETY: the text is on the heap, never changed, and dropped after the module, which is the only thing that
-        // borrows from it; `module()` gives out references no longer than the unit's, and what borrows `'static` names
+    pub(crate) fn parse(number: usize, text: Arc<String>) -> Result<Self, LoadError> {
+        let plain = text.trim_end_matches('\0');
+        // SAFETY: the text is on the heap, never changed while it is shared, and the unit's share of it is dropped after
+        // the module, which is the only thing that borrows from it; `module()` gives out references no longer than the unit's, and what borrows `'static` names
         // from those (lowering) does not outlive the program that owns the unit.
-        let lasting: &'static str = unsafe { &*std::ptr::from_ref::<str>(&text) };
+        let lasting: &'static str = unsafe { &*std::ptr::from_ref::<str>(plain) };
         let module = floe_ptx::outline(lasting, &Limits::default()).map_err(|error| syntax(number, &error))?;
         let bodies = module.functions.iter().map(|_| OnceLock::new()).collect();
         Ok(Self { module, bodies, lasting, number, local: HashMap::new(), _text: text })
