@@ -2,7 +2,9 @@
 //! In goes a function of the program, out come instructions in the image and the function's frame. The guard of an
 //! instruction is put around whatever it was lowered to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+
+use rustc_hash::FxHashMap as HashMap;
 
 use floe_ptx::{Function, FunctionKind, Instruction, Statement};
 
@@ -105,7 +107,7 @@ pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionIm
         predicates: 64,
         predicate_line: 0,
         allotments,
-        coloured: HashMap::new(),
+        coloured: HashMap::default(),
         listed: HashSet::new(),
         register_list: Vec::new(),
         statement: 0,

@@ -2,7 +2,7 @@
 //! In goes a body with its names, out comes for each register a range of statements and a colour; registers of a kind whose
 //! ranges do not meet get the same colour. Ranges have no holes, so they are safe for every lane whatever path it takes.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use floe_ptx::{Instruction, Operand, ScalarType, Statement};
 
@@ -171,7 +171,7 @@ fn ends_path(instruction: &Instruction<'_>) -> bool {
 
 impl Flow {
     fn read(body: &[Statement<'_>], names: &Names<'_>) -> Self {
-        let mut reader = Reader { names, scope: 0, registers: Vec::new(), indices: HashMap::new() };
+        let mut reader = Reader { names, scope: 0, registers: Vec::new(), indices: HashMap::default() };
         let mut effects: Vec<Effect> = Vec::with_capacity(body.len());
         let mut starts = vec![0];
         let mut jumps: Vec<(usize, Vec<usize>, bool)> = Vec::new();
@@ -298,10 +298,10 @@ fn blocks(
 /// Gives registers whose ranges do not meet the same colour, lowest first.
 fn colour(mut ranges: Vec<(RegisterId, (u32, u32))>) -> HashMap<u32, Allotment> {
     ranges.sort_by_key(|(register, live)| (live.0, register.number));
-    let mut busy: HashMap<Kind, Vec<(u32, u32)>> = HashMap::new(); // (last statement, colour)
-    let mut free: HashMap<Kind, Vec<u32>> = HashMap::new();
-    let mut count: HashMap<Kind, u32> = HashMap::new();
-    let mut allotments = HashMap::with_capacity(ranges.len());
+    let mut busy: HashMap<Kind, Vec<(u32, u32)>> = HashMap::default(); // (last statement, colour)
+    let mut free: HashMap<Kind, Vec<u32>> = HashMap::default();
+    let mut count: HashMap<Kind, u32> = HashMap::default();
+    let mut allotments = HashMap::with_capacity_and_hasher(ranges.len(), Default::default());
     for (register, live) in ranges {
         let kind = Kind::of(register.scalar);
         let (busy, free) = (busy.entry(kind).or_default(), free.entry(kind).or_default());

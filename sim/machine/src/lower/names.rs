@@ -2,7 +2,7 @@
 //! In goes the function's body, out come lookups by scope. Registers get their place in the frame when they are first used,
 //! so that the hundreds a compiler declares and never uses cost nothing.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use floe_ptx::{ScalarType, Space, Statement};
 
