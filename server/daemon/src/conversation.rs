@@ -13,21 +13,13 @@ use floe_wire::{
 
 use crate::error::DaemonError;
 use crate::sessions::Admission;
+use crate::status;
 use crate::token::{RANDOM_BYTES, Token, random};
 
 /// How long a peer may be silent before it has a session.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How much a peer may ask before it attaches: enough for every list, far too little for a flood.
 const FRAMES: usize = 256;
-
-/// CUresult numbers the daemon answers with.
-mod status {
-    pub(super) const SUCCESS: u32 = 0;
-    pub(super) const INVALID_VALUE: u32 = 1;
-    pub(super) const NOT_PERMITTED: u32 = 800;
-    pub(super) const SYSTEM_NOT_READY: u32 = 802;
-    pub(super) const SYSTEM_DRIVER_MISMATCH: u32 = 803;
-}
 
 /// What the conversation asks of the server.
 pub(crate) trait Host {

@@ -13,6 +13,7 @@ mod options;
 mod probe;
 mod server;
 mod sessions;
+mod status;
 mod token;
 mod worker_process;
 

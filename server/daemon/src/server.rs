@@ -17,6 +17,7 @@ use floe_worker::contract::{Probe, Snapshot};
 use crate::conversation::{self, Host, Refusal};
 use crate::log;
 use crate::sessions::{Admission, Applicant, Sessions};
+use crate::status;
 use crate::token::Token;
 use crate::worker_process::{self, Frames};
 
@@ -37,11 +38,6 @@ const DRIVER_SETTINGS: [&str; 7] = [
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
-
-/// CUresult numbers.
-const CUDA_ERROR_INVALID_DEVICE: u32 = 101;
-const CUDA_ERROR_DEVICE_UNAVAILABLE: u32 = 46;
-const CUDA_ERROR_SYSTEM_NOT_READY: u32 = 802;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -90,7 +86,7 @@ impl Server {
             let words = format!("too many connections without a session: {MAX_CONVERSATIONS}");
             log(format_args!("{words}; closing the one of {peer}"));
             // Nothing was sent on it before, so this does not wait; who does not read does not need to know.
-            let _ = link.send(&Ended { status: CUDA_ERROR_SYSTEM_NOT_READY, detail: &words });
+            let _ = link.send(&Ended { status: status::SYSTEM_NOT_READY, detail: &words });
             return;
         }
         let counted = peer.clone();
@@ -129,7 +125,7 @@ impl Server {
                 log(format_args!("session {session}: {error}"));
                 let mut link = Link::resume(spare, frames.sent, frames.received);
                 // The client may be gone; then nobody needs to know.
-                let _ = link.send(&Ended { status: CUDA_ERROR_DEVICE_UNAVAILABLE, detail: &error.to_string() });
+                let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail: &error.to_string() });
                 return;
             }
         };
@@ -201,19 +197,19 @@ impl Host for Server {
         let there = i32::try_from(request.gpu).ok().zip(self.gpu(request.gpu));
         let Some((gpu_index, gpu)) = there else {
             return no(
-                CUDA_ERROR_INVALID_DEVICE,
+                status::INVALID_DEVICE,
                 format!("no such GPU here: {}; offered: {:?}", request.gpu, self.offered),
             );
         };
         if request.ordinal >= WINDOW_COUNT {
             let words = format!("a program has at most {WINDOW_COUNT} vGPUs, this would be number {}", request.ordinal);
-            return no(CUDA_ERROR_INVALID_DEVICE, words);
+            return no(status::INVALID_DEVICE, words);
         }
         let memory = self.quota(request.memory, gpu);
         let mut sessions = Server::sessions(self);
         if sessions.count() >= self.max_sessions {
             let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
-            return no(CUDA_ERROR_SYSTEM_NOT_READY, words);
+            return no(status::SYSTEM_NOT_READY, words);
         }
         let applicant = Applicant::new(request, peer);
         let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
