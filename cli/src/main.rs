@@ -34,6 +34,7 @@ Environment:
   FLOE_TOKEN             the token itself; FLOE_TOKEN_FILE names the file that holds it
   FLOE_CONFIG            the TOML file
   FLOE_LOG               what the client library says on stderr: error, warn (default), info, debug
+  FLOE_TRACE             failures: the client library says which driver calls failed; calls: all of them, in order
   FLOE_STATS             1: the client library prints its counts of calls when the program ends
   RCUDA_DEVICE_COUNT     honoured when FLOE_DEVICES is not set, with RCUDA_DEVICE_j=host[:gpu]
   FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)

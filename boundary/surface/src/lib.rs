@@ -21,6 +21,7 @@ pub mod marshal;
 mod pointer;
 mod prelude;
 mod process;
+mod trace;
 
 pub use beyond::Beyond;
 pub use capture::CaptureInfo;

@@ -1,6 +1,7 @@
 //! Where the process stands: not initialised, initialised, forked off, or ending. Every exported function asks here
 //! first, so that implementations see calls only while they may answer them. A panic below never reaches C.
 
+use crate::trace;
 use floe_abi::{CuResult, CudaError, CudaResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -23,8 +24,8 @@ static AT_EXIT: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 pub fn guard(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
     match STATE.load(Ordering::Acquire) {
         RUNNING => caught(name, call),
-        ENDING => CudaError::DEINITIALIZED.into(),
-        _ => CudaError::NOT_INITIALIZED.into(),
+        ENDING => refused(name, CudaError::DEINITIALIZED),
+        _ => refused(name, CudaError::NOT_INITIALIZED),
     }
 }
 
@@ -34,9 +35,16 @@ pub fn guard_always(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResu
     caught(name, call)
 }
 
+/// Answers a call that may not reach the implementation.
+#[cold]
+fn refused(name: &str, error: CudaError) -> CuResult {
+    trace::answered(name, error.into());
+    error.into()
+}
+
 fn caught(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
     // What a panic leaves half-done lies behind the implementation's own locks, which report it at the next call.
-    match catch_unwind(AssertUnwindSafe(call)) {
+    let answer = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.into(),
         Err(_) => {
             eprintln!(
@@ -44,7 +52,9 @@ fn caught(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
             );
             CudaError::UNKNOWN.into()
         }
-    }
+    };
+    trace::answered(name, answer);
+    answer
 }
 
 /// Whether `cuInit` may go on.

@@ -5,6 +5,7 @@ use crate::expansion::Symbols;
 use crate::export_tables;
 use crate::look_up::{self, Found};
 use crate::prelude::*;
+use crate::trace;
 
 /// `cuGetProcAddress` with a status. Where there is no such function the answer is NULL and the status says why, which
 /// is a success, as driver 580 has it; a caller that asks for no status gets the error instead. The empty name, which
@@ -33,6 +34,9 @@ pub unsafe fn cuGetProcAddress_v2<D: Driver>(
     }
     let found = name.to_str().map_or(Found::Nothing, |name| look_up::find(symbols, name, version, flags));
     let address = if let Found::Function(address) = found { address } else { std::ptr::null_mut() };
+    if address.is_null() && !name.is_empty() {
+        trace::not_found(&name.to_string_lossy(), version);
+    }
     // SAFETY: NULL or the program's variables.
     unsafe {
         c::put(function, address);

@@ -1,0 +1,65 @@
+//! What the program asked of the driver and what it was answered, for whoever looks for a call that goes wrong. The name
+//! and the answer of a call come in; with `FLOE_TRACE=failures` the calls that fail, with `FLOE_TRACE=calls` all of them,
+//! go to stderr. Nothing is formatted, and no call is slower than one comparison, when nobody asked.
+
+use floe_abi::{CuResult, CudaError};
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Detail {
+    Nothing,
+    Failures,
+    Calls,
+}
+
+fn detail() -> Detail {
+    static DETAIL: OnceLock<Detail> = OnceLock::new();
+    *DETAIL.get_or_init(|| parse(std::env::var("FLOE_TRACE").ok().as_deref()))
+}
+
+fn parse(value: Option<&str>) -> Detail {
+    match value {
+        None | Some("" | "0") => Detail::Nothing,
+        Some("failures") => Detail::Failures,
+        Some(_) => Detail::Calls,
+    }
+}
+
+fn line(text: std::fmt::Arguments<'_>) {
+    // One write per line, so that those of several threads do not mix. A closed stderr is the program's wish.
+    let _ = std::io::stderr().write_all(format!("floe: {text}\n").as_bytes());
+}
+
+/// A call has been answered.
+pub(crate) fn answered(name: &str, answer: CuResult) {
+    let detail = detail();
+    if detail == Detail::Nothing {
+        return;
+    }
+    match CudaError::from_code(answer.0) {
+        Some(error) => line(format_args!("{name}: {error}")),
+        None if detail == Detail::Calls => line(format_args!("{name}")),
+        None => {}
+    }
+}
+
+/// A function was looked up that floe does not have.
+pub(crate) fn not_found(name: &str, version: i32) {
+    if detail() != Detail::Nothing {
+        line(format_args!("cuGetProcAddress: no function {name} of version {version}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_unless_asked_for() {
+        assert_eq!([None, Some(""), Some("0")].map(parse), [Detail::Nothing; 3]);
+        assert_eq!(parse(Some("failures")), Detail::Failures);
+        assert_eq!(parse(Some("calls")), Detail::Calls);
+    }
+}
