@@ -6,6 +6,7 @@ mod dist;
 mod examples;
 mod fuzz;
 mod generate;
+mod header;
 mod test;
 mod toolchain;
 
@@ -32,6 +33,8 @@ enum Command {
         /// Path of cudaTypedefs.h
         header: std::path::PathBuf,
     },
+    /// Compares the exported functions' arguments with NVIDIA's cuda.h
+    CheckHeader,
     /// Builds everything in release and lays an installation out in target/dist
     Dist,
     /// Builds an installation and runs `floe demo` from it
@@ -54,6 +57,7 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Gen { check } => generate::run(check),
         Command::GenVersions { header } => generate::calls::versions::write(&header),
+        Command::CheckHeader => header::check(),
         Command::Dist => dist::dist().map(|folder| println!("{}", folder.display())),
         Command::Demo => dist::demo(),
         Command::Test => test::test(),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::dist::{cargo, dist, run, target_folder};
 use crate::toolchain::repository;
-use crate::{examples, fuzz, generate, toolchain};
+use crate::{examples, fuzz, generate, header, toolchain};
 
 /// What is done: its name and the function that does it.
 type Step = (&'static str, fn() -> Result<()>);
@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
     ("installation", || dist().map(drop)),
+    ("exported functions against cuda.h", header::check),
     ("example programs", example_programs),
     ("CUDA runtimes of the boot matrix", boot_matrix),
     ("fuzzing, bounded", || fuzz::fuzz(fuzz::SECONDS_IN_CI)),
