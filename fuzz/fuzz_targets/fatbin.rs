@@ -3,7 +3,9 @@
 //! It never uses the edge that reads a program's memory, whose contract arbitrary bytes do not keep.
 #![no_main]
 
-use floe_image::{ComputeCapability, EntryKind, Fatbin, Image, Limits, kernel_parameters, select_cubin, select_ptx};
+use floe_image::{
+    ComputeCapability, EntryKind, Fatbin, Image, Limits, Takes, kernel_parameters, select_cubin, select_ptx,
+};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits = Limits { image_bytes: 1 << 20, entry_bytes: 1 << 18, entries: 256 };
@@ -12,6 +14,13 @@ const DEVICE: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(image) = Image::from_bytes(bytes, &LIMITS) {
         assert!(image.size() <= bytes.len() as u64);
+        for takes in [Takes::Anything, Takes::MachineCode(DEVICE), Takes::Ptx(DEVICE)] {
+            let kept = image.kept_for(&[takes], &LIMITS);
+            assert!(kept.size() <= image.size());
+            // What is left of a container is a container, of which the same is kept again.
+            let less = kept.to_image();
+            assert_eq!(less.kept_for(&[takes], &LIMITS).to_image(), less);
+        }
         for text in image.ptx(DEVICE, &LIMITS).into_iter().flatten() {
             assert!(!text.text.contains(&0) && text.text.len() <= LIMITS.image_bytes);
         }

@@ -1,4 +1,4 @@
-//! An image as owned bytes: what a program handed over, or what a file holds.
+//! An image: what a program handed over, where it lies, or what a file holds.
 //! In go bytes of one of three forms (container, cubin, PTX text), out come the bytes that belong to it, their kind, and
 //! the PTX in it.
 //! It never changes a byte, so that what a device's own driver gets is what the program gave.
@@ -23,12 +23,12 @@ pub enum ImageKind {
 
 /// An image and the containers that were linked into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct Image<'a> {
     /// Form of the first of the `containers`; the others are fat binaries.
     pub kind: ImageKind,
     /// The image itself, then the containers its wrapper lists: with relocatable device code the image holds linked
     /// machine code only, and the PTX of each source file stands in one of these.
-    pub containers: Vec<Vec<u8>>,
+    pub containers: Vec<Cow<'a, [u8]>>,
 }
 
 /// PTX taken out of an image.
@@ -69,7 +69,7 @@ fn truncated(what: &'static str, needed: u64, present: usize) -> ImageError {
     ImageError::Truncated { what, offset: 0, needed, present: present as u64 }
 }
 
-impl Image {
+impl Image<'static> {
     /// Takes an image from the bytes of a file. Bytes behind its end are left out; PTX may end with the file or a NUL.
     ///
     /// # Errors
@@ -103,7 +103,15 @@ impl Image {
                 text
             }
         };
-        Ok(Self { kind, containers: vec![bytes.to_vec()] })
+        Ok(Self { kind, containers: vec![Cow::Owned(bytes.to_vec())] })
+    }
+}
+
+impl Image<'_> {
+    /// The image with bytes of its own, for who keeps it longer than the bytes it was read from.
+    pub fn into_owned(self) -> Image<'static> {
+        let containers = self.containers.into_iter().map(|container| Cow::Owned(container.into_owned())).collect();
+        Image { kind: self.kind, containers }
     }
 
     /// Bytes of all containers together.

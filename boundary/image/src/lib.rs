@@ -1,6 +1,6 @@
 //! Module images as programs carry them: fat binaries, cubins, PTX text.
-//! In goes what a program hands to `cuModuleLoadData` and its kin, out come owned bytes, the entries in them, the one a
-//! device should take, and the parameter layout of its kernels.
+//! In goes what a program hands to `cuModuleLoadData` and its kin, out come its bytes, the entries in them, those a device
+//! can use, and the parameter layout of its kernels.
 //! It trusts no size, offset or count it reads, and only [`program`] touches memory that is not a slice.
 #![deny(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod elf;
 mod error;
 mod fatbin;
 mod image;
+mod keep;
 mod nv_info;
 #[allow(unsafe_code)]
 pub mod program;
@@ -19,6 +20,7 @@ pub use capability::{ComputeCapability, Target, Variant};
 pub use error::{EntryProblem, ImageError};
 pub use fatbin::{Compression, Entry, EntryKind, Fatbin};
 pub use image::{Image, ImageKind, PtxText};
+pub use keep::{Kept, Pieces, Takes};
 pub use nv_info::{KernelParameters, Parameter, kernel_parameters};
 pub use select::{Selected, select_cubin, select_ptx};
 

@@ -1,7 +1,9 @@
 //! The one place that reads images out of a program's memory.
-//! In goes the bare pointer the program passed to a load call, out comes an [`Image`] that owns a copy of all it needs.
-//! It reads only what headers already read say is there, and keeps no pointer.
+//! In goes the bare pointer the program passed to a load call, out comes an [`Image`] of the bytes where they lie.
+//! It reads only what headers already read say is there, and copies nothing but headers: libraries are hundreds of
+//! megabytes, of which a device takes a tenth.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 
 use crate::error::ImageError;
@@ -23,8 +25,8 @@ struct Wrapper {
     list: *const *const c_void,
 }
 
-/// Copies an image out of the calling program: a fat binary wrapper (version 1 or 2), a bare container, a cubin, or PTX
-/// text that ends with a NUL.
+/// Finds an image in the calling program: a fat binary wrapper (version 1 or 2), a bare container, a cubin, or PTX text
+/// that ends with a NUL.
 ///
 /// # Errors
 /// A null pointer, a form that is not known, headers that contradict themselves, or sizes beyond `limits`.
@@ -32,9 +34,10 @@ struct Wrapper {
 /// # Safety
 /// `image` is null, or points to readable memory holding an image of one of these forms, complete as its own headers (or
 /// its NUL) say; a wrapper's pointers are null or point to such containers, its list ends with a null. All of it stays
-/// mapped and unchanged until this returns. That is what CUDA asks of the argument of `cuModuleLoadData`,
-/// `cuModuleLoadDataEx`, `cuModuleLoadFatBinary` and `cuLibraryLoadData`; the program keeps it.
-pub unsafe fn from_program(image: *const c_void, limits: &Limits) -> Result<Image, ImageError> {
+/// mapped and unchanged for `'a`. That is what CUDA asks of the argument of `cuModuleLoadData`, `cuModuleLoadDataEx`,
+/// `cuModuleLoadFatBinary` and `cuLibraryLoadData` until these return, and with `CU_LIBRARY_BINARY_IS_PRESERVED` until
+/// the library is unloaded; the program keeps it.
+pub unsafe fn from_program<'a>(image: *const c_void, limits: &Limits) -> Result<Image<'a>, ImageError> {
     if image.is_null() {
         return Err(ImageError::Null);
     }
@@ -56,12 +59,12 @@ pub unsafe fn from_program(image: *const c_void, limits: &Limits) -> Result<Imag
         CONTAINER_MAGIC => {
             // SAFETY: the magic says that this is a container, which by contract is complete.
             let bytes = unsafe { container(image, "the image", limits.image_bytes)? };
-            Ok(Image { kind: ImageKind::Fatbin, containers: vec![bytes] })
+            Ok(Image { kind: ImageKind::Fatbin, containers: vec![Cow::Borrowed(bytes)] })
         }
         elf::ELF_MAGIC => {
             // SAFETY: the magic says that this is an ELF file, which by contract is complete.
             let bytes = unsafe { cubin(image, limits)? };
-            Ok(Image { kind: ImageKind::Cubin, containers: vec![bytes] })
+            Ok(Image { kind: ImageKind::Cubin, containers: vec![Cow::Borrowed(bytes)] })
         }
         _ => Err(ImageError::UnknownForm(start)),
     }
@@ -82,9 +85,18 @@ unsafe fn copy(base: *const c_void, offset: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// `length` bytes at `base`, where they lie.
+///
+/// # Safety
+/// Those bytes are readable and nobody writes to them for `'a`.
+unsafe fn view<'a>(base: *const c_void, length: usize) -> &'a [u8] {
+    // SAFETY: the caller answers for the bytes; a byte has no alignment and every value.
+    unsafe { std::slice::from_raw_parts(base.cast::<u8>(), length) }
+}
+
 /// # Safety
 /// `image` points to a complete wrapper as [`from_program`] has it.
-unsafe fn wrapped(image: *const c_void, limits: &Limits) -> Result<Image, ImageError> {
+unsafe fn wrapped<'a>(image: *const c_void, limits: &Limits) -> Result<Image<'a>, ImageError> {
     // SAFETY: a wrapper is 24 readable bytes; a program may have it at any alignment.
     let wrapper = unsafe { image.cast::<Wrapper>().read_unaligned() };
     if !matches!(wrapper.version, 1 | 2) {
@@ -92,7 +104,7 @@ unsafe fn wrapped(image: *const c_void, limits: &Limits) -> Result<Image, ImageE
     }
     // SAFETY: by contract the data pointer is null or points to a complete container.
     let main = unsafe { container(wrapper.data, "the data pointer", limits.image_bytes)? };
-    let mut containers = vec![main];
+    let mut containers = vec![Cow::Borrowed(main)];
     if wrapper.version == 2 && !wrapper.list.is_null() {
         // SAFETY: by contract version 2 has a null-terminated list of containers here.
         unsafe { prelinked(wrapper.list, &mut containers, limits)? };
@@ -100,16 +112,16 @@ unsafe fn wrapped(image: *const c_void, limits: &Limits) -> Result<Image, ImageE
     Ok(Image { kind: ImageKind::Fatbin, containers })
 }
 
-/// Copies the containers of a list behind those already there.
+/// Puts the containers of a list behind those already there.
 ///
 /// # Safety
 /// `list` points to pointers to complete containers, the last followed by a null.
-unsafe fn prelinked(
+unsafe fn prelinked<'a>(
     list: *const *const c_void,
-    containers: &mut Vec<Vec<u8>>,
+    containers: &mut Vec<Cow<'a, [u8]>>,
     limits: &Limits,
 ) -> Result<(), ImageError> {
-    let mut left = limits.image_bytes.saturating_sub(containers.iter().map(Vec::len).sum());
+    let mut left = limits.image_bytes.saturating_sub(containers.iter().map(|container| container.len()).sum());
     for index in 0.. {
         // SAFETY: no null was met yet, so the list has this element.
         let next = unsafe { list.add(index).read_unaligned() };
@@ -121,18 +133,18 @@ unsafe fn prelinked(
             return Err(ImageError::TooLarge { what: "prelinked containers", size: limit + 1, limit });
         }
         // SAFETY: an element of the list that is not null points to a complete container.
-        let bytes = unsafe { container(next, "the list", left)? };
+        let bytes: &'a [u8] = unsafe { container(next, "the list", left)? };
         left -= bytes.len();
-        containers.push(bytes);
+        containers.push(Cow::Borrowed(bytes));
     }
     Ok(())
 }
 
-/// Copies a container of at most `limit` bytes.
+/// A container of at most `limit` bytes.
 ///
 /// # Safety
 /// `address` is null or points to a complete container, or at least to four readable bytes that do not have its magic.
-unsafe fn container(address: *const c_void, place: &'static str, limit: usize) -> Result<Vec<u8>, ImageError> {
+unsafe fn container<'a>(address: *const c_void, place: &'static str, limit: usize) -> Result<&'a [u8], ImageError> {
     if address.is_null() {
         return Err(ImageError::Null);
     }
@@ -147,12 +159,12 @@ unsafe fn container(address: *const c_void, place: &'static str, limit: usize) -
     let too_large = ImageError::TooLarge { what: "bytes of an image", size, limit: limit as u64 };
     let length = length.ok_or(too_large)?;
     // SAFETY: the container is complete, so the bytes its header counts are there.
-    Ok(unsafe { copy(address, 0, length) })
+    Ok(unsafe { view(address, length) })
 }
 
 /// # Safety
 /// `image` points to a complete ELF file.
-unsafe fn cubin(image: *const c_void, limits: &Limits) -> Result<Vec<u8>, ImageError> {
+unsafe fn cubin<'a>(image: *const c_void, limits: &Limits) -> Result<&'a [u8], ImageError> {
     let limit = limits.image_bytes as u64;
     let size = |value: u64| {
         usize::try_from(value).map_err(|_| ImageError::TooLarge { what: "bytes of a cubin", size: value, limit })
@@ -164,19 +176,19 @@ unsafe fn cubin(image: *const c_void, limits: &Limits) -> Result<Vec<u8>, ImageE
     })?;
     let length = size(extent)?;
     // SAFETY: the extent is the end of the last thing that the complete file's headers describe.
-    Ok(unsafe { copy(image, 0, length) })
+    Ok(unsafe { view(image, length) })
 }
 
 /// # Safety
 /// `image` points to bytes that are readable up to the first NUL, or up to a byte no text has.
-unsafe fn text(image: *const c_void, limits: &Limits) -> Result<Image, ImageError> {
+unsafe fn text<'a>(image: *const c_void, limits: &Limits) -> Result<Image<'a>, ImageError> {
     for length in 0..=limits.image_bytes {
         // SAFETY: all bytes before this one were text, so the text goes on at least to this byte.
         let byte = unsafe { image.cast::<u8>().add(length).read() };
         if byte == 0 {
             // SAFETY: these bytes were all just read.
-            let bytes = unsafe { copy(image, 0, length) };
-            return Ok(Image { kind: ImageKind::Ptx, containers: vec![bytes] });
+            let bytes = unsafe { view(image, length) };
+            return Ok(Image { kind: ImageKind::Ptx, containers: vec![Cow::Borrowed(bytes)] });
         }
         if !is_text(byte) {
             // SAFETY: these bytes were all just read.

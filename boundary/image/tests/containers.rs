@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use floe_image::{
-    Compression, ComputeCapability, EntryKind, EntryProblem, Fatbin, Image, ImageError, ImageKind, Limits, Target,
-    Variant, program::from_program, select_cubin, select_ptx,
+    Compression, ComputeCapability, EntryKind, EntryProblem, Fatbin, Image, ImageError, ImageKind, Limits, Takes,
+    Target, Variant, program::from_program, select_cubin, select_ptx,
 };
 
 const DEFAULT: &[u8] = include_bytes!("data/sums_default.fatbin");
@@ -206,7 +206,7 @@ struct Wrapper {
 }
 
 /// Passes an image as a program would.
-fn passed<T>(image: *const T) -> Result<Image, ImageError> {
+fn passed<'a, T>(image: *const T) -> Result<Image<'a>, ImageError> {
     // SAFETY: the tests below pass null, or images and lists they own and that are complete as their headers say.
     unsafe { from_program(image.cast(), &limits()) }
 }
@@ -218,7 +218,7 @@ fn wrapper(version: u32, data: &[u8], list: *const c_void) -> Wrapper {
 #[test]
 fn wrapper_gives_its_container() {
     let image = passed(&wrapper(1, DEFAULT, c"file.cu".as_ptr().cast())).expect("a good wrapper");
-    assert_eq!(image, Image { kind: ImageKind::Fatbin, containers: vec![DEFAULT.to_vec()] });
+    assert_eq!(image, Image { kind: ImageKind::Fatbin, containers: vec![DEFAULT.into()] });
     let image = passed(&wrapper(2, DEFAULT, std::ptr::null())).expect("a good wrapper without a list");
     assert_eq!(image.containers.len(), 1);
 }
@@ -242,10 +242,10 @@ fn bare_forms_are_told_by_their_start() {
     assert_eq!(passed(DEFAULT.as_ptr()).expect("a container").containers, [DEFAULT]);
     let cubin = parse(NONE).entries[1].payload;
     let image = passed(cubin.as_ptr()).expect("a cubin");
-    assert_eq!((image.kind, image.containers[0].as_slice()), (ImageKind::Cubin, cubin));
+    assert_eq!((image.kind, image.containers[0].as_ref()), (ImageKind::Cubin, cubin));
     let text = c"\n// text\n.version 9.0\n.target sm_120a, debug\n";
     let image = passed(text.as_ptr()).expect("a text");
-    assert_eq!((image.kind, image.containers[0].as_slice()), (ImageKind::Ptx, text.to_bytes()));
+    assert_eq!((image.kind, image.containers[0].as_ref()), (ImageKind::Ptx, text.to_bytes()));
 }
 
 #[test]
@@ -299,6 +299,69 @@ fn size_beyond_the_limit_is_refused_before_it_is_read() {
     assert_eq!(error.to_string(), "bytes of PTX text: 5, the limit is 4");
 }
 
+/// Kinds and targets of what is kept of a container for a device, and whether that is certain.
+fn kept(bytes: &[u8], devices: &[Takes]) -> (Vec<(EntryKind, String)>, bool) {
+    let image = Image { kind: ImageKind::Fatbin, containers: vec![bytes.into()] };
+    let kept = image.kept_for(devices, &limits());
+    let less = kept.to_image();
+    assert_eq!(less.size(), kept.size());
+    let entries = parse(&less.containers[0]).entries;
+    // What is left is, byte for byte, what stood in the whole.
+    for entry in &entries {
+        assert!(parse(bytes).entries.iter().any(|whole| whole.payload == entry.payload && whole.flags == entry.flags));
+    }
+    (entries.iter().map(|entry| (entry.kind, entry.target.to_string())).collect(), kept.certain)
+}
+
+#[test]
+fn device_is_sent_its_machine_code_or_else_the_ptx_it_can_compile() {
+    let entry = |kind, name: &str| (kind, name.to_owned());
+    let (ptx, cubin) = (EntryKind::Ptx, EntryKind::Cubin);
+    let code = |major, minor| [Takes::MachineCode(capability(major, minor))];
+    assert_eq!(kept(DEFAULT, &code(9, 0)), (vec![entry(cubin, "sm_90")], true));
+    assert_eq!(kept(DEFAULT, &code(8, 6)), (vec![entry(ptx, "sm_75")], false));
+    assert_eq!(kept(DEFAULT, &code(12, 0)), (vec![entry(ptx, "sm_90"), entry(ptx, "sm_75")], false));
+    assert_eq!(kept(WIDE, &code(10, 3)), (vec![entry(cubin, "sm_100")], true));
+    assert_eq!(kept(FAMILY, &code(10, 3)), (vec![entry(cubin, "sm_100f")], true));
+    assert_eq!(kept(DEFAULT, &[Takes::Ptx(H200)]), (vec![entry(ptx, "sm_90")], true));
+    let both = [Takes::MachineCode(H200), Takes::Ptx(capability(8, 0))];
+    assert_eq!(kept(DEFAULT, &both), (vec![entry(cubin, "sm_90"), entry(ptx, "sm_75")], true));
+}
+
+#[test]
+fn nothing_is_left_out_where_a_device_finds_nothing_or_is_not_known() {
+    for (bytes, takes) in [
+        (DEFAULT, Takes::Anything),
+        (DEFAULT, Takes::MachineCode(capability(7, 0))),
+        (WIDE, Takes::MachineCode(capability(8, 0))),
+        (WIDE, Takes::Ptx(H200)),
+    ] {
+        let (entries, certain) = kept(bytes, &[takes]);
+        assert_eq!((entries.len(), certain), (parse(bytes).entries.len(), false));
+    }
+    let damaged = Image { kind: ImageKind::Fatbin, containers: vec![DEFAULT[..500].into()] };
+    let whole = damaged.kept_for(&[Takes::MachineCode(H200)], &limits());
+    assert_eq!((whole.to_image(), whole.certain), (damaged.clone(), false));
+}
+
+#[test]
+fn entries_of_unknown_kinds_go_with_what_is_kept() {
+    let mut bytes = DEFAULT.to_vec();
+    bytes[16] = 8;
+    let (entries, _) = kept(&bytes, &[Takes::MachineCode(H200)]);
+    assert_eq!(entries.iter().map(|entry| entry.0).collect::<Vec<_>>(), [EntryKind::Other(8), EntryKind::Cubin]);
+}
+
+#[test]
+fn prelinked_containers_go_only_where_the_linked_one_has_nothing() {
+    let containers = vec![LINKED.into(), PARTS[0].into(), PARTS[1].into()];
+    let image = Image { kind: ImageKind::Fatbin, containers };
+    let count = |takes| image.kept_for(&[takes], &limits()).containers.len();
+    assert_eq!(count(Takes::MachineCode(H200)), 1);
+    assert_eq!(count(Takes::MachineCode(capability(12, 0))), 3);
+    assert_eq!(count(Takes::Ptx(H200)), 3);
+}
+
 #[test]
 fn files_are_read_like_images() {
     for bytes in [DEFAULT, LINKED] {
@@ -331,6 +394,6 @@ fn image_without_ptx_says_what_it_holds() {
     let error = image.ptx(H200, &limits()).expect_err("no PTX");
     assert_eq!(error.code(), floe_abi::CudaError::NO_BINARY_FOR_GPU);
     assert!(error.to_string().contains("(it holds a cubin for sm_100, a cubin for sm_90)"), "{error}");
-    let image = Image { kind: ImageKind::Fatbin, containers: vec![LINKED.to_vec(), PARTS[0].to_vec(), WIDE.to_vec()] };
+    let image = Image { kind: ImageKind::Fatbin, containers: vec![LINKED.into(), PARTS[0].into(), WIDE.into()] };
     assert!(matches!(image.ptx(H200, &limits()), Err(ImageError::NoPtx { .. })));
 }

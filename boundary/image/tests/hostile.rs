@@ -1,7 +1,7 @@
 //! Containers and cubins made to break the reader: arbitrary bytes, and good ones with bytes changed and cut off.
 //! Whatever comes out, it is data within the limits or an error, never a panic.
 
-use floe_image::{Compression, ComputeCapability, EntryKind, Fatbin, Image, Limits, kernel_parameters};
+use floe_image::{Compression, ComputeCapability, EntryKind, Fatbin, Image, Limits, Takes, kernel_parameters};
 use proptest::prelude::*;
 
 const GOOD: [&[u8]; 6] = [
@@ -20,6 +20,12 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     let device = ComputeCapability { major: 9, minor: 0 };
     if let Ok(image) = Image::from_bytes(bytes, &LIMITS) {
         prop_assert!(image.size() <= bytes.len() as u64);
+        for takes in [Takes::Anything, Takes::MachineCode(device), Takes::Ptx(device)] {
+            let kept = image.kept_for(&[takes], &LIMITS);
+            prop_assert!(kept.size() <= image.size());
+            let less = kept.to_image();
+            prop_assert_eq!(less.kept_for(&[takes], &LIMITS).to_image(), less.clone());
+        }
         if let Ok(texts) = image.ptx(device, &LIMITS) {
             prop_assert!(texts.iter().all(|text| !text.text.contains(&0)));
         }

@@ -20,7 +20,7 @@ use crate::table::lock;
 #[derive(Debug)]
 pub(crate) struct LibraryState {
     id: u64,
-    image: Image,
+    image: Image<'static>,
     /// By the vGPU's ordinal.
     loaded: Mutex<HashMap<u8, Arc<Loaded>>>,
     kernels: Mutex<HashMap<String, Arc<KernelState>>>,
@@ -76,15 +76,11 @@ impl Client {
 }
 
 impl LibraryCalls for Client {
-    fn library_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Library> {
+    fn library_load_data(&self, image: Image<'static>, options: &mut JitOptions) -> CudaResult<Library> {
         let _call = self.enter();
         let session = self.library_session()?;
-        let library = Arc::new(LibraryState {
-            id: self.next_id(),
-            image: image.clone(),
-            loaded: Mutex::default(),
-            kernels: Mutex::default(),
-        });
+        let library =
+            Arc::new(LibraryState { id: self.next_id(), image, loaded: Mutex::default(), kernels: Mutex::default() });
         // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
         library.on_with(&session, options)?;
         self.libraries.insert(library.id, Arc::clone(&library));

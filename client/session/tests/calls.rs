@@ -13,7 +13,7 @@ use scripted::*;
 fn vector_add_waits_five_times_once_a_context_exists() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let library = client.library_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
     let kernel = client.library_get_kernel(library, c"add").unwrap();
     let mut input = vec![7u8; 4096];
     let buffers: Vec<DevicePtr> = (0..3).map(|_| client.mem_alloc(4096).unwrap()).collect();
@@ -127,7 +127,7 @@ fn a_large_copy_travels_in_pieces_and_arrives_whole() {
 fn a_kernel_that_is_not_there_is_not_found() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let library = client.library_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
     assert_eq!(client.library_get_kernel(library, c"missing"), Err(CudaError::NOT_FOUND));
     assert_eq!(client.library_get_kernel_count(library), Ok(2));
 }
@@ -136,7 +136,7 @@ fn a_kernel_that_is_not_there_is_not_found() {
 fn names_attributes_and_occupancy_are_asked_once() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let library = client.library_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
     let kernel = client.library_get_kernel(library, c"add").unwrap();
     assert_eq!(client.library_get_kernel(library, c"add"), Ok(kernel));
     let function = client.kernel_get_function(kernel).unwrap();
@@ -178,7 +178,7 @@ fn the_primary_context_has_one_handle_and_is_active_only_while_retained() {
 fn a_reset_forgets_handles_and_libraries_load_again() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let library = client.library_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
     let kernel = client.library_get_kernel(library, c"add").unwrap();
     let stream = client.stream_create(0).unwrap();
     let at = client.mem_alloc(64).unwrap();
@@ -351,7 +351,7 @@ fn a_cooperative_grid_that_cannot_be_resident_is_refused() {
 fn a_librarys_module_is_unloaded_with_its_library_only() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let library = client.library_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
     let module = client.library_get_module(library).unwrap();
     let function = client.module_get_function(module, c"add").unwrap();
     assert_eq!(client.func_get_module(function), Ok(module));

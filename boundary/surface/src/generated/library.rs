@@ -6,13 +6,13 @@ use super::prelude::*;
 
 /// What an implementation does for the calls about: library.
 pub trait LibraryCalls {
-    /// Loads an image for all contexts.
+    /// Loads an image for all contexts. An image that borrows is the program's until `cuLibraryUnload`, not longer.
     ///
     /// `cuLibraryLoadData`; the client's class for it: call.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn library_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Library>;
+    fn library_load_data(&self, image: Image<'static>, options: &mut JitOptions) -> CudaResult<Library>;
 
     /// Ends a library and its kernels.
     ///

@@ -1,6 +1,5 @@
-//! Modules: every form of loading an image, by pointer or by file, becomes one method. The image is copied out of the
-//! program's memory here, so no pointer to it goes further. What cannot be read is an error before an implementation
-//! sees it.
+//! Modules: every form of loading an image, by pointer or by file, becomes one method. Where the image ends is found
+//! here, so what goes further is slices, not pointers. What cannot be read is an error before an implementation sees it.
 
 use super::marshallers;
 use crate::expansion::say_once;
@@ -53,7 +52,7 @@ marshallers! {
 ///
 /// # Safety
 /// As [`floe_image::program::from_program`].
-pub(crate) unsafe fn image_at(image: *const c_void) -> CudaResult<Image> {
+pub(crate) unsafe fn image_at<'a>(image: *const c_void) -> CudaResult<Image<'a>> {
     // SAFETY: our caller vouches for it.
     unsafe { floe_image::program::from_program(image, &Limits::default()) }.map_err(|error| {
         say_once(&format!("image {error}"), || format!("floe: a module image cannot be read: {error}"));
@@ -62,7 +61,7 @@ pub(crate) unsafe fn image_at(image: *const c_void) -> CudaResult<Image> {
 }
 
 /// The image in a file.
-pub(crate) fn image_in(path: &CStr) -> CudaResult<Image> {
+pub(crate) fn image_in(path: &CStr) -> CudaResult<Image<'static>> {
     let path = std::path::Path::new(OsStr::from_bytes(path.to_bytes()));
     let bytes = std::fs::read(path).map_err(|error| {
         say_once(&format!("file {}", path.display()), || {

@@ -51,8 +51,8 @@ pub fn pinned(pointer: floe_abi::HostPointer, bytes: usize) -> HostRange {
     unsafe { HostRange::new(pointer, bytes) }
 }
 
-pub fn ptx() -> Image {
-    Image { kind: floe_image::ImageKind::Ptx, containers: vec![b".version 8.0\n.target sm_75".to_vec()] }
+pub fn ptx() -> Image<'static> {
+    Image { kind: floe_image::ImageKind::Ptx, containers: vec![b".version 8.0\n.target sm_75".to_vec().into()] }
 }
 
 /// Launches with the parameters `a`, `b`, `c`, `n` of the scripted kernel.

@@ -46,8 +46,8 @@ const BROKEN: &str = "
 }
 ";
 
-fn image(text: &str) -> Image {
-    Image { kind: ImageKind::Ptx, containers: vec![text.as_bytes().to_vec()] }
+fn image(text: &str) -> Image<'static> {
+    Image { kind: ImageKind::Ptx, containers: vec![text.as_bytes().to_vec().into()] }
 }
 
 fn load(simulator: &Simulator, text: &str) -> CudaResult<Module> {
@@ -122,7 +122,7 @@ fn variable_of_a_module_can_be_written_and_is_seen_by_kernels() {
 #[test]
 fn kernel_of_a_library_is_a_function_too() {
     let simulator = simulator();
-    let library = simulator.library_load_data(&image(COUNT), &mut JitOptions::none()).expect("loads");
+    let library = simulator.library_load_data(image(COUNT), &mut JitOptions::none()).expect("loads");
     let kernel = simulator.library_get_kernel(library, c"count").expect("is there");
     let address = zero(&simulator);
     launch(&simulator, kernel.as_function(), 1, 32, address.0).expect("launches");
@@ -251,7 +251,7 @@ fn syntax_error_is_told_with_line_and_column() {
 #[test]
 fn image_that_cannot_run_here_is_refused_with_the_code_of_its_kind() {
     let simulator = simulator();
-    let cubin = Image { kind: ImageKind::Cubin, containers: vec![vec![0x7f, b'E', b'L', b'F']] };
+    let cubin = Image { kind: ImageKind::Cubin, containers: vec![vec![0x7f, b'E', b'L', b'F'].into()] };
     let refused = simulator.module_load_data(&cubin, &mut JitOptions::none());
     assert_eq!(refused.err(), Some(CudaError::NO_BINARY_FOR_GPU));
     let later = COUNT.replace(".version 8.0", ".version 12.0");

@@ -89,11 +89,11 @@ impl Simulator {
 }
 
 impl LibraryCalls for Simulator {
-    fn library_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Library> {
+    fn library_load_data(&self, image: Image<'static>, options: &mut JitOptions) -> CudaResult<Library> {
         let context = self.current().ok();
         let place = context.as_ref().map_or(0, |context| context.device);
         let device = self.devices.get(place).ok_or(CudaError::NO_DEVICE)?;
-        let code = instance::read(image, device, options)?;
+        let code = instance::read(&image, device, options)?;
         let state = LibraryState { code, instances: Mutex::default(), kernels: Mutex::default() };
         // With a context at hand what is wrong shows now, where the program can read why.
         if let Some(context) = context {

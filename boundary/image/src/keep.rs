@@ -1,0 +1,166 @@
+//! What of an image devices can use: the bytes worth sending to them.
+//! In go an image and what each device takes, out come pieces of the image, where they lie, that together are an image with
+//! fewer entries.
+//! It never decompresses and never leaves out what it is not sure about.
+
+use std::borrow::Cow;
+
+use crate::fatbin::{self, CONTAINER_HEADER};
+use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Image, ImageKind, Limits, select_ptx};
+
+/// What a device takes of a fat binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Not known: everything is kept.
+    Anything,
+    /// Machine code where there is some for it, else PTX.
+    MachineCode(ComputeCapability),
+    /// PTX only.
+    Ptx(ComputeCapability),
+}
+
+/// A container as it is to be sent: slices that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pieces<'a> {
+    slices: Vec<Cow<'a, [u8]>>,
+}
+
+/// What is kept of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept<'a> {
+    /// As the image's.
+    pub kind: ImageKind,
+    /// As the image's, with less in them.
+    pub containers: Vec<Pieces<'a>>,
+    /// Whether each device is known to find code in it that needs no compiler: a fat binary of known form with machine code
+    /// for each (or the PTX that a device which takes nothing else runs). Then a load fails only where an entry is damaged.
+    pub certain: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn whole(container: &'a [u8]) -> Self {
+        Self { slices: vec![Cow::Borrowed(container)] }
+    }
+
+    /// The slices in order; none is empty but that of an empty container.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.slices.iter().map(AsRef::as_ref)
+    }
+
+    /// Bytes of them all.
+    pub fn size(&self) -> u64 {
+        self.slices().map(|slice| slice.len() as u64).sum()
+    }
+
+    /// They as one.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.slices().flatten().copied().collect()
+    }
+}
+
+impl Kept<'_> {
+    /// Bytes of all containers.
+    pub fn size(&self) -> u64 {
+        self.containers.iter().map(Pieces::size).sum()
+    }
+
+    /// An image of its own bytes.
+    pub fn to_image(&self) -> Image<'static> {
+        let containers = self.containers.iter().map(|pieces| Cow::Owned(pieces.to_vec())).collect();
+        Image { kind: self.kind, containers }
+    }
+}
+
+impl Image<'_> {
+    /// What of the image these devices take. An image that is no fat binary, or not one of known form, is kept whole.
+    pub fn kept_for(&self, devices: &[Takes], limits: &Limits) -> Kept<'_> {
+        let whole = || Kept {
+            kind: self.kind,
+            containers: self.containers.iter().map(|container| Pieces::whole(container)).collect(),
+            certain: false,
+        };
+        let (ImageKind::Fatbin, Some(main)) = (self.kind, self.containers.first()) else { return whole() };
+        let Ok(fatbin) = Fatbin::parse(main, limits) else { return whole() };
+        let mut wanted = vec![false; fatbin.entries.len()];
+        let mut certain = true;
+        for device in devices {
+            match mark(&fatbin.entries, *device, &mut wanted) {
+                Found::Nothing => return whole(),
+                Found::ToCompile => certain = false,
+                Found::Ready => {}
+            }
+        }
+        if devices.is_empty() {
+            return whole();
+        }
+        // What the image was linked from is for linking it again, for devices that find nothing in the image itself.
+        Kept { kind: self.kind, containers: vec![with_entries(main, &fatbin, &wanted)], certain }
+    }
+}
+
+/// What there is for a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// PTX, which the device's driver compiles.
+    ToCompile,
+    Ready,
+}
+
+/// Marks what a device takes of a container: all it may take, not only what it will.
+fn mark(entries: &[Entry<'_>], device: Takes, wanted: &mut [bool]) -> Found {
+    let mut take = |chosen: &dyn Fn(&Entry<'_>) -> bool| {
+        let mut any = false;
+        for (entry, wanted) in entries.iter().zip(&mut *wanted).filter(|(entry, _)| chosen(entry)) {
+            any |= !matches!(entry.kind, EntryKind::Other(_));
+            *wanted = true;
+        }
+        any
+    };
+    // Whoever knows other kinds may need them; nobody here does.
+    take(&|entry| matches!(entry.kind, EntryKind::Other(_)));
+    match device {
+        Takes::Anything => Found::Nothing,
+        Takes::MachineCode(capability) => {
+            let ready = |entry: &Entry<'_>| entry.kind == EntryKind::Cubin && entry.target.cubin_runs_on(capability);
+            let fits = |entry: &Entry<'_>| entry.kind == EntryKind::Ptx && entry.target.ptx_runs_on(capability);
+            match take(&ready) {
+                true => Found::Ready,
+                false if take(&fits) => Found::ToCompile,
+                false => Found::Nothing,
+            }
+        }
+        Takes::Ptx(capability) => match select_ptx(entries, capability) {
+            Some(selected) => {
+                take(&|entry| entry.index == selected.entry.index);
+                if selected.above { Found::ToCompile } else { Found::Ready }
+            }
+            None => Found::Nothing,
+        },
+    }
+}
+
+/// The container with the wanted entries only, under a header that counts them.
+fn with_entries<'a>(container: &'a [u8], fatbin: &Fatbin<'_>, wanted: &[bool]) -> Pieces<'a> {
+    if wanted.iter().all(|wanted| *wanted) {
+        return Pieces::whole(container);
+    }
+    let size = fatbin::container_size(container).ok().and_then(|size| usize::try_from(size).ok());
+    let end = size.unwrap_or(container.len());
+    let ends = fatbin.entries.iter().skip(1).map(|entry| entry.offset).chain([end]);
+    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+    for ((entry, end), _) in fatbin.entries.iter().zip(ends).zip(wanted).filter(|(_, wanted)| **wanted) {
+        match ranges.last_mut().filter(|range| range.end == entry.offset) {
+            Some(range) => range.end = end,
+            None => ranges.push(entry.offset..end),
+        }
+    }
+    let following: u64 = ranges.iter().map(|range| range.len() as u64).sum();
+    let first = fatbin.entries.first().map_or(CONTAINER_HEADER, |entry| entry.offset);
+    let mut header = container.get(..first).unwrap_or(container).to_vec();
+    if let Some(field) = header.get_mut(8..16) {
+        field.copy_from_slice(&following.to_le_bytes());
+    }
+    let slices = ranges.into_iter().filter_map(|range| container.get(range)).map(Cow::Borrowed);
+    Pieces { slices: std::iter::once(Cow::Owned(header)).chain(slices).collect() }
+}
