@@ -204,6 +204,14 @@ impl<F> Blocks<F> {
         (address - allocation.at < allocation.bytes).then_some(allocation)
     }
 
+    /// Where the memory ends that `address` lies in. As with CUDA's own allocations, what an allocation was rounded up to
+    /// belongs to it.
+    pub(crate) fn reach(&self, address: u64) -> Option<u64> {
+        let (start, allocation) = self.allocations.range(..=address).next_back()?;
+        let end = start + rounded(allocation.bytes)?;
+        (address < end).then_some(end)
+    }
+
     /// Whether anything waits in quarantine.
     pub(crate) fn has_quarantined(&self) -> bool {
         !self.quarantine.is_empty()

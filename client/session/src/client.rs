@@ -214,8 +214,13 @@ impl Client {
     /// # Errors
     /// INVALID_VALUE where they are not all memory of one device.
     pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Session>) -> CudaResult<Arc<Session>> {
-        let session = self.owner(at, Some(current)).ok_or(CudaError::INVALID_VALUE)?;
-        if session.covers(at.0, bytes) { Ok(session) } else { Err(CudaError::INVALID_VALUE) }
+        match self.owner(at, Some(current)).filter(|session| session.covers(at.0, bytes)) {
+            Some(session) => Ok(session),
+            None => {
+                log!(Info, "refused: no device has these {bytes} bytes at: {:#x}", at.0);
+                Err(CudaError::INVALID_VALUE)
+            }
+        }
     }
 
     /// Ends all links and prints the statistics where that was asked for, once, in the process that connected.

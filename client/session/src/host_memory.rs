@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
-use floe_surface::HostBlock;
+use floe_surface::{HostBlock, HostRange};
 
 /// One pinned range.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Pinned {
     pub(crate) context: Context,
     /// floe's own memory; `None` for memory the program registered.
     block: Option<HostBlock>,
+    /// All of it.
+    range: HostRange,
 }
 
 /// What is known about a pinned address.
@@ -42,20 +44,22 @@ impl HostMemory {
     pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: Context) -> CudaResult<HostPointer> {
         let block = HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
         let pointer = block.pointer();
-        let pinned = Pinned { bytes: bytes as u64, flags, context, block: Some(block) };
+        let range = block.range();
+        let pinned = Pinned { bytes: bytes as u64, flags, context, block: Some(block), range };
         self.write().insert(pointer.0, pinned);
         Ok(pointer)
     }
 
     /// Registers memory of the program.
-    pub(crate) fn register(&self, start: HostPointer, bytes: u64, flags: u32, context: Context) -> CudaResult<()> {
+    pub(crate) fn register(&self, range: HostRange, flags: u32, context: Context) -> CudaResult<()> {
+        let (start, bytes) = (range.pointer(), range.len() as u64);
         let end = start.0.checked_add(bytes).ok_or(CudaError::INVALID_VALUE)?;
         let mut ranges = self.write();
         let overlaps = ranges.range(..end).next_back().is_some_and(|(other, pinned)| other + pinned.bytes > start.0);
         if overlaps {
             return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
         }
-        let pinned = Pinned { bytes, flags, context, block: None };
+        let pinned = Pinned { bytes, flags, context, block: None, range };
         ranges.insert(start.0, pinned);
         Ok(())
     }
@@ -101,6 +105,13 @@ impl HostMemory {
         })
     }
 
+    /// These bytes, where all of them are pinned.
+    pub(crate) fn range(&self, address: u64, bytes: u64) -> Option<HostRange> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let (start, pinned) = ranges.range(..=address).next_back()?;
+        pinned.range.sub(usize::try_from(address - start).ok()?, usize::try_from(bytes).ok()?).ok()
+    }
+
     /// Whether all these bytes are pinned.
     pub(crate) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
         self.find(address).is_some_and(|range| bytes <= range.start + range.bytes - address)
@@ -115,12 +126,23 @@ impl HostMemory {
 mod tests {
     use super::*;
 
+    /// 16 KiB of the program's.
+    fn program() -> HostBlock {
+        HostBlock::new(0x4000).unwrap()
+    }
+
+    fn part(program: &HostBlock, offset: usize) -> HostRange {
+        program.range().sub(offset, 0x1000).unwrap()
+    }
+
     #[test]
     fn allocated_memory_is_pinned_until_freed() {
         let memory = HostMemory::default();
         let at = memory.allocate(100, 0, Context(1)).unwrap();
         assert!(memory.is_pinned(at.0 + 50, 50));
         assert!(!memory.is_pinned(at.0 + 50, 51));
+        assert_eq!(memory.range(at.0 + 50, 50).map(|range| range.pointer().0), Some(at.0 + 50));
+        assert_eq!(memory.range(at.0 + 50, 51), None);
         assert_eq!(memory.unregister(at), Err(CudaError::HOST_MEMORY_NOT_REGISTERED));
         assert_eq!(memory.free(at), Ok(()));
         assert!(!memory.is_pinned(at.0, 1));
@@ -129,26 +151,27 @@ mod tests {
 
     #[test]
     fn overlapping_registration_is_refused() {
-        let memory = HostMemory::default();
-        memory.register(HostPointer(0x1000), 0x1000, 0, Context(1)).unwrap();
-        for start in [0x800, 0x1000, 0x1fff] {
+        let (memory, program) = (HostMemory::default(), program());
+        memory.register(part(&program, 0x1000), 0, Context(1)).unwrap();
+        for offset in [0x800, 0x1000, 0x1fff] {
             assert_eq!(
-                memory.register(HostPointer(start), 0x1000, 0, Context(1)),
+                memory.register(part(&program, offset), 0, Context(1)),
                 Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED)
             );
         }
-        assert_eq!(memory.register(HostPointer(0x2000), 0x1000, 0, Context(1)), Ok(()));
-        assert_eq!(memory.free(HostPointer(0x1000)), Err(CudaError::INVALID_VALUE));
+        assert_eq!(memory.register(part(&program, 0x2000), 0, Context(1)), Ok(()));
+        assert_eq!(memory.free(part(&program, 0x1000).pointer()), Err(CudaError::INVALID_VALUE));
     }
 
     #[test]
     fn registrations_end_with_their_context() {
-        let memory = HostMemory::default();
+        let (memory, program) = (HostMemory::default(), program());
         let own = memory.allocate(64, 0, Context(1)).unwrap();
-        for (start, context) in [(0x1000, Context(1)), (0x3000, Context(2))] {
-            memory.register(HostPointer(start), 0x1000, 0, context).unwrap();
-        }
+        let [first, second] = [0x1000, 0x3000].map(|offset| part(&program, offset));
+        memory.register(first, 0, Context(1)).unwrap();
+        memory.register(second, 0, Context(2)).unwrap();
         memory.forget_registered(Context(1));
-        assert_eq!([own.0, 0x1000, 0x3000].map(|at| memory.is_pinned(at, 1)), [true, false, true]);
+        let pinned = [own, first.pointer(), second.pointer()].map(|at| memory.is_pinned(at.0, 1));
+        assert_eq!(pinned, [true, false, true]);
     }
 }

@@ -219,7 +219,7 @@ impl MemoryCalls for Client {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let context = self.working()?;
-        self.host_memory.register(range.pointer(), range.len() as u64, flags, context.handle())
+        self.host_memory.register(range, flags, context.handle())
     }
 
     fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {

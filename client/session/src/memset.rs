@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
-use floe_surface::MemsetCalls;
+use floe_surface::{HostRange, MemsetCalls};
 
 use crate::client::Client;
+use crate::stream::StreamState;
 
 /// One fill: `height` rows of `width` elements.
 struct Extent {
@@ -41,6 +42,9 @@ impl Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let span = extent.span(element as usize)? as u64;
+        if let Some(range) = self.host_memory.range(at.0, span) {
+            return Self::fill_host(&stream, range, element, value, extent);
+        }
         let session = self.device_memory(at, span, &stream.session)?;
         let message = |stream| floe_wire::Fill {
             stream,
@@ -55,6 +59,26 @@ impl Client {
             return stream.post(&message(stream.id()));
         }
         self.with_remote(&stream, &session, |remote| remote.post(&message(remote.id())))
+    }
+}
+
+impl Client {
+    /// Pinned memory of the program is filled in its own process when the stream gets there, and waited for: CUDA promises
+    /// no more of a fill than that copies and kernels behind it see it, and these may be anywhere.
+    fn fill_host(stream: &StreamState, range: HostRange, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
+        let element = element as usize;
+        let row: Vec<u8> = value.to_le_bytes()[..element].repeat(extent.width);
+        let (pitch, height) = (extent.pitch, extent.height);
+        let fill = move || {
+            for index in 0..height {
+                // The rows lie within the span the range was found for.
+                let _ = range.sub(index * pitch, row.len()).and_then(|to| to.write(&row));
+            }
+        };
+        let session = &stream.session;
+        let work = crate::connection::HostWork::Own(Box::new(fill));
+        session.connection.host_function(stream.course(), session.next_id(), work)?;
+        session.synchronize_stream(stream.course())
     }
 }
 

@@ -153,7 +153,7 @@ impl Session {
             return false;
         };
         if self.window.contains(&at) {
-            let inside = lock(&self.blocks).find(at).is_some_and(|found| end <= found.at + found.bytes);
+            let inside = lock(&self.blocks).reach(at).is_some_and(|reach| end <= reach);
             return inside || lock(&self.virtual_memory).covers(at, end);
         }
         self.global_at(at).is_some_and(|range| end <= range.end)

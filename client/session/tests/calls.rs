@@ -100,12 +100,13 @@ fn copies_and_fills_stay_within_their_allocation() {
     let server = Server::start(Options::default());
     let client = client(&server);
     let at = client.mem_alloc(1000).unwrap();
-    let mut bytes = vec![0u8; 1001];
+    let mut bytes = vec![0u8; 1025];
     assert_eq!(client.memcpy_htod(Stream::LEGACY, at, host(&mut bytes)), Err(CudaError::INVALID_VALUE));
     assert_eq!(client.memcpy_dtoh(Stream::LEGACY, host(&mut bytes), at), Err(CudaError::INVALID_VALUE));
-    assert_eq!(client.memset_d8(Stream::LEGACY, at, 1, 1001), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.memset_d8(Stream::LEGACY, at, 1, 1025), Err(CudaError::INVALID_VALUE));
     assert_eq!(client.memset_d32(Stream::LEGACY, DevicePtr(at.0 + 2), 1, 1), Err(CudaError::INVALID_VALUE));
     assert_eq!(client.memset_d8(Stream::LEGACY, at, 1, 1000), Ok(()));
+    assert_eq!(client.memset_d8(Stream::LEGACY, DevicePtr(at.0 + 1000), 1, 24), Ok(()), "what it is rounded up to");
     assert_eq!(client.memcpy_htod(Stream::LEGACY, at, host(&mut bytes[..0])), Ok(()));
 }
 
