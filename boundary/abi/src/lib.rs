@@ -9,6 +9,7 @@ mod handles;
 mod launches;
 mod memory;
 mod result;
+mod tensor_maps;
 
 pub use constants::*;
 pub use copies::{Memcpy2d, Memcpy3d};
@@ -20,6 +21,7 @@ pub use launches::{
 };
 pub use memory::{MemAccess, MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties};
 pub use result::{CuResult, CudaError, CudaResult, error_names};
+pub use tensor_maps::{TENSOR_RANK, TensorForm, TensorMap, TensorShape};
 
 /// The driver version floe implements, as `cuDriverGetVersion` writes it: 1000 × major + 10 × minor.
 pub const DRIVER_VERSION: i32 = 13000;

@@ -22,6 +22,7 @@ pub mod pointer;
 pub mod pool;
 pub mod profiler;
 pub mod stream;
+pub mod tensor_map;
 pub mod virtual_memory;
 
 /// The traits of all nouns.
@@ -42,6 +43,7 @@ pub mod traits {
     pub use super::pool::PoolCalls;
     pub use super::profiler::ProfilerCalls;
     pub use super::stream::StreamCalls;
+    pub use super::tensor_map::TensorMapCalls;
     pub use super::virtual_memory::VirtualMemoryCalls;
 }
 use traits::*;
@@ -64,6 +66,7 @@ pub trait Driver:
     + PoolCalls
     + ProfilerCalls
     + StreamCalls
+    + TensorMapCalls
     + VirtualMemoryCalls
     + Send
     + Sync
@@ -88,6 +91,7 @@ impl<T> Driver for T where
         + PoolCalls
         + ProfilerCalls
         + StreamCalls
+        + TensorMapCalls
         + VirtualMemoryCalls
         + Send
         + Sync

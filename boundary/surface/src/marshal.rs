@@ -18,6 +18,7 @@ pub mod occupancy;
 pub mod pointer;
 pub mod pool;
 pub mod stream;
+pub mod tensor_map;
 
 /// Defines marshallers: the driver is their first argument and their names are C's.
 macro_rules! marshallers {

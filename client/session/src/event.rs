@@ -28,6 +28,8 @@ pub(crate) struct EventState {
 struct Record {
     course: Arc<Course>,
     sequence: u64,
+    /// A launch's own record: it may be over before the launch is, so it says nothing about the stream's work.
+    within_launch: bool,
 }
 
 impl Record {
@@ -60,6 +62,9 @@ impl EventState {
     /// The server said that the record is over.
     fn completed(&self, record: &Record) -> CudaResult<()> {
         let session = &self.session;
+        if record.within_launch {
+            return session.errors.report();
+        }
         session.connection.wait_for_deliveries(&record.course, record.sequence);
         session.order.stream_completed(&record.course, record.sequence);
         session.errors.report()
@@ -87,7 +92,24 @@ impl Client {
         let mut record = lock(&event.record);
         let sequence = stream.session.connection.post(&message)?;
         stream.course().issue(sequence);
-        *record = Some(Record { course: Arc::clone(stream.course()), sequence });
+        *record = Some(Record { course: Arc::clone(stream.course()), sequence, within_launch: false });
+        Ok(())
+    }
+}
+
+impl EventState {
+    /// Whether a launch may record it: it must have no clock.
+    pub(crate) fn is_for_launches(&self) -> bool {
+        self.flags & event_flags::DISABLE_TIMING != 0 && self.flags & event_flags::INTERPROCESS == 0
+    }
+
+    /// Posts the launch that records the event by one of its attributes.
+    pub(crate) fn record_by(&self, course: &Arc<Course>, launch: impl FnOnce() -> CudaResult<u64>) -> CudaResult<()> {
+        // As for a record of its own, the lock keeps the order of the wire.
+        let mut record = lock(&self.record);
+        let sequence = launch()?;
+        course.issue(sequence);
+        *record = Some(Record { course: Arc::clone(course), sequence, within_launch: true });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! attribute asks the server, unless it has the value already.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use floe_abi::{CudaError, CudaResult, Device, Function, Kernel, Library, Module, function_attribute};
@@ -22,6 +22,10 @@ use crate::table::lock;
 const LOADED: u32 = 1;
 /// Threads of a block where a kernel's own limit is not known.
 const MOST_THREADS: u32 = 1024;
+/// In `FunctionState::cluster`: the launch must say which clusters it has.
+const MUST_SAY: u64 = 1 << 63;
+/// In `FunctionState::cluster`: one axis.
+const AXIS: u64 = (1 << 20) - 1;
 /// Dynamic shared memory in bytes a kernel may use that asked for no more.
 const DEFAULT_SHARED: u32 = 48 << 10;
 
@@ -87,6 +91,8 @@ pub(crate) struct FunctionState {
     threads: AtomicU32,
     static_shared: AtomicU32,
     dynamic_shared: AtomicU32,
+    /// Clusters it was compiled for: blocks per axis, 20 bits each; the top bit where a launch must say.
+    cluster: AtomicU64,
 }
 
 impl FunctionState {
@@ -108,6 +114,7 @@ impl FunctionState {
             threads: AtomicU32::new(MOST_THREADS),
             static_shared: AtomicU32::new(0),
             dynamic_shared: AtomicU32::new(DEFAULT_SHARED),
+            cluster: AtomicU64::new(0),
         };
         function.learn(&found.attributes);
         function
@@ -142,6 +149,30 @@ impl FunctionState {
         }
     }
 
+    /// Blocks per axis of the clusters its launches have where they do not say; zeros where they must.
+    pub(crate) fn cluster(&self) -> Option<[u32; 3]> {
+        let packed = self.cluster.load(Ordering::Relaxed);
+        // A launch without clusters passes here too: it costs one load.
+        match packed {
+            0 => None,
+            MUST_SAY => Some([0; 3]),
+            packed => Some([0, 20, 40].map(|shift| u32::try_from(packed >> shift & AXIS).unwrap_or(0).max(1))),
+        }
+    }
+
+    /// What the attributes say about clusters.
+    fn compiled_cluster(known: &HashMap<u32, i32>) -> u64 {
+        use function_attribute as a;
+        let size = |number: u32| known.get(&number).and_then(|size| u64::try_from(*size).ok()).unwrap_or(0) & AXIS;
+        let (width, height, depth) =
+            (size(a::REQUIRED_CLUSTER_WIDTH), size(a::REQUIRED_CLUSTER_HEIGHT), size(a::REQUIRED_CLUSTER_DEPTH));
+        match (width, size(a::CLUSTER_SIZE_MUST_BE_SET)) {
+            (0, 0) => 0,
+            (0, _) => MUST_SAY,
+            _ => width | height << 20 | depth << 40,
+        }
+    }
+
     fn attribute(&self, number: u32) -> CudaResult<i32> {
         self.attributes
             .read()
@@ -169,6 +200,7 @@ impl FunctionState {
                 limit.store(value, Ordering::Relaxed);
             }
         }
+        self.cluster.store(Self::compiled_cluster(&known), Ordering::Relaxed);
     }
 
     fn set(&self, what: u32, number: u32, value: i32) -> CudaResult<()> {

@@ -1,62 +1,53 @@
 //! Launches. Function, sizes and parameters come in; what CUDA refuses at once is refused here, and one message is posted.
 //! Parameters are packed by the kernel's layout, so that the server never sees an address of the program's.
 
-use floe_abi::{CudaError, CudaResult, LaunchAttribute, Stream, launch_attribute};
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult, Stream};
 use floe_surface::{HostFunction, Launch, LaunchCalls};
 
+use crate::attributes::{self, Attributes};
 use crate::client::Client;
 use crate::connection::HostWork;
 use crate::log::log;
+use crate::occupancy::ClusterLaunch;
+use crate::stream::StreamState;
 
-/// Whether an attribute's value means the same at the server: plain numbers and device addresses do.
-fn is_portable(id: u32) -> bool {
-    use launch_attribute as a;
-    matches!(
-        id,
-        a::ACCESS_POLICY_WINDOW
-            | a::COOPERATIVE
-            | a::SYNCHRONIZATION_POLICY
-            | a::CLUSTER_DIMENSION
-            | a::CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            | a::PROGRAMMATIC_STREAM_SERIALIZATION
-            | a::PRIORITY
-            | a::MEM_SYNC_DOMAIN_MAP
-            | a::MEM_SYNC_DOMAIN
-            | a::PREFERRED_CLUSTER_DIMENSION
-            | a::PREFERRED_SHARED_MEMORY_CARVEOUT
-            | a::NVLINK_UTIL_CENTRIC_SCHEDULING
-    )
+/// Blocks per cluster that every device with clusters can run.
+const PORTABLE_CLUSTER: u64 = 8;
+
+/// Whether the grid is made of whole clusters, each of a size every device can run.
+fn is_whole(grid: [u32; 3], cluster: [u32; 3]) -> bool {
+    let blocks: u64 = cluster.iter().map(|size| u64::from(*size)).product();
+    let fits = grid.iter().zip(cluster).all(|(grid, cluster)| cluster != 0 && grid.is_multiple_of(cluster));
+    fits && (1..=PORTABLE_CLUSTER).contains(&blocks)
 }
 
-/// The bytes of an attribute's value.
-fn value_bytes(attribute: &LaunchAttribute) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    for (chunk, word) in bytes.chunks_exact_mut(8).zip(attribute.value.words) {
-        chunk.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-/// The attributes to send, with their values' bytes. A launch without attributes allocates nothing here.
-fn portable(launch: &Launch<'_>) -> CudaResult<Vec<(u32, [u8; 64])>> {
-    let mut attributes = Vec::new();
-    for attribute in launch.attributes {
-        if attribute.id == launch_attribute::IGNORE {
-            continue;
-        }
-        if !is_portable(attribute.id) {
-            log!(Warn, "cuLaunchKernelEx: a launch attribute is not supported: CUlaunchAttributeID {}", attribute.id);
+impl Client {
+    /// Posts a launch. One that records events does so for each of them.
+    fn post_launch(
+        &self,
+        stream: &StreamState,
+        launch: &Launch<'_>,
+        message: &floe_wire::Launch<'_>,
+    ) -> CudaResult<()> {
+        let mut events = attributes::events(launch.attributes);
+        let Some(event) = events.next() else {
+            return stream.post(message);
+        };
+        if events.next().is_some() {
+            log!(Warn, "cuLaunchKernelEx: a launch that records two events is not supported");
             return Err(CudaError::NOT_SUPPORTED);
         }
-        attributes.push((attribute.id, value_bytes(attribute)));
+        let event = self.event(event)?;
+        if !Arc::ptr_eq(&event.session, &stream.session) {
+            return Err(CudaError::INVALID_HANDLE);
+        }
+        if !event.is_for_launches() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        event.record_by(stream.course(), || stream.session.connection.post(message))
     }
-    let told = attributes.iter().any(|(id, _)| *id == launch_attribute::COOPERATIVE);
-    if launch.cooperative && !told {
-        let mut bytes = [0; 64];
-        bytes[0] = 1;
-        attributes.push((launch_attribute::COOPERATIVE, bytes));
-    }
-    Ok(attributes)
 }
 
 impl LaunchCalls for Client {
@@ -72,10 +63,11 @@ impl LaunchCalls for Client {
         if launch.cooperative {
             function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
         }
-        let attributes = portable(launch)?;
+        let mut attributes = Attributes::of_launch(launch)?;
+        self.name_events(&mut attributes)?;
         let parameters = launch.arguments.pack(function.layout())?;
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
-        stream.post(&floe_wire::Launch {
+        let message = floe_wire::Launch {
             kernel: floe_wire::KernelId(function.id()),
             stream: stream.id(),
             grid_x,
@@ -86,8 +78,18 @@ impl LaunchCalls for Client {
             block_z,
             shared: launch.shared_bytes,
             parameters: &parameters,
-            attributes: attributes.iter().map(|(id, value)| floe_wire::LaunchAttribute { id: *id, value }).collect(),
-        })
+            attributes: attributes.on_wire(),
+        };
+        self.post_launch(&stream, launch, &message)?;
+        let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
+        else {
+            return Ok(());
+        };
+        // Whether a cluster fits only the device knows, and CUDA says so at the launch: the first launch of its kind waits
+        // for the answer.
+        let (block, shared, whole) = (launch.block, launch.shared_bytes, is_whole(launch.grid, cluster));
+        let kind = ClusterLaunch { kernel: function.id(), cluster, block, shared };
+        if whole && function.has_accepted(&kind) { Ok(()) } else { function.confirm(kind, whole) }
     }
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {

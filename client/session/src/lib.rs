@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail"))]
 
 mod addresses;
+mod attributes;
 mod beyond;
 mod blocks;
 mod client;
@@ -37,6 +38,7 @@ mod statistics;
 mod stream;
 mod table;
 mod tally;
+mod tensor_map;
 mod thread;
 mod virtual_memory;
 

@@ -1,24 +1,68 @@
-//! Occupancy: how many blocks of a kernel fit a multiprocessor. A question comes in; its answer is asked of the server once
-//! and remembered until an attribute of a kernel changes.
+//! Occupancy: how many blocks of a kernel fit a multiprocessor, and how many clusters the device. A question comes in; its
+//! answer is asked of the server once and remembered until an attribute of a kernel changes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, Function, device_attribute};
-use floe_surface::OccupancyCalls;
-use floe_wire::{AvailableShared, Call, KernelId, MaxActiveBlocks};
+use floe_surface::{Launch, OccupancyCalls};
+use floe_wire::{AvailableShared, Call, ClusterOccupancy, KernelId, MaxActiveBlocks};
 
+use crate::attributes::Attributes;
 use crate::client::Client;
 use crate::kernel::FunctionState;
 use crate::table::lock;
 
 /// Flags no occupancy question has, to keep the second kind of question apart in the same memory.
 const AVAILABLE_SHARED: u32 = u32::MAX;
+/// `ClusterOccupancy.what`: clusters on the device at once.
+const MOST_ACTIVE: u32 = 0;
+/// `ClusterOccupancy.what`: blocks of the largest cluster.
+const LARGEST_SIZE: u32 = 1;
+
+/// What one vGPU's server has said about how kernels fit. All of it depends on the kernels' attributes.
+#[derive(Debug, Default)]
+pub(crate) struct Occupancy {
+    blocks: HashMap<(u64, i32, u64, u32), i64>,
+    clusters: HashMap<ClusterQuestion, i32>,
+    /// Launches with clusters that the device has taken once.
+    accepted: HashSet<ClusterLaunch>,
+}
+
+impl Occupancy {
+    /// Forgets everything: an attribute has changed.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// One question about clusters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ClusterQuestion {
+    what: u32,
+    kernel: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    attributes: Attributes,
+}
+
+/// What decides whether a launch with clusters can be taken, where the grid is made of whole clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ClusterLaunch {
+    pub(crate) kernel: u64,
+    pub(crate) cluster: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+}
 
 impl FunctionState {
     fn remembered(&self, key: (u64, i32, u64, u32), ask: impl FnOnce() -> CudaResult<i64>) -> CudaResult<i64> {
-        if let Some(answer) = lock(&self.session.occupancy).get(&key) {
+        if let Some(answer) = lock(&self.session.occupancy).blocks.get(&key) {
             return Ok(*answer);
         }
         let answer = ask()?;
-        lock(&self.session.occupancy).insert(key, answer);
+        lock(&self.session.occupancy).blocks.insert(key, answer);
         Ok(answer)
     }
 
@@ -46,7 +90,71 @@ impl FunctionState {
     }
 }
 
+impl FunctionState {
+    /// Whether the device has taken such a launch before.
+    pub(crate) fn has_accepted(&self, launch: &ClusterLaunch) -> bool {
+        lock(&self.session.occupancy).accepted.contains(launch)
+    }
+
+    /// Asks how a launch that was just posted went, by a question that is answered behind it.
+    ///
+    /// # Errors
+    /// What the device refused the launch with.
+    pub(crate) fn confirm(&self, launch: ClusterLaunch, whole: bool) -> CudaResult<()> {
+        let session = &self.session;
+        session.call(&MaxActiveBlocks { kernel: KernelId(self.id()), block: 1, shared: 0, flags: 0 })?;
+        session.errors.report()?;
+        if whole {
+            lock(&session.occupancy).accepted.insert(launch);
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    fn clusters(&self, what: u32, launch: &Launch<'_>) -> CudaResult<i32> {
+        let _call = self.enter();
+        let function = self.function(launch.function)?;
+        let session = Arc::clone(&function.session);
+        let question = ClusterQuestion {
+            what,
+            kernel: function.id(),
+            grid: launch.grid,
+            block: launch.block,
+            shared: launch.shared_bytes,
+            attributes: Attributes::of_launch(launch)?.without_events(),
+        };
+        if let Some(count) = lock(&session.occupancy).clusters.get(&question) {
+            return Ok(*count);
+        }
+        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
+        let answer = session.call(&ClusterOccupancy {
+            what,
+            kernel: KernelId(function.id()),
+            grid_x,
+            grid_y,
+            grid_z,
+            block_x,
+            block_y,
+            block_z,
+            shared: launch.shared_bytes,
+            attributes: question.attributes.on_wire(),
+        })?;
+        let count = session.connection.read(ClusterOccupancy::decode_reply(&answer.body))?.count;
+        lock(&session.occupancy).clusters.insert(question, count);
+        Ok(count)
+    }
+}
+
 impl OccupancyCalls for Client {
+    fn occupancy_max_active_clusters(&self, launch: &Launch<'_>) -> CudaResult<i32> {
+        self.clusters(MOST_ACTIVE, launch)
+    }
+
+    fn occupancy_max_potential_cluster_size(&self, launch: &Launch<'_>) -> CudaResult<i32> {
+        self.clusters(LARGEST_SIZE, launch)
+    }
+
     fn occupancy_max_active_blocks_per_multiprocessor(
         &self,
         function: Function,

@@ -17,11 +17,13 @@ use crate::kernel::FunctionState;
 use crate::late::Late;
 use crate::limits::DeviceLimits;
 use crate::module::Loaded;
+use crate::occupancy::Occupancy;
 use crate::order::{Course, Fence, Order};
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
 use crate::stream::StreamState;
 use crate::table::{Table, lock};
+use crate::tensor_map::TensorMaps;
 use crate::virtual_memory::VirtualMemory;
 
 /// One vGPU.
@@ -49,7 +51,9 @@ pub(crate) struct Session {
     /// Limits the program has changed.
     pub(crate) changed_limits: Mutex<HashMap<u32, u64>>,
     /// Answers of occupancy questions, which depend on nothing but the question and the kernel's attributes.
-    pub(crate) occupancy: Mutex<HashMap<(u64, i32, u64, u32), i64>>,
+    pub(crate) occupancy: Mutex<Occupancy>,
+    /// Tensor maps made so far, which depend on nothing but the shape.
+    pub(crate) tensor_maps: TensorMaps,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -87,6 +91,7 @@ impl Session {
             globals: RwLock::default(),
             changed_limits: Mutex::default(),
             occupancy: Mutex::default(),
+            tensor_maps: TensorMaps::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),

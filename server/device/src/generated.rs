@@ -272,6 +272,11 @@ pub struct Calls {
     /// `cuOccupancyAvailableDynamicSMemPerBlock`.
     pub cuOccupancyAvailableDynamicSMemPerBlock:
         Option<unsafe extern "C" fn(*mut usize, Function, i32, i32) -> CuResult>,
+    /// `cuOccupancyMaxActiveClusters`.
+    pub cuOccupancyMaxActiveClusters: Option<unsafe extern "C" fn(*mut i32, Function, *const LaunchConfig) -> CuResult>,
+    /// `cuOccupancyMaxPotentialClusterSize`.
+    pub cuOccupancyMaxPotentialClusterSize:
+        Option<unsafe extern "C" fn(*mut i32, Function, *const LaunchConfig) -> CuResult>,
     /// `cuPointerGetAttribute`.
     pub cuPointerGetAttribute: Option<unsafe extern "C" fn(*mut c_void, u32, DevicePtr) -> CuResult>,
     /// `cuProfilerStart`.
@@ -296,6 +301,64 @@ pub struct Calls {
     pub cuStreamGetAttribute: Option<unsafe extern "C" fn(Stream, u32, *mut LaunchAttributeValue) -> CuResult>,
     /// `cuStreamSetAttribute`.
     pub cuStreamSetAttribute: Option<unsafe extern "C" fn(Stream, u32, *const LaunchAttributeValue) -> CuResult>,
+    /// `cuTensorMapEncodeTiled`.
+    pub cuTensorMapEncodeTiled: Option<
+        unsafe extern "C" fn(
+            *mut TensorMap,
+            u32,
+            u32,
+            DevicePtr,
+            *const u64,
+            *const u64,
+            *const u32,
+            *const u32,
+            u32,
+            u32,
+            u32,
+            u32,
+        ) -> CuResult,
+    >,
+    /// `cuTensorMapEncodeIm2col`.
+    pub cuTensorMapEncodeIm2col: Option<
+        unsafe extern "C" fn(
+            *mut TensorMap,
+            u32,
+            u32,
+            DevicePtr,
+            *const u64,
+            *const u64,
+            *const i32,
+            *const i32,
+            u32,
+            u32,
+            *const u32,
+            u32,
+            u32,
+            u32,
+            u32,
+        ) -> CuResult,
+    >,
+    /// `cuTensorMapEncodeIm2colWide`.
+    pub cuTensorMapEncodeIm2colWide: Option<
+        unsafe extern "C" fn(
+            *mut TensorMap,
+            u32,
+            u32,
+            DevicePtr,
+            *const u64,
+            *const u64,
+            i32,
+            i32,
+            u32,
+            u32,
+            *const u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+        ) -> CuResult,
+    >,
     /// `cuMemAddressReserve`.
     pub cuMemAddressReserve: Option<unsafe extern "C" fn(*mut DevicePtr, usize, usize, DevicePtr, u64) -> CuResult>,
     /// `cuMemAddressFree`.
@@ -552,6 +615,10 @@ impl Calls {
                 symbol(library, c"cuOccupancyAvailableDynamicSMemPerBlock")
             },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuOccupancyMaxActiveClusters: unsafe { symbol(library, c"cuOccupancyMaxActiveClusters") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuOccupancyMaxPotentialClusterSize: unsafe { symbol(library, c"cuOccupancyMaxPotentialClusterSize") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuPointerGetAttribute: unsafe { symbol(library, c"cuPointerGetAttribute") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuProfilerStart: unsafe { symbol(library, c"cuProfilerStart") },
@@ -575,6 +642,12 @@ impl Calls {
             cuStreamGetAttribute: unsafe { symbol(library, c"cuStreamGetAttribute") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuStreamSetAttribute: unsafe { symbol(library, c"cuStreamSetAttribute") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTensorMapEncodeTiled: unsafe { symbol(library, c"cuTensorMapEncodeTiled") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTensorMapEncodeIm2col: unsafe { symbol(library, c"cuTensorMapEncodeIm2col") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTensorMapEncodeIm2colWide: unsafe { symbol(library, c"cuTensorMapEncodeIm2colWide") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuMemAddressReserve: unsafe { symbol(library, c"cuMemAddressReserve") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.

@@ -59,6 +59,33 @@ impl Driver {
         }
     }
 
+    /// How many clusters of such a launch are on the device at once. `cuOccupancyMaxActiveClusters`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn occupancy_max_active_clusters(&self, request: &LaunchRequest<'_>) -> CudaResult<i32> {
+        let call = self.calls.cuOccupancyMaxActiveClusters.ok_or_else(|| missing("cuOccupancyMaxActiveClusters"))?;
+        let (mut count, config) = (0, config(request)?);
+        // SAFETY: configuration and attributes live through the call.
+        unsafe { call(&raw mut count, request.function, &raw const config) }.into_result()?;
+        Ok(count)
+    }
+
+    /// How many blocks the largest cluster of such a launch has. `cuOccupancyMaxPotentialClusterSize`.
+    ///
+    /// # Errors
+    /// As [`Driver::occupancy_max_active_clusters`].
+    pub fn occupancy_max_potential_cluster_size(&self, request: &LaunchRequest<'_>) -> CudaResult<i32> {
+        let call = self
+            .calls
+            .cuOccupancyMaxPotentialClusterSize
+            .ok_or_else(|| missing("cuOccupancyMaxPotentialClusterSize"))?;
+        let (mut size, config) = (0, config(request)?);
+        // SAFETY: as above.
+        unsafe { call(&raw mut size, request.function, &raw const config) }.into_result()?;
+        Ok(size)
+    }
+
     fn launch_plain(&self, request: &LaunchRequest<'_>, extra: *mut *mut c_void) -> CudaResult<()> {
         let call = self.calls.cuLaunchKernel.ok_or_else(|| missing("cuLaunchKernel"))?;
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (request.grid, request.block);

@@ -8,6 +8,7 @@ mod launch;
 mod module;
 mod open;
 mod pitched;
+mod tensor_map;
 
 pub use driver::Driver;
 pub use generated::Calls;

@@ -2,7 +2,9 @@
 //! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
 //! It never hands out a pointer; the implementation over a real library is `driver`, the tests have one in memory.
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream};
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream, TensorMap, TensorShape,
+};
 
 /// Which kind of bytes an image is; numbers as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,15 @@ pub struct LaunchShape {
     pub shared: u32,
     /// Where it is queued.
     pub stream: Stream,
+}
+
+/// What is asked about clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterQuestion {
+    /// How many are on the device at once.
+    MostActive,
+    /// How many blocks the largest has.
+    LargestSize,
 }
 
 /// A box of device memory: `depth` slices of `height` rows of `width` bytes.
@@ -210,6 +221,17 @@ pub trait Device: Send + Sync + 'static {
     fn max_active_blocks(&self, function: Function, block: i32, shared: u64, flags: u32) -> CudaResult<i32>;
     /// Dynamic shared memory left to a block.
     fn available_shared(&self, function: Function, blocks: i32, block: i32) -> CudaResult<u64>;
+
+    /// Clusters of a launch that are on the device at once, or the blocks of the largest cluster.
+    fn cluster_occupancy(
+        &self,
+        what: ClusterQuestion,
+        function: Function,
+        shape: LaunchShape,
+        attributes: &[(u32, [u8; 64])],
+    ) -> CudaResult<i32>;
+    /// The map by which kernels access a tensor.
+    fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap>;
 
     /// Creates a stream.
     fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream>;

@@ -11,14 +11,14 @@ use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, Event, Function, Kernel, LaunchAttribute, LaunchAttributeValue,
-    MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, allocation_type, granularity,
-    location_type, memory_type,
+    MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, TensorMap, TensorShape,
+    allocation_type, granularity, location_type, memory_type,
 };
 use floe_device::{Driver, LaunchRequest, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
-    Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern, Rows,
+    ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern, Rows,
 };
 use crate::open::{OpenLibraryError, open};
 pub use pinned::PinnedMemory;
@@ -381,6 +381,28 @@ impl Device for Gpu {
 
     fn available_shared(&self, function: Function, blocks: i32, block: i32) -> CudaResult<u64> {
         self.driver.occupancy_available_dynamic_s_mem_per_block(function, blocks, block).map(wide)
+    }
+
+    fn cluster_occupancy(
+        &self,
+        what: ClusterQuestion,
+        function: Function,
+        shape: LaunchShape,
+        attributes: &[(u32, [u8; 64])],
+    ) -> CudaResult<i32> {
+        let attributes: Vec<LaunchAttribute> =
+            attributes.iter().map(|(id, value)| launch_attribute(*id, value)).collect();
+        let LaunchShape { grid, block, shared: shared_bytes, stream } = shape;
+        let (attributes, parameters) = (attributes.as_slice(), [].as_slice());
+        let request = LaunchRequest { function, grid, block, shared_bytes, stream, attributes, parameters };
+        match what {
+            ClusterQuestion::MostActive => self.driver.occupancy_max_active_clusters(&request),
+            ClusterQuestion::LargestSize => self.driver.occupancy_max_potential_cluster_size(&request),
+        }
+    }
+
+    fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap> {
+        self.driver.tensor_map_encode(shape, address)
     }
 
     fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream> {

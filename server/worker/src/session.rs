@@ -10,6 +10,7 @@ mod launch;
 mod library;
 mod memory;
 mod stream;
+mod tensor_map;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -188,6 +189,8 @@ impl<D: Device> Session<D> {
             Request::SetLimit(message) => self.set_limit(message),
             Request::ResetContext(_) => self.reset_context(),
             Request::SetCacheConfig(message) => Self::set_cache_config(message),
+            Request::ClusterOccupancy(message) => self.cluster_occupancy(&message),
+            Request::EncodeTensorMap(message) => self.encode_tensor_map(&message),
             // The reader takes these out of the line.
             Request::HostFunctionDone(_) => broken("a host function's end stands in the line of commands"),
             Request::Hello(_)

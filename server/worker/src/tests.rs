@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod fake;
+mod launches;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

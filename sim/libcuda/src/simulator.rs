@@ -38,6 +38,7 @@ mod queue;
 mod reservations;
 mod settings;
 mod stream;
+mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod transfer;

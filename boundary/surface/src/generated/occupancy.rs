@@ -32,6 +32,22 @@ pub trait OccupancyCalls {
         blocks: i32,
         block_size: i32,
     ) -> CudaResult<usize>;
+
+    /// Clusters of blocks, as a launch would ask for them, that are on the device at once.
+    ///
+    /// `cuOccupancyMaxActiveClusters`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn occupancy_max_active_clusters(&self, launch: &Launch<'_>) -> CudaResult<i32>;
+
+    /// The largest cluster, in blocks, that fits the device for such a launch.
+    ///
+    /// `cuOccupancyMaxPotentialClusterSize`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn occupancy_max_potential_cluster_size(&self, launch: &Launch<'_>) -> CudaResult<i32>;
 }
 
 /// `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`: checks what C passed and calls [`Driver::occupancy_max_active_blocks_per_multiprocessor`](crate::Driver).

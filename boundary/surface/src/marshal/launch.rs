@@ -56,27 +56,9 @@ marshallers! {
         driver, default_stream: Stream, config: *const LaunchConfig, function: Function,
         parameters: *mut *mut c_void, extra: *mut *mut c_void,
     ) {
-        // SAFETY: the program's struct.
-        let config = unsafe { c::reference(config) }?;
-        if config.attribute_count > MOST_ATTRIBUTES {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        // SAFETY: the struct's array with the count beside it.
-        let attributes = unsafe {
-            c::slice(config.attributes as *const LaunchAttribute, config.attribute_count as usize)
-        }?;
-        let launch = Launch {
-            function,
-            grid: config.grid,
-            block: config.block,
-            shared_bytes: config.shared_bytes,
-            stream: config.stream.or(default_stream),
-            cooperative: false,
-            attributes: &[],
-            // SAFETY: as the program passed it.
-            arguments: unsafe { KernelArguments::new(parameters, extra) }?,
-        };
-        driver.launch_kernel(&launch.with_attributes(attributes))
+        // SAFETY: as the program passed them.
+        let launch = unsafe { described(config, function, default_stream, KernelArguments::new(parameters, extra)?) }?;
+        driver.launch_kernel(&launch)
     }
 
     /// `cuLaunchHostFunc`.
@@ -90,4 +72,34 @@ marshallers! {
         let function = unsafe { HostFunction::new(std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(function), user) };
         driver.launch_host_func(stream.or(default_stream), function)
     }
+}
+
+/// The launch a configuration describes.
+///
+/// # Safety
+/// `config` is NULL or the program's struct, its attributes an array of the count beside it.
+pub(super) unsafe fn described<'a>(
+    config: *const LaunchConfig,
+    function: Function,
+    default_stream: Stream,
+    arguments: KernelArguments,
+) -> CudaResult<Launch<'a>> {
+    // SAFETY: our caller vouches for it.
+    let config = unsafe { c::reference(config) }?;
+    if config.attribute_count > MOST_ATTRIBUTES {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    // SAFETY: the struct's array with the count beside it.
+    let attributes = unsafe { c::slice(config.attributes as *const LaunchAttribute, config.attribute_count as usize) }?;
+    let launch = Launch {
+        function,
+        grid: config.grid,
+        block: config.block,
+        shared_bytes: config.shared_bytes,
+        stream: config.stream.or(default_stream),
+        cooperative: false,
+        attributes: &[],
+        arguments,
+    };
+    Ok(launch.with_attributes(attributes))
 }

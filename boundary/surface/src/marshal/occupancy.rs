@@ -1,8 +1,10 @@
 //! Occupancy: the search for a block size calls the program's own function per size, so it runs here and asks the
 //! implementation only how many blocks fit. C arguments come in, block and grid size go out.
 
+use super::launch::described;
 use super::marshallers;
 use crate::Driver;
+use crate::launch::KernelArguments;
 use crate::prelude::*;
 
 /// Dynamic shared memory in bytes for a block size, as the program computes it.
@@ -53,6 +55,30 @@ marshallers! {
             c::put(grid_size, grid);
             c::put(block_size, block);
         }
+        Ok(())
+    }
+}
+
+marshallers! {
+    /// `cuOccupancyMaxActiveClusters`.
+    fn cuOccupancyMaxActiveClusters(driver, clusters: *mut i32, function: Function, config: *const LaunchConfig) {
+        c::present(clusters)?;
+        // SAFETY: the program's struct.
+        let launch = unsafe { described(config, function, Stream::LEGACY, KernelArguments::NONE) }?;
+        let count = driver.occupancy_max_active_clusters(&launch)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(clusters, count) };
+        Ok(())
+    }
+
+    /// `cuOccupancyMaxPotentialClusterSize`.
+    fn cuOccupancyMaxPotentialClusterSize(driver, size: *mut i32, function: Function, config: *const LaunchConfig) {
+        c::present(size)?;
+        // SAFETY: the program's struct.
+        let launch = unsafe { described(config, function, Stream::LEGACY, KernelArguments::NONE) }?;
+        let blocks = driver.occupancy_max_potential_cluster_size(&launch)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(size, blocks) };
         Ok(())
     }
 }

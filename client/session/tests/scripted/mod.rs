@@ -296,6 +296,17 @@ impl Peer {
             }
             Request::SetLimit(m) => self.reply(sequence, &SetLimitReply { value: m.value }),
             Request::MaxActiveBlocks(_) => self.reply(sequence, &MaxActiveBlocksReply { blocks: 4 }),
+            Request::ClusterOccupancy(m) => {
+                self.reply(sequence, &ClusterOccupancyReply { count: 10 + m.what as i32 });
+            }
+            Request::EncodeTensorMap(m) if !m.address.0.is_multiple_of(16) => {
+                self.reply_with(sequence, 1, 0, "", &[]);
+            }
+            Request::EncodeTensorMap(m) => {
+                let mut map = [m.dimensions.len() as u8; 128];
+                map[..8].copy_from_slice(&m.address.0.to_le_bytes());
+                self.reply_borrowed(sequence, &EncodeTensorMapReply { map: &map });
+            }
             Request::AvailableShared(_) => self.reply(sequence, &AvailableSharedReply { bytes: 1000 }),
             Request::ElapsedTime(_) => self.reply(sequence, &ElapsedTimeReply { milliseconds: 1.5 }),
             other if other.class() == Class::Call => self.reply(sequence, &()),

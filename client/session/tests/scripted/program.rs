@@ -80,6 +80,31 @@ pub fn launch_as(
     )
 }
 
+/// Launches one block of the scripted kernel, with attributes.
+pub fn launch_with(
+    client: &Client,
+    function: floe_abi::Function,
+    grid: [u32; 3],
+    attributes: &[floe_abi::LaunchAttribute],
+) -> floe_abi::CudaResult<()> {
+    let mut word = 0_u64;
+    let mut pointers = [std::ptr::from_mut(&mut word).cast::<std::ffi::c_void>(); 4];
+    // SAFETY: one valid pointer per parameter of the scripted kernel, until the call returns.
+    let arguments = unsafe { KernelArguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) }?;
+    let stream = floe_abi::Stream::LEGACY;
+    let launch = Launch {
+        function,
+        grid,
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        stream,
+        cooperative: false,
+        attributes,
+        arguments,
+    };
+    floe_surface::LaunchCalls::launch_kernel(client, &launch)
+}
+
 /// As `launch_as`, without a wish for cooperation.
 pub fn launch(
     client: &Client,

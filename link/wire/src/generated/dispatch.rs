@@ -52,6 +52,8 @@ pub enum Request<'a> {
     MaxActiveBlocks(MaxActiveBlocks),
     /// See [`AvailableShared`].
     AvailableShared(AvailableShared),
+    /// See [`ClusterOccupancy`].
+    ClusterOccupancy(ClusterOccupancy<'a>),
     /// See [`LibraryPart`].
     LibraryPart(LibraryPart<'a>),
     /// See [`LoadLibrary`].
@@ -98,6 +100,8 @@ pub enum Request<'a> {
     SynchronizeStream(SynchronizeStream),
     /// See [`QueryStream`].
     QueryStream(QueryStream),
+    /// See [`EncodeTensorMap`].
+    EncodeTensorMap(EncodeTensorMap),
 }
 
 impl<'a> Request<'a> {
@@ -129,6 +133,7 @@ impl<'a> Request<'a> {
             HostFunctionDone::KIND => HostFunctionDone::decode(payload).map(Self::HostFunctionDone),
             MaxActiveBlocks::KIND => MaxActiveBlocks::decode(payload).map(Self::MaxActiveBlocks),
             AvailableShared::KIND => AvailableShared::decode(payload).map(Self::AvailableShared),
+            ClusterOccupancy::KIND => ClusterOccupancy::decode(payload).map(Self::ClusterOccupancy),
             LibraryPart::KIND => LibraryPart::decode(payload).map(Self::LibraryPart),
             LoadLibrary::KIND => LoadLibrary::decode(payload).map(Self::LoadLibrary),
             UnloadLibrary::KIND => UnloadLibrary::decode(payload).map(Self::UnloadLibrary),
@@ -152,6 +157,7 @@ impl<'a> Request<'a> {
             WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
             SynchronizeStream::KIND => SynchronizeStream::decode(payload).map(Self::SynchronizeStream),
             QueryStream::KIND => QueryStream::decode(payload).map(Self::QueryStream),
+            EncodeTensorMap::KIND => EncodeTensorMap::decode(payload).map(Self::EncodeTensorMap),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
     }
@@ -182,6 +188,7 @@ impl<'a> Request<'a> {
             Self::HostFunctionDone(_) => HostFunctionDone::NAME,
             Self::MaxActiveBlocks(_) => MaxActiveBlocks::NAME,
             Self::AvailableShared(_) => AvailableShared::NAME,
+            Self::ClusterOccupancy(_) => ClusterOccupancy::NAME,
             Self::LibraryPart(_) => LibraryPart::NAME,
             Self::LoadLibrary(_) => LoadLibrary::NAME,
             Self::UnloadLibrary(_) => UnloadLibrary::NAME,
@@ -205,6 +212,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::NAME,
             Self::SynchronizeStream(_) => SynchronizeStream::NAME,
             Self::QueryStream(_) => QueryStream::NAME,
+            Self::EncodeTensorMap(_) => EncodeTensorMap::NAME,
         }
     }
 
@@ -234,6 +242,7 @@ impl<'a> Request<'a> {
             Self::HostFunctionDone(_) => HostFunctionDone::CLASS,
             Self::MaxActiveBlocks(_) => MaxActiveBlocks::CLASS,
             Self::AvailableShared(_) => AvailableShared::CLASS,
+            Self::ClusterOccupancy(_) => ClusterOccupancy::CLASS,
             Self::LibraryPart(_) => LibraryPart::CLASS,
             Self::LoadLibrary(_) => LoadLibrary::CLASS,
             Self::UnloadLibrary(_) => UnloadLibrary::CLASS,
@@ -257,6 +266,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::CLASS,
             Self::SynchronizeStream(_) => SynchronizeStream::CLASS,
             Self::QueryStream(_) => QueryStream::CLASS,
+            Self::EncodeTensorMap(_) => EncodeTensorMap::CLASS,
         }
     }
 
@@ -286,6 +296,7 @@ impl<'a> Request<'a> {
             Self::HostFunctionDone(_) => HostFunctionDone::KIND,
             Self::MaxActiveBlocks(_) => MaxActiveBlocks::KIND,
             Self::AvailableShared(_) => AvailableShared::KIND,
+            Self::ClusterOccupancy(_) => ClusterOccupancy::KIND,
             Self::LibraryPart(_) => LibraryPart::KIND,
             Self::LoadLibrary(_) => LoadLibrary::KIND,
             Self::UnloadLibrary(_) => UnloadLibrary::KIND,
@@ -309,6 +320,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::KIND,
             Self::SynchronizeStream(_) => SynchronizeStream::KIND,
             Self::QueryStream(_) => QueryStream::KIND,
+            Self::EncodeTensorMap(_) => EncodeTensorMap::KIND,
         }
     }
 
@@ -337,6 +349,7 @@ impl<'a> Request<'a> {
             Self::HostFunctionDone(message) => message.encode(out),
             Self::MaxActiveBlocks(message) => message.encode(out),
             Self::AvailableShared(message) => message.encode(out),
+            Self::ClusterOccupancy(message) => message.encode(out),
             Self::LibraryPart(message) => message.encode(out),
             Self::LoadLibrary(message) => message.encode(out),
             Self::UnloadLibrary(message) => message.encode(out),
@@ -360,6 +373,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(message) => message.encode(out),
             Self::SynchronizeStream(message) => message.encode(out),
             Self::QueryStream(message) => message.encode(out),
+            Self::EncodeTensorMap(message) => message.encode(out),
         }
     }
 }

@@ -276,7 +276,99 @@ impl<'a> Field<'a> for AvailableSharedReply {
     }
 }
 
-/// A CUlaunchAttributeID with the bytes of its value, without handles or host addresses.
+/// Occupancy of a launch with these attributes. `what` 0: clusters on the device at once; 1: blocks of the largest cluster that fits.
+///
+/// Kind 0x0410, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterOccupancy<'a> {
+    pub what: u32,
+    pub kernel: KernelId,
+    pub grid_x: u32,
+    pub grid_y: u32,
+    pub grid_z: u32,
+    pub block_x: u32,
+    pub block_y: u32,
+    pub block_z: u32,
+    pub shared: u32,
+    pub attributes: Vec<LaunchAttribute<'a>>,
+}
+
+impl<'a> Field<'a> for ClusterOccupancy<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <KernelId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <Vec<LaunchAttribute<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.what.write(out);
+        self.kernel.write(out);
+        self.grid_x.write(out);
+        self.grid_y.write(out);
+        self.grid_z.write(out);
+        self.block_x.write(out);
+        self.block_y.write(out);
+        self.block_z.write(out);
+        self.shared.write(out);
+        self.attributes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            what: reader.field("what")?,
+            kernel: reader.field("kernel")?,
+            grid_x: reader.field("grid_x")?,
+            grid_y: reader.field("grid_y")?,
+            grid_z: reader.field("grid_z")?,
+            block_x: reader.field("block_x")?,
+            block_y: reader.field("block_y")?,
+            block_z: reader.field("block_z")?,
+            shared: reader.field("shared")?,
+            attributes: reader.field("attributes")?,
+        })
+    }
+}
+
+impl Message for ClusterOccupancy<'_> {
+    const KIND: u16 = 0x0410;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ClusterOccupancy";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ClusterOccupancy<'_> {
+    type Reply<'a> = ClusterOccupancyReply;
+}
+
+/// What answers [`ClusterOccupancy`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClusterOccupancyReply {
+    pub count: i32,
+}
+
+impl<'a> Field<'a> for ClusterOccupancyReply {
+    const LEAST: usize = <i32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.count.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { count: reader.field("count")? })
+    }
+}
+
+/// A CUlaunchAttributeID with the bytes of its value; an event in it is the first eight bytes, as EventId. No host addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LaunchAttribute<'a> {
     pub id: u32,

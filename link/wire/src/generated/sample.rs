@@ -195,6 +195,23 @@ impl<'a> Sample<'a> for AvailableShared {
     }
 }
 
+impl<'a> Sample<'a> for ClusterOccupancy<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            what: Sample::sample(source),
+            kernel: Sample::sample(source),
+            grid_x: Sample::sample(source),
+            grid_y: Sample::sample(source),
+            grid_z: Sample::sample(source),
+            block_x: Sample::sample(source),
+            block_y: Sample::sample(source),
+            block_z: Sample::sample(source),
+            shared: Sample::sample(source),
+            attributes: Sample::sample(source),
+        }
+    }
+}
+
 impl<'a> Sample<'a> for LaunchAttribute<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { id: Sample::sample(source), value: Sample::sample(source) }
@@ -485,7 +502,30 @@ impl<'a> Sample<'a> for QueryStream {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 45;
+impl<'a> Sample<'a> for EncodeTensorMap {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            form: Sample::sample(source),
+            data_type: Sample::sample(source),
+            address: Sample::sample(source),
+            dimensions: Sample::sample(source),
+            strides: Sample::sample(source),
+            element_strides: Sample::sample(source),
+            box_dimensions: Sample::sample(source),
+            lower: Sample::sample(source),
+            upper: Sample::sample(source),
+            channels: Sample::sample(source),
+            pixels: Sample::sample(source),
+            interleave: Sample::sample(source),
+            mode: Sample::sample(source),
+            swizzle: Sample::sample(source),
+            promotion: Sample::sample(source),
+            fill: Sample::sample(source),
+        }
+    }
+}
+
+pub(crate) const REQUEST_SAMPLES: usize = 47;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -511,29 +551,31 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         19 => Request::HostFunctionDone(Sample::sample(source)),
         20 => Request::MaxActiveBlocks(Sample::sample(source)),
         21 => Request::AvailableShared(Sample::sample(source)),
-        22 => Request::LibraryPart(Sample::sample(source)),
-        23 => Request::LoadLibrary(Sample::sample(source)),
-        24 => Request::UnloadLibrary(Sample::sample(source)),
-        25 => Request::ListKernels(Sample::sample(source)),
-        26 => Request::FindKernel(Sample::sample(source)),
-        27 => Request::FindGlobal(Sample::sample(source)),
-        28 => Request::SetKernelAttribute(Sample::sample(source)),
-        29 => Request::CreateBlock(Sample::sample(source)),
-        30 => Request::ReleaseBlock(Sample::sample(source)),
-        31 => Request::MapBlock(Sample::sample(source)),
-        32 => Request::SetAccess(Sample::sample(source)),
-        33 => Request::UnmapRange(Sample::sample(source)),
-        34 => Request::MemoryInfo(Sample::sample(source)),
-        35 => Request::Hello(Sample::sample(source)),
-        36 => Request::Authenticate(Sample::sample(source)),
-        37 => Request::ListGpus(Sample::sample(source)),
-        38 => Request::ListSessions(Sample::sample(source)),
-        39 => Request::Attach(Sample::sample(source)),
-        40 => Request::CreateStream(Sample::sample(source)),
-        41 => Request::DestroyStream(Sample::sample(source)),
-        42 => Request::WaitEvent(Sample::sample(source)),
-        43 => Request::SynchronizeStream(Sample::sample(source)),
-        _ => Request::QueryStream(Sample::sample(source)),
+        22 => Request::ClusterOccupancy(Sample::sample(source)),
+        23 => Request::LibraryPart(Sample::sample(source)),
+        24 => Request::LoadLibrary(Sample::sample(source)),
+        25 => Request::UnloadLibrary(Sample::sample(source)),
+        26 => Request::ListKernels(Sample::sample(source)),
+        27 => Request::FindKernel(Sample::sample(source)),
+        28 => Request::FindGlobal(Sample::sample(source)),
+        29 => Request::SetKernelAttribute(Sample::sample(source)),
+        30 => Request::CreateBlock(Sample::sample(source)),
+        31 => Request::ReleaseBlock(Sample::sample(source)),
+        32 => Request::MapBlock(Sample::sample(source)),
+        33 => Request::SetAccess(Sample::sample(source)),
+        34 => Request::UnmapRange(Sample::sample(source)),
+        35 => Request::MemoryInfo(Sample::sample(source)),
+        36 => Request::Hello(Sample::sample(source)),
+        37 => Request::Authenticate(Sample::sample(source)),
+        38 => Request::ListGpus(Sample::sample(source)),
+        39 => Request::ListSessions(Sample::sample(source)),
+        40 => Request::Attach(Sample::sample(source)),
+        41 => Request::CreateStream(Sample::sample(source)),
+        42 => Request::DestroyStream(Sample::sample(source)),
+        43 => Request::WaitEvent(Sample::sample(source)),
+        44 => Request::SynchronizeStream(Sample::sample(source)),
+        45 => Request::QueryStream(Sample::sample(source)),
+        _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }
 

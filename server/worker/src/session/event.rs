@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use floe_abi::CudaError;
-use floe_wire::{CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, QueryEvent, RecordEvent, SynchronizeEvent};
+use floe_wire::{
+    CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, QueryEvent, RecordEvent, SynchronizeEvent,
+};
 
 use super::{Answer, Session, body};
 use crate::completer::Lane;
@@ -37,12 +39,18 @@ impl<D: Device> Session<D> {
 
     pub(super) fn record_event(&mut self, message: RecordEvent) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
-        let object = self.events.get_mut(message.event.0)?;
+        let event = self.recordable_event(message.event)?;
+        self.device().record(event, stream, message.flags)?;
+        Ok(Answer::Nothing)
+    }
+
+    /// The driver's event to be recorded now.
+    pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
+        let object = self.events.get_mut(event.0)?;
         if Arc::strong_count(&object.mark) > 1 {
             object.mark = Mark::of_program(&self.shared.device, object.flags)?;
         }
-        self.shared.device.record(object.mark.event(), stream, message.flags)?;
-        Ok(Answer::Nothing)
+        Ok(object.mark.event())
     }
 
     pub(super) fn synchronize_event(&mut self, sequence: u64, message: SynchronizeEvent) -> Result<Answer, Fault> {

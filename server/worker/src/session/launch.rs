@@ -1,21 +1,25 @@
 //! Kernels, host functions and occupancy.
 //! In: launches with packed parameters and attributes by value. Out: launches in stream order.
-//! An attribute that carries a handle or an address of the client's is refused, never passed on.
+//! An event in an attribute is looked up by the client's id; one that carries anything else of the client's is refused,
+//! never passed on.
 
 use floe_abi::CudaError;
 use floe_wire::{
-    AvailableShared, AvailableSharedReply, HostFunction, Launch, LaunchAttribute, MaxActiveBlocks, MaxActiveBlocksReply,
+    AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, HostFunction, Launch,
+    LaunchAttribute, MaxActiveBlocks, MaxActiveBlocksReply,
 };
 
 use super::{Answer, Session, body};
 use crate::completer::{Action, Lane, Task};
-use crate::device::{Device, LaunchShape};
+use crate::device::{ClusterQuestion, Device, LaunchShape};
 use crate::fault::{Fault, broken};
 
 /// `CUlaunchAttributeID`s whose value is plain: access policy window (a device address), cooperative, synchronization
 /// policy, cluster dimension, cluster policy, programmatic stream serialization, priority, memory synchronization
 /// domain map and domain, preferred cluster dimension, preferred shared memory carve-out, NVLink utilization scheduling.
 const PLAIN_ATTRIBUTES: [u32; 12] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 14, 16];
+/// Those whose value begins with an event: programmatic event, launch completion event.
+const EVENT_ATTRIBUTES: [u32; 2] = [7, 12];
 /// The most attributes of one launch.
 const ATTRIBUTES: usize = 64;
 
@@ -32,9 +36,40 @@ impl<D: Device> Session<D> {
             shared: message.shared,
             stream,
         };
-        let attributes = plain_attributes(&message.attributes)?;
-        self.device().launch(kernel.function, shape, message.parameters, &attributes)?;
+        let function = kernel.function;
+        let attributes = self.attributes(&message.attributes)?;
+        self.device().launch(function, shape, message.parameters, &attributes)?;
         Ok(Answer::Nothing)
+    }
+
+    /// The attributes with the driver's events in place of the client's.
+    fn attributes(&mut self, attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8; 64])>, Fault> {
+        let mut passed = plain_attributes(attributes)?;
+        for (_, value) in passed.iter_mut().filter(|(id, _)| EVENT_ATTRIBUTES.contains(id)) {
+            let [handle, ..] = value.as_chunks_mut::<8>().0 else { continue };
+            *handle = self.recordable_event(EventId(u64::from_le_bytes(*handle)))?.0.to_ne_bytes();
+        }
+        Ok(passed)
+    }
+
+    pub(super) fn cluster_occupancy(&mut self, message: &ClusterOccupancy<'_>) -> Result<Answer, Fault> {
+        let function = self.kernels.get(message.kernel.0)?.function;
+        let what = match message.what {
+            0 => ClusterQuestion::MostActive,
+            1 => ClusterQuestion::LargestSize,
+            what => return broken(format!("unknown question about clusters: {what}")),
+        };
+        let shape = LaunchShape {
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared: message.shared,
+            stream: floe_abi::Stream::LEGACY,
+        };
+        let mut attributes = plain_attributes(&message.attributes)?;
+        // Events do not change how many fit.
+        attributes.retain(|(id, _)| !EVENT_ATTRIBUTES.contains(id));
+        let count = self.device().cluster_occupancy(what, function, shape, &attributes)?;
+        body(&ClusterOccupancyReply { count })
     }
 
     pub(super) fn host_function(&mut self, sequence: u64, message: HostFunction) -> Result<Answer, Fault> {
@@ -76,7 +111,7 @@ fn plain_attributes(attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8;
         return broken(format!("more than {ATTRIBUTES} launch attributes: {}", attributes.len()));
     }
     let plain = |attribute: &LaunchAttribute<'_>| -> Result<(u32, [u8; 64]), Fault> {
-        if !PLAIN_ATTRIBUTES.contains(&attribute.id) {
+        if !PLAIN_ATTRIBUTES.contains(&attribute.id) && !EVENT_ATTRIBUTES.contains(&attribute.id) {
             let words = format!("launch attribute: {}", attribute.id);
             return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
         }
@@ -100,8 +135,8 @@ mod tests {
         let cooperative = LaunchAttribute { id: 2, value: &[1, 0, 0, 0] };
         let passed = plain_attributes(&[LaunchAttribute { id: 0, value: &[] }, cooperative]).unwrap();
         assert_eq!((passed.len(), passed[0].0, passed[0].1[0], passed[0].1[63]), (1, 2, 1, 0));
-        let event = LaunchAttribute { id: 7, value: &[0; 16] };
-        assert!(matches!(plain_attributes(&[event]), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
+        let node = LaunchAttribute { id: 13, value: &[0; 16] };
+        assert!(matches!(plain_attributes(&[node]), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
         let long = LaunchAttribute { id: 2, value: &[0; 65] };
         assert!(matches!(plain_attributes(&[long]), Err(Fault::Contract(_))));
     }

@@ -5,10 +5,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream};
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream, TensorMap, TensorShape,
+};
 
 use crate::device::{
-    Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern, Pinned, Rows,
+    ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern,
+    Pinned, Rows,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -407,11 +410,15 @@ impl Device for Fake {
         function: Function,
         shape: LaunchShape,
         parameters: &[u8],
-        _attributes: &[(u32, [u8; 64])],
+        attributes: &[(u32, [u8; 64])],
     ) -> CudaResult<()> {
         let name = self.state().functions[&function.0].0.clone();
         let parameters = parameters.to_vec();
-        self.work(shape.stream, move |state| state.launches.push((name, shape.grid, parameters)))
+        self.work(shape.stream, move |state| state.launches.push((name, shape.grid, parameters)))?;
+        for (_, value) in attributes.iter().filter(|(id, _)| [7, 12].contains(id)) {
+            self.record(Event(u64::from_ne_bytes(*value.first_chunk().unwrap())), shape.stream, 0)?;
+        }
+        Ok(())
     }
 
     fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()> {
@@ -426,6 +433,28 @@ impl Device for Fake {
 
     fn available_shared(&self, _function: Function, _blocks: i32, _block: i32) -> CudaResult<u64> {
         Ok(1024)
+    }
+
+    fn cluster_occupancy(
+        &self,
+        what: ClusterQuestion,
+        _function: Function,
+        shape: LaunchShape,
+        attributes: &[(u32, [u8; 64])],
+    ) -> CudaResult<i32> {
+        match what {
+            ClusterQuestion::MostActive => Ok(i32::try_from(shape.block[0]).unwrap()),
+            ClusterQuestion::LargestSize => Ok(i32::try_from(attributes.len()).unwrap()),
+        }
+    }
+
+    fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap> {
+        if shape.swizzle > 3 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let mut map = TensorMap { words: [shape.dimensions[0]; 16] };
+        map.words[0] = address.0;
+        Ok(map)
     }
 
     fn create_stream(&self, _flags: u32, _priority: i32) -> CudaResult<Stream> {

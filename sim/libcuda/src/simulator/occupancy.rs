@@ -2,7 +2,7 @@
 //! limits the device reports. It never looks at how busy the machine is.
 
 use floe_abi::{CudaError, CudaResult, Function, occupancy_flags};
-use floe_surface::OccupancyCalls;
+use floe_surface::{Launch, OccupancyCalls};
 
 use super::kernel::need;
 use super::{Simulator, occupancy_rule};
@@ -48,5 +48,23 @@ impl OccupancyCalls for Simulator {
         let bytes = occupancy_rule::dynamic_shared_for(need(&kernel), blocks, threads, most);
         let bytes = bytes.ok_or(CudaError::INVALID_VALUE)?;
         usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)
+    }
+
+    fn occupancy_max_active_clusters(&self, launch: &Launch<'_>) -> CudaResult<i32> {
+        self.no_clusters(launch)
+    }
+
+    fn occupancy_max_potential_cluster_size(&self, launch: &Launch<'_>) -> CudaResult<i32> {
+        self.no_clusters(launch)
+    }
+}
+
+impl Simulator {
+    /// The device has no clusters and says so in its attributes.
+    fn no_clusters(&self, launch: &Launch<'_>) -> CudaResult<i32> {
+        let context = self.working()?;
+        self.resolve(launch.function.0, &context)?;
+        super::log::warn_once(format_args!("thread block clusters are not supported by the CPU device"));
+        Err(CudaError::NOT_SUPPORTED)
     }
 }

@@ -1,0 +1,89 @@
+//! Launch attributes, questions about clusters and tensor maps, against the device in memory.
+//! In: messages over a socket pair. Out: the verdict.
+//! What the numbers mean is the driver's business; here they only have to arrive.
+
+use floe_abi::CudaError;
+
+use super::*;
+
+/// A client with the kernel `k` as id 2, whose launch has one block.
+fn with_kernel() -> (Client, Launch<'static>) {
+    let mut client = Client::new();
+    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k" });
+    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
+    client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    let mut launch = Launch { kernel: KernelId(2), stream: StreamId(5), ..Launch::default() };
+    (launch.grid_x, launch.grid_y, launch.grid_z) = (1, 1, 1);
+    (launch.block_x, launch.block_y, launch.block_z) = (32, 1, 1);
+    (client, launch)
+}
+
+fn naming(event: u64) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&event.to_le_bytes());
+    value
+}
+
+#[test]
+fn event_in_a_launch_is_recorded_by_it() {
+    let (mut client, mut launch) = with_kernel();
+    client.send(&CreateStream { stream: StreamId(5), flags: 1, priority: 0 });
+    client.send(&CreateEvent { event: EventId(9), flags: 2 });
+    let value = naming(9);
+    launch.attributes = vec![LaunchAttribute { id: 7, value: &value }];
+    client.device.hold(0);
+    client.send(&launch);
+    assert_eq!(client.call(&QueryEvent { event: EventId(9) }).0, CudaError::NOT_READY.code());
+    client.device.release(0);
+    client.ok(&SynchronizeEvent { event: EventId(9) });
+    assert_eq!(client.device.launches().len(), 1);
+}
+
+#[test]
+fn event_that_is_not_there_breaks_the_contract_also_in_a_launch() {
+    let (mut client, mut launch) = with_kernel();
+    client.send(&CreateStream { stream: StreamId(5), flags: 1, priority: 0 });
+    let value = naming(9);
+    launch.attributes = vec![LaunchAttribute { id: 12, value: &value[..12] }];
+    let words = client.break_with(&launch);
+    assert!(words.ends_with("no event has the id: 9"), "{words}");
+}
+
+#[test]
+fn question_about_clusters_goes_without_events() {
+    let (mut client, _) = with_kernel();
+    let (event, cluster) = (naming(77), [2, 0, 0, 0]);
+    let attributes = vec![LaunchAttribute { id: 7, value: &event }, LaunchAttribute { id: 4, value: &cluster }];
+    let ask = |what| ClusterOccupancy {
+        what,
+        kernel: KernelId(2),
+        block_x: 64,
+        attributes: attributes.clone(),
+        ..ClusterOccupancy::default()
+    };
+    assert_eq!(client.ok(&ask(0)), 64_i32.to_le_bytes());
+    assert_eq!(client.ok(&ask(1)), 1_i32.to_le_bytes(), "one attribute is left");
+    let words = client.break_with(&ask(2));
+    assert!(words.ends_with("unknown question about clusters: 2"), "{words}");
+}
+
+#[test]
+fn tensor_map_is_the_drivers_or_its_refusal() {
+    let mut client = Client::new();
+    let mut question = EncodeTensorMap {
+        address: DevicePtr(0x2000),
+        dimensions: vec![7, 8],
+        strides: vec![128],
+        element_strides: vec![1, 1],
+        box_dimensions: vec![4, 4],
+        ..EncodeTensorMap::default()
+    };
+    let body = client.ok(&question);
+    let map = EncodeTensorMap::decode_reply(&body).unwrap().map;
+    assert_eq!((map.len(), &map[..9]), (128, &[0, 0x20, 0, 0, 0, 0, 0, 0, 7][..]));
+    question.swizzle = 99;
+    assert_eq!(client.call(&question).0, CudaError::INVALID_VALUE.code());
+    question.strides.clear();
+    let words = client.break_with(&question);
+    assert!(words.ends_with("strides of a tensor map are 1, not: 0"), "{words}");
+}
