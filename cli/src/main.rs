@@ -40,7 +40,8 @@ Environment:
   FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)
   FLOE_CPU_MEMORY        memory of each CPU device in bytes (default: half of the machine's)
   FLOE_CPU_COMPUTE       compute capability a CPU device says it has (default 9.0)
-  FLOE_CPU_CORES         threads a CPU device computes with (default: all cores)";
+  FLOE_CPU_CORES         threads a CPU device computes with (default: all cores)
+  FLOE_CPU_DRY_RUN       1: kernels that come as machine code are accepted and do nothing; results mean nothing";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -119,6 +119,13 @@ pub(crate) struct Section<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+impl<'a> Section<'a> {
+    /// Its bytes.
+    pub(crate) fn content(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
 fn piece(file: &[u8], offset: u64, size: u64, at: u64) -> Result<&[u8], ImageError> {
     let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
     range

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::error::ImageError;
 use crate::fatbin::{self, CONTAINER_MAGIC, before_nul};
-use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Limits, Target, elf, select_ptx};
+use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Limits, Target, elf, select_cubin, select_ptx};
 
 /// The form of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +117,26 @@ impl Image<'_> {
     /// Bytes of all containers together.
     pub fn size(&self) -> u64 {
         self.containers.iter().map(|container| container.len() as u64).sum()
+    }
+
+    /// The machine code a device runs, from the image itself and from each prelinked container that has some.
+    ///
+    /// # Errors
+    /// Damaged containers.
+    pub fn cubins(&self, device: ComputeCapability, limits: &Limits) -> Result<Vec<Vec<u8>>, ImageError> {
+        match self.kind {
+            ImageKind::Ptx => return Ok(Vec::new()),
+            ImageKind::Cubin => return Ok(self.containers.iter().map(|cubin| cubin.to_vec()).collect()),
+            ImageKind::Fatbin => {}
+        }
+        let mut found = Vec::new();
+        for container in &self.containers {
+            let container = Fatbin::parse(container, limits)?;
+            if let Some(entry) = select_cubin(&container.entries, device) {
+                found.push(entry.data(limits)?.into_owned());
+            }
+        }
+        Ok(found)
     }
 
     /// The PTX a device runs: one text from the image itself, or where that has none, one from each prelinked container,

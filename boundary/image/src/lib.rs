@@ -15,6 +15,7 @@ mod nv_info;
 #[allow(unsafe_code)]
 pub mod program;
 mod select;
+mod variables;
 
 pub use capability::{ComputeCapability, Target, Variant};
 pub use error::{EntryProblem, ImageError};
@@ -23,6 +24,7 @@ pub use image::{Image, ImageKind, PtxText};
 pub use keep::{Kept, Pieces, Takes};
 pub use nv_info::{KernelParameters, Parameter, kernel_parameters};
 pub use select::{Selected, select_cubin, select_ptx};
+pub use variables::{Variable, variables};
 
 /// How much of an image is read, so that damaged or hostile sizes cannot exhaust memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod copy;
 mod current;
 mod device;
 mod device_memory;
+mod dry_run;
 mod event;
 mod events;
 mod executor;

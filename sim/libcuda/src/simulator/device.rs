@@ -11,15 +11,21 @@ use floe_surface::DeviceCalls;
 use super::attributes::{self, Identity};
 use super::context::Primary;
 use super::device_memory::DeviceMemory;
+use super::dry_run;
 use super::handles::Handles;
 use super::settings::{Settings, spread};
 use super::{Simulator, limits};
+
+/// What a CPU device is called.
+const NAME: &str = "floe CPU device (PTX)";
 
 /// One CPU device.
 pub(crate) struct CpuDevice {
     /// Ordinal in this process.
     pub(crate) place: usize,
     pub(crate) identity: Identity,
+    /// Machine code is accepted and does nothing.
+    pub(crate) dry_run: bool,
     pub(crate) uuid: Uuid,
     pub(crate) memory: Arc<DeviceMemory>,
     pub(crate) primary: Mutex<Primary>,
@@ -53,6 +59,7 @@ fn make(
     Ok(CpuDevice {
         place,
         identity: Identity { ordinal: small(ordinal)?, compute: settings.compute, cores: small(settings.cores)? },
+        dry_run: settings.dry_run,
         uuid: uuid(settings, ordinal),
         memory: Arc::new(DeviceMemory::new(place, Arc::clone(memory), store)),
         primary: Mutex::new(Primary::default()),
@@ -117,7 +124,7 @@ impl DeviceCalls for Simulator {
     }
 
     fn device_get_name(&self, device: Device) -> CudaResult<String> {
-        self.device(device).map(|_| "floe CPU device (PTX)".to_string())
+        self.device(device).map(|device| if device.dry_run { dry_run::NAME } else { NAME }.to_string())
     }
 
     fn device_get_uuid(&self, device: Device) -> CudaResult<Uuid> {

@@ -12,6 +12,7 @@ use floe_surface::JitOptions;
 use super::Simulator;
 use super::context::ContextState;
 use super::device::CpuDevice;
+use super::dry_run;
 
 /// A program loaded into a context.
 pub(crate) struct Instance {
@@ -67,6 +68,14 @@ pub(crate) fn read(image: &Image, device: &CpuDevice, options: &mut JitOptions) 
 fn texts(image: &Image, device: &CpuDevice, options: &mut JitOptions) -> CudaResult<Vec<Arc<String>>> {
     let (major, minor) = device.identity.compute;
     let capability = ComputeCapability { major, minor };
+    if device.dry_run {
+        let text =
+            dry_run::stand_in(image, capability).map_err(|error| refuse(options, error.code(), &format!("{error}")))?;
+        if let Some(text) = text {
+            dry_run::announce();
+            return Ok(vec![Arc::new(text)]);
+        }
+    }
     let found = image.ptx(capability, &Limits::default()).map_err(|error| {
         let mut message = format!("{error}");
         if matches!(error, ImageError::NoPtx { .. }) {

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// `FLOE_CPU_CORES`: worker threads. Default: all the process may use.
     pub(crate) cores: usize,
+    /// `FLOE_CPU_DRY_RUN`: kernels that come as machine code are accepted and do nothing. Default off.
+    pub(crate) dry_run: bool,
     /// `CUDA_LAUNCH_BLOCKING`: every launch waits for its kernel.
     pub(crate) launch_blocking: bool,
     /// `CUDA_MODULE_LOADING` is `EAGER`.
@@ -48,6 +50,7 @@ impl Settings {
                 / GRANULARITY
                 * GRANULARITY,
             cores: setting(variable, "FLOE_CPU_CORES", "a number from 1 on", parse_cores).unwrap_or(cores),
+            dry_run: variable("FLOE_CPU_DRY_RUN").is_some_and(|value| value.trim() == "1"),
             launch_blocking: variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value.trim() == "1"),
             eager_loading: variable("CUDA_MODULE_LOADING").is_some_and(|value| value.trim() == "EAGER"),
             visible: variable("CUDA_VISIBLE_DEVICES"),

@@ -25,6 +25,7 @@ fn simulator_of(devices: usize) -> Simulator {
         compute: (9, 0),
         memory: MEMORY,
         cores: 1,
+        dry_run: false,
         launch_blocking: false,
         eager_loading: false,
         visible: None,
