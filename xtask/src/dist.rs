@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use crate::toolchain::repository;
 
 /// What the installation holds: cargo's name of the file, where it goes.
-const FILES: &[(&str, &str)] = &[
+pub(crate) const FILES: &[(&str, &str)] = &[
     ("floe", "bin/floe"),
     ("floed", "bin/floed"),
     ("floe-worker", "bin/floe-worker"),
     ("floe-demo", "bin/floe-demo"),
+    ("floe-bench", "bin/floe-bench"),
     ("libfloe_client_cuda.so", "lib/client/libcuda.so.1"),
     ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
 ];
@@ -43,12 +44,20 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// Builds everything in release and lays it out. Returns the installation's folder.
 pub(crate) fn dist() -> Result<PathBuf> {
     eprintln!("floe: building (the first time takes a few minutes)");
-    run(&mut cargo(&["build", "--release", "--workspace", "--exclude", "xtask", "--exclude", "floe-tests"]))?;
+    let mut build = cargo(&["build", "--release", "--workspace", "--exclude", "xtask", "--exclude", "floe-tests"]);
+    run(build.env("FLOE_COMMIT", commit()))?;
     let (from, to) = (target_folder().join("release"), target_folder().join("dist"));
     for (name, place) in FILES {
         place_file(&from.join(name), &to.join(place))?;
     }
     Ok(to)
+}
+
+/// The commit that is checked out, as measurements note it; empty where this is no clone.
+fn commit() -> String {
+    let output = Command::new("git").current_dir(repository()).args(["describe", "--always", "--dirty"]).output();
+    let said = output.ok().filter(|output| output.status.success()).map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&said).trim().to_owned()
 }
 
 /// Builds an installation and runs its `floe demo`.

@@ -7,6 +7,7 @@ mod examples;
 mod fuzz;
 mod generate;
 mod header;
+mod pack;
 mod test;
 mod toolchain;
 
@@ -44,7 +45,17 @@ enum Command {
     /// Builds the example programs only
     Examples,
     /// Measures the CPU device and the path to it
-    Bench,
+    Bench {
+        /// Only lay out target/bench: a folder that measures floe on a machine with a GPU, to be carried there
+        #[arg(long, conflicts_with = "gpu")]
+        pack: bool,
+        /// Measure on this machine's GPU instead; what follows goes to `floe-bench speed`
+        #[arg(long)]
+        gpu: bool,
+        /// Flags of `floe-bench speed`
+        #[arg(last = true, requires = "gpu")]
+        flags: Vec<String>,
+    },
     /// Fuzzes what decodes foreign bytes
     Fuzz {
         /// Seconds for each target
@@ -62,7 +73,9 @@ fn main() -> Result<()> {
         Command::Demo => dist::demo(),
         Command::Test => test::test(),
         Command::Examples => test::example_programs(),
-        Command::Bench => bench::bench(),
+        Command::Bench { pack: true, .. } => pack::pack().map(|folder| println!("{}", folder.display())),
+        Command::Bench { gpu: true, flags, .. } => pack::measure(&flags),
+        Command::Bench { .. } => bench::bench(),
         Command::Fuzz { seconds } => fuzz::fuzz(seconds),
     }
 }

@@ -1,6 +1,14 @@
 //! The client's `libcuda.so.1`: every name NVIDIA's library exports, over this process's client. C's calls come in, the
 //! surface types them, the session answers. There is no logic here, and loading the library does nothing: `cuInit` connects.
+//! The one name that is not NVIDIA's lets a program count its own waits.
 
 use floe_session::Client;
 
 floe_surface::export_driver! { driver: Client = Client::of_process(), marker: floe_client_marker }
+
+/// How many driver calls of this process have waited for a server so far. No name of CUDA's: a program that measures
+/// its own steps finds it with `dlsym` where the library is floe's, and finds nothing where it is NVIDIA's.
+#[unsafe(no_mangle)]
+pub extern "C" fn floe_waits() -> u64 {
+    Client::of_process().statistics().waited.iter().sum()
+}

@@ -1,0 +1,88 @@
+"""How the measured Python programs report: a budget and section names come in as arguments, one JSON line per finding goes out.
+A section that fails says so and ends the program, for its CUDA context may be beyond use; whoever started it runs the rest anew.
+It never judges a number: floe-bench compares, this only reports."""
+
+import ctypes
+import json
+import os
+import sys
+import time
+import traceback
+
+# Enough for a median, not more than a clock needs.
+FEWEST, MOST = 5, 2000
+
+
+def say(kind, **values):
+    """Prints one finding."""
+    print(json.dumps({"kind": kind, **values}), flush=True)
+
+
+def mark(name):
+    """Says that the program has come this far; floe-bench takes the time since its start."""
+    say("mark", name=name)
+
+
+def pause(name):
+    """Stands still until floe-bench has measured the memory of this moment."""
+    say("pause", name=name)
+    sys.stdin.readline()
+
+
+def result(name, values):
+    """Reports numbers that must be the same natively and under floe, exactly as the machine holds them."""
+    say("result", name=name, values=[float(value).hex() for value in values])
+
+
+def measure(name, work, each=1, warm=3, seconds=None):
+    """Reports the median time of `work`, which must leave nothing running; `each` is how many units one call does."""
+    for _ in range(warm):
+        work()
+    budget = seconds if seconds is not None else float(sys.argv[1]) / 1e3
+    times, begin = [], time.perf_counter()
+    while len(times) < FEWEST or (time.perf_counter() - begin < budget and len(times) < MOST):
+        start = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - start) / each)
+    times.sort()
+    low, middle, high = times[len(times) // 10], times[len(times) // 2], times[-1 - len(times) // 10]
+    say("time", name=name, seconds=middle, low=low, high=high, iterations=len(times))
+
+
+def waits(name, work, units, warm=2):
+    """Reports how often one unit of `work` waits for the server; natively there is nothing to count and nothing is said."""
+    counter = waits_so_far()
+    if counter is None:
+        return
+    for _ in range(warm):
+        work()
+    before = counter()
+    for _ in range(units):
+        work()
+    say("count", name=name, per_unit=(counter() - before) / units)
+
+
+def waits_so_far():
+    """floe's counter of waits, where the process's libcuda.so.1 is floe's."""
+    try:
+        counter = ctypes.CDLL("libcuda.so.1").floe_waits
+    except (AttributeError, OSError):
+        return None
+    counter.restype = ctypes.c_uint64
+    counter.argtypes = []
+    return counter
+
+
+def run(sections):
+    """Runs the sections named by the arguments, in their order; all of them when none is named."""
+    for name in sys.argv[2:] or sections:
+        try:
+            sections[name]()
+        except Exception as error:  # Whatever went wrong is the finding.
+            traceback.print_exc(limit=8)
+            sys.stderr.flush()
+            say("failed", section=name, reason=f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            # No unwinding: an interpreter that ends on a broken context can hang in destructors.
+            sys.stdout.flush()
+            os._exit(1)
+        say("done", section=name)

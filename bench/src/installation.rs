@@ -1,0 +1,62 @@
+//! Where things lie: floe's installation and the programs that are measured, found from this executable's own place.
+//! In: the path of this executable. Out: paths that exist. It starts nothing.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// `PREFIX/{bin,lib,share}`.
+#[derive(Debug, Clone)]
+pub(crate) struct Installation {
+    prefix: PathBuf,
+}
+
+impl Installation {
+    /// The installation this executable is part of.
+    ///
+    /// # Errors
+    /// When it does not lie in the `bin` of one.
+    pub(crate) fn of_this_executable() -> Result<Self> {
+        let executable = std::env::current_exe().context("this executable cannot be found")?;
+        let prefix = executable.parent().and_then(Path::parent).context("this executable lies in no installation")?;
+        let installation = Self { prefix: prefix.to_path_buf() };
+        ensure!(
+            installation.floe().is_file(),
+            "there is no floe beside this executable: {}\n  `cargo xtask bench --pack` lays out a folder that holds both",
+            installation.floe().display()
+        );
+        Ok(installation)
+    }
+
+    /// The command `floe`.
+    pub(crate) fn floe(&self) -> PathBuf {
+        self.prefix.join("bin/floe")
+    }
+
+    /// The daemon.
+    pub(crate) fn floed(&self) -> PathBuf {
+        self.prefix.join("bin/floed")
+    }
+
+    /// The folder of the CPU device's `libcuda.so.1`.
+    pub(crate) fn cpu_device(&self) -> PathBuf {
+        self.prefix.join("lib/device")
+    }
+
+    /// A measured program.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn bench_program(&self, name: &str) -> Result<PathBuf> {
+        existing(self.prefix.join("share/bench").join(name))
+    }
+}
+
+fn existing(path: PathBuf) -> Result<PathBuf> {
+    ensure!(
+        path.exists(),
+        "the installation lacks: {}\n  `cargo xtask bench --pack` lays out a whole one",
+        path.display()
+    );
+    Ok(path)
+}

@@ -1,0 +1,45 @@
+//! On what was measured: the machine's own words. In: nothing. Out: names and versions, for the record.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+/// What the machine says of itself; what it cannot say is left out.
+pub(crate) fn description() -> BTreeMap<String, String> {
+    let mut said = BTreeMap::new();
+    let mut note = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            said.insert(name.to_owned(), value);
+        }
+    };
+    note("gpu", said_by("nvidia-smi", &["--query-gpu=name", "--format=csv,noheader", "-i", "0"]));
+    note("driver", said_by("nvidia-smi", &["--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]));
+    note("processor", processor());
+    note("cores", std::thread::available_parallelism().ok().map(|cores| cores.to_string()));
+    note("kernel", said_by("uname", &["-sr"]));
+    note("system", system());
+    said
+}
+
+/// Now, in UTC, as `2026-11-21T10:00:00Z`.
+pub(crate) fn date() -> Option<String> {
+    said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])
+}
+
+/// The first line a command prints; `None` when it is not there or fails.
+fn said_by(command: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success())?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(|line| line.trim().to_owned())
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+fn system() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim_matches('"').to_owned())
+}

@@ -1,0 +1,48 @@
+//! `floe-bench`: what floe costs and whether it gives the same results, on the machine it runs on.
+//! In: an installation with the measured programs beside it, a device. Out: a table on stdout; results.json and
+//! ratios.svg where a folder is named. It needs no Rust, no network and no repository, so that it can be carried.
+#![forbid(unsafe_code)]
+
+mod bars;
+mod compare;
+mod installation;
+mod line;
+mod machine;
+mod memory;
+mod plot;
+mod program;
+mod record;
+mod rounds;
+mod series;
+mod server;
+mod speed;
+mod table;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures CUDA programs natively and through floe, in one run on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "floe-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Time what programs do, natively and through floe by turns; compare their results, waits and memory
+    Speed(speed::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Speed(arguments) => speed::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("floe-bench: {error:#}");
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,261 @@
+//! The measurement itself: every workload natively and by every way of floe, by turns, several rounds.
+//! In: what to run and where. Out: [`Findings`]: every number of every process. It compares nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::bars::Way;
+use crate::installation::Installation;
+use crate::line::{self, Line};
+use crate::memory;
+use crate::program::{self, Answer, Ending, Heard};
+use crate::server::Server;
+use crate::workload::{Runner, Workload};
+
+/// How long a program may say nothing: loading PyTorch's libraries from a cold disk takes tens of seconds.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Numbers by way, one per round.
+pub(crate) type ByWay<T> = BTreeMap<Way, Vec<T>>;
+
+/// A section that did not come to its end.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub(crate) struct Failure {
+    /// Which.
+    pub(crate) section: String,
+    /// By which way.
+    pub(crate) way: Way,
+    /// In the program's words, else how it ended.
+    pub(crate) reason: String,
+}
+
+/// Everything the programs said.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Seconds, counts or MiB by metric.
+    pub(crate) samples: BTreeMap<String, ByWay<f64>>,
+    /// Bytes per unit of the metrics that are copies.
+    pub(crate) bytes: BTreeMap<String, u64>,
+    /// Numbers that must agree.
+    pub(crate) results: BTreeMap<String, ByWay<Vec<String>>>,
+    /// What failed.
+    pub(crate) failures: Vec<Failure>,
+    /// Versions the programs named.
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+/// What one process said of its sections.
+#[derive(Debug, Default)]
+struct Said {
+    /// Those that came to an end, good or bad.
+    over: BTreeSet<String>,
+    /// Whether the last of them failed.
+    failed: bool,
+}
+
+/// Where programs run and what they are given.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    pub(crate) installation: &'a Installation,
+    pub(crate) server: &'a Server,
+    /// Whether the device is the CPU device: native then means its library in the program's own process.
+    pub(crate) cpu_device: bool,
+    pub(crate) python: &'a str,
+    pub(crate) quick: bool,
+    /// Takes the programs' stderr and counts.
+    pub(crate) logs: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Runs every chosen workload `rounds` times by every way, and once by every way uncounted where programs start cold.
+    ///
+    /// # Errors
+    /// When a program does not start at all.
+    pub(crate) fn measure(
+        &self,
+        chosen: &[(&'static Workload, Vec<&'static str>)],
+        ways: &[Way],
+        rounds: usize,
+    ) -> Result<Findings> {
+        let mut findings = Findings::default();
+        for (workload, sections) in chosen.iter().filter(|(_, sections)| sections.contains(&"start")) {
+            for way in ways {
+                eprintln!("floe-bench: first start, {}", way.name());
+                self.run_sections(workload, sections, *way, &mut Findings::default())?;
+            }
+        }
+        for round in 1..=rounds {
+            for (workload, sections) in chosen {
+                for way in ways {
+                    let failed = |section: &&&str| !findings.has_failed(section, *way);
+                    let left: Vec<_> = sections.iter().filter(failed).copied().collect();
+                    eprintln!("floe-bench: round {round} of {rounds}, {}, {}", workload.file, way.name());
+                    self.run_sections(workload, &left, *way, &mut findings)?;
+                }
+            }
+        }
+        Ok(findings)
+    }
+
+    /// Runs sections in one process; after a failure the rest in another.
+    fn run_sections(&self, workload: &Workload, sections: &[&str], way: Way, findings: &mut Findings) -> Result<()> {
+        let mut left: Vec<&str> = sections.to_vec();
+        while !left.is_empty() {
+            let mut heard = Said::default();
+            let ending = self.run_once(workload, &left, way, findings, &mut heard)?;
+            left.retain(|section| !heard.over.contains(*section));
+            if !heard.failed && (!ending.success || !left.is_empty()) {
+                // It ended without a word about the section it was in, or after its last one.
+                let section =
+                    if left.is_empty() { format!("{}, exit", workload.file) } else { left.remove(0).to_owned() };
+                let reason = format!("{}: {}", ending.how, ending.said);
+                findings.failures.push(Failure { section, way, reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn run_once(
+        &self,
+        workload: &Workload,
+        sections: &[&str],
+        way: Way,
+        findings: &mut Findings,
+        said: &mut Said,
+    ) -> Result<Ending> {
+        let counts = self.logs.join("counts.json");
+        let name = format!("{}.{}", workload.file, way.name());
+        let command = self.command(workload, sections, way, &counts)?;
+        let _ = std::fs::remove_file(&counts);
+        let ending = program::run(command, &program::log_in(self.logs, &name), PATIENCE, |heard| {
+            line::parse(&heard.text).map_or(Answer::None, |line| self.note(line, heard, way, findings, said))
+        })?;
+        if sections.contains(&"start") && said.over.contains("start") {
+            findings.note_module_bytes(&counts, way);
+        }
+        Ok(ending)
+    }
+
+    fn command(&self, workload: &Workload, sections: &[&str], way: Way, counts: &Path) -> Result<Command> {
+        let file = self.installation.bench_program(workload.file)?;
+        let words: Vec<PathBuf> = match workload.runner {
+            Runner::Executable => vec![file],
+            Runner::Python => vec![self.python.into(), file],
+        };
+        let budget = if self.quick { workload.budget.1 } else { workload.budget.0 };
+        let mut command = self.started(&words, way);
+        command.arg(budget.to_string()).args(sections).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("FLOE_STATS", format!("json:{}", counts.display()));
+        Ok(command)
+    }
+
+    /// A program natively or through floe.
+    pub(crate) fn started(&self, words: &[PathBuf], way: Way) -> Command {
+        if way != Way::Native {
+            let mut command = self.server.put_before(self.installation, way);
+            command.args(words);
+            return command;
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        if self.cpu_device {
+            command.env("LD_LIBRARY_PATH", self.installation.cpu_device());
+        }
+        command
+    }
+
+    fn note(&self, line: Line, heard: &Heard, way: Way, findings: &mut Findings, said: &mut Said) -> Answer {
+        match line {
+            Line::Time { name, seconds, bytes } => {
+                if let Some(bytes) = bytes {
+                    findings.bytes.insert(name.clone(), bytes);
+                }
+                findings.note(&name, way, seconds);
+            }
+            Line::Count { name, per_unit } => findings.note(&name, way, per_unit),
+            Line::Mark { name } => findings.note(&name, way, heard.after.as_secs_f64()),
+            Line::Result { name, values } => {
+                findings.results.entry(name).or_default().entry(way).or_default().push(values);
+            }
+            Line::Version { name, value } => {
+                findings.versions.insert(name, value);
+            }
+            Line::Done { section } => {
+                said.over.insert(section);
+            }
+            Line::Failed { section, reason } => {
+                said.over.insert(section.clone());
+                said.failed = true;
+                findings.failures.push(Failure { section, way, reason });
+            }
+            Line::Pause { name } => {
+                self.weigh(&name, heard.process, way, findings);
+                return Answer::Go;
+            }
+        }
+        Answer::None
+    }
+
+    /// Notes the memory of this moment. Natively, a program that holds only a context stands for the worker.
+    fn weigh(&self, pause: &str, process: u32, way: Way, findings: &mut Findings) {
+        let client = memory::resident(process);
+        let mut note = |name: &str, mebibytes: Option<f64>| {
+            if let Some(mebibytes) = mebibytes {
+                findings.note(name, way, mebibytes);
+            }
+        };
+        match (pause, way) {
+            ("context", Way::Native) => note("memory.worker", client),
+            ("resnet18", Way::Native) => {
+                note("memory.client", client);
+                note("memory.gpu", memory::of_gpu());
+            }
+            ("resnet18", _) => {
+                let workers: Vec<f64> = self.server.workers().into_iter().filter_map(memory::resident).collect();
+                note("memory.client", client);
+                note("memory.worker", (!workers.is_empty()).then(|| workers.iter().sum()));
+                note("memory.gpu", memory::of_gpu());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Findings {
+    fn note(&mut self, name: &str, way: Way, value: f64) {
+        self.samples.entry(name.to_owned()).or_default().entry(way).or_default().push(value);
+    }
+
+    fn has_failed(&self, section: &str, way: Way) -> bool {
+        self.failures.iter().any(|failure| failure.section == section && failure.way == way)
+    }
+
+    /// What the client library counted of the modules it sent, where it counts them.
+    fn note_module_bytes(&mut self, counts: &Path, way: Way) {
+        let text = std::fs::read_to_string(counts).unwrap_or_default();
+        if let Some(bytes) = module_bytes(&text) {
+            self.note("start.module_bytes", way, bytes);
+        }
+    }
+}
+
+fn module_bytes(counts: &str) -> Option<f64> {
+    let counts: serde_json::Value = serde_json::from_str(counts).ok()?;
+    counts.get("module_bytes")?.as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_bytes_are_read_where_they_are_counted() {
+        assert_eq!(module_bytes(r#"{"module_bytes":12}"#), Some(12.0));
+        assert_eq!(module_bytes(r#"{"waits_with_context":1}"#), None);
+        assert_eq!(module_bytes(""), None);
+    }
+}

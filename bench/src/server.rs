@@ -1,0 +1,102 @@
+//! The daemon the measured programs reach: one floed, on a Unix socket and on TCP with a token.
+//! In: an installation, a device library. Out: its addresses, its workers' process ids. It ends with the measurement.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::bars::Way;
+use crate::installation::Installation;
+
+/// A running floed.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Child,
+    token_file: PathBuf,
+    tcp: String,
+    unix: String,
+}
+
+/// What `floe gpus --json` says of a GPU.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Gpu {
+    /// As the device calls itself.
+    pub(crate) name: String,
+    /// `nvidia` or `cpu`.
+    pub(crate) kind: String,
+}
+
+impl Server {
+    /// Starts it; `folder` takes its socket, token and log.
+    ///
+    /// # Errors
+    /// When it does not listen.
+    pub(crate) fn start(installation: &Installation, library: &str, folder: &Path) -> Result<Self> {
+        let token_file = folder.join("token");
+        let log = File::create(folder.join("floed.log")).context("floed's log cannot be written")?;
+        let mut process = Command::new(installation.floed())
+            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", library, "--socket"])
+            .arg(folder.join("floed.sock"))
+            .arg("--token-file")
+            .arg(&token_file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("floed does not start")?;
+        let mut lines = BufReader::new(process.stdout.take().expect("its stdout was asked for")).lines();
+        let mut addresses = Vec::new();
+        while addresses.len() < 2 {
+            let Some(Ok(line)) = lines.next() else {
+                bail!("floed does not listen: see {}/floed.log", folder.display())
+            };
+            addresses.extend(line.strip_prefix("listening ").map(str::to_owned));
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        let at = |scheme: &str| addresses.iter().find(|address| address.starts_with(scheme)).cloned();
+        let tcp = at("tcp").context("floed listens on no TCP port")?;
+        let unix = at("unix").context("floed listens on no Unix socket")?;
+        Ok(Self { process, token_file, tcp, unix })
+    }
+
+    /// The first GPU it offers.
+    ///
+    /// # Errors
+    /// When it offers none.
+    pub(crate) fn gpu(&self, installation: &Installation) -> Result<Gpu> {
+        let output = Command::new(installation.floe())
+            .args(["gpus", "--json", "--on", &self.unix])
+            .output()
+            .context("floe does not start")?;
+        let gpus: Vec<Gpu> = serde_json::from_slice(&output.stdout).context("floe gpus does not answer in JSON")?;
+        gpus.into_iter().next().context("this machine offers no device")
+    }
+
+    /// A program under `floe run` by this way.
+    pub(crate) fn put_before(&self, installation: &Installation, way: Way) -> Command {
+        let address = if way == Way::Tcp { &self.tcp } else { &self.unix };
+        let mut command = Command::new(installation.floe());
+        command.args(["run", "--on", &format!("{address}:0"), "--"]).env("FLOE_TOKEN_FILE", &self.token_file);
+        command
+    }
+
+    /// The process ids of its workers.
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        crate::memory::children(self.process.id(), "floe-worker")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let process = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
+        // It ends its workers when it is asked to; one that has ended already need not be asked.
+        if let Some(process) = process {
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+        }
+        let _ = self.process.wait();
+    }
+}

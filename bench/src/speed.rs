@@ -1,0 +1,111 @@
+//! `floe-bench speed`: from flags to the table. In: what to measure. Out: the table on stdout, files where a folder is
+//! named; the exit code says whether every limit held, every result agreed and nothing failed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::bars::Way;
+use crate::compare::{self, Agreed, Agreement, Row};
+use crate::installation::Installation;
+use crate::record::{self, Run};
+use crate::rounds::{Bench, Findings};
+use crate::server::Server;
+use crate::{plot, table, workload};
+
+/// Flags of `floe-bench speed`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Programs or sections to measure, of: driver_calls (context, launches, events, allocations, copies), first_result
+    /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16) [default: all; on
+    /// a CPU device: driver_calls]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often everything is measured by every way
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
+    rounds: u8,
+    /// Ways of floe: unix, tcp
+    #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "unix,tcp", value_parser = way)]
+    ways: Vec<Way>,
+    /// Keep each measurement short
+    #[arg(long)]
+    quick: bool,
+    /// Write results.json, table.txt, ratios.svg and the programs' stderr into this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The Python that has the frameworks
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// What the server drives: auto, nvidia, cpu, or the path of a libcuda.so.1
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    device_library: String,
+}
+
+fn way(text: &str) -> Result<Way, String> {
+    [Way::Unix, Way::Tcp].into_iter().find(|way| way.name() == text).ok_or_else(|| "one of unix, tcp".to_owned())
+}
+
+/// Measures and reports.
+///
+/// # Errors
+/// When nothing could be measured: no installation, no device, a program that does not start.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let began = Instant::now();
+    let installation = Installation::of_this_executable()?;
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("logs"));
+    std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
+    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let gpu = server.gpu(&installation)?;
+    let bench = Bench {
+        installation: &installation,
+        server: &server,
+        cpu_device: gpu.kind == "cpu",
+        python: &arguments.python,
+        quick: arguments.quick,
+        logs: &logs,
+    };
+    let mut ways = vec![Way::Native];
+    ways.extend(&arguments.ways);
+    let findings = measure(&bench, arguments, &ways)?;
+    let run = Run { device: gpu.name, rounds: arguments.rounds.into(), quick: arguments.quick };
+    let code = report(arguments, &run, &findings)?;
+    eprintln!("floe-bench: {:.0} s in all", began.elapsed().as_secs_f64());
+    Ok(code)
+}
+
+fn measure(bench: &Bench<'_>, arguments: &Arguments, ways: &[Way]) -> Result<Findings> {
+    let mut only = arguments.only.clone();
+    if only.is_empty() && bench.cpu_device {
+        // What interprets kernels at a thousandth of a GPU's speed would train a network for hours.
+        only.push("driver_calls".to_owned());
+    }
+    let chosen = workload::chosen(&only).map_err(|name| anyhow!("there is no such program or section: {name}"))?;
+    bench.measure(&chosen, ways, arguments.rounds.into())
+}
+
+fn report(arguments: &Arguments, run: &Run, findings: &Findings) -> Result<ExitCode> {
+    let rows = compare::rows(findings);
+    let results = compare::agreements(findings);
+    let record = record::new(run, findings, &rows, &results);
+    let text = format!("{}\n{}", record.heading(), table::text(&rows, &results, &findings.failures));
+    print!("{text}");
+    if let Some(out) = &arguments.out {
+        std::fs::write(out.join("table.txt"), &text).context("the table cannot be written")?;
+        record.write(&out.join("results.json"))?;
+        plot::draw(&rows, &out.join("ratios.svg"))?;
+    }
+    let good = findings.failures.is_empty() && all_hold(&rows) && all_agree(&results);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn all_hold(rows: &[Row]) -> bool {
+    let cells = rows.iter().flat_map(|row| [row.unix, row.tcp].into_iter().flatten());
+    cells.filter_map(|cell| cell.holds()).all(|holds| holds)
+}
+
+fn all_agree(results: &[Agreed]) -> bool {
+    !results.iter().any(|agreed| matches!(agreed.agreement, Agreement::Differ { .. }))
+}

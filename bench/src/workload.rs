@@ -1,0 +1,98 @@
+//! The programs that are measured and the sections each has. A name comes in, a program with arguments goes out.
+//! Sections of one program share a process, because importing a framework takes longer than most measurements.
+
+/// How a program is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// An executable of ours.
+    Executable,
+    /// A Python file.
+    Python,
+}
+
+/// One program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Workload {
+    /// Its file below `share/bench`.
+    pub(crate) file: &'static str,
+    /// How it starts.
+    pub(crate) runner: Runner,
+    /// Its sections in the order they run; each can be asked for alone.
+    pub(crate) sections: &'static [&'static str],
+    /// Milliseconds one measurement may take: in full, in a quick run.
+    pub(crate) budget: (u32, u32),
+}
+
+/// Every program.
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload {
+        file: "driver_calls",
+        runner: Runner::Executable,
+        sections: &["context", "launches", "events", "allocations", "copies"],
+        budget: (200, 80),
+    },
+    Workload { file: "first_result.py", runner: Runner::Python, sections: &["start"], budget: (1, 1) },
+    Workload {
+        file: "inference.py",
+        runner: Runner::Python,
+        sections: &["encoder", "eager", "matmul", "sum", "graph"],
+        budget: (800, 300),
+    },
+    Workload {
+        file: "training.py",
+        runner: Runner::Python,
+        sections: &["resnet18", "gpt_bf16", "gpt_fp16"],
+        budget: (1500, 500),
+    },
+];
+
+/// The workloads with the sections that were asked for; all when none was. A workload is asked for by its file's stem.
+///
+/// # Errors
+/// The first name that is neither.
+pub(crate) fn chosen(only: &[String]) -> Result<Vec<(&'static Workload, Vec<&'static str>)>, String> {
+    let known = |name: &String| WORKLOADS.iter().any(|workload| workload.is(name) || workload.has(name));
+    if let Some(unknown) = only.iter().find(|name| !known(name)) {
+        return Err(unknown.clone());
+    }
+    let wanted = |workload: &Workload, section: &str| {
+        only.is_empty() || only.iter().any(|name| workload.is(name) || name == section)
+    };
+    let of = |workload: &'static Workload| {
+        let sections: Vec<_> = workload.sections.iter().copied().filter(|section| wanted(workload, section)).collect();
+        (workload, sections)
+    };
+    Ok(WORKLOADS.iter().map(of).filter(|(_, sections)| !sections.is_empty()).collect())
+}
+
+impl Workload {
+    fn is(&self, name: &str) -> bool {
+        self.file.trim_end_matches(".py") == name
+    }
+
+    fn has(&self, section: &str) -> bool {
+        self.sections.contains(&section)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_asked_for_is_everything() {
+        assert_eq!(chosen(&[]).expect("no name is wrong").len(), WORKLOADS.len());
+    }
+
+    #[test]
+    fn a_section_comes_alone_and_a_program_with_all_of_its_own() {
+        let chosen = chosen(&["copies".into(), "training".into()]).expect("both exist");
+        assert_eq!(chosen[0].1, ["copies"]);
+        assert_eq!(chosen[1].1, ["resnet18", "gpt_bf16", "gpt_fp16"]);
+    }
+
+    #[test]
+    fn an_unknown_name_is_named() {
+        assert_eq!(chosen(&["copies".into(), "rain".into()]).expect_err("there is no rain"), "rain");
+    }
+}
