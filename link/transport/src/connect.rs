@@ -20,6 +20,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Unanswered questions after which the peer counts as gone.
 const KEEPALIVE_COUNT: u32 = 4;
 
+/// Bytes under way in one direction of a Unix socket. TCP finds its own measure.
+const SEND_BUFFER: usize = 4 << 20;
+
 /// Connects to `address` within `timeout`.
 ///
 /// # Errors
@@ -29,7 +32,9 @@ pub fn connect(address: &Address, timeout: Duration) -> Result<Link, LinkError> 
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)
                 .map_err(|source| LinkError::system(format!("connecting to {address}"), source))?;
-            Ok(Link::new(stream.into()))
+            let socket = stream.into();
+            prepare_unix(&socket);
+            Ok(Link::new(socket))
         }
         Address::Tcp { host, port } => {
             let socket = connect_tcp(address, host, *port, timeout)?;
@@ -72,6 +77,12 @@ pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
         sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)
     };
     set().map_err(|source| LinkError::system("setting up a TCP socket", source))
+}
+
+/// Writer and reader of bulk data run further apart with a larger buffer; the system cuts the wish down to its limit.
+pub(crate) fn prepare_unix(socket: &OwnedFd) {
+    // Whatever the system grants is enough to work.
+    let _ = sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER);
 }
 
 #[cfg(test)]

@@ -46,6 +46,14 @@ pub enum LinkError {
         /// The one it has.
         got: u64,
     },
+    /// A frame's data are not as long as its head says.
+    #[error("a frame says it carries {said} bytes of data, it carries: {is}")]
+    Length {
+        /// What the head says.
+        said: u32,
+        /// What there is.
+        is: usize,
+    },
     /// This side has closed the link.
     #[error("the link is closed")]
     Closed,
@@ -59,6 +67,6 @@ impl LinkError {
     /// Whether the peer broke the contract, as opposed to having gone away.
     #[must_use]
     pub fn is_broken_contract(&self) -> bool {
-        matches!(self, Self::Frame(_) | Self::Sequence { .. } | Self::CutOff { .. })
+        matches!(self, Self::Frame(_) | Self::Sequence { .. } | Self::CutOff { .. } | Self::Length { .. })
     }
 }

@@ -4,17 +4,24 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod bulk;
 mod connect;
 mod error;
+mod flusher;
 mod link;
 mod listener;
+mod outgoing;
 mod receiver;
 mod sender;
+mod spin;
 
 pub use address::{Address, AddressError, DEFAULT_PORT};
+pub use bulk::Bulk;
 pub use connect::connect;
 pub use error::LinkError;
 pub use link::Link;
 pub use listener::{Listener, Peer};
-pub use receiver::{Frame, Receiver};
+pub use outgoing::Lent;
+pub use receiver::{Arrival, Frame, Now, Receiver};
 pub use sender::Sender;
+pub use spin::{SPIN_VARIABLE, Spin, sleep_precisely};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::net::sockopt;
 
 use crate::address::Address;
-use crate::connect::prepare_tcp;
+use crate::connect::{prepare_tcp, prepare_unix};
 use crate::error::LinkError;
 use crate::link::Link;
 
@@ -74,8 +74,9 @@ impl Listener {
     pub fn accept(&self) -> Result<Option<(Link, Peer)>, LinkError> {
         match self.accept_socket() {
             Ok((socket, peer)) => {
-                if matches!(peer, Peer::Tcp(_)) {
-                    prepare_tcp(&socket)?;
+                match peer {
+                    Peer::Tcp(_) => prepare_tcp(&socket)?,
+                    Peer::Unix { .. } => prepare_unix(&socket),
                 }
                 Ok(Some((Link::new(socket), peer)))
             }

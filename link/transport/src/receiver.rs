@@ -1,5 +1,6 @@
 //! The incoming direction of a link.
-//! In: the bytes of a peer that is not trusted. Out: frames in sequence, borrowed from a buffer that is used again.
+//! In: the bytes of a peer that is not trusted. Out: frames in sequence, borrowed from a buffer that is used again; of
+//! bulk frames, where that is wanted, only the head, and the rest goes straight to where it belongs.
 //! It refuses a frame over the limit before it makes room for it, and it never skips a frame.
 
 use std::os::fd::OwnedFd;
@@ -9,11 +10,18 @@ use std::time::{Duration, Instant};
 use floe_wire::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
+use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
+use crate::spin::Spin;
 
 /// How many bytes one read asks for at least, so that many small frames cost one system call.
 const READ_AHEAD: usize = 256 << 10;
+/// The same behind a bulk frame: another is likely, and what is read ahead of it is copied once more.
+const READ_AHEAD_OF_BULK: usize = 4 << 10;
+/// Payload bytes from which on a frame can be a bulk frame.
+const BULK_PAYLOAD: usize = 64 << 10;
 
 /// What came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +34,82 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The incoming direction of a link; one thread has it.
+/// What came in, when bulk frames are taken apart.
+#[derive(Debug)]
+pub enum Arrival<'a> {
+    /// A whole frame.
+    Frame(Frame<'a>),
+    /// The head of a bulk frame.
+    Bulk(Bulk<'a>),
+}
+
+/// What there is to read without waiting.
+#[derive(Debug)]
+pub enum Now<'a> {
+    /// This.
+    Came(Arrival<'a>),
+    /// No whole header yet.
+    Nothing,
+    /// The peer has closed the connection between two frames.
+    Closed,
+}
+
+/// The incoming direction of a link; one thread at a time has it.
 #[derive(Debug)]
 pub struct Receiver {
     socket: Arc<OwnedFd>,
     received: u64,
     limit: u32,
+    spin: Spin,
     buffer: Vec<u8>,
     /// The bytes of `buffer` that hold what is not yet returned.
     start: usize,
     end: usize,
+    /// Whether the last frame was a bulk frame.
+    after_bulk: bool,
+    /// Data of a bulk frame were left unread: what follows is no frame.
+    broken: bool,
+}
+
+/// Whether a header is there.
+enum Header {
+    Is(FrameHeader),
+    Nothing,
+    Closed,
+}
+
+/// Whether bytes are there.
+enum Have {
+    Enough,
+    Nothing,
+    /// The peer closed before the first of them.
+    Closed,
+}
+
+/// How one read waits.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// As long as it takes; looks again for a moment before it sleeps.
+    Always,
+    /// Until then.
+    Until(Instant),
+    /// Not at all.
+    Never,
 }
 
 impl Receiver {
     pub(crate) fn new(socket: Arc<OwnedFd>, received: u64) -> Self {
-        Self { socket, received, limit: PAYLOAD_LIMIT, buffer: Vec::new(), start: 0, end: 0 }
+        Self {
+            socket,
+            received,
+            limit: PAYLOAD_LIMIT,
+            spin: Spin::default(),
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            after_bulk: false,
+            broken: false,
+        }
     }
 
     /// How many frames came in.
@@ -54,13 +123,18 @@ impl Receiver {
         self.limit = bytes;
     }
 
+    /// How long a wait for bytes looks again before it sleeps.
+    pub fn set_spin(&mut self, spin: Spin) {
+        self.spin = spin;
+    }
+
     /// Waits for the next frame; `None` when the peer has closed the connection between two frames.
     ///
     /// # Errors
     /// [`LinkError`] when the connection broke or the bytes are no frame.
     #[allow(clippy::should_implement_trait, reason = "a frame borrows from the receiver; an iterator's item cannot")]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, LinkError> {
-        self.next_frame(READ_AHEAD, None)
+        self.next_frame(READ_AHEAD, Wait::Always)
     }
 
     /// As [`Receiver::next`], but reads no byte beyond the frame and waits until `deadline` only.
@@ -68,15 +142,69 @@ impl Receiver {
     /// # Errors
     /// As [`Receiver::next`], and [`LinkError::TimedOut`].
     pub fn next_exactly(&mut self, deadline: Option<Instant>) -> Result<Option<Frame<'_>>, LinkError> {
-        self.next_frame(0, deadline)
+        self.next_frame(0, deadline.map_or(Wait::Always, Wait::Until))
     }
 
-    fn next_frame(&mut self, ahead: usize, deadline: Option<Instant>) -> Result<Option<Frame<'_>>, LinkError> {
+    /// As [`Receiver::next`], but frames of the kind `bulk` with many bytes come as their head: two 64-bit fields and the
+    /// length of the data, which the caller reads.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`].
+    pub fn next_arrival(&mut self, bulk: u16) -> Result<Option<Arrival<'_>>, LinkError> {
+        match self.arrival(bulk, Wait::Always)? {
+            Now::Came(arrival) => Ok(Some(arrival)),
+            Now::Nothing | Now::Closed => Ok(None),
+        }
+    }
+
+    /// As [`Receiver::next_arrival`], without waiting for a frame to begin. What has begun is waited for.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`].
+    pub fn arrival_now(&mut self, bulk: u16) -> Result<Now<'_>, LinkError> {
+        self.arrival(bulk, Wait::Never)
+    }
+
+    /// The socket, for whoever waits until there is something to read.
+    #[must_use]
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
+    }
+
+    fn next_frame(&mut self, ahead: usize, wait: Wait) -> Result<Option<Frame<'_>>, LinkError> {
+        match self.header(ahead, wait)? {
+            Header::Is(header) => self.whole(header, ahead, wait).map(Some),
+            Header::Nothing | Header::Closed => Ok(None),
+        }
+    }
+
+    fn arrival(&mut self, bulk: u16, wait: Wait) -> Result<Now<'_>, LinkError> {
+        let ahead = if self.after_bulk { READ_AHEAD_OF_BULK } else { READ_AHEAD };
+        let header = match self.header(ahead, wait)? {
+            Header::Is(header) => header,
+            Header::Nothing => return Ok(Now::Nothing),
+            Header::Closed => return Ok(Now::Closed),
+        };
+        self.after_bulk = header.kind == bulk && size(header.length) >= BULK_PAYLOAD;
+        if self.after_bulk {
+            self.head_of_bulk(header, ahead).map(|bulk| Now::Came(Arrival::Bulk(bulk)))
+        } else {
+            self.whole(header, ahead, Wait::Always).map(|frame| Now::Came(Arrival::Frame(frame)))
+        }
+    }
+
+    /// The next frame's header, which stays where it is until the frame is taken.
+    fn header(&mut self, ahead: usize, wait: Wait) -> Result<Header, LinkError> {
+        if self.broken {
+            return Err(LinkError::Closed);
+        }
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        if !self.have(HEADER_BYTES, ahead, deadline)? {
-            return Ok(None);
+        match self.have(HEADER_BYTES, ahead, wait)? {
+            Have::Enough => {}
+            Have::Nothing => return Ok(Header::Nothing),
+            Have::Closed => return Ok(Header::Closed),
         }
         let bytes = self.buffer[self.start..self.start + HEADER_BYTES].try_into().expect("a header's bytes");
         let header = FrameHeader::decode(bytes, self.limit)?;
@@ -84,31 +212,45 @@ impl Receiver {
         if header.sequence != expected {
             return Err(LinkError::Sequence { expected, got: header.sequence });
         }
-        let length = usize::try_from(header.length).expect("addresses have at least 32 bits");
-        if !self.have(HEADER_BYTES + length, ahead, deadline)? {
-            return Ok(None);
-        }
-        let payload = self.start + HEADER_BYTES;
-        self.start = payload + length;
-        self.received = expected;
-        Ok(Some(Frame { kind: header.kind, sequence: expected, payload: &self.buffer[payload..payload + length] }))
+        Ok(Header::Is(header))
     }
 
-    /// Reads until `needed` bytes are there. False: the peer closed before the first of them.
-    fn have(&mut self, needed: usize, ahead: usize, deadline: Option<Instant>) -> Result<bool, LinkError> {
+    fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait) -> Result<Frame<'_>, LinkError> {
+        let length = size(header.length);
+        self.have(HEADER_BYTES + length, ahead, wait)?;
+        let payload = self.start + HEADER_BYTES;
+        self.start = payload + length;
+        self.received = header.sequence;
+        let payload = &self.buffer[payload..payload + length];
+        Ok(Frame { kind: header.kind, sequence: header.sequence, payload })
+    }
+
+    fn head_of_bulk(&mut self, header: FrameHeader, ahead: usize) -> Result<Bulk<'_>, LinkError> {
+        self.have(HEADER_BYTES + BULK_HEAD, ahead, Wait::Always)?;
+        let from = self.start + HEADER_BYTES;
+        let head = self.buffer[from..from + BULK_HEAD].try_into().expect("a head's bytes");
+        self.start = from + BULK_HEAD;
+        self.received = header.sequence;
+        Ok(Bulk::new(header, head, size(header.length) - BULK_HEAD, self))
+    }
+
+    /// Reads until `needed` bytes are there.
+    fn have(&mut self, needed: usize, ahead: usize, wait: Wait) -> Result<Have, LinkError> {
         if self.end - self.start >= needed {
-            return Ok(true);
+            return Ok(Have::Enough);
         }
         self.make_room(needed.max(ahead));
         while self.end - self.start < needed {
             let until = if ahead == 0 { self.start + needed } else { self.buffer.len() };
-            match self.read(until, deadline)? {
-                0 if self.start == self.end => return Ok(false),
-                0 => return Err(LinkError::CutOff { have: self.end - self.start, needed }),
-                count => self.end += count,
+            let read = read(&self.socket, &mut self.buffer[self.end..until], wait, self.spin)?;
+            match read {
+                None => return Ok(Have::Nothing),
+                Some(0) if self.start == self.end => return Ok(Have::Closed),
+                Some(0) => return Err(LinkError::CutOff { have: self.end - self.start, needed }),
+                Some(count) => self.end += count,
             }
         }
-        Ok(true)
+        Ok(Have::Enough)
     }
 
     fn make_room(&mut self, bytes: usize) {
@@ -121,33 +263,76 @@ impl Receiver {
         }
     }
 
-    fn read(&mut self, until: usize, deadline: Option<Instant>) -> Result<usize, LinkError> {
-        loop {
-            if let Some(deadline) = deadline {
-                self.wait(deadline)?;
-            }
-            match rustix::io::read(&*self.socket, &mut self.buffer[self.end..until]) {
-                Ok(count) => return Ok(count),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(source) => return Err(LinkError::system("receiving", source)),
+    /// Fills `target` with the bytes that come next, past any frame.
+    pub(crate) fn read_data(&mut self, target: &mut [u8]) -> Result<(), LinkError> {
+        let buffered = target.len().min(self.end - self.start);
+        let (first, mut rest) = target.split_at_mut(buffered);
+        first.copy_from_slice(&self.buffer[self.start..self.start + buffered]);
+        self.start += buffered;
+        let needed = rest.len();
+        while !rest.is_empty() {
+            match read(&self.socket, rest, Wait::Always, self.spin)? {
+                Some(0) | None => return Err(LinkError::CutOff { have: needed - rest.len(), needed }),
+                Some(count) => rest = &mut rest[count..],
             }
         }
+        Ok(())
     }
 
-    fn wait(&self, deadline: Instant) -> Result<(), LinkError> {
-        let began = Instant::now();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = [PollFd::new(&*self.socket, PollFlags::IN)];
-            match poll(&mut fds, Some(&timespec(left))) {
-                Ok(0) if left.is_zero() => {
-                    let after = deadline.saturating_duration_since(began);
-                    return Err(LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after });
-                }
-                Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return Ok(()),
-                Err(source) => return Err(LinkError::system("waiting for the peer", source)),
+    /// Data of a bulk frame stay unread: nothing that follows can be told apart from them.
+    pub(crate) fn break_off(&mut self) {
+        self.broken = true;
+    }
+}
+
+fn size(bytes: u32) -> usize {
+    usize::try_from(bytes).expect("addresses have at least 32 bits")
+}
+
+/// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
+fn read(socket: &OwnedFd, target: &mut [u8], wait: Wait, spin: Spin) -> Result<Option<usize>, LinkError> {
+    match wait {
+        Wait::Always if spin.is_on() => {
+            if let Some(done) = spin.look(|| read_now(socket, target).transpose()) {
+                return done.map(Some);
             }
+        }
+        Wait::Never => return read_now(socket, target),
+        Wait::Always | Wait::Until(_) => {}
+    }
+    loop {
+        if let Wait::Until(deadline) = wait {
+            wait_until(socket, deadline)?;
+        }
+        match rustix::io::read(socket, &mut *target) {
+            Ok(count) => return Ok(Some(count)),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(source) => return Err(LinkError::system("receiving", source)),
+        }
+    }
+}
+
+fn read_now(socket: &OwnedFd, target: &mut [u8]) -> Result<Option<usize>, LinkError> {
+    match recv(socket, target, RecvFlags::DONTWAIT) {
+        Ok((_, count)) => Ok(Some(count)),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(None),
+        Err(source) => Err(LinkError::system("receiving", source)),
+    }
+}
+
+fn wait_until(socket: &OwnedFd, deadline: Instant) -> Result<(), LinkError> {
+    let began = Instant::now();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&timespec(left))) {
+            Ok(0) if left.is_zero() => {
+                let after = deadline.saturating_duration_since(began);
+                return Err(LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after });
+            }
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(source) => return Err(LinkError::system("waiting for the peer", source)),
         }
     }
 }

@@ -4,13 +4,14 @@
 //! work depended on has completed too, and must be at the client first.
 
 mod order;
+mod pace;
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::LinkError;
+use floe_transport::{LinkError, Spin, sleep_precisely};
 use floe_wire::{Delivery, FunctionId, RunHostFunction};
 
 use crate::device::{Device, Pinned as _};
@@ -19,12 +20,7 @@ use crate::shared::Shared;
 use crate::staging::Landing;
 pub(crate) use order::Lane;
 use order::Order;
-
-/// Looks without pause before the first sleep: most work a program waits for is short.
-const EAGER_LOOKS: u32 = 50;
-/// The first and the longest sleep between looks.
-const SHORT_SLEEP: Duration = Duration::from_micros(20);
-const LONG_SLEEP: Duration = Duration::from_micros(500);
+use pace::Pace;
 
 /// Something to do when the GPU has come so far.
 pub(crate) struct Task<D: Device> {
@@ -100,14 +96,15 @@ pub(crate) struct Completer<D: Device> {
     incoming: Receiver<Task<D>>,
     open: Arc<Open>,
     order: Order<D>,
+    spin: Spin,
 }
 
 impl<D: Device> Completer<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>) -> (Self, Tasks<D>) {
+    pub(crate) fn new(shared: Arc<Shared<D>>, spin: Spin) -> (Self, Tasks<D>) {
         let (channel, incoming) = std::sync::mpsc::channel();
         let open = Arc::new(Open::default());
         let tasks = Tasks { channel, open: Arc::clone(&open) };
-        (Self { shared, incoming, open, order: Order::default() }, tasks)
+        (Self { shared, incoming, open, order: Order::default(), spin }, tasks)
     }
 
     /// Runs until the link or every [`Tasks`] is gone.
@@ -115,43 +112,57 @@ impl<D: Device> Completer<D> {
     /// # Errors
     /// [`LinkError`] when the client cannot be told any more.
     pub(crate) fn run(mut self) -> Result<(), LinkError> {
-        let mut looks = 0;
-        loop {
-            if !self.take_in(looks) {
-                return Ok(());
-            }
-            // After a reset the context is another one.
-            let _ = self.shared.device.enter();
-            looks += 1;
+        if self.spin.is_on() {
+            sleep_precisely();
+        }
+        let mut pace = Pace::new(self.spin);
+        while self.take_in(&mut pace) {
+            let mut finished = false;
             while let Some((task, outcome)) = self.order.next() {
-                looks = 0;
                 self.finish(task, outcome)?;
                 self.open.change(-1);
+                finished = true;
+            }
+            if finished {
+                self.shared.sender.flush()?;
+                pace = Pace::new(self.spin);
             }
         }
+        Ok(())
     }
 
     /// Takes new tasks in; waits for one as long as it is worth it. False: none can come any more.
-    fn take_in(&mut self, looks: u32) -> bool {
-        if self.order.is_empty() {
-            match self.incoming.recv() {
-                Ok(task) => self.order.push(task),
-                Err(_) => return false,
-            }
-        } else if looks > EAGER_LOOKS {
-            let sleep = SHORT_SLEEP.saturating_mul(looks - EAGER_LOOKS).min(LONG_SLEEP);
-            match self.incoming.recv_timeout(sleep) {
-                Ok(task) => self.order.push(task),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(sleep),
-            }
-        } else if looks > 0 {
-            std::thread::yield_now();
+    fn take_in(&mut self, pace: &mut Pace) -> bool {
+        let first = if self.order.is_empty() {
+            let soon = self.spin.look(|| self.incoming.try_recv().ok());
+            let Some(task) = soon.or_else(|| self.incoming.recv().ok()) else { return false };
+            *pace = Pace::new(self.spin);
+            Some(task)
+        } else {
+            self.pause(pace)
+        };
+        let mut came = first.is_some();
+        self.order.extend(first);
+        while let Ok(task) = self.incoming.try_recv() {
+            self.order.push(task);
+            came = true;
         }
-        loop {
-            match self.incoming.try_recv() {
-                Ok(task) => self.order.push(task),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+        if came {
+            // After a reset the context is another one.
+            let _ = self.shared.device.enter();
+        }
+        true
+    }
+
+    /// Lets a moment pass before the next look, unless a task comes.
+    fn pause(&self, pace: &mut Pace) -> Option<Task<D>> {
+        let sleep = pace.next(Instant::now())?;
+        match self.incoming.recv_timeout(sleep) {
+            Ok(task) => Some(task),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(sleep);
+                None
             }
         }
     }
@@ -175,18 +186,21 @@ impl<D: Device> Completer<D> {
                 }
                 shared.output.send_new(&shared.sender)?;
                 let status = error.map_or(0, CudaError::code);
-                shared.reply(task.sequence, status, "", &[])
+                shared.queue_reply(task.sequence, status)
             }
             Action::RunHostFunction(function) => {
                 shared.output.send_new(&shared.sender)?;
-                shared.sender.send(&RunHostFunction { function, status: 0 }, |_| ()).map(|_| ())
+                shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
             }
         }
     }
 }
 
+/// Sends a piece from where the device wrote it.
 fn deliver<D: Device>(shared: &Shared<D>, request: u64, landing: &Landing<D>, offset: u64) -> Result<(), LinkError> {
-    let message = Delivery { request, offset, bytes: &[] };
-    let fill = |bytes: &mut [u8]| landing.memory.read(landing.offset, bytes);
-    shared.sender.post_filled(&message, landing.bytes, fill).map(|_| ())
+    let mut sent = Ok(0);
+    landing.memory.lend(landing.offset, landing.bytes, &mut |bytes| {
+        sent = shared.sender.queue(&Delivery { request, offset, bytes });
+    });
+    sent.map(|_| ())
 }

@@ -111,10 +111,16 @@ pub struct Pattern {
 pub trait Pinned: Send + Sync {
     /// Its size.
     fn bytes(&self) -> usize;
+    /// The context is about to go: the memory stays, but is the device's no more.
+    fn unpin(&self);
+    /// There is a new context, which may reach the memory again. One that cannot is only slower.
+    fn pin_again(&self);
     /// Copies `bytes` in at `offset`.
     fn write(&self, offset: usize, bytes: &[u8]);
-    /// Copies what lies at `offset` out.
-    fn read(&self, offset: usize, bytes: &mut [u8]);
+    /// Calls `write` once with what lies at `offset`. The caller has the range; no copy into it is under way.
+    fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8]));
+    /// Calls `fill` once with the place at `offset`. The caller has the range; no copy from it is under way.
+    fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8]));
 }
 
 /// What the device says a kernel is.

@@ -3,7 +3,12 @@
 //! It holds a bounded number of bytes: a client that sends faster than the device works is held back by its socket.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use floe_transport::Spin;
+
+use crate::staging::Staged;
 
 /// Bytes of waiting commands from which on the reader reads no further.
 const BYTES: usize = 256 << 20;
@@ -18,20 +23,31 @@ pub(crate) struct Command {
     pub(crate) sequence: u64,
     pub(crate) kind: u16,
     pub(crate) payload: Vec<u8>,
+    /// Where its data lie, which the payload then lacks.
+    pub(crate) staged: Option<Staged>,
 }
 
 /// The line between reader and issuer.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     line: Mutex<Line>,
-    changed: Condvar,
+    /// Wakes the issuer.
+    filled: Condvar,
+    /// Wakes the reader.
+    emptied: Condvar,
+    /// Grows with each command, so that the issuer can look without the lock.
+    pushed: AtomicUsize,
+    /// Bytes that wait or are being issued.
+    bytes: AtomicUsize,
+    spin: Spin,
 }
 
 #[derive(Debug, Default)]
 struct Line {
     commands: VecDeque<Command>,
-    bytes: usize,
     host_functions: usize,
+    issuer_sleeps: bool,
+    reader_sleeps: bool,
     closed: bool,
 }
 
@@ -40,6 +56,11 @@ struct Line {
 pub(crate) struct Overrun;
 
 impl Queue {
+    /// A queue whose issuer looks again for a moment before it sleeps.
+    pub(crate) fn new(spin: Spin) -> Self {
+        Self { spin, ..Self::default() }
+    }
+
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,27 +69,42 @@ impl Queue {
     pub(crate) fn push(&self, command: Command) -> Result<(), Overrun> {
         let mut line = self.line();
         loop {
-            if line.host_functions > 0 && line.bytes >= BYTES_WHILE_HOST_FUNCTION {
+            let bytes = self.bytes.load(Ordering::SeqCst);
+            if line.host_functions > 0 && bytes >= BYTES_WHILE_HOST_FUNCTION {
                 return Err(Overrun);
             }
-            if line.host_functions > 0 || line.bytes < BYTES || line.closed {
+            if line.host_functions > 0 || bytes < BYTES || line.closed {
                 break;
             }
-            line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line.reader_sleeps = true;
+            line = self.emptied.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
-        line.bytes += command.payload.len() + OVERHEAD;
+        line.reader_sleeps = false;
+        self.bytes.fetch_add(command.payload.len() + OVERHEAD, Ordering::SeqCst);
         line.commands.push_back(command);
-        drop(line);
-        self.changed.notify_all();
+        self.pushed.fetch_add(1, Ordering::Release);
+        if std::mem::take(&mut line.issuer_sleeps) {
+            drop(line);
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
     /// Takes everything that waits, after waiting for something. False: the queue is closed.
     pub(crate) fn take(&self, into: &mut VecDeque<Command>) -> bool {
         let mut line = self.line();
-        while line.commands.is_empty() && !line.closed {
-            line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+        if line.commands.is_empty() && !line.closed {
+            let seen = self.pushed.load(Ordering::Acquire);
+            drop(line);
+            // Nothing is concluded from this: it only passes the time before the sleep.
+            let _ = self.spin.look(|| (self.pushed.load(Ordering::Acquire) != seen).then_some(()));
+            line = self.line();
         }
+        while line.commands.is_empty() && !line.closed {
+            line.issuer_sleeps = true;
+            line = self.filled.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        line.issuer_sleeps = false;
         std::mem::swap(&mut line.commands, into);
         !line.closed
     }
@@ -76,30 +112,40 @@ impl Queue {
     /// The session is over: nobody waits here any more.
     pub(crate) fn close(&self) {
         self.line().closed = true;
-        self.changed.notify_all();
+        self.pushed.fetch_add(1, Ordering::Release);
+        self.filled.notify_all();
+        self.emptied.notify_all();
     }
 
     /// A command that was taken has been issued.
     pub(crate) fn done(&self, payload: usize) {
-        let mut line = self.line();
-        let was_full = line.bytes >= BYTES;
-        line.bytes = line.bytes.saturating_sub(payload + OVERHEAD);
-        drop(line);
-        if was_full {
-            self.changed.notify_all();
+        let before = self.bytes.fetch_sub(payload + OVERHEAD, Ordering::SeqCst);
+        if before >= BYTES {
+            self.wake_reader();
         }
     }
 
     /// A host function stands in a stream from now on.
     pub(crate) fn host_function_begins(&self) {
         self.line().host_functions += 1;
-        self.changed.notify_all();
+        self.wake_reader();
     }
 
     /// `count` host functions have returned, or will never run.
     pub(crate) fn host_functions_end(&self, count: usize) {
         let mut line = self.line();
         line.host_functions = line.host_functions.saturating_sub(count);
+    }
+
+    /// Whether a host function stands in a stream.
+    pub(crate) fn has_host_functions(&self) -> bool {
+        self.line().host_functions > 0
+    }
+
+    fn wake_reader(&self) {
+        if self.line().reader_sleeps {
+            self.emptied.notify_all();
+        }
     }
 }
 
@@ -110,7 +156,7 @@ mod tests {
     use std::sync::Arc;
 
     fn command(sequence: u64, bytes: usize) -> Command {
-        Command { sequence, kind: 1, payload: vec![0; bytes] }
+        Command { sequence, kind: 1, payload: vec![0; bytes], staged: None }
     }
 
     #[test]

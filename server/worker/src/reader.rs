@@ -1,16 +1,18 @@
 //! The incoming half of the session's connection.
-//! In: frames. Out: commands in the queue; the ends of host functions straight to who waits for them.
-//! It decodes nothing else, and it stops reading while the queue is full.
+//! In: frames. Out: commands in the queue; the ends of host functions straight to who waits for them; the data of large
+//! copies to the device in staging memory, so that they are touched once.
+//! It decodes nothing else, and it stops reading while the queue or the staging memory is full.
 
 use std::sync::Arc;
 
-use floe_transport::{LinkError, Receiver};
-use floe_wire::{Decode as _, HostFunctionDone, Message as _};
+use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver};
+use floe_wire::{CopyToDevice, Decode as _, HostFunctionDone, Message as _};
 
-use crate::device::Device;
+use crate::device::{Device, Pinned as _};
 use crate::host_functions::{Done, HostFunctions};
 use crate::queue::Command;
 use crate::shared::Shared;
+use crate::staging::{Staged, Uploads};
 
 /// Why nothing more comes in.
 #[derive(Debug)]
@@ -23,32 +25,80 @@ pub(crate) enum InputEnd {
     Link(LinkError),
 }
 
-/// Reads until the connection ends.
-pub(crate) fn read<D: Device>(mut receiver: Receiver, shared: &Arc<Shared<D>>, functions: &HostFunctions) -> InputEnd {
-    loop {
-        let frame = match receiver.next() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return InputEnd::Closed,
-            Err(error) if error.is_broken_contract() => return InputEnd::Contract(error.to_string()),
-            Err(error) => return InputEnd::Link(error),
-        };
-        if frame.kind == HostFunctionDone::KIND {
-            let function = match HostFunctionDone::decode(frame.payload) {
-                Ok(message) => message.function,
-                Err(error) => return InputEnd::Contract(error.to_string()),
+impl From<LinkError> for InputEnd {
+    fn from(error: LinkError) -> Self {
+        if error.is_broken_contract() { Self::Contract(error.to_string()) } else { Self::Link(error) }
+    }
+}
+
+/// What the thread works with.
+pub(crate) struct Reader<D: Device> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) functions: Arc<HostFunctions>,
+    pub(crate) uploads: Arc<Uploads<D>>,
+}
+
+impl<D: Device> Reader<D> {
+    /// Reads until the connection ends.
+    pub(crate) fn run(&self, mut receiver: Receiver) -> InputEnd {
+        loop {
+            let taken = match receiver.next_arrival(CopyToDevice::KIND) {
+                Ok(Some(Arrival::Frame(frame))) => self.take(frame),
+                Ok(Some(Arrival::Bulk(bulk))) => self.take_bulk(bulk),
+                Ok(None) => return InputEnd::Closed,
+                Err(error) => return error.into(),
             };
-            match functions.done(function) {
-                Done::GoesOn => shared.queue.host_functions_end(1),
-                Done::GivenUp => {}
-                Done::Unknown => {
-                    return InputEnd::Contract(format!("no host function runs with the id: {}", function.0));
-                }
+            if let Err(end) = taken {
+                return end;
             }
-            continue;
         }
-        let command = Command { sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec() };
-        if shared.queue.push(command).is_err() {
-            return InputEnd::Contract("4 GiB of commands wait behind a host function that does not return".into());
+    }
+
+    fn take(&self, frame: Frame<'_>) -> Result<(), InputEnd> {
+        if frame.kind == HostFunctionDone::KIND {
+            return self.host_function_done(frame.payload);
         }
+        self.push(Command { sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec(), staged: None })
+    }
+
+    fn host_function_done(&self, payload: &[u8]) -> Result<(), InputEnd> {
+        let message = HostFunctionDone::decode(payload).map_err(|error| InputEnd::Contract(error.to_string()))?;
+        match self.functions.done(message.function) {
+            Done::GoesOn => self.shared.queue.host_functions_end(1),
+            Done::GivenUp => {}
+            Done::Unknown => {
+                return Err(InputEnd::Contract(format!("no host function runs with the id: {}", message.function.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_bulk(&self, mut bulk: Bulk<'_>) -> Result<(), InputEnd> {
+        let head = bulk.hollow()?;
+        let (sequence, kind) = (bulk.sequence(), bulk.kind());
+        let (payload, staged) = match self.stage(&mut bulk)? {
+            Some(staged) => (head.to_vec(), Some(staged)),
+            None => (bulk.read_whole()?, None),
+        };
+        self.push(Command { sequence, kind, payload, staged })
+    }
+
+    /// Reads the data into staging memory; `None` where there is none to be had.
+    fn stage(&self, bulk: &mut Bulk<'_>) -> Result<Option<Staged>, LinkError> {
+        let device = &*self.shared.device;
+        // A device that gives no memory says so to the command.
+        let Ok(memory) = self.uploads.memory(device) else { return Ok(None) };
+        // While a host function stands in a stream its end may be behind this frame, and copies behind the function.
+        let wait = || !self.shared.queue.has_host_functions();
+        let Some(staged) = self.uploads.room(device, bulk.left(), wait) else { return Ok(None) };
+        let mut read = Ok(());
+        memory.fill(staged.offset, staged.bytes, &mut |target| read = bulk.read(target));
+        read.map(|()| Some(staged))
+    }
+
+    fn push(&self, command: Command) -> Result<(), InputEnd> {
+        let overrun =
+            |_| InputEnd::Contract("4 GiB of commands wait behind a host function that does not return".into());
+        self.shared.queue.push(command).map_err(overrun)
     }
 }

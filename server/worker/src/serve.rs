@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_transport::{Link, LinkError};
+use floe_transport::{Link, LinkError, Spin};
 use floe_wire::DevicePtr;
 use thiserror::Error;
 
@@ -20,9 +20,10 @@ use crate::host_functions::HostFunctions;
 use crate::log::Log;
 use crate::output::Output;
 use crate::queue::Queue;
-use crate::reader::{InputEnd, read};
+use crate::reader::{InputEnd, Reader};
 use crate::session::{Allowance, Session, Stop};
 use crate::shared::Shared;
+use crate::staging::Uploads;
 use crate::window::Window;
 
 /// How long the last word to a client that does not read may take.
@@ -83,13 +84,15 @@ impl Ending {
 pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: &Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
-    let (sender, receiver) = link.split();
+    let spin = Spin::of_process();
+    let (sender, mut receiver) = link.split();
+    receiver.set_spin(spin);
     let shared = Arc::new(Shared {
         device,
         sender,
         failures: Failures::default(),
         output,
-        queue: Queue::default(),
+        queue: Queue::new(spin),
         log,
         used: Arc::clone(&plan.used),
     });
@@ -98,7 +101,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: &Plan, output: Output,
         (_, Err(ending)) => ending,
         (_, Ok(window)) => {
             let allowance = Allowance { window, quota: plan.memory, granularity: plan.granularity.max(1) };
-            run_threads(&shared, receiver, allowance)
+            run_threads(&shared, receiver, allowance, spin)
         }
     };
     shared.queue.close();
@@ -124,14 +127,20 @@ fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending>
 }
 
 /// Runs reader, issuer and completer; the first to end says why.
-fn run_threads<D: Device>(shared: &Arc<Shared<D>>, receiver: floe_transport::Receiver, allowance: Allowance) -> Ending {
+fn run_threads<D: Device>(
+    shared: &Arc<Shared<D>>,
+    receiver: floe_transport::Receiver,
+    allowance: Allowance,
+    spin: Spin,
+) -> Ending {
     let functions = Arc::new(HostFunctions::default());
-    let (completer, tasks) = Completer::new(Arc::clone(shared));
-    let session = Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), allowance);
+    let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
+    let uploads = Uploads::new();
+    let session = Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance);
     let (endings, first) = mpsc::channel();
-    let reader = Arc::clone(shared);
+    let reader = Reader { shared: Arc::clone(shared), functions, uploads };
     let threads = [
-        start("floe-read", &endings, None::<Arc<D>>, move || match read(receiver, &reader, &functions) {
+        start("floe-read", &endings, Some(Arc::clone(&shared.device)), move || match reader.run(receiver) {
             InputEnd::Closed => Some(Ending::ClientLeft),
             InputEnd::Contract(words) => Some(Ending::Contract(words)),
             InputEnd::Link(error) => Some(link_ending(&error)),

@@ -27,7 +27,7 @@ use crate::host_functions::HostFunctions;
 use crate::objects::Objects;
 use crate::queue::Command;
 use crate::shared::Shared;
-use crate::staging::{Downloads, Uploads};
+use crate::staging::{Downloads, Staged, Uploads};
 use crate::window::Window;
 
 /// What the session may have.
@@ -46,7 +46,9 @@ pub(crate) struct Session<D: Device> {
     tasks: Tasks<D>,
     functions: Arc<HostFunctions>,
     pool: Arc<Pool<D>>,
-    uploads: Uploads<D>,
+    uploads: Arc<Uploads<D>>,
+    /// Where the data of the present command lie, if not in its payload.
+    staged: Option<Staged>,
     downloads: Arc<Downloads<D>>,
     allowance: Allowance,
     blocks: Objects<memory::Block>,
@@ -91,6 +93,7 @@ impl<D: Device> Session<D> {
         shared: Arc<Shared<D>>,
         tasks: Tasks<D>,
         functions: Arc<HostFunctions>,
+        uploads: Arc<Uploads<D>>,
         allowance: Allowance,
     ) -> Self {
         let pool = Pool::new(Arc::clone(&shared.device));
@@ -99,7 +102,8 @@ impl<D: Device> Session<D> {
             tasks,
             functions,
             pool,
-            uploads: Uploads::new(),
+            uploads,
+            staged: None,
             downloads: Downloads::new(),
             allowance,
             blocks: Objects::new("block"),
@@ -131,7 +135,11 @@ impl<D: Device> Session<D> {
         let request = Request::decode(command.kind, &command.payload)
             .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
+        self.staged = command.staged;
         let outcome = self.dispatch(sequence, request);
+        if let Some(unused) = self.staged.take() {
+            self.uploads.drop_range(unused);
+        }
         let shared = &self.shared;
         match outcome {
             Ok(Answer::Nothing | Answer::Later) => Ok(()),

@@ -38,6 +38,12 @@ impl<D: Device> Shared<D> {
         self.sender.send(&Reply { request, status, earlier, detail, body }, |_| ()).map(|_| ())
     }
 
+    /// Answers a request that waited; the answer leaves with the next flush.
+    pub(crate) fn queue_reply(&self, request: u64, status: u32) -> Result<(), LinkError> {
+        let earlier = self.failures.take();
+        self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
+    }
+
     /// Says that the session is over.
     pub(crate) fn ended(&self, status: u32, detail: &str) -> Result<(), LinkError> {
         self.sender.send(&Ended { status, detail }, |_| ()).map(|_| ())

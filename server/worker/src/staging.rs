@@ -12,58 +12,129 @@ use crate::device::{Device, Pinned as _};
 use crate::events::Mark;
 use crate::ring::{Ring, Ticket};
 
-/// Bytes of each ring: eight pieces of the largest size.
-pub(crate) const RING_BYTES: usize = 8 * floe_wire::PIECE_BYTES;
+/// Bytes of the ring towards the device: copies may stand behind work, and while they do nothing else is read.
+pub(crate) const UPLOAD_BYTES: usize = 16 * floe_wire::PIECE_BYTES;
+/// Bytes of the ring from the device: eight pieces of the largest size.
+pub(crate) const DOWNLOAD_BYTES: usize = 8 * floe_wire::PIECE_BYTES;
 /// How long to wait before looking again whether an upload has completed.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Uploads in flight from which on the oldest are looked at even when there is room.
 const LOOK_AT: usize = 64;
 
-/// The ring towards the device; the issuer has it.
+/// The ring towards the device; the reader and the issuer take ranges, completed copies give them back.
 pub(crate) struct Uploads<D: Device> {
+    state: Mutex<UploadState<D>>,
+}
+
+struct UploadState<D: Device> {
     memory: Option<Arc<D::Pinned>>,
     ring: Ring,
     flying: VecDeque<(Ticket, Arc<Mark<D>>)>,
 }
 
+/// A range on its way to the device. Whoever has it says [`Uploads::fly`] or [`Uploads::drop_range`] in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Staged {
+    ticket: Ticket,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
 impl<D: Device> Uploads<D> {
-    pub(crate) fn new() -> Self {
-        Self { memory: None, ring: Ring::new(RING_BYTES), flying: VecDeque::new() }
+    pub(crate) fn new() -> Arc<Self> {
+        let state = UploadState { memory: None, ring: Ring::new(UPLOAD_BYTES), flying: VecDeque::new() };
+        Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Copies `bytes` (at most a ring) into pinned memory; the range is ours until [`Uploads::fly`] or
-    /// [`Uploads::drop_range`].
-    pub(crate) fn put(&mut self, device: &D, bytes: &[u8]) -> CudaResult<(Ticket, usize, Arc<D::Pinned>)> {
-        let memory = match &self.memory {
-            Some(memory) => Arc::clone(memory),
-            None => Arc::clone(self.memory.insert(Arc::new(device.pin(RING_BYTES)?))),
-        };
-        if self.flying.len() >= LOOK_AT {
-            self.land();
+    fn state(&self) -> MutexGuard<'_, UploadState<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ring's memory, taken when it is asked for first.
+    pub(crate) fn memory(&self, device: &D) -> CudaResult<Arc<D::Pinned>> {
+        let mut state = self.state();
+        match &state.memory {
+            Some(memory) => Ok(Arc::clone(memory)),
+            None => Ok(Arc::clone(state.memory.insert(Arc::new(device.pin(UPLOAD_BYTES)?)))),
         }
+    }
+
+    /// Room for `bytes` (at most a ring), after waiting for it as long as `wait` says so.
+    pub(crate) fn room(&self, device: &D, bytes: usize, wait: impl Fn() -> bool) -> Option<Staged> {
         loop {
-            if let Some((ticket, offset)) = self.ring.allocate(bytes.len()) {
-                memory.write(offset, bytes);
-                return Ok((ticket, offset, memory));
+            let mut state = self.state();
+            if state.flying.len() >= LOOK_AT {
+                state.land_oldest(device);
             }
-            if !self.land() {
+            if let Some(staged) = state.allocate(bytes) {
+                return Some(staged);
+            }
+            if !state.land(device) {
+                drop(state);
+                if !wait() {
+                    return None;
+                }
                 std::thread::sleep(LOOK_AGAIN);
             }
         }
     }
 
+    /// Copies `bytes` (at most a ring) into the ring, after waiting for room.
+    pub(crate) fn put(&self, device: &D, bytes: &[u8]) -> CudaResult<Option<Staged>> {
+        let memory = self.memory(device)?;
+        let staged = self.room(device, bytes.len(), || true);
+        if let Some(staged) = staged {
+            memory.write(staged.offset, bytes);
+        }
+        Ok(staged)
+    }
+
     /// The range's copy has been issued and completes with `mark`.
-    pub(crate) fn fly(&mut self, ticket: Ticket, mark: Arc<Mark<D>>) {
-        self.flying.push_back((ticket, mark));
+    pub(crate) fn fly(&self, staged: Staged, mark: Arc<Mark<D>>) {
+        self.state().flying.push_back((staged.ticket, mark));
     }
 
     /// The range's copy could not be issued.
-    pub(crate) fn drop_range(&mut self, ticket: Ticket) {
-        self.ring.release(ticket);
+    pub(crate) fn drop_range(&self, staged: Staged) {
+        self.state().ring.release(staged.ticket);
     }
 
-    /// Takes ranges back whose copies have completed, or failed for good.
-    fn land(&mut self) -> bool {
+    /// The context is about to go and has no work left. What stands in line stays where it is.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.state();
+        let UploadState { ring, flying, memory } = &mut *state;
+        flying.drain(..).for_each(|(ticket, _)| ring.release(ticket));
+        if let Some(memory) = memory {
+            memory.unpin();
+        }
+    }
+
+    /// There is a new context.
+    pub(crate) fn take_up(&self) {
+        if let Some(memory) = &self.state().memory {
+            memory.pin_again();
+        }
+    }
+}
+
+impl<D: Device> UploadState<D> {
+    fn allocate(&mut self, bytes: usize) -> Option<Staged> {
+        let (ticket, offset) = self.ring.allocate(bytes)?;
+        Some(Staged { ticket, offset, bytes })
+    }
+
+    /// Takes the oldest ranges back whose copies have completed, or failed for good.
+    fn land_oldest(&mut self, device: &D) {
+        enter(device);
+        while let Some((ticket, _)) = self.flying.front().filter(|(_, mark)| mark.outcome().is_some()) {
+            self.ring.release(*ticket);
+            self.flying.pop_front();
+        }
+    }
+
+    /// The same for all ranges.
+    fn land(&mut self, device: &D) -> bool {
+        enter(device);
         let before = self.flying.len();
         let ring = &mut self.ring;
         self.flying.retain(|(ticket, mark)| {
@@ -75,11 +146,13 @@ impl<D: Device> Uploads<D> {
         });
         self.flying.len() < before
     }
+}
 
-    /// Gives everything up: the context is about to go and has no work left.
-    pub(crate) fn reset(&mut self) {
-        *self = Self::new();
-    }
+/// After a reset the context is another one, and to a thread in the old one every event would seem over. Called with the
+/// ring locked: events in flight are of the context that is entered, since a reset lets the old ones go first.
+fn enter<D: Device>(device: &D) {
+    // A context beyond use answers every question with its error.
+    let _ = device.enter();
 }
 
 /// The ring from the device; the issuer takes ranges, the completer gives them back.
@@ -104,7 +177,7 @@ pub(crate) struct Landing<D: Device> {
 
 impl<D: Device> Downloads<D> {
     pub(crate) fn new() -> Arc<Self> {
-        let state = DownloadState { memory: None, ring: Ring::new(RING_BYTES) };
+        let state = DownloadState { memory: None, ring: Ring::new(DOWNLOAD_BYTES) };
         Arc::new(Self { state: Mutex::new(state), released: Condvar::new() })
     }
 
@@ -117,7 +190,7 @@ impl<D: Device> Downloads<D> {
         let mut state = self.state();
         let memory = match &state.memory {
             Some(memory) => Arc::clone(memory),
-            None => Arc::clone(state.memory.insert(Arc::new(device.pin(RING_BYTES)?))),
+            None => Arc::clone(state.memory.insert(Arc::new(device.pin(DOWNLOAD_BYTES)?))),
         };
         loop {
             if let Some((ticket, offset)) = state.ring.allocate(bytes) {
@@ -131,7 +204,7 @@ impl<D: Device> Downloads<D> {
     pub(crate) fn reset(&self) {
         let mut state = self.state();
         state.memory = None;
-        state.ring = Ring::new(RING_BYTES);
+        state.ring = Ring::new(DOWNLOAD_BYTES);
     }
 }
 

@@ -34,6 +34,10 @@ impl<D: Device> Order<D> {
         self.lanes.entry(task.lane).or_default().push_back(task);
     }
 
+    pub(crate) fn extend(&mut self, tasks: impl IntoIterator<Item = Task<D>>) {
+        tasks.into_iter().for_each(|task| self.push(task));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
     }

@@ -1,38 +1,55 @@
 //! Pinned host memory of a driver, and the copies that name it.
 //! In: ranges of the memory, checked here. Out: bytes, and copies the device makes by itself.
-//! No reference into the memory ever exists: the device may write there at any time, so bytes are copied in and out.
+//! References into the memory live within one call, while its range is the caller's and the device leaves it alone.
 #![allow(unsafe_code, reason = "the memory and the copies that name its addresses are the driver's, by pointer")]
 
 use std::ffi::c_void;
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_alloc_flags, memory_type};
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_register_flags, memory_type};
 use floe_device::Driver;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::device::{Pinned, Rows};
 
-/// Host memory the device reaches by itself.
+/// Host memory the device reaches by itself. It is this process's own, so it outlives the context it is registered in.
 #[derive(Debug)]
 pub struct PinnedMemory {
     driver: &'static Driver,
-    address: HostPointer,
+    start: *mut c_void,
     bytes: usize,
 }
 
+// SAFETY: the mapping belongs to this value alone and moves with it.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: shared methods reach the memory only through ranges whose holder keeps others away, as `Pinned` says.
+unsafe impl Sync for PinnedMemory {}
+
 impl PinnedMemory {
     pub(super) fn new(driver: &'static Driver, bytes: usize) -> CudaResult<Self> {
-        let address = driver.mem_host_alloc(bytes, host_alloc_flags::PORTABLE)?;
-        if address.is_null() {
-            return Err(CudaError::OUT_OF_MEMORY);
-        }
-        Ok(Self { driver, address, bytes })
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at an address of the system's choice concerns nobody else.
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, kind) };
+        let memory = Self { driver, start: mapped.map_err(|_| CudaError::OUT_OF_MEMORY)?, bytes };
+        memory.register()?;
+        Ok(memory)
+    }
+
+    fn register(&self) -> CudaResult<()> {
+        // SAFETY: the mapping is `bytes` long and is unregistered before it goes.
+        unsafe { self.driver.mem_host_register(self.start, self.bytes, host_register_flags::PORTABLE) }
+    }
+
+    fn unregister(&self) {
+        // On a context beyond use the driver refuses; the registration goes with the context.
+        let _ = self.driver.mem_host_unregister(HostPointer(self.start.expose_provenance() as u64));
     }
 
     /// The address of a range, which must lie inside.
     fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         assert!(inside, "{bytes} bytes at {offset} of pinned memory of: {}", self.bytes);
-        let start = usize::try_from(self.address.0).expect("an address of this process");
-        std::ptr::with_exposed_provenance_mut(start + offset)
+        // SAFETY: `offset` is inside the mapping, as was just checked.
+        unsafe { self.start.cast::<u8>().add(offset) }
     }
 
     pub(super) fn upload(&self, to: DevicePtr, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {
@@ -115,22 +132,41 @@ impl Pinned for PinnedMemory {
         self.bytes
     }
 
+    fn unpin(&self) {
+        self.unregister();
+    }
+
+    fn pin_again(&self) {
+        // Copies from memory that is not registered are only slower.
+        let _ = self.register();
+    }
+
     fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.range(offset, bytes.len());
         // SAFETY: the range lies inside memory of ours that only this process and the device reach, by pointer.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    fn read(&self, offset: usize, bytes: &mut [u8]) {
-        let from = self.range(offset, bytes.len());
-        // SAFETY: as in `write`.
-        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
+    fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8])) {
+        let from = self.range(offset, bytes);
+        // SAFETY: the range lies inside memory of ours that was zero when it was mapped. Staging gives a range to one
+        // holder, who calls this when the device's copy into it has completed, so nobody writes it meanwhile.
+        write(unsafe { std::slice::from_raw_parts(from, bytes) });
+    }
+
+    fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let to = self.range(offset, bytes);
+        // SAFETY: as in `lend`; the holder calls this before it issues the device's copy from the range, so nobody else
+        // reads or writes it meanwhile.
+        fill(unsafe { std::slice::from_raw_parts_mut(to, bytes) });
     }
 }
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // On a context beyond use the driver refuses, and the memory goes with the process.
-        let _ = self.driver.mem_free_host(self.address);
+        self.unregister();
+        // SAFETY: the mapping is ours and `bytes` long; ranges of it have no holder any more, and staging drops it only
+        // when no copy is under way.
+        let _ = unsafe { munmap(self.start, self.bytes) };
     }
 }

@@ -45,13 +45,14 @@ impl<D: Device> Session<D> {
         for library in self.libraries.drain() {
             let _ = self.shared.device.unload(library);
         }
-        self.uploads.reset();
+        self.uploads.let_go();
         self.downloads.reset();
         self.drop_streams();
         self.pool.empty();
         self.drop_memory();
         self.shared.failures.take();
         self.device().reset()?;
+        self.uploads.take_up();
         body(&())
     }
 

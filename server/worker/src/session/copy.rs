@@ -15,6 +15,7 @@ use crate::completer::{Action, Lane, Task};
 use crate::device::{Device, Pattern, Rows};
 use crate::events::Mark;
 use crate::fault::{Fault, broken};
+use crate::staging::Staged;
 
 /// A piece of a copy to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,30 +42,34 @@ fn size(bytes: u64) -> Result<usize, Fault> {
 impl<D: Device> Session<D> {
     pub(super) fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
-        if message.bytes.is_empty() {
-            return Ok(Answer::Nothing);
-        }
-        let to = further(message.to, 0)?;
-        self.upload(stream, message.bytes, |device, memory, offset| {
-            device.upload(to, memory, offset, message.bytes.len(), stream)
+        let staged = match self.staged.take() {
+            Some(staged) => Some(staged),
+            None if message.bytes.is_empty() => None,
+            None => self.uploads.put(&self.shared.device, message.bytes)?,
+        };
+        let Some(staged) = staged else { return Ok(Answer::Nothing) };
+        self.upload(stream, staged, |device, memory| {
+            let to = further(message.to, 0)?;
+            Ok(device.upload(to, memory, staged.offset, staged.bytes, stream)?)
         })
     }
 
     fn upload(
         &mut self,
         stream: floe_abi::Stream,
-        bytes: &[u8],
-        copy: impl FnOnce(&D, &D::Pinned, usize) -> Result<(), CudaError>,
+        staged: Staged,
+        copy: impl FnOnce(&D, &D::Pinned) -> Result<(), Fault>,
     ) -> Result<Answer, Fault> {
-        let (ticket, offset, memory) = self.uploads.put(&self.shared.device, bytes)?;
-        let copied = copy(&self.shared.device, &memory, offset);
+        let memory = self.uploads.memory(&self.shared.device)?;
+        let copied = copy(&self.shared.device, &memory);
         // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
         let mark = self.mark_or_wait(stream);
         match &mark {
-            Ok(mark) => self.uploads.fly(ticket, Arc::clone(mark)),
-            Err(_) => self.uploads.drop_range(ticket),
+            Ok(mark) => self.uploads.fly(staged, Arc::clone(mark)),
+            Err(_) => self.uploads.drop_range(staged),
         }
-        copied.and(mark)?;
+        copied?;
+        mark?;
         Ok(Answer::Nothing)
     }
 
@@ -92,7 +97,7 @@ impl<D: Device> Session<D> {
         self.download(sequence, stream, slices)
     }
 
-    /// Issues the copy of every slice in pieces, then the answer. A failure is answered in line, after the pieces that
+    /// Issues the copy of every slice in pieces, then the answer, which waits for the last piece. A failure is answered in line, after the pieces that
     /// were issued.
     fn download(
         &mut self,
@@ -104,7 +109,8 @@ impl<D: Device> Session<D> {
         let lane = Lane::Stream(id.0);
         let issued = self.issue_pieces(sequence, stream, lane, slices);
         let marks = match issued {
-            Ok(()) => self.pool.mark(stream).map(|mark| vec![mark]),
+            Ok(Some(mark)) => Ok(vec![mark]),
+            Ok(None) => self.pool.mark(stream).map(|mark| vec![mark]),
             Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
             Err(contract) => return Err(contract),
         };
@@ -117,20 +123,28 @@ impl<D: Device> Session<D> {
         stream: floe_abi::Stream,
         lane: Lane,
         slices: impl Iterator<Item = Result<Rows, Fault>>,
-    ) -> Result<(), Fault> {
-        let mut offset = 0;
+    ) -> Result<Option<Arc<Mark<D>>>, Fault> {
+        let (mut offset, mut last) = (0, None);
         for slice in slices {
             let slice = slice?;
             each_piece(slice, |mut piece| {
                 piece.offset += offset;
-                self.issue_piece(sequence, stream, lane, piece)
+                last = Some(self.issue_piece(sequence, stream, lane, piece)?);
+                Ok(())
             })?;
             offset += product([slice.width, slice.height, 1])?;
         }
-        Ok(())
+        Ok(last)
     }
 
-    fn issue_piece(&mut self, sequence: u64, stream: floe_abi::Stream, lane: Lane, piece: Piece) -> Result<(), Fault> {
+    /// Issues the copy of one piece; the mark behind it.
+    fn issue_piece(
+        &mut self,
+        sequence: u64,
+        stream: floe_abi::Stream,
+        lane: Lane,
+        piece: Piece,
+    ) -> Result<Arc<Mark<D>>, Fault> {
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
         let landing = self.downloads.room(device, bytes)?;
@@ -139,10 +153,10 @@ impl<D: Device> Session<D> {
         } else {
             device.download_rows(&landing.memory, landing.offset, piece.rows, stream)?;
         }
-        let marks = vec![self.mark_or_wait(stream)?];
+        let mark = self.mark_or_wait(stream)?;
         let action = Action::Deliver { landing, offset: piece.offset };
-        self.tasks.hand_over(Task { sequence, lane, marks, action });
-        Ok(())
+        self.tasks.hand_over(Task { sequence, lane, marks: vec![Arc::clone(&mark)], action });
+        Ok(mark)
     }
 
     pub(super) fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Answer, Fault> {
@@ -165,7 +179,9 @@ impl<D: Device> Session<D> {
         for index in 0..depth {
             places.push(further(to, product([index, slice, 1])?)?);
         }
-        self.upload(stream, bytes, |device, memory, mut offset| {
+        let Some(staged) = self.uploads.put(&self.shared.device, bytes)? else { return Ok(Answer::Nothing) };
+        self.upload(stream, staged, |device, memory| {
+            let mut offset = staged.offset;
             for at in places {
                 device.upload_rows(Rows { at, pitch, width, height }, memory, offset, stream)?;
                 offset += slice_bytes;

@@ -72,12 +72,23 @@ impl Pinned for FakePinned {
         self.0.lock().unwrap().len()
     }
 
+    fn unpin(&self) {}
+
+    fn pin_again(&self) {}
+
     fn write(&self, offset: usize, bytes: &[u8]) {
         self.0.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn read(&self, offset: usize, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.0.lock().unwrap()[offset..offset + bytes.len()]);
+    fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8])) {
+        let copy = self.0.lock().unwrap()[offset..offset + bytes].to_vec();
+        write(&copy);
+    }
+
+    fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let mut copy = vec![0; bytes];
+        fill(&mut copy);
+        self.write(offset, &copy);
     }
 }
 
