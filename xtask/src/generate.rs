@@ -3,6 +3,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod messages;
+mod nvml;
 
 use anyhow::{Context, Result, bail};
 use std::io::Write;
@@ -12,7 +13,8 @@ use std::process::{Command, Stdio};
 /// Everything `cargo xtask gen` makes.
 pub(crate) fn run(check: bool) -> Result<()> {
     calls::run(check)?;
-    messages::run(check)
+    messages::run(check)?;
+    nvml::run(check)
 }
 
 /// The repository's root.
