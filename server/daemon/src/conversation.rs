@@ -1,4 +1,4 @@
-//! What is said before a session: Hello, Authenticate, the lists, Attach.
+//! What is said before a session: Hello, Authenticate, the lists, the telemetry, Attach.
 //! In: frames of one connection, each with a deadline, and who is at the other end. Out: replies, and at most one admission
 //! whose connection then belongs to a worker.
 //! Nothing is believed before it is proved, and nobody can make it wait or remember without limit.
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use floe_transport::{Link, LinkError, Peer};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply,
-    ListGpusReply, ListSessionsReply, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Reply, Request, SETUP_PAYLOAD_LIMIT,
+    ListGpusReply, ListSessionsReply, MAGIC, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry, ReadTelemetryReply, Reply,
+    Request, SETUP_PAYLOAD_LIMIT,
 };
 
 use crate::error::DaemonError;
@@ -31,6 +32,8 @@ pub(crate) trait Host {
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>));
     /// The reply to `ListSessions`, encoded.
     fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>));
+    /// The reply to `ReadTelemetry`, encoded.
+    fn telemetry(&self, request: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>));
     /// Room for a session, or why there is none.
     fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal>;
     /// The peer has gone before it could be told of its session: there is none.
@@ -124,6 +127,7 @@ impl Conversation<'_> {
             (Stage::Greeted, Request::Authenticate(proof)) => self.authenticate(sequence, &proof),
             (Stage::Welcome, Request::ListGpus(_)) => self.list_gpus(sequence),
             (Stage::Welcome, Request::ListSessions(_)) => self.list_sessions(sequence),
+            (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
             (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
             (_, other) => Err(ConversationError::Refused(format!("out of turn: {}", other.name()))),
         }
@@ -167,6 +171,12 @@ impl Conversation<'_> {
     fn list_sessions(&mut self, sequence: u64) -> Result<Step, ConversationError> {
         let mut body = Vec::new();
         self.host.sessions(&mut |reply| reply.write(&mut body));
+        self.reply(sequence, &body)
+    }
+
+    fn read_telemetry(&mut self, sequence: u64, request: &ReadTelemetry<'_>) -> Result<Step, ConversationError> {
+        let mut body = Vec::new();
+        self.host.telemetry(request, &mut |reply| reply.write(&mut body));
         self.reply(sequence, &body)
     }
 

@@ -14,6 +14,7 @@ mod probe;
 mod server;
 mod sessions;
 mod status;
+mod telemetry;
 mod token;
 mod worker_process;
 

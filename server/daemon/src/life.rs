@@ -18,6 +18,7 @@ use crate::listen::{Doors, accept_all};
 use crate::options::Settings;
 use crate::server::{Conversations, Server};
 use crate::sessions::Sessions;
+use crate::telemetry::Telemetry;
 use crate::token::Token;
 use crate::{log, probe};
 
@@ -37,7 +38,9 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let offered = offered(&settings.gpus, probe.gpus.len())?;
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     announce(&listeners, served.is_some())?;
+    let telemetry = Telemetry::new(&probe.kind);
     let server = Arc::new(Server {
+        telemetry,
         // Workers open what the probe found, so that a session never gets another device than was offered.
         device_library: probe.library.clone(),
         probe,

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use floe_transport::{Link, Peer};
 use floe_wire::{
-    Attach, AttachReply, DevicePtr, Ended, Gpu, ListGpusReply, ListSessionsReply, WINDOW_BASE, WINDOW_BYTES,
-    WINDOW_COUNT,
+    Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, ListGpusReply, ListSessionsReply, ReadTelemetry,
+    ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
 use floe_worker::contract::{Probe, Snapshot};
 
@@ -18,6 +18,7 @@ use crate::conversation::{self, Host, Refusal};
 use crate::log;
 use crate::sessions::{Admission, Applicant, Sessions};
 use crate::status;
+use crate::telemetry::{Readings, Target, Telemetry};
 use crate::token::Token;
 use crate::worker_process::{self, Frames};
 
@@ -52,6 +53,7 @@ pub(crate) struct Server {
     pub(crate) max_sessions: usize,
     pub(crate) sessions: Mutex<Sessions>,
     pub(crate) conversations: Conversations,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// How many connections have no session yet.
@@ -150,6 +152,10 @@ impl Server {
     }
 }
 
+fn to_wire(readings: &Readings) -> Vec<Reading> {
+    readings.iter().map(|(reading, value)| Reading { number: reading.number(), value: *value }).collect()
+}
+
 /// The connection for the worker, a second descriptor for a last word, and the frames so far.
 fn hand_over(link: Link) -> Result<(OwnedFd, Frames, OwnedFd), Box<dyn std::error::Error>> {
     let (connection, sent, received) = link.into_parts()?;
@@ -190,6 +196,52 @@ impl Host for Server {
     fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
         let sessions = Server::sessions(self);
         answer(ListSessionsReply { sessions: sessions.rows(Instant::now()) });
+    }
+
+    fn telemetry(&self, request: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>)) {
+        let wanted = |index: &&u32| request.gpus.is_empty() || request.gpus.contains(index);
+        let pictures: Vec<_> = self
+            .offered
+            .iter()
+            .filter(wanted)
+            .filter_map(|&index| {
+                let gpu = self.gpu(index)?;
+                let workers = Server::sessions(self).workers_on_gpu(index);
+                let picture = self.telemetry.read(&Target { index, uuid: &gpu.uuid, workers }, request.slow);
+                Some((index, gpu, picture))
+            })
+            .collect();
+        let sessions = Server::sessions(self);
+        let rows = pictures.iter().map(|(index, gpu, picture)| GpuTelemetry {
+            index: *index,
+            name: &gpu.name,
+            uuid: &gpu.uuid,
+            pci_bus: &gpu.pci_bus,
+            memory: gpu.memory,
+            free: gpu.free.saturating_sub(sessions.used_on_gpu(*index)),
+            compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
+            compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
+            serial: &picture.labels.serial,
+            part: &picture.labels.part,
+            firmware: &picture.labels.firmware,
+            readings: to_wire(&picture.readings),
+            sessions: sessions
+                .tenants(*index, request.host)
+                .into_iter()
+                .map(|tenant| SessionTelemetry {
+                    pid: tenant.pid,
+                    ordinal: tenant.ordinal,
+                    memory: tenant.memory,
+                    used: tenant.used,
+                    readings: picture.workers.get(&tenant.worker).map(to_wire).unwrap_or_default(),
+                })
+                .collect(),
+        });
+        answer(ReadTelemetryReply {
+            driver: self.telemetry.driver(),
+            memory_limit: self.memory_per_session,
+            gpus: rows.collect(),
+        });
     }
 
     fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal> {

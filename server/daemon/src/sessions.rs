@@ -32,9 +32,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 struct Session {
     gpu: u32,
-    client: String,
-    program: String,
-    pid: u32,
+    applicant: Applicant,
     memory: u64,
     used: u64,
     since: Instant,
@@ -46,10 +44,25 @@ struct Session {
 pub(crate) struct Applicant {
     /// Host and address.
     pub(crate) client: String,
+    /// The host as it names itself.
+    pub(crate) host: String,
     /// The program's name.
     pub(crate) program: String,
     /// Its process id on its host.
     pub(crate) pid: u32,
+    /// Which of the program's vGPUs it is.
+    pub(crate) ordinal: u32,
+}
+
+/// A session of a program on some host, on some GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tenant {
+    pub(crate) pid: u32,
+    pub(crate) ordinal: u32,
+    /// Quota in bytes; 0 for all there is.
+    pub(crate) memory: u64,
+    pub(crate) used: u64,
+    pub(crate) worker: u32,
 }
 
 /// The most characters of a host's and of a program's name that are kept: a table is to be read.
@@ -59,7 +72,13 @@ impl Applicant {
     /// What a peer says of itself, and who it is.
     pub(crate) fn new(request: &Attach<'_>, peer: &Peer) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
-        Self { client, program: printable(request.program), pid: request.pid }
+        Self {
+            client,
+            host: printable(request.host),
+            program: printable(request.program),
+            pid: request.pid,
+            ordinal: request.ordinal,
+        }
     }
 }
 
@@ -101,8 +120,7 @@ impl Sessions {
     /// Adds a session, returns its number.
     pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, now: Instant) -> u64 {
         self.last += 1;
-        let Applicant { client, program, pid } = applicant;
-        let session = Session { gpu, client, program, pid, memory, used: 0, since: now, worker: 0 };
+        let session = Session { gpu, applicant, memory, used: 0, since: now, worker: 0 };
         self.rows.insert(self.last, session);
         self.last
     }
@@ -126,6 +144,26 @@ impl Sessions {
         self.rows.remove(&session);
     }
 
+    /// The workers of a GPU's sessions.
+    pub(crate) fn workers_on_gpu(&self, gpu: u32) -> Vec<u32> {
+        let of_gpu = self.rows.values().filter(|session| session.gpu == gpu && session.worker != 0);
+        of_gpu.map(|session| session.worker).collect()
+    }
+
+    /// The sessions on a GPU whose programs run on this host.
+    pub(crate) fn tenants(&self, gpu: u32, host: &str) -> Vec<Tenant> {
+        let host = printable(host);
+        let rows = self.rows.values().filter(|row| row.gpu == gpu && row.applicant.host == host);
+        rows.map(|row| Tenant {
+            pid: row.applicant.pid,
+            ordinal: row.applicant.ordinal,
+            memory: row.memory,
+            used: row.used,
+            worker: row.worker,
+        })
+        .collect()
+    }
+
     /// Process ids of all workers.
     pub(crate) fn workers(&self) -> Vec<u32> {
         self.rows.values().map(|session| session.worker).filter(|worker| *worker != 0).collect()
@@ -138,9 +176,9 @@ impl Sessions {
             .map(|(&session, row)| SessionRow {
                 session,
                 gpu: row.gpu,
-                client: &row.client,
-                pid: row.pid,
-                program: &row.program,
+                client: &row.applicant.client,
+                pid: row.applicant.pid,
+                program: &row.applicant.program,
                 memory: row.memory,
                 used: row.used,
                 seconds: now.saturating_duration_since(row.since).as_secs(),
@@ -157,7 +195,7 @@ mod tests {
     use super::*;
 
     fn applicant() -> Applicant {
-        Applicant { client: "host".into(), program: "program".into(), pid: 7 }
+        Applicant { client: "host".into(), host: "host".into(), program: "program".into(), pid: 7, ordinal: 2 }
     }
 
     #[test]
@@ -176,6 +214,19 @@ mod tests {
         assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
         assert!(applicant.program.starts_with("a\u{fffd}[2Jb\u{fffd}c\u{fffd}xxx"), "{}", applicant.program);
         assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);
+    }
+
+    #[test]
+    fn tenants_are_those_of_one_host_and_one_gpu() {
+        let mut sessions = Sessions::default();
+        let number = sessions.add(applicant(), 1, 10, Instant::now());
+        sessions.started(number, 99);
+        sessions.uses(number, 5);
+        sessions.add(Applicant { host: "other".into(), ..applicant() }, 1, 10, Instant::now());
+        sessions.add(applicant(), 0, 10, Instant::now());
+        let tenant = Tenant { pid: 7, ordinal: 2, memory: 10, used: 5, worker: 99 };
+        assert_eq!(sessions.tenants(1, "host"), [tenant]);
+        assert_eq!(sessions.workers_on_gpu(1), [99]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The CUDA driver API as a typed library, loaded from the `libcuda.so.1` one names: NVIDIA's or floe's CPU device, which
 //! look the same from here. Typed calls come in, C calls of the library go out. It knows nothing of sessions, and no
-//! number from the wire reaches it without the worker's tables in between.
+//! number from the wire reaches it without the worker's tables in between. NVIDIA's management library is found here too.
 
 mod driver;
 mod generated;
 mod launch;
 mod module;
+mod nvml;
 mod open;
 mod pitched;
 mod tensor_map;
@@ -14,4 +15,7 @@ pub use driver::Driver;
 pub use generated::Calls;
 pub use launch::{HostCall, LaunchRequest};
 pub use module::{LoadLog, LoadOption};
+pub use nvml::open_nvml;
+/// The types of NVIDIA's management library.
+pub use nvml_wrapper;
 pub use open::{OpenError, Tried};

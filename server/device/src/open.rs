@@ -9,14 +9,18 @@ use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Exported by floe's client library and by no other.
-const CLIENT_MARKER: &std::ffi::CStr = c"floe_client_marker";
+/// Exported by floe's client libraries and by no other.
+pub(crate) const CLIENT_MARKER: &std::ffi::CStr = c"floe_client_marker";
+/// What is looked for here.
+const DRIVER: &str = "CUDA driver library";
 /// Exported by floe's CPU device and by no other.
 const CPU_DEVICE_MARKER: &std::ffi::CStr = c"floe_cpu_device_marker";
 
-/// No driver library could be loaded.
+/// No library could be loaded.
 #[derive(Debug, thiserror::Error)]
 pub struct OpenError {
+    /// What was looked for.
+    pub what: &'static str,
     /// Each library in the order it was tried.
     pub tried: Vec<Tried>,
 }
@@ -32,7 +36,7 @@ pub struct Tried {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no CUDA driver library could be loaded")?;
+        write!(f, "no {} could be loaded", self.what)?;
         for Tried { path, reason } in &self.tried {
             write!(f, "\n  {}: {reason}", path.display())?;
         }
@@ -49,7 +53,8 @@ impl Driver {
     /// What was tried, and the loader's own words about each.
     pub fn open(path: Option<&Path>) -> Result<Self, OpenError> {
         if let Some(path) = path {
-            return load(path).map_err(|reason| OpenError { tried: vec![Tried { path: path.to_owned(), reason }] });
+            return load(path)
+                .map_err(|reason| OpenError { what: DRIVER, tried: vec![Tried { path: path.to_owned(), reason }] });
         }
         let mut tried = Vec::new();
         for path in places() {
@@ -58,7 +63,7 @@ impl Driver {
                 Err(reason) => tried.push(Tried { path, reason }),
             }
         }
-        Err(OpenError { tried })
+        Err(OpenError { what: DRIVER, tried })
     }
 }
 
@@ -89,7 +94,7 @@ fn load(path: &Path) -> Result<Driver, String> {
     Ok(Driver::new(library, path.to_owned(), is_cpu_device))
 }
 
-fn has(library: &Library, marker: &std::ffi::CStr) -> bool {
+pub(crate) fn has(library: &Library, marker: &std::ffi::CStr) -> bool {
     // SAFETY: only the symbol's presence is asked; the address is not followed.
     unsafe { symbol::<*const u8>(library, marker) }.is_some()
 }
@@ -104,7 +109,7 @@ fn starts(driver: Driver) -> Result<Driver, String> {
 }
 
 /// The loader's sentence without the wrapper's.
-fn plain_reason(error: &libloading::Error) -> String {
+pub(crate) fn plain_reason(error: &libloading::Error) -> String {
     match error {
         libloading::Error::DlOpen { desc } => format!("{desc:?}").trim_matches('"').to_owned(),
         other => other.to_string(),

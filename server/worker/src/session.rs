@@ -205,6 +205,7 @@ impl<D: Device> Session<D> {
             | Request::Authenticate(_)
             | Request::ListGpus(_)
             | Request::ListSessions(_)
+            | Request::ReadTelemetry(_)
             | Request::Attach(_) => broken("only a connection without a session may say this"),
         }
     }

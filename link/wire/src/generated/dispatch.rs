@@ -100,6 +100,8 @@ pub enum Request<'a> {
     SynchronizeStream(SynchronizeStream),
     /// See [`QueryStream`].
     QueryStream(QueryStream),
+    /// See [`ReadTelemetry`].
+    ReadTelemetry(ReadTelemetry<'a>),
     /// See [`EncodeTensorMap`].
     EncodeTensorMap(EncodeTensorMap),
 }
@@ -157,6 +159,7 @@ impl<'a> Request<'a> {
             WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
             SynchronizeStream::KIND => SynchronizeStream::decode(payload).map(Self::SynchronizeStream),
             QueryStream::KIND => QueryStream::decode(payload).map(Self::QueryStream),
+            ReadTelemetry::KIND => ReadTelemetry::decode(payload).map(Self::ReadTelemetry),
             EncodeTensorMap::KIND => EncodeTensorMap::decode(payload).map(Self::EncodeTensorMap),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
@@ -212,6 +215,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::NAME,
             Self::SynchronizeStream(_) => SynchronizeStream::NAME,
             Self::QueryStream(_) => QueryStream::NAME,
+            Self::ReadTelemetry(_) => ReadTelemetry::NAME,
             Self::EncodeTensorMap(_) => EncodeTensorMap::NAME,
         }
     }
@@ -266,6 +270,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::CLASS,
             Self::SynchronizeStream(_) => SynchronizeStream::CLASS,
             Self::QueryStream(_) => QueryStream::CLASS,
+            Self::ReadTelemetry(_) => ReadTelemetry::CLASS,
             Self::EncodeTensorMap(_) => EncodeTensorMap::CLASS,
         }
     }
@@ -320,6 +325,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::KIND,
             Self::SynchronizeStream(_) => SynchronizeStream::KIND,
             Self::QueryStream(_) => QueryStream::KIND,
+            Self::ReadTelemetry(_) => ReadTelemetry::KIND,
             Self::EncodeTensorMap(_) => EncodeTensorMap::KIND,
         }
     }
@@ -373,6 +379,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(message) => message.encode(out),
             Self::SynchronizeStream(message) => message.encode(out),
             Self::QueryStream(message) => message.encode(out),
+            Self::ReadTelemetry(message) => message.encode(out),
             Self::EncodeTensorMap(message) => message.encode(out),
         }
     }

@@ -13,6 +13,7 @@ mod memory;
 mod sample;
 mod session;
 mod stream;
+mod telemetry;
 mod tensor_map;
 
 pub use context::*;
@@ -26,4 +27,5 @@ pub use memory::*;
 pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_sample};
 pub use session::*;
 pub use stream::*;
+pub use telemetry::*;
 pub use tensor_map::*;

@@ -502,6 +502,50 @@ impl<'a> Sample<'a> for QueryStream {
     }
 }
 
+impl<'a> Sample<'a> for ReadTelemetry<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { host: Sample::sample(source), gpus: Sample::sample(source), slow: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for GpuTelemetry<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            index: Sample::sample(source),
+            name: Sample::sample(source),
+            uuid: Sample::sample(source),
+            pci_bus: Sample::sample(source),
+            memory: Sample::sample(source),
+            free: Sample::sample(source),
+            compute_major: Sample::sample(source),
+            compute_minor: Sample::sample(source),
+            serial: Sample::sample(source),
+            part: Sample::sample(source),
+            firmware: Sample::sample(source),
+            readings: Sample::sample(source),
+            sessions: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Reading {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { number: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SessionTelemetry {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            pid: Sample::sample(source),
+            ordinal: Sample::sample(source),
+            memory: Sample::sample(source),
+            used: Sample::sample(source),
+            readings: Sample::sample(source),
+        }
+    }
+}
+
 impl<'a> Sample<'a> for EncodeTensorMap {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -525,7 +569,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 47;
+pub(crate) const REQUEST_SAMPLES: usize = 48;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -575,6 +619,7 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         43 => Request::WaitEvent(Sample::sample(source)),
         44 => Request::SynchronizeStream(Sample::sample(source)),
         45 => Request::QueryStream(Sample::sample(source)),
+        46 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -33,6 +33,10 @@ impl Host for OneGpu {
         answer(ListSessionsReply { sessions: Sessions::default().rows(Instant::now()) });
     }
 
+    fn telemetry(&self, _: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>)) {
+        answer(ReadTelemetryReply::default());
+    }
+
     fn admit(&self, request: &Attach<'_>, _: &Peer) -> Result<Admission, Refusal> {
         if request.gpu != 0 {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });

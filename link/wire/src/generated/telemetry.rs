@@ -1,0 +1,202 @@
+//! What a server's GPUs are doing. Answered by the daemon, before a session and without one.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
+    StreamId,
+};
+
+/// Readings of the GPUs of these indices (all where there is none), at most 100 ms old, and the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for what takes a driver tens of milliseconds. `driver` is the version of NVIDIA's driver as text, empty where it is not NVIDIA's; `memory_limit` the most a session may have in bytes, 0 for all there is.
+///
+/// Kind 0x0006, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadTelemetry<'a> {
+    pub host: &'a str,
+    pub gpus: Vec<u32>,
+    pub slow: bool,
+}
+
+impl<'a> Field<'a> for ReadTelemetry<'a> {
+    const LEAST: usize = <&'a str as Field<'a>>::LEAST + <Vec<u32> as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.host.write(out);
+        self.gpus.write(out);
+        self.slow.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { host: reader.field("host")?, gpus: reader.field("gpus")?, slow: reader.field("slow")? })
+    }
+}
+
+impl Message for ReadTelemetry<'_> {
+    const KIND: u16 = 0x0006;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ReadTelemetry";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ReadTelemetry<'_> {
+    type Reply<'a> = ReadTelemetryReply<'a>;
+}
+
+/// What answers [`ReadTelemetry`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadTelemetryReply<'a> {
+    pub driver: &'a str,
+    pub memory_limit: u64,
+    pub gpus: Vec<GpuTelemetry<'a>>,
+}
+
+impl<'a> Field<'a> for ReadTelemetryReply<'a> {
+    const LEAST: usize =
+        <&'a str as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <Vec<GpuTelemetry<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.driver.write(out);
+        self.memory_limit.write(out);
+        self.gpus.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            driver: reader.field("driver")?,
+            memory_limit: reader.field("memory_limit")?,
+            gpus: reader.field("gpus")?,
+        })
+    }
+}
+
+/// `memory` and `free` as `ListGpus` has them; texts are empty where they are not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GpuTelemetry<'a> {
+    pub index: u32,
+    pub name: &'a str,
+    pub uuid: &'a [u8],
+    pub pci_bus: &'a str,
+    pub memory: u64,
+    pub free: u64,
+    pub compute_major: i32,
+    pub compute_minor: i32,
+    pub serial: &'a str,
+    pub part: &'a str,
+    pub firmware: &'a str,
+    pub readings: Vec<Reading>,
+    pub sessions: Vec<SessionTelemetry>,
+}
+
+impl<'a> Field<'a> for GpuTelemetry<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <i32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST
+        + <Vec<Reading> as Field<'a>>::LEAST
+        + <Vec<SessionTelemetry> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.index.write(out);
+        self.name.write(out);
+        self.uuid.write(out);
+        self.pci_bus.write(out);
+        self.memory.write(out);
+        self.free.write(out);
+        self.compute_major.write(out);
+        self.compute_minor.write(out);
+        self.serial.write(out);
+        self.part.write(out);
+        self.firmware.write(out);
+        self.readings.write(out);
+        self.sessions.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            index: reader.field("index")?,
+            name: reader.field("name")?,
+            uuid: reader.field("uuid")?,
+            pci_bus: reader.field("pci_bus")?,
+            memory: reader.field("memory")?,
+            free: reader.field("free")?,
+            compute_major: reader.field("compute_major")?,
+            compute_minor: reader.field("compute_minor")?,
+            serial: reader.field("serial")?,
+            part: reader.field("part")?,
+            firmware: reader.field("firmware")?,
+            readings: reader.field("readings")?,
+            sessions: reader.field("sessions")?,
+        })
+    }
+}
+
+/// One number that was read, as api/nvml/readings.toml numbers them. What cannot be read is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reading {
+    pub number: u32,
+    pub value: u64,
+}
+
+impl<'a> Field<'a> for Reading {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.number.write(out);
+        self.value.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { number: reader.field("number")?, value: reader.field("value")? })
+    }
+}
+
+/// A session on the GPU: the program's process and which of its vGPUs it is, quota and use in bytes, and how busy it keeps the GPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionTelemetry {
+    pub pid: u32,
+    pub ordinal: u32,
+    pub memory: u64,
+    pub used: u64,
+    pub readings: Vec<Reading>,
+}
+
+impl<'a> Field<'a> for SessionTelemetry {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <Vec<Reading> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.pid.write(out);
+        self.ordinal.write(out);
+        self.memory.write(out);
+        self.used.write(out);
+        self.readings.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            pid: reader.field("pid")?,
+            ordinal: reader.field("ordinal")?,
+            memory: reader.field("memory")?,
+            used: reader.field("used")?,
+            readings: reader.field("readings")?,
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! What the GPUs are doing: readings of NVIDIA's management library where the devices are NVIDIA's, of the machine where
+//! the device is made of its cores. GPUs and workers come in, numbers go out, at most 100 ms old. It never loads CUDA, and
+//! what cannot be read is left out, never made up.
+
+mod machine;
+mod nvidia;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_nvml::Reading;
+
+use machine::Machine;
+use nvidia::Nvidia;
+
+/// Numbers younger than this are good enough: monitors ask several times for one picture.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// Numbers that were read.
+pub(crate) type Readings = Vec<(Reading, u64)>;
+
+/// What is known of one GPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Picture {
+    pub(crate) readings: Readings,
+    /// Per worker process.
+    pub(crate) workers: BTreeMap<u32, Readings>,
+    /// What is the device's for good.
+    pub(crate) labels: Labels,
+}
+
+/// Texts about a device; empty where they are not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Labels {
+    pub(crate) serial: String,
+    pub(crate) part: String,
+    pub(crate) firmware: String,
+}
+
+/// A GPU to be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Target<'a> {
+    pub(crate) index: u32,
+    /// Its 16-byte id.
+    pub(crate) uuid: &'a [u8],
+    /// Process ids of the workers on it.
+    pub(crate) workers: Vec<u32>,
+}
+
+/// Where numbers come from.
+#[derive(Debug)]
+enum Source {
+    Nvidia(Box<Nvidia>),
+    Machine(Machine),
+    /// The device is neither.
+    None,
+}
+
+/// The readings of all GPUs.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    /// `nvidia`, `cpu` or `other`.
+    kind: String,
+    /// Opened when somebody asks for the first time: most daemons' clients never do.
+    source: OnceLock<Source>,
+    pictures: Mutex<BTreeMap<u32, Taken>>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    at: Instant,
+    slow: bool,
+    picture: Picture,
+}
+
+impl Telemetry {
+    /// Telemetry of devices of this kind, as the probe named it.
+    pub(crate) fn new(kind: &str) -> Self {
+        Self { kind: kind.to_owned(), source: OnceLock::new(), pictures: Mutex::default() }
+    }
+
+    fn source(&self) -> &Source {
+        self.source.get_or_init(|| match self.kind.as_str() {
+            "nvidia" => match Nvidia::open() {
+                Ok(nvidia) => Source::Nvidia(Box::new(nvidia)),
+                Err(error) => {
+                    crate::log(format_args!("power, temperature and the like cannot be read: {error}"));
+                    Source::None
+                }
+            },
+            "cpu" => Source::Machine(Machine::new()),
+            _ => Source::None,
+        })
+    }
+
+    /// The version of NVIDIA's driver; empty where it is not NVIDIA's.
+    pub(crate) fn driver(&self) -> &str {
+        match self.source() {
+            Source::Nvidia(nvidia) => nvidia.driver(),
+            Source::Machine(_) | Source::None => "",
+        }
+    }
+
+    /// What is known of a GPU; `slow` also asks for what takes a driver tens of milliseconds.
+    pub(crate) fn read(&self, target: &Target<'_>, slow: bool) -> Picture {
+        let mut pictures = self.pictures();
+        let fresh = |taken: &&Taken| taken.at.elapsed() < FRESH && (taken.slow || !slow);
+        if let Some(taken) = pictures.get(&target.index).filter(fresh) {
+            return taken.picture.clone();
+        }
+        let picture = match self.source() {
+            Source::Nvidia(nvidia) => nvidia.read(target, slow),
+            Source::Machine(machine) => machine.read(target),
+            Source::None => Picture::default(),
+        };
+        pictures.insert(target.index, Taken { at: Instant::now(), slow, picture: picture.clone() });
+        picture
+    }
+
+    /// A thread that panicked with them left each whole.
+    fn pictures(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
+        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_library_gives_no_numbers() {
+        let telemetry = Telemetry::new("other");
+        let target = Target { index: 0, uuid: &[0; 16], workers: vec![std::process::id()] };
+        assert_eq!(telemetry.read(&target, true), Picture::default());
+        assert_eq!(telemetry.driver(), "");
+    }
+
+    #[test]
+    fn a_fresh_picture_is_not_taken_again() {
+        let telemetry = Telemetry::new("cpu");
+        let target = Target { index: 0, uuid: &[0; 16], workers: vec![std::process::id()] };
+        let first = telemetry.read(&target, false);
+        assert_eq!(first, telemetry.read(&Target { workers: Vec::new(), ..target.clone() }, false));
+        assert_eq!(first.readings.len(), 1);
+        assert!(first.workers.contains_key(&std::process::id()));
+    }
+}

@@ -1,0 +1,125 @@
+//! The CPU device's readings: how busy its workers keep the cores. Process ids come in, percents go out, each over at most
+//! the last second. Nothing else of a machine is a GPU's: no power, no temperature, no clock is made up.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_nvml::Reading;
+
+use super::{Picture, Target};
+
+/// A picture compares two looks at the workers' times. A look older than this says nothing about now.
+const OLD: Duration = Duration::from_secs(1);
+/// How far two looks are apart when the last one was too old: several of the kernel's ticks.
+const SPAN: Duration = Duration::from_millis(50);
+
+/// The cores this machine's kernel lends to workers.
+#[derive(Debug)]
+pub(super) struct Machine {
+    cores: usize,
+    ticks_per_second: u64,
+    looks: Mutex<BTreeMap<u32, Look>>,
+}
+
+/// Each worker's time on the cores so far, in ticks.
+#[derive(Debug, Clone)]
+struct Look {
+    at: Instant,
+    ticks: BTreeMap<u32, u64>,
+}
+
+impl Machine {
+    pub(super) fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { cores, ticks_per_second: rustix::param::clock_ticks_per_second(), looks: Mutex::default() }
+    }
+
+    pub(super) fn read(&self, target: &Target<'_>) -> Picture {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = looks.remove(&target.index).filter(|look| look.at.elapsed() < OLD);
+        let before = known.unwrap_or_else(|| {
+            let look = look(&target.workers);
+            std::thread::sleep(SPAN);
+            look
+        });
+        let now = look(&target.workers);
+        let picture = self.compare(&before, &now);
+        looks.insert(target.index, now);
+        picture
+    }
+
+    fn compare(&self, before: &Look, now: &Look) -> Picture {
+        let span = now.at.duration_since(before.at);
+        let mut workers = BTreeMap::new();
+        let mut sum = 0;
+        for (worker, ticks) in &now.ticks {
+            // A worker that was not there began in between: all of its time is of this span.
+            let spent = ticks.saturating_sub(before.ticks.get(worker).copied().unwrap_or_default());
+            sum += spent;
+            workers.insert(*worker, vec![(Reading::GpuUtilization, self.percent(spent, span))]);
+        }
+        let readings = vec![(Reading::GpuUtilization, self.percent(sum, span))];
+        Picture { readings, workers, ..Picture::default() }
+    }
+
+    /// The share of all cores that `ticks` in `span` are.
+    fn percent(&self, ticks: u64, span: Duration) -> u64 {
+        let whole = span.as_millis() * u128::from(self.ticks_per_second) * self.cores as u128;
+        let part = u128::from(ticks) * 1000 * 100;
+        u64::try_from(part.checked_div(whole).unwrap_or_default()).unwrap_or(100).min(100)
+    }
+}
+
+fn look(workers: &[u32]) -> Look {
+    let ticks = workers.iter().filter_map(|worker| Some((*worker, ticks(*worker)?))).collect();
+    Look { at: Instant::now(), ticks }
+}
+
+/// A process's time on the cores; `None` when it is gone.
+fn ticks(process: u32) -> Option<u64> {
+    let line = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    ticks_of(&line)
+}
+
+/// User and system time of a line of `/proc/PID/stat`.
+fn ticks_of(line: &str) -> Option<u64> {
+    // The name stands in parentheses and may hold anything, so fields are counted from the last one. The state is the
+    // third field of the line, the two times are the fourteenth and fifteenth.
+    let mut fields = line.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine { cores: 2, ticks_per_second: 100, looks: Mutex::default() }
+    }
+
+    #[test]
+    fn times_are_found_behind_any_name() {
+        let line = "7 (a) R 1 (b) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20 0 1 0";
+        assert_eq!(ticks_of(line), Some(42));
+        assert_eq!(ticks_of("7 (a"), None);
+    }
+
+    #[test]
+    fn a_worker_on_one_of_two_cores_keeps_half_of_them_busy() {
+        let at = Instant::now();
+        let before = Look { at, ticks: BTreeMap::from([(1, 1000), (2, 0)]) };
+        let now = Look { at: at + Duration::from_secs(1), ticks: BTreeMap::from([(1, 1100), (2, 0), (3, 50)]) };
+        let picture = machine().compare(&before, &now);
+        assert_eq!(picture.readings, [(Reading::GpuUtilization, 75)]);
+        let shares: Vec<u64> = picture.workers.values().map(|readings| readings[0].1).collect();
+        assert_eq!(shares, [50, 0, 25]);
+    }
+
+    #[test]
+    fn ticks_that_came_late_do_not_exceed_the_whole() {
+        assert_eq!(machine().percent(1000, Duration::from_millis(100)), 100);
+        assert_eq!(machine().percent(1, Duration::ZERO), 0);
+    }
+}

@@ -1,0 +1,227 @@
+//! NVIDIA's devices' readings, from NVIDIA's own management library. A GPU by its id comes in, every number the library
+//! gives goes out; those it does not give are left out. It asks only, and sets nothing.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use floe_abi::Uuid;
+use floe_device::nvml_wrapper::enum_wrappers::device::{
+    Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor, TemperatureThreshold,
+};
+use floe_device::nvml_wrapper::enums::device::SampleValue;
+use floe_device::nvml_wrapper::error::NvmlError;
+use floe_device::nvml_wrapper::structs::device::FieldId;
+use floe_device::nvml_wrapper::{Device, Nvml};
+use floe_device::{OpenError, open_nvml};
+use floe_nvml::Reading;
+
+use super::{Labels, Picture, Readings, Target};
+
+/// `NVML_FI_DEV_MEMORY_TEMP`: no function of its own.
+const MEMORY_TEMPERATURE: FieldId = FieldId(82);
+
+/// A worker's share of the device is of at most this long ago.
+const LATELY: Duration = Duration::from_secs(2);
+
+/// The library, started.
+#[derive(Debug)]
+pub(super) struct Nvidia {
+    nvml: Nvml,
+    driver: String,
+}
+
+/// What a device answers, as it comes.
+struct Notes(Readings);
+
+impl Notes {
+    fn note(&mut self, reading: Reading, value: Result<impl Into<u64>, NvmlError>) {
+        self.0.extend(value.ok().map(|value| (reading, value.into())));
+    }
+}
+
+impl Nvidia {
+    pub(super) fn open() -> Result<Self, OpenError> {
+        let nvml = open_nvml()?;
+        let driver = nvml.sys_driver_version().unwrap_or_default();
+        Ok(Self { nvml, driver })
+    }
+
+    pub(super) fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    fn device(&self, uuid: &[u8]) -> Option<Device<'_>> {
+        let uuid = Uuid { bytes: uuid.try_into().ok()? };
+        self.nvml.device_by_uuid(uuid.to_string()).ok()
+    }
+
+    pub(super) fn read(&self, target: &Target<'_>, slow: bool) -> Picture {
+        let Some(device) = self.device(target.uuid) else { return Picture::default() };
+        let mut notes = Notes(Vec::new());
+        busy(&device, &mut notes);
+        power(&device, &mut notes);
+        temperatures(&device, &mut notes);
+        clocks(&device, &mut notes);
+        link(&device, &mut notes);
+        memory(&device, &mut notes);
+        identity(&device, &mut notes);
+        if slow {
+            notes.note(Reading::LinkTransmit, device.pcie_throughput(PcieUtilCounter::Send));
+            notes.note(Reading::LinkReceive, device.pcie_throughput(PcieUtilCounter::Receive));
+        }
+        Picture { readings: notes.0, workers: workers(&device, &target.workers), labels: labels(&device) }
+    }
+}
+
+fn busy(device: &Device<'_>, notes: &mut Notes) {
+    if let Ok(rates) = device.utilization_rates() {
+        notes.note(Reading::GpuUtilization, Ok(rates.gpu));
+        notes.note(Reading::MemoryUtilization, Ok(rates.memory));
+    }
+    if let Ok(encoders) = device.encoder_utilization() {
+        notes.note(Reading::EncoderUtilization, Ok(encoders.utilization));
+        notes.note(Reading::EncoderPeriod, Ok(encoders.sampling_period));
+    }
+    if let Ok(decoders) = device.decoder_utilization() {
+        notes.note(Reading::DecoderUtilization, Ok(decoders.utilization));
+        notes.note(Reading::DecoderPeriod, Ok(decoders.sampling_period));
+    }
+}
+
+fn power(device: &Device<'_>, notes: &mut Notes) {
+    notes.note(Reading::Power, device.power_usage());
+    notes.note(Reading::PowerLimit, device.power_management_limit());
+    notes.note(Reading::PowerLimitEnforced, device.enforced_power_limit());
+    notes.note(Reading::PowerLimitDefault, device.power_management_limit_default());
+    if let Ok(range) = device.power_management_limit_constraints() {
+        notes.note(Reading::PowerLimitLeast, Ok(range.min_limit));
+        notes.note(Reading::PowerLimitMost, Ok(range.max_limit));
+    }
+    notes.note(Reading::Energy, device.total_energy_consumption());
+}
+
+fn temperatures(device: &Device<'_>, notes: &mut Notes) {
+    notes.note(Reading::Temperature, device.temperature(TemperatureSensor::Gpu));
+    for (reading, threshold) in [
+        (Reading::TemperatureShutdown, TemperatureThreshold::Shutdown),
+        (Reading::TemperatureSlowdown, TemperatureThreshold::Slowdown),
+        (Reading::TemperatureMemoryMost, TemperatureThreshold::MemoryMax),
+        (Reading::TemperatureGpuMost, TemperatureThreshold::GpuMax),
+    ] {
+        notes.note(reading, device.temperature_threshold(threshold));
+    }
+    let fields = device.field_values_for(&[MEMORY_TEMPERATURE]).unwrap_or_default();
+    if let Some(Ok(sample)) = fields.into_iter().next()
+        && let Ok(SampleValue::U32(degrees)) = sample.value
+    {
+        notes.note(Reading::TemperatureMemory, Ok(degrees));
+    }
+}
+
+fn clocks(device: &Device<'_>, notes: &mut Notes) {
+    for (clock, now, most) in [
+        (Clock::Graphics, Reading::ClockGraphics, Reading::ClockGraphicsMost),
+        (Clock::SM, Reading::ClockSm, Reading::ClockSmMost),
+        (Clock::Memory, Reading::ClockMemory, Reading::ClockMemoryMost),
+        (Clock::Video, Reading::ClockVideo, Reading::ClockVideoMost),
+    ] {
+        notes.note(now, device.clock_info(clock));
+        notes.note(most, device.max_clock_info(clock));
+    }
+    notes.note(Reading::PerformanceState, device.performance_state().map(|state| state.as_c()));
+    notes.note(Reading::ClockEventReasons, device.current_throttle_reasons().map(|reasons| reasons.bits()));
+    notes.note(Reading::ClockEventReasonsSupported, device.supported_throttle_reasons().map(|reasons| reasons.bits()));
+}
+
+fn link(device: &Device<'_>, notes: &mut Notes) {
+    notes.note(Reading::LinkGeneration, device.current_pcie_link_gen());
+    notes.note(Reading::LinkWidth, device.current_pcie_link_width());
+    notes.note(Reading::LinkGenerationMost, device.max_pcie_link_gen());
+    notes.note(Reading::LinkWidthMost, device.max_pcie_link_width());
+    notes.note(Reading::LinkSpeed, device.pcie_link_speed());
+    notes.note(Reading::LinkReplays, device.pcie_replay_counter());
+}
+
+fn memory(device: &Device<'_>, notes: &mut Notes) {
+    if let Ok(memory) = device.memory_info() {
+        notes.note(Reading::MemoryReserved, Ok(memory.reserved));
+        notes.note(Reading::MemoryFree, Ok(memory.free));
+        notes.note(Reading::MemoryUsed, Ok(memory.used));
+    }
+    if let Ok(window) = device.bar1_memory_info() {
+        notes.note(Reading::Bar1Total, Ok(window.total));
+        notes.note(Reading::Bar1Free, Ok(window.free));
+        notes.note(Reading::Bar1Used, Ok(window.used));
+    }
+    notes.note(Reading::MemoryBusWidth, device.memory_bus_width());
+    if let Ok(mode) = device.is_ecc_enabled() {
+        notes.note(Reading::EccMode, Ok(mode.currently_enabled));
+        notes.note(Reading::EccModePending, Ok(mode.pending_enabled));
+    }
+    for (reading, kind, counter) in [
+        (Reading::EccCorrectedVolatile, MemoryError::Corrected, EccCounter::Volatile),
+        (Reading::EccUncorrectedVolatile, MemoryError::Uncorrected, EccCounter::Volatile),
+        (Reading::EccCorrectedAggregate, MemoryError::Corrected, EccCounter::Aggregate),
+        (Reading::EccUncorrectedAggregate, MemoryError::Uncorrected, EccCounter::Aggregate),
+    ] {
+        notes.note(reading, device.total_ecc_errors(kind, counter));
+    }
+}
+
+fn identity(device: &Device<'_>, notes: &mut Notes) {
+    notes.note(Reading::Brand, device.brand().map(|brand| brand.as_c()));
+    notes.note(Reading::MinorNumber, device.minor_number());
+    notes.note(Reading::Board, device.board_id());
+    notes.note(Reading::Cores, device.num_cores());
+    notes.note(Reading::PersistenceMode, device.is_in_persistent_mode());
+    if let Ok(pci) = device.pci_info() {
+        notes.note(Reading::PciDevice, Ok(pci.pci_device_id));
+        notes.0.extend(pci.pci_sub_system_id.map(|id| (Reading::PciSubsystem, u64::from(id))));
+    }
+}
+
+/// How busy each worker keeps the device. In a container the library may know processes by other numbers than this
+/// daemon does; those are then left out.
+fn workers(device: &Device<'_>, workers: &[u32]) -> BTreeMap<u32, Readings> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(LATELY);
+    let since = u64::try_from(since.as_micros()).unwrap_or_default();
+    let mut latest = BTreeMap::new();
+    for sample in device.process_utilization_stats(since).unwrap_or_default() {
+        let known = latest.entry(sample.pid).or_insert_with(|| sample.clone());
+        if sample.timestamp > known.timestamp {
+            *known = sample;
+        }
+    }
+    let rows = latest.into_values().filter(|sample| workers.contains(&sample.pid));
+    rows.map(|sample| {
+        let readings = vec![
+            (Reading::GpuUtilization, u64::from(sample.sm_util)),
+            (Reading::MemoryUtilization, u64::from(sample.mem_util)),
+            (Reading::EncoderUtilization, u64::from(sample.enc_util)),
+            (Reading::DecoderUtilization, u64::from(sample.dec_util)),
+        ];
+        (sample.pid, readings)
+    })
+    .collect()
+}
+
+fn labels(device: &Device<'_>) -> Labels {
+    Labels {
+        serial: device.serial().unwrap_or_default(),
+        part: device.board_part_number().unwrap_or_default(),
+        firmware: device.vbios_version().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_does_not_say_is_left_out() {
+        let mut notes = Notes(Vec::new());
+        notes.note(Reading::Power, Ok(70_000_u32));
+        notes.note(Reading::Temperature, Err::<u32, _>(NvmlError::NotSupported));
+        assert_eq!(notes.0, [(Reading::Power, 70_000)]);
+    }
+}
