@@ -5,6 +5,7 @@
 mod context;
 mod device;
 mod event;
+mod graph;
 mod launch;
 mod lookup;
 mod memory;
@@ -14,6 +15,7 @@ mod stream;
 pub use context::*;
 pub use device::*;
 pub use event::*;
+pub use graph::*;
 pub use launch::*;
 pub use lookup::*;
 pub use memory::*;

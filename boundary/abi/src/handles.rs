@@ -63,6 +63,12 @@ handles! {
     HostPointer;
     /// `CUgraph`.
     Graph;
+    /// `CUgraphNode`: a node of one graph.
+    GraphNode;
+    /// `CUgraphExec`: a graph made ready to be launched.
+    GraphExec;
+    /// `CUuserObject`: something of the program's that graphs keep alive.
+    UserObject;
     /// `CUgreenCtx`.
     GreenContext;
 }

@@ -5,6 +5,7 @@
 pub mod constants;
 mod copies;
 mod devices;
+mod graphs;
 mod handles;
 mod launches;
 mod memory;
@@ -14,6 +15,10 @@ mod tensor_maps;
 pub use constants::*;
 pub use copies::{Memcpy2d, Memcpy3d};
 pub use devices::{DeviceProperties, Uuid};
+pub use graphs::{
+    ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams, GraphUpdate, HostNodeParams,
+    KernelNodeParams, KernelNodeParamsV1, MemcpyNodeParams, MemsetNodeParams,
+};
 pub use handles::*;
 pub use launches::{
     LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END, LaunchAttribute, LaunchAttributeValue,

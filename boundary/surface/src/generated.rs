@@ -9,6 +9,7 @@ pub mod device;
 pub mod error;
 pub mod event;
 mod exports;
+pub mod graph;
 pub mod kernel;
 pub mod launch;
 pub mod library;
@@ -32,6 +33,7 @@ pub mod traits {
     pub use super::copy::CopyCalls;
     pub use super::device::DeviceCalls;
     pub use super::event::EventCalls;
+    pub use super::graph::GraphCalls;
     pub use super::kernel::KernelCalls;
     pub use super::launch::LaunchCalls;
     pub use super::library::LibraryCalls;
@@ -55,6 +57,7 @@ pub trait Driver:
     + CopyCalls
     + DeviceCalls
     + EventCalls
+    + GraphCalls
     + KernelCalls
     + LaunchCalls
     + LibraryCalls
@@ -80,6 +83,7 @@ impl<T> Driver for T where
         + CopyCalls
         + DeviceCalls
         + EventCalls
+        + GraphCalls
         + KernelCalls
         + LaunchCalls
         + LibraryCalls

@@ -4,13 +4,13 @@
 
 mod beyond;
 mod c_pointers;
-mod capture;
 mod context_storage;
 mod copy;
 #[doc(hidden)]
 pub mod expansion;
 mod export_tables;
 pub mod generated;
+pub mod graph;
 mod host;
 mod integrity;
 mod jit;
@@ -24,7 +24,6 @@ mod process;
 mod trace;
 
 pub use beyond::Beyond;
-pub use capture::CaptureInfo;
 pub use copy::{CopyBox, CopyEnd, CopyPlace, CopyRow};
 pub use floe_image::Image;
 pub use generated::traits::*;

@@ -9,6 +9,7 @@ pub mod context;
 pub mod copy;
 pub mod device;
 pub mod error;
+pub mod graph;
 pub mod kernel;
 pub mod launch;
 pub mod library;

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr};
 
+use floe_surface::graph::Graphs;
+
 use crate::connection::{ConnectError, Greeting, attach};
 use crate::context::ContextState;
 use crate::device::DeviceState;
@@ -34,6 +36,7 @@ pub struct Client {
     pub(crate) kernels: Table<KernelState>,
     pub(crate) pools: Table<PoolState>,
     pub(crate) host_memory: HostMemory,
+    pub(crate) graphs: Graphs,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
     ended: AtomicBool,
@@ -60,6 +63,7 @@ impl Client {
             kernels: Table::default(),
             pools: Table::default(),
             host_memory: HostMemory::default(),
+            graphs: Graphs::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
             ended: AtomicBool::new(false),

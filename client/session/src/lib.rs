@@ -15,6 +15,7 @@ mod copy;
 mod device;
 mod errors;
 mod event;
+mod graph;
 mod handles;
 mod host_memory;
 mod kernel;

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, capture_mode, launch_attribute,
-    stream_flags,
+    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, launch_attribute, stream_flags,
 };
-use floe_surface::StreamCalls;
-use floe_surface::{CaptureInfo, StreamCallback};
+use floe_surface::graph::CaptureStream;
+use floe_surface::{StreamCallback, StreamCalls};
 use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, WaitEvent};
 
 use crate::client::Client;
@@ -237,24 +236,11 @@ impl StreamCalls for Client {
         Ok(self.stream(stream)?.course.stream() + 1)
     }
 
-    fn stream_is_capturing(&self, stream: Stream) -> CudaResult<u32> {
+    fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
         let _call = self.enter();
-        self.stream(stream)?;
-        Ok(floe_abi::capture_status::NONE)
-    }
-
-    fn stream_get_capture_info(&self, stream: Stream) -> CudaResult<CaptureInfo> {
-        let _call = self.enter();
-        self.stream(stream)?;
-        Ok(CaptureInfo::NONE)
-    }
-
-    fn thread_exchange_stream_capture_mode(&self, mode: u32) -> CudaResult<u32> {
-        let _call = self.enter();
-        if mode > capture_mode::RELAXED {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        Ok(thread::own().exchange_capture_mode(mode))
+        let stream = self.stream(stream)?;
+        // No stream can be captured yet; the legacy default stream never can.
+        Ok(CaptureStream { key: stream.course.stream(), context: stream.context.0, legacy: true, blocking: true })
     }
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {

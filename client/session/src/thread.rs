@@ -13,7 +13,6 @@ pub(crate) struct Thread {
     contexts: RefCell<Vec<Arc<ContextState>>>,
     /// Default streams of this thread, one per context it used them in.
     streams: RefCell<Vec<Arc<StreamState>>>,
-    capture_mode: Cell<u32>,
 }
 
 thread_local! {
@@ -95,10 +94,5 @@ impl Thread {
         let stream = make()?;
         streams.push(Arc::clone(&stream));
         Ok(stream)
-    }
-
-    /// Replaces the thread's capture mode; returns the one before.
-    pub(crate) fn exchange_capture_mode(&self, mode: u32) -> u32 {
-        self.capture_mode.replace(mode)
     }
 }

@@ -128,6 +128,56 @@ pub struct Calls {
     pub cuEventDestroy_v2: Option<unsafe extern "C" fn(Event) -> CuResult>,
     /// `cuEventElapsedTime_v2`.
     pub cuEventElapsedTime_v2: Option<unsafe extern "C" fn(*mut f32, Event, Event) -> CuResult>,
+    /// `cuGraphCreate`.
+    pub cuGraphCreate: Option<unsafe extern "C" fn(*mut Graph, u32) -> CuResult>,
+    /// `cuGraphDestroy`.
+    pub cuGraphDestroy: Option<unsafe extern "C" fn(Graph) -> CuResult>,
+    /// `cuGraphAddKernelNode_v2`.
+    pub cuGraphAddKernelNode_v2: Option<
+        unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, usize, *const KernelNodeParams) -> CuResult,
+    >,
+    /// `cuGraphKernelNodeSetAttribute`.
+    pub cuGraphKernelNodeSetAttribute:
+        Option<unsafe extern "C" fn(GraphNode, u32, *const LaunchAttributeValue) -> CuResult>,
+    /// `cuGraphAddMemcpyNode`.
+    pub cuGraphAddMemcpyNode: Option<
+        unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, usize, *const Memcpy3d, Context) -> CuResult,
+    >,
+    /// `cuGraphAddMemsetNode`.
+    pub cuGraphAddMemsetNode: Option<
+        unsafe extern "C" fn(
+            *mut GraphNode,
+            Graph,
+            *const GraphNode,
+            usize,
+            *const MemsetNodeParams,
+            Context,
+        ) -> CuResult,
+    >,
+    /// `cuGraphAddEmptyNode`.
+    pub cuGraphAddEmptyNode: Option<unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, usize) -> CuResult>,
+    /// `cuGraphAddDependencies_v2`.
+    pub cuGraphAddDependencies_v2:
+        Option<unsafe extern "C" fn(Graph, *const GraphNode, *const GraphNode, *const GraphEdge, usize) -> CuResult>,
+    /// `cuGraphInstantiateWithFlags`.
+    pub cuGraphInstantiateWithFlags: Option<unsafe extern "C" fn(*mut GraphExec, Graph, u64) -> CuResult>,
+    /// `cuGraphLaunch`.
+    pub cuGraphLaunch: Option<unsafe extern "C" fn(GraphExec, Stream) -> CuResult>,
+    /// `cuGraphUpload`.
+    pub cuGraphUpload: Option<unsafe extern "C" fn(GraphExec, Stream) -> CuResult>,
+    /// `cuGraphExecDestroy`.
+    pub cuGraphExecDestroy: Option<unsafe extern "C" fn(GraphExec) -> CuResult>,
+    /// `cuGraphExecUpdate_v2`.
+    pub cuGraphExecUpdate_v2: Option<unsafe extern "C" fn(GraphExec, Graph, *mut GraphUpdate) -> CuResult>,
+    /// `cuGraphExecKernelNodeSetParams_v2`.
+    pub cuGraphExecKernelNodeSetParams_v2:
+        Option<unsafe extern "C" fn(GraphExec, GraphNode, *const KernelNodeParams) -> CuResult>,
+    /// `cuGraphExecMemcpyNodeSetParams`.
+    pub cuGraphExecMemcpyNodeSetParams:
+        Option<unsafe extern "C" fn(GraphExec, GraphNode, *const Memcpy3d, Context) -> CuResult>,
+    /// `cuGraphExecMemsetNodeSetParams`.
+    pub cuGraphExecMemsetNodeSetParams:
+        Option<unsafe extern "C" fn(GraphExec, GraphNode, *const MemsetNodeParams, Context) -> CuResult>,
     /// `cuKernelGetFunction`.
     pub cuKernelGetFunction: Option<unsafe extern "C" fn(*mut Function, Kernel) -> CuResult>,
     /// `cuKernelGetAttribute`.
@@ -498,6 +548,38 @@ impl Calls {
             cuEventDestroy_v2: unsafe { symbol(library, c"cuEventDestroy_v2") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuEventElapsedTime_v2: unsafe { symbol(library, c"cuEventElapsedTime_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphCreate: unsafe { symbol(library, c"cuGraphCreate") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphDestroy: unsafe { symbol(library, c"cuGraphDestroy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddKernelNode_v2: unsafe { symbol(library, c"cuGraphAddKernelNode_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphKernelNodeSetAttribute: unsafe { symbol(library, c"cuGraphKernelNodeSetAttribute") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddMemcpyNode: unsafe { symbol(library, c"cuGraphAddMemcpyNode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddMemsetNode: unsafe { symbol(library, c"cuGraphAddMemsetNode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddEmptyNode: unsafe { symbol(library, c"cuGraphAddEmptyNode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddDependencies_v2: unsafe { symbol(library, c"cuGraphAddDependencies_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphInstantiateWithFlags: unsafe { symbol(library, c"cuGraphInstantiateWithFlags") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphLaunch: unsafe { symbol(library, c"cuGraphLaunch") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphUpload: unsafe { symbol(library, c"cuGraphUpload") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphExecDestroy: unsafe { symbol(library, c"cuGraphExecDestroy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphExecUpdate_v2: unsafe { symbol(library, c"cuGraphExecUpdate_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphExecKernelNodeSetParams_v2: unsafe { symbol(library, c"cuGraphExecKernelNodeSetParams_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphExecMemcpyNodeSetParams: unsafe { symbol(library, c"cuGraphExecMemcpyNodeSetParams") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphExecMemsetNodeSetParams: unsafe { symbol(library, c"cuGraphExecMemsetNodeSetParams") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuKernelGetFunction: unsafe { symbol(library, c"cuKernelGetFunction") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.

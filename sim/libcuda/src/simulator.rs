@@ -12,6 +12,7 @@ mod dry_run;
 mod event;
 mod events;
 mod executor;
+mod graph;
 mod handles;
 mod heap;
 mod host_memory;
@@ -51,6 +52,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use floe_abi::{CudaError, CudaResult, Device};
 use floe_machine::Memory;
 use floe_surface::Driver;
+use floe_surface::graph::Graphs;
 
 use context::Contexts;
 use device::CpuDevice;
@@ -98,6 +100,7 @@ pub struct Simulator {
     host_memory: Arc<HostMemory>,
     virtual_memory: Mutex<VirtualMemory>,
     pools: Pools,
+    graphs: Graphs,
 }
 
 // The whole API, and usable from every thread.
@@ -148,6 +151,7 @@ impl Simulator {
             host_memory,
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             pools: Pools::new(devices.len(), &handles),
+            graphs: Graphs::default(),
             devices,
             launch_blocking: settings.launch_blocking,
             eager_loading: settings.eager_loading,

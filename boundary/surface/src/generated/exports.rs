@@ -518,6 +518,386 @@ pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Event
 guard("cuEventElapsedTime", || unsafe { $crate::generated::event::cuEventElapsedTime_v2(driver(), milliseconds, start, end) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphCreate(graph: *mut Graph, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphCreate", || unsafe { $crate::marshal::graph::cuGraphCreate(driver(), graph, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphDestroy(graph: Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphDestroy", || unsafe { $crate::marshal::graph::cuGraphDestroy(driver(), graph) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphClone(clone: *mut Graph, original: Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphClone", || unsafe { $crate::marshal::graph::cuGraphClone(driver(), clone, original) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeFindInClone(node: *mut GraphNode, original: GraphNode, clone: Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeFindInClone", || unsafe { $crate::marshal::graph::cuGraphNodeFindInClone(driver(), node, original, clone) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddKernelNode_v2(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const KernelNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddKernelNode_v2", || unsafe { $crate::marshal::graph::cuGraphAddKernelNode_v2(driver(), node, graph, dependencies, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddKernelNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const KernelNodeParamsV1) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddKernelNode", || unsafe { $crate::marshal::graph::cuGraphAddKernelNode(driver(), node, graph, dependencies, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeGetParams_v2(node: GraphNode, params: *mut KernelNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeGetParams_v2", || unsafe { $crate::marshal::graph::cuGraphKernelNodeGetParams_v2(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeGetParams(node: GraphNode, params: *mut KernelNodeParamsV1) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphKernelNodeGetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeSetParams_v2(node: GraphNode, params: *const KernelNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeSetParams_v2", || unsafe { $crate::marshal::graph::cuGraphKernelNodeSetParams_v2(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeSetParams(node: GraphNode, params: *const KernelNodeParamsV1) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphKernelNodeSetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeGetAttribute(node: GraphNode, attribute: u32, value: *mut LaunchAttributeValue) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeGetAttribute", || unsafe { $crate::marshal::graph::cuGraphKernelNodeGetAttribute(driver(), node, attribute, value) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: u32, value: *const LaunchAttributeValue) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeSetAttribute", || unsafe { $crate::marshal::graph::cuGraphKernelNodeSetAttribute(driver(), node, attribute, value) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphKernelNodeCopyAttributes(destination: GraphNode, source: GraphNode) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphKernelNodeCopyAttributes", || unsafe { $crate::marshal::graph::cuGraphKernelNodeCopyAttributes(driver(), destination, source) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemcpyNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, copy: *const Memcpy3d, context: Context) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddMemcpyNode", || unsafe { $crate::marshal::graph::cuGraphAddMemcpyNode(driver(), node, graph, dependencies, dependency_count, copy, context) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphMemcpyNodeGetParams(node: GraphNode, copy: *mut Memcpy3d) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphMemcpyNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphMemcpyNodeGetParams(driver(), node, copy) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphMemcpyNodeSetParams(node: GraphNode, copy: *const Memcpy3d) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphMemcpyNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphMemcpyNodeSetParams(driver(), node, copy) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemsetNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const MemsetNodeParams, context: Context) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddMemsetNode", || unsafe { $crate::marshal::graph::cuGraphAddMemsetNode(driver(), node, graph, dependencies, dependency_count, params, context) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphMemsetNodeGetParams(node: GraphNode, params: *mut MemsetNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphMemsetNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphMemsetNodeGetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphMemsetNodeSetParams(node: GraphNode, params: *const MemsetNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphMemsetNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphMemsetNodeSetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddHostNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const HostNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddHostNode", || unsafe { $crate::marshal::graph::cuGraphAddHostNode(driver(), node, graph, dependencies, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphHostNodeGetParams(node: GraphNode, params: *mut HostNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphHostNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphHostNodeGetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphHostNodeSetParams(node: GraphNode, params: *const HostNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphHostNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphHostNodeSetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddChildGraphNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, child: Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddChildGraphNode", || unsafe { $crate::marshal::graph::cuGraphAddChildGraphNode(driver(), node, graph, dependencies, dependency_count, child) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphChildGraphNodeGetGraph(node: GraphNode, child: *mut Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphChildGraphNodeGetGraph", || unsafe { $crate::marshal::graph::cuGraphChildGraphNodeGetGraph(driver(), node, child) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddEmptyNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddEmptyNode", || unsafe { $crate::marshal::graph::cuGraphAddEmptyNode(driver(), node, graph, dependencies, dependency_count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddEventRecordNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddEventRecordNode", || unsafe { $crate::marshal::graph::cuGraphAddEventRecordNode(driver(), node, graph, dependencies, dependency_count, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphEventRecordNodeGetEvent(node: GraphNode, event: *mut Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphEventRecordNodeGetEvent", || unsafe { $crate::marshal::graph::cuGraphEventRecordNodeGetEvent(driver(), node, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphEventRecordNodeSetEvent(node: GraphNode, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphEventRecordNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphEventRecordNodeSetEvent(driver(), node, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddEventWaitNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddEventWaitNode", || unsafe { $crate::marshal::graph::cuGraphAddEventWaitNode(driver(), node, graph, dependencies, dependency_count, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphEventWaitNodeGetEvent(node: GraphNode, event: *mut Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphEventWaitNodeGetEvent", || unsafe { $crate::marshal::graph::cuGraphEventWaitNodeGetEvent(driver(), node, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphEventWaitNodeSetEvent(node: GraphNode, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphEventWaitNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphEventWaitNodeSetEvent(driver(), node, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddNode_v2(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, edges: *const GraphEdge, dependency_count: usize, params: *mut GraphNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddNode_v2", || unsafe { $crate::marshal::graph::cuGraphAddNode_v2(driver(), node, graph, dependencies, edges, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *mut GraphNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddNode", || unsafe { $crate::marshal::graph::cuGraphAddNode(driver(), node, graph, dependencies, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeSetParams(node: GraphNode, params: *mut GraphNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphNodeSetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphDestroyNode(node: GraphNode) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphDestroyNode", || unsafe { $crate::marshal::graph::cuGraphDestroyNode(driver(), node) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetType(node: GraphNode, kind: *mut u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeGetType", || unsafe { $crate::marshal::graph::cuGraphNodeGetType(driver(), node, kind) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphGetNodes(graph: Graph, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphGetNodes", || unsafe { $crate::marshal::graph::cuGraphGetNodes(driver(), graph, nodes, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphGetRootNodes(graph: Graph, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphGetRootNodes", || unsafe { $crate::marshal::graph::cuGraphGetRootNodes(driver(), graph, nodes, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphGetEdges_v2(graph: Graph, from: *mut GraphNode, to: *mut GraphNode, edges: *mut GraphEdge, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphGetEdges_v2", || unsafe { $crate::marshal::graph::cuGraphGetEdges_v2(driver(), graph, from, to, edges, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphGetEdges(graph: Graph, from: *mut GraphNode, to: *mut GraphNode, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphGetEdges", || unsafe { $crate::marshal::graph::cuGraphGetEdges(driver(), graph, from, to, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetDependencies_v2(node: GraphNode, nodes: *mut GraphNode, edges: *mut GraphEdge, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeGetDependencies_v2", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependencies_v2(driver(), node, nodes, edges, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetDependencies(node: GraphNode, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeGetDependencies", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependencies(driver(), node, nodes, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetDependentNodes_v2(node: GraphNode, nodes: *mut GraphNode, edges: *mut GraphEdge, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeGetDependentNodes_v2", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependentNodes_v2(driver(), node, nodes, edges, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetDependentNodes(node: GraphNode, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphNodeGetDependentNodes", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependentNodes(driver(), node, nodes, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddDependencies_v2(graph: Graph, from: *const GraphNode, to: *const GraphNode, edges: *const GraphEdge, count: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddDependencies_v2", || unsafe { $crate::marshal::graph::cuGraphAddDependencies_v2(driver(), graph, from, to, edges, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddDependencies(graph: Graph, from: *const GraphNode, to: *const GraphNode, count: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddDependencies", || unsafe { $crate::marshal::graph::cuGraphAddDependencies(driver(), graph, from, to, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphRemoveDependencies_v2(graph: Graph, from: *const GraphNode, to: *const GraphNode, edges: *const GraphEdge, count: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphRemoveDependencies_v2", || unsafe { $crate::marshal::graph::cuGraphRemoveDependencies_v2(driver(), graph, from, to, edges, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphRemoveDependencies(graph: Graph, from: *const GraphNode, to: *const GraphNode, count: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphRemoveDependencies", || unsafe { $crate::marshal::graph::cuGraphRemoveDependencies(driver(), graph, from, to, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut GraphExec, graph: Graph, flags: u64) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphInstantiateWithFlags", || unsafe { $crate::marshal::graph::cuGraphInstantiateWithFlags(driver(), exec, graph, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiate_v2(exec: *mut GraphExec, graph: Graph, error_node: *mut GraphNode, log: *mut c_char, log_bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphInstantiate_v2", || unsafe { $crate::marshal::graph::cuGraphInstantiate_v2(driver(), exec, graph, error_node, log, log_bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiate(exec: *mut GraphExec, graph: Graph, error_node: *mut GraphNode, log: *mut c_char, log_bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphInstantiate", || unsafe { $crate::marshal::graph::cuGraphInstantiate_v2(driver(), exec, graph, error_node, log, log_bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithParams(exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiation) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphInstantiateWithParams", || unsafe { $crate::marshal::graph::cuGraphInstantiateWithParams(driver(), Stream::LEGACY, exec, graph, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithParams_ptsz(exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiation) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphInstantiateWithParams_ptsz", || unsafe { $crate::marshal::graph::cuGraphInstantiateWithParams(driver(), Stream::PER_THREAD, exec, graph, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecGetFlags(exec: GraphExec, flags: *mut u64) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecGetFlags", || unsafe { $crate::marshal::graph::cuGraphExecGetFlags(driver(), exec, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphLaunch(exec: GraphExec, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphLaunch", || unsafe { $crate::marshal::graph::cuGraphLaunch(driver(), Stream::LEGACY, exec, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphLaunch_ptsz(exec: GraphExec, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphLaunch_ptsz", || unsafe { $crate::marshal::graph::cuGraphLaunch(driver(), Stream::PER_THREAD, exec, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphUpload(exec: GraphExec, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphUpload", || unsafe { $crate::marshal::graph::cuGraphUpload(driver(), Stream::LEGACY, exec, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphUpload_ptsz(exec: GraphExec, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphUpload_ptsz", || unsafe { $crate::marshal::graph::cuGraphUpload(driver(), Stream::PER_THREAD, exec, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecDestroy(exec: GraphExec) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecDestroy", || unsafe { $crate::marshal::graph::cuGraphExecDestroy(driver(), exec) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecUpdate_v2(exec: GraphExec, graph: Graph, info: *mut GraphUpdate) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecUpdate_v2", || unsafe { $crate::marshal::graph::cuGraphExecUpdate_v2(driver(), exec, graph, info) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecUpdate(exec: GraphExec, graph: Graph, error_node: *mut GraphNode, result: *mut u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecUpdate", || unsafe { $crate::marshal::graph::cuGraphExecUpdate(driver(), exec, graph, error_node, result) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams_v2(exec: GraphExec, node: GraphNode, params: *const KernelNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecKernelNodeSetParams_v2", || unsafe { $crate::marshal::graph::cuGraphExecKernelNodeSetParams_v2(driver(), exec, node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(exec: GraphExec, node: GraphNode, params: *const KernelNodeParamsV1) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecKernelNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecKernelNodeSetParams(driver(), exec, node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecMemcpyNodeSetParams(exec: GraphExec, node: GraphNode, copy: *const Memcpy3d, context: Context) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecMemcpyNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecMemcpyNodeSetParams(driver(), exec, node, copy, context) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecMemsetNodeSetParams(exec: GraphExec, node: GraphNode, params: *const MemsetNodeParams, context: Context) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecMemsetNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecMemsetNodeSetParams(driver(), exec, node, params, context) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecHostNodeSetParams(exec: GraphExec, node: GraphNode, params: *const HostNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecHostNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecHostNodeSetParams(driver(), exec, node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecChildGraphNodeSetParams(exec: GraphExec, node: GraphNode, child: Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecChildGraphNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecChildGraphNodeSetParams(driver(), exec, node, child) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecEventRecordNodeSetEvent(exec: GraphExec, node: GraphNode, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecEventRecordNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphExecEventRecordNodeSetEvent(driver(), exec, node, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecEventWaitNodeSetEvent(exec: GraphExec, node: GraphNode, event: Event) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecEventWaitNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphExecEventWaitNodeSetEvent(driver(), exec, node, event) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecNodeSetParams(exec: GraphExec, node: GraphNode, params: *mut GraphNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecNodeSetParams(driver(), exec, node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphDebugDotPrint(graph: Graph, path: *const c_char, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphDebugDotPrint", || unsafe { $crate::marshal::graph::cuGraphDebugDotPrint(driver(), graph, path, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuUserObjectCreate(object: *mut UserObject, user: *mut c_void, destroy: *const c_void, references: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuUserObjectCreate", || unsafe { $crate::marshal::graph::cuUserObjectCreate(driver(), object, user, destroy, references, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuUserObjectRetain(object: UserObject, count: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuUserObjectRetain", || unsafe { $crate::marshal::graph::cuUserObjectRetain(driver(), object, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuUserObjectRelease(object: UserObject, count: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuUserObjectRelease", || unsafe { $crate::marshal::graph::cuUserObjectRelease(driver(), object, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphRetainUserObject(graph: Graph, object: UserObject, count: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphRetainUserObject", || unsafe { $crate::marshal::graph::cuGraphRetainUserObject(driver(), graph, object, count, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphReleaseUserObject(graph: Graph, object: UserObject, count: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphReleaseUserObject", || unsafe { $crate::marshal::graph::cuGraphReleaseUserObject(driver(), graph, object, count) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetFunction(function: *mut Function, kernel: Kernel) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuKernelGetFunction", || unsafe { $crate::generated::kernel::cuKernelGetFunction(driver(), function, kernel) })
@@ -1173,14 +1553,54 @@ pub unsafe extern "C" fn cuStreamGetId_ptsz(stream: Stream, id: *mut u64) -> CuR
 guard("cuStreamGetId_ptsz", || unsafe { $crate::generated::stream::cuStreamGetId(driver(), Stream::PER_THREAD, stream, id) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Stream, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBeginCapture_v2", || unsafe { $crate::marshal::stream::cuStreamBeginCapture_v2(driver(), Stream::LEGACY, stream, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBeginCapture_v2_ptsz(stream: Stream, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBeginCapture_v2_ptsz", || unsafe { $crate::marshal::stream::cuStreamBeginCapture_v2(driver(), Stream::PER_THREAD, stream, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBeginCapture(stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBeginCapture", || unsafe { $crate::marshal::stream::cuStreamBeginCapture(driver(), Stream::LEGACY, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBeginCapture_ptsz(stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBeginCapture_ptsz", || unsafe { $crate::marshal::stream::cuStreamBeginCapture(driver(), Stream::PER_THREAD, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBeginCaptureToGraph(stream: Stream, graph: Graph, dependencies: *const GraphNode, edges: *const GraphEdge, dependency_count: usize, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBeginCaptureToGraph", || unsafe { $crate::marshal::stream::cuStreamBeginCaptureToGraph(driver(), Stream::LEGACY, stream, graph, dependencies, edges, dependency_count, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBeginCaptureToGraph_ptsz(stream: Stream, graph: Graph, dependencies: *const GraphNode, edges: *const GraphEdge, dependency_count: usize, mode: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBeginCaptureToGraph_ptsz", || unsafe { $crate::marshal::stream::cuStreamBeginCaptureToGraph(driver(), Stream::PER_THREAD, stream, graph, dependencies, edges, dependency_count, mode) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamEndCapture(stream: Stream, graph: *mut Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamEndCapture", || unsafe { $crate::marshal::stream::cuStreamEndCapture(driver(), Stream::LEGACY, stream, graph) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamEndCapture_ptsz(stream: Stream, graph: *mut Graph) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamEndCapture_ptsz", || unsafe { $crate::marshal::stream::cuStreamEndCapture(driver(), Stream::PER_THREAD, stream, graph) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(stream: Stream, status: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamIsCapturing", || unsafe { $crate::generated::stream::cuStreamIsCapturing(driver(), Stream::LEGACY, stream, status) })
+guard("cuStreamIsCapturing", || unsafe { $crate::marshal::stream::cuStreamIsCapturing(driver(), Stream::LEGACY, stream, status) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing_ptsz(stream: Stream, status: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamIsCapturing_ptsz", || unsafe { $crate::generated::stream::cuStreamIsCapturing(driver(), Stream::PER_THREAD, stream, status) })
+guard("cuStreamIsCapturing_ptsz", || unsafe { $crate::marshal::stream::cuStreamIsCapturing(driver(), Stream::PER_THREAD, stream, status) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo(stream: Stream, status: *mut u32, id: *mut u64) -> CuResult {
@@ -1211,6 +1631,26 @@ guard("cuStreamGetCaptureInfo_v3", || unsafe { $crate::marshal::stream::cuStream
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_v3_ptsz(stream: Stream, status: *mut u32, id: *mut u64, graph: *mut Graph, dependencies: *mut u64, edges: *mut u64, dependency_count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuStreamGetCaptureInfo_v3_ptsz", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v3(driver(), Stream::PER_THREAD, stream, status, id, graph, dependencies, edges, dependency_count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_v2(stream: Stream, dependencies: *const GraphNode, edges: *const GraphEdge, count: usize, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamUpdateCaptureDependencies_v2", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies_v2(driver(), Stream::LEGACY, stream, dependencies, edges, count, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_v2_ptsz(stream: Stream, dependencies: *const GraphNode, edges: *const GraphEdge, count: usize, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamUpdateCaptureDependencies_v2_ptsz", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies_v2(driver(), Stream::PER_THREAD, stream, dependencies, edges, count, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies(stream: Stream, dependencies: *const GraphNode, count: usize, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamUpdateCaptureDependencies", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies(driver(), Stream::LEGACY, stream, dependencies, count, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_ptsz(stream: Stream, dependencies: *const GraphNode, count: usize, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamUpdateCaptureDependencies_ptsz", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies(driver(), Stream::PER_THREAD, stream, dependencies, count, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) -> CuResult {
@@ -1387,7 +1827,7 @@ pub static cudbgRpcEnabled: $crate::expansion::Variable<1> = $crate::expansion::
 pub static cudbgSessionId: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
 #[unsafe(no_mangle)]
 pub static cudbgUseExternalDebugger: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
-$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceGraphMemTrim cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddChildGraphNode cuGraphAddDependencies cuGraphAddDependencies_v2 cuGraphAddEmptyNode cuGraphAddEventRecordNode cuGraphAddEventWaitNode cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphAddHostNode cuGraphAddKernelNode cuGraphAddKernelNode_v2 cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphAddNode cuGraphAddNode_v2 cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphChildGraphNodeGetGraph cuGraphClone cuGraphConditionalHandleCreate cuGraphCreate cuGraphDebugDotPrint cuGraphDestroy cuGraphDestroyNode cuGraphEventRecordNodeGetEvent cuGraphEventRecordNodeSetEvent cuGraphEventWaitNodeGetEvent cuGraphEventWaitNodeSetEvent cuGraphExecBatchMemOpNodeSetParams cuGraphExecChildGraphNodeSetParams cuGraphExecDestroy cuGraphExecEventRecordNodeSetEvent cuGraphExecEventWaitNodeSetEvent cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecGetFlags cuGraphExecHostNodeSetParams cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2 cuGraphExecMemcpyNodeSetParams cuGraphExecMemsetNodeSetParams cuGraphExecNodeSetParams cuGraphExecUpdate cuGraphExecUpdate_v2 cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphGetEdges cuGraphGetEdges_v2 cuGraphGetNodes cuGraphGetRootNodes cuGraphHostNodeGetParams cuGraphHostNodeSetParams cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz cuGraphInstantiate_v2 cuGraphKernelNodeCopyAttributes cuGraphKernelNodeGetAttribute cuGraphKernelNodeGetParams cuGraphKernelNodeGetParams_v2 cuGraphKernelNodeSetAttribute cuGraphKernelNodeSetParams cuGraphKernelNodeSetParams_v2 cuGraphLaunch cuGraphLaunch_ptsz cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuGraphMemcpyNodeGetParams cuGraphMemcpyNodeSetParams cuGraphMemsetNodeGetParams cuGraphMemsetNodeSetParams cuGraphNodeFindInClone cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetDependentNodes cuGraphNodeGetDependentNodes_v2 cuGraphNodeGetEnabled cuGraphNodeGetType cuGraphNodeSetEnabled cuGraphNodeSetParams cuGraphReleaseUserObject cuGraphRemoveDependencies cuGraphRemoveDependencies_v2 cuGraphRetainUserObject cuGraphUpload cuGraphUpload_ptsz cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2 cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetDefaultMemPool cuMemGetHandleForAddressRange cuMemGetInfo cuMemGetMemPool cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchAsync cuMemPrefetchAsync_ptsz cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2 cuStreamBatchMemOp_v2_ptsz cuStreamBeginCapture cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz cuStreamEndCapture cuStreamEndCapture_ptsz cuStreamUpdateCaptureDependencies cuStreamUpdateCaptureDependencies_ptsz cuStreamUpdateCaptureDependencies_v2 cuStreamUpdateCaptureDependencies_v2_ptsz cuStreamWaitValue32 cuStreamWaitValue32_ptsz cuStreamWaitValue32_v2 cuStreamWaitValue32_v2_ptsz cuStreamWaitValue64 cuStreamWaitValue64_ptsz cuStreamWaitValue64_v2 cuStreamWaitValue64_v2_ptsz cuStreamWriteValue32 cuStreamWriteValue32_ptsz cuStreamWriteValue32_v2 cuStreamWriteValue32_v2_ptsz cuStreamWriteValue64 cuStreamWriteValue64_ptsz cuStreamWriteValue64_v2 cuStreamWriteValue64_v2_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuUserObjectCreate cuUserObjectRelease cuUserObjectRetain cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
+$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceGraphMemTrim cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphConditionalHandleCreate cuGraphExecBatchMemOpNodeSetParams cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuGraphNodeGetEnabled cuGraphNodeSetEnabled cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2 cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetDefaultMemPool cuMemGetHandleForAddressRange cuMemGetInfo cuMemGetMemPool cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchAsync cuMemPrefetchAsync_ptsz cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2 cuStreamBatchMemOp_v2_ptsz cuStreamWaitValue32 cuStreamWaitValue32_ptsz cuStreamWaitValue32_v2 cuStreamWaitValue32_v2_ptsz cuStreamWaitValue64 cuStreamWaitValue64_ptsz cuStreamWaitValue64_v2 cuStreamWaitValue64_v2_ptsz cuStreamWriteValue32 cuStreamWriteValue32_ptsz cuStreamWriteValue32_v2 cuStreamWriteValue32_v2_ptsz cuStreamWriteValue64 cuStreamWriteValue64_ptsz cuStreamWriteValue64_v2 cuStreamWriteValue64_v2_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
 
 /// What `cuGetProcAddress` can answer with.
 static SYMBOLS: Symbols = Symbols::new(&[
@@ -1471,6 +1911,79 @@ $crate::expansion::Symbol::new("cuGetErrorString", cuGetErrorString as *const ()
 $crate::expansion::Symbol::new("cuGetExportTable", cuGetExportTable as *const ()),
 $crate::expansion::Symbol::new("cuGetProcAddress", cuGetProcAddress as *const ()),
 $crate::expansion::Symbol::new("cuGetProcAddress_v2", cuGetProcAddress_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddChildGraphNode", cuGraphAddChildGraphNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddDependencies", cuGraphAddDependencies as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddDependencies_v2", cuGraphAddDependencies_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddEmptyNode", cuGraphAddEmptyNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddEventRecordNode", cuGraphAddEventRecordNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddEventWaitNode", cuGraphAddEventWaitNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddHostNode", cuGraphAddHostNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddKernelNode", cuGraphAddKernelNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddKernelNode_v2", cuGraphAddKernelNode_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddMemcpyNode", cuGraphAddMemcpyNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddMemsetNode", cuGraphAddMemsetNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddNode", cuGraphAddNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddNode_v2", cuGraphAddNode_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphChildGraphNodeGetGraph", cuGraphChildGraphNodeGetGraph as *const ()),
+$crate::expansion::Symbol::new("cuGraphClone", cuGraphClone as *const ()),
+$crate::expansion::Symbol::new("cuGraphCreate", cuGraphCreate as *const ()),
+$crate::expansion::Symbol::new("cuGraphDebugDotPrint", cuGraphDebugDotPrint as *const ()),
+$crate::expansion::Symbol::new("cuGraphDestroy", cuGraphDestroy as *const ()),
+$crate::expansion::Symbol::new("cuGraphDestroyNode", cuGraphDestroyNode as *const ()),
+$crate::expansion::Symbol::new("cuGraphEventRecordNodeGetEvent", cuGraphEventRecordNodeGetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphEventRecordNodeSetEvent", cuGraphEventRecordNodeSetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphEventWaitNodeGetEvent", cuGraphEventWaitNodeGetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphEventWaitNodeSetEvent", cuGraphEventWaitNodeSetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecChildGraphNodeSetParams", cuGraphExecChildGraphNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecDestroy", cuGraphExecDestroy as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecEventRecordNodeSetEvent", cuGraphExecEventRecordNodeSetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecEventWaitNodeSetEvent", cuGraphExecEventWaitNodeSetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecGetFlags", cuGraphExecGetFlags as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecHostNodeSetParams", cuGraphExecHostNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecKernelNodeSetParams", cuGraphExecKernelNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecKernelNodeSetParams_v2", cuGraphExecKernelNodeSetParams_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecMemcpyNodeSetParams", cuGraphExecMemcpyNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecMemsetNodeSetParams", cuGraphExecMemsetNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecNodeSetParams", cuGraphExecNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecUpdate", cuGraphExecUpdate as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecUpdate_v2", cuGraphExecUpdate_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphGetEdges", cuGraphGetEdges as *const ()),
+$crate::expansion::Symbol::new("cuGraphGetEdges_v2", cuGraphGetEdges_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphGetNodes", cuGraphGetNodes as *const ()),
+$crate::expansion::Symbol::new("cuGraphGetRootNodes", cuGraphGetRootNodes as *const ()),
+$crate::expansion::Symbol::new("cuGraphHostNodeGetParams", cuGraphHostNodeGetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphHostNodeSetParams", cuGraphHostNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphInstantiate", cuGraphInstantiate as *const ()),
+$crate::expansion::Symbol::new("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags as *const ()),
+$crate::expansion::Symbol::new("cuGraphInstantiateWithParams", cuGraphInstantiateWithParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphInstantiateWithParams_ptsz", cuGraphInstantiateWithParams_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuGraphInstantiate_v2", cuGraphInstantiate_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeCopyAttributes", cuGraphKernelNodeCopyAttributes as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeGetAttribute", cuGraphKernelNodeGetAttribute as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeGetParams", cuGraphKernelNodeGetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeGetParams_v2", cuGraphKernelNodeGetParams_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeSetAttribute", cuGraphKernelNodeSetAttribute as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeSetParams", cuGraphKernelNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphKernelNodeSetParams_v2", cuGraphKernelNodeSetParams_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphLaunch", cuGraphLaunch as *const ()),
+$crate::expansion::Symbol::new("cuGraphLaunch_ptsz", cuGraphLaunch_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuGraphMemcpyNodeGetParams", cuGraphMemcpyNodeGetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphMemcpyNodeSetParams", cuGraphMemcpyNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphMemsetNodeGetParams", cuGraphMemsetNodeGetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphMemsetNodeSetParams", cuGraphMemsetNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeFindInClone", cuGraphNodeFindInClone as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeGetDependencies", cuGraphNodeGetDependencies as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeGetDependencies_v2", cuGraphNodeGetDependencies_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeGetDependentNodes", cuGraphNodeGetDependentNodes as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeGetDependentNodes_v2", cuGraphNodeGetDependentNodes_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeGetType", cuGraphNodeGetType as *const ()),
+$crate::expansion::Symbol::new("cuGraphNodeSetParams", cuGraphNodeSetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphReleaseUserObject", cuGraphReleaseUserObject as *const ()),
+$crate::expansion::Symbol::new("cuGraphRemoveDependencies", cuGraphRemoveDependencies as *const ()),
+$crate::expansion::Symbol::new("cuGraphRemoveDependencies_v2", cuGraphRemoveDependencies_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphRetainUserObject", cuGraphRetainUserObject as *const ()),
+$crate::expansion::Symbol::new("cuGraphUpload", cuGraphUpload as *const ()),
+$crate::expansion::Symbol::new("cuGraphUpload_ptsz", cuGraphUpload_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuInit", cuInit as *const ()),
 $crate::expansion::Symbol::new("cuKernelGetAttribute", cuKernelGetAttribute as *const ()),
 $crate::expansion::Symbol::new("cuKernelGetFunction", cuKernelGetFunction as *const ()),
@@ -1612,12 +2125,20 @@ $crate::expansion::Symbol::new("cuProfilerStart", cuProfilerStart as *const ()),
 $crate::expansion::Symbol::new("cuProfilerStop", cuProfilerStop as *const ()),
 $crate::expansion::Symbol::new("cuStreamAddCallback", cuStreamAddCallback as *const ()),
 $crate::expansion::Symbol::new("cuStreamAddCallback_ptsz", cuStreamAddCallback_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamBeginCapture", cuStreamBeginCapture as *const ()),
+$crate::expansion::Symbol::new("cuStreamBeginCaptureToGraph", cuStreamBeginCaptureToGraph as *const ()),
+$crate::expansion::Symbol::new("cuStreamBeginCaptureToGraph_ptsz", cuStreamBeginCaptureToGraph_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamBeginCapture_ptsz", cuStreamBeginCapture_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamBeginCapture_v2", cuStreamBeginCapture_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamBeginCapture_v2_ptsz", cuStreamBeginCapture_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamCopyAttributes", cuStreamCopyAttributes as *const ()),
 $crate::expansion::Symbol::new("cuStreamCopyAttributes_ptsz", cuStreamCopyAttributes_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamCreate", cuStreamCreate as *const ()),
 $crate::expansion::Symbol::new("cuStreamCreateWithPriority", cuStreamCreateWithPriority as *const ()),
 $crate::expansion::Symbol::new("cuStreamDestroy", cuStreamDestroy as *const ()),
 $crate::expansion::Symbol::new("cuStreamDestroy_v2", cuStreamDestroy_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamEndCapture", cuStreamEndCapture as *const ()),
+$crate::expansion::Symbol::new("cuStreamEndCapture_ptsz", cuStreamEndCapture_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamGetAttribute", cuStreamGetAttribute as *const ()),
 $crate::expansion::Symbol::new("cuStreamGetAttribute_ptsz", cuStreamGetAttribute_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo as *const ()),
@@ -1647,6 +2168,10 @@ $crate::expansion::Symbol::new("cuStreamSetAttribute", cuStreamSetAttribute as *
 $crate::expansion::Symbol::new("cuStreamSetAttribute_ptsz", cuStreamSetAttribute_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamSynchronize", cuStreamSynchronize as *const ()),
 $crate::expansion::Symbol::new("cuStreamSynchronize_ptsz", cuStreamSynchronize_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamUpdateCaptureDependencies", cuStreamUpdateCaptureDependencies as *const ()),
+$crate::expansion::Symbol::new("cuStreamUpdateCaptureDependencies_ptsz", cuStreamUpdateCaptureDependencies_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamUpdateCaptureDependencies_v2", cuStreamUpdateCaptureDependencies_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamUpdateCaptureDependencies_v2_ptsz", cuStreamUpdateCaptureDependencies_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamWaitEvent", cuStreamWaitEvent as *const ()),
 $crate::expansion::Symbol::new("cuStreamWaitEvent_ptsz", cuStreamWaitEvent_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeIm2col", cuTensorMapEncodeIm2col as *const ()),
@@ -1654,6 +2179,9 @@ $crate::expansion::Symbol::new("cuTensorMapEncodeIm2colWide", cuTensorMapEncodeI
 $crate::expansion::Symbol::new("cuTensorMapEncodeTiled", cuTensorMapEncodeTiled as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapReplaceAddress", cuTensorMapReplaceAddress as *const ()),
 $crate::expansion::Symbol::new("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode as *const ()),
+$crate::expansion::Symbol::new("cuUserObjectCreate", cuUserObjectCreate as *const ()),
+$crate::expansion::Symbol::new("cuUserObjectRelease", cuUserObjectRelease as *const ()),
+$crate::expansion::Symbol::new("cuUserObjectRetain", cuUserObjectRetain as *const ()),
 ]);
 }
 };

@@ -94,29 +94,13 @@ pub trait StreamCalls {
     /// The CUDA code the program shall see.
     fn stream_get_id(&self, stream: Stream) -> CudaResult<u64>;
 
-    /// Whether a stream's work is recorded instead of run; one of `capture_status`.
+    /// Records a stream's work into a new graph from now on; the implementation says which stream it is.
     ///
-    /// `cuStreamIsCapturing`; the client's class for it: local.
-    ///
-    /// # Errors
-    /// The CUDA code the program shall see.
-    fn stream_is_capturing(&self, stream: Stream) -> CudaResult<u32>;
-
-    /// Capture status of a stream and the number of its capture.
-    ///
-    /// `cuStreamGetCaptureInfo`; the client's class for it: local.
+    /// `cuStreamBeginCapture_v2`; the client's class for it: local.
     ///
     /// # Errors
     /// The CUDA code the program shall see.
-    fn stream_get_capture_info(&self, stream: Stream) -> CudaResult<CaptureInfo>;
-
-    /// Sets what the calling thread must not do while a stream is captured; gives what held before.
-    ///
-    /// `cuThreadExchangeStreamCaptureMode`; the client's class for it: local.
-    ///
-    /// # Errors
-    /// The CUDA code the program shall see.
-    fn thread_exchange_stream_capture_mode(&self, mode: u32) -> CudaResult<u32>;
+    fn stream_for_capture(&self, stream: Stream) -> CudaResult<crate::graph::CaptureStream>;
 
     /// Queues a call of the program's own function with the stream's status, made in the program's process.
     ///
@@ -373,29 +357,6 @@ pub unsafe fn cuStreamGetId<D: crate::Driver>(
     // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
     unsafe {
         c::put(id, value0);
-    }
-    Ok(())
-}
-
-/// `cuStreamIsCapturing`: checks what C passed and calls [`Driver::stream_is_capturing`](crate::Driver).
-///
-/// # Errors
-/// INVALID_VALUE for a missing pointer, else what the implementation says.
-///
-/// # Safety
-/// The program's contract of `cuStreamIsCapturing`.
-#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
-pub unsafe fn cuStreamIsCapturing<D: crate::Driver>(
-    driver: &'static D,
-    default_stream: Stream,
-    stream: Stream,
-    status: *mut u32,
-) -> CudaResult<()> {
-    c::present(status)?;
-    let value0 = driver.stream_is_capturing(stream.or(default_stream))?;
-    // SAFETY: outputs are NULL where that is allowed, else the program's own variables.
-    unsafe {
-        c::put(status, value0);
     }
     Ok(())
 }

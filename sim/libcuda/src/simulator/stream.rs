@@ -2,15 +2,16 @@
 //! The two default streams belong to the context that is current; a per-thread one also to the thread, with which it goes.
 //! A destroyed stream finishes what was queued on it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, capture_mode, capture_status,
-    event_wait_flags, launch_attribute, stream_flags,
+    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, event_wait_flags, launch_attribute,
+    stream_flags,
 };
-use floe_surface::{CaptureInfo, StreamCallback, StreamCalls};
+use floe_surface::graph::CaptureStream;
+use floe_surface::{StreamCallback, StreamCalls};
 
 use super::context::ContextState;
 use super::event::key_of;
@@ -60,7 +61,6 @@ impl Drop for OfThread {
 
 thread_local! {
     static OF_THREAD: RefCell<OfThread> = RefCell::default();
-    static CAPTURE_MODE: Cell<u32> = const { Cell::new(capture_mode::GLOBAL) };
 }
 
 impl Simulator {
@@ -195,19 +195,10 @@ impl StreamCalls for Simulator {
         self.stream(stream).map(|(_, key)| key.0)
     }
 
-    fn stream_is_capturing(&self, stream: Stream) -> CudaResult<u32> {
-        self.stream(stream).map(|_| capture_status::NONE)
-    }
-
-    fn stream_get_capture_info(&self, stream: Stream) -> CudaResult<CaptureInfo> {
-        self.stream(stream).map(|_| CaptureInfo::NONE)
-    }
-
-    fn thread_exchange_stream_capture_mode(&self, mode: u32) -> CudaResult<u32> {
-        if mode > capture_mode::RELAXED {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        Ok(CAPTURE_MODE.replace(mode))
+    fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
+        let (context, key) = self.stream(stream)?;
+        // No stream can be captured yet; the legacy default stream never can.
+        Ok(CaptureStream { key: key.0, context: context.serial, legacy: true, blocking: true })
     }
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {

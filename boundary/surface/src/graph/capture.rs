@@ -1,0 +1,392 @@
+//! Streams whose work is recorded instead of run: which stream is in which capture, what its next node waits for, and how
+//! captures spread and join through events. Streams and events come in as the implementation names them; nodes go into
+//! graphs. What is refused meanwhile is in `rules`.
+
+mod events;
+
+use super::plan::Plan;
+use super::rules;
+use super::store::{Edge, Graphs, State};
+use super::user_objects::Destructor;
+use super::work::{KernelWork, Work};
+use floe_abi::{
+    CudaError, CudaResult, Event, Graph, GraphEdge, GraphNode, capture_mode, capture_status, graph_dependency_type,
+    graph_kernel_port, launch_attribute,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
+
+/// A stream as captures know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureStream {
+    /// Its alone in the process.
+    pub key: u64,
+    /// The context, by a number of its alone.
+    pub context: u64,
+    /// It is the legacy default stream.
+    pub legacy: bool,
+    /// It and the legacy default stream wait for each other.
+    pub blocking: bool,
+}
+
+/// What a program is told about a stream's capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureInfo {
+    /// One of `capture_status`.
+    pub status: u32,
+    /// The capture's number; 0 where there is none.
+    pub id: u64,
+    /// The graph being made; NULL where there is none.
+    pub graph: Graph,
+    /// Address of the nodes the stream's next node waits for, valid until the stream's capture is asked or goes on.
+    pub nodes: u64,
+    /// Address of what of each is waited for.
+    pub edges: u64,
+    /// How many there are.
+    pub count: usize,
+    /// Whether an edge waits for less than all of its node.
+    pub has_ports: bool,
+}
+
+/// All captures under way.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    captures: BTreeMap<u64, Capture>,
+    /// Events last recorded in a capture, also one that has ended: what a wait for them means.
+    events: HashMap<u64, (u64, Vec<Edge>)>,
+}
+
+/// One capture.
+#[derive(Debug)]
+pub(super) struct Capture {
+    graph: Graph,
+    /// The graph was the program's before.
+    to_graph: bool,
+    origin: u64,
+    pub(super) mode: u32,
+    pub(super) thread: u64,
+    pub(super) valid: bool,
+    streams: BTreeMap<u64, Strand>,
+}
+
+/// One stream in a capture.
+#[derive(Debug)]
+struct Strand {
+    stream: CaptureStream,
+    /// What its next node waits for.
+    after: Vec<Edge>,
+    /// The same as C was last told it.
+    told: (Vec<GraphNode>, Vec<GraphEdge>),
+}
+
+impl Strand {
+    fn new(stream: &CaptureStream, after: Vec<Edge>) -> Self {
+        Self { stream: *stream, after, told: Default::default() }
+    }
+}
+
+impl Captures {
+    /// Whether this graph is being captured into.
+    pub(super) fn fills(&self, graph: Graph) -> bool {
+        self.captures.values().any(|capture| capture.graph == graph)
+    }
+
+    /// The captures under way.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Capture> {
+        self.captures.values_mut()
+    }
+
+    fn of(&self, stream: &CaptureStream) -> Option<u64> {
+        self.captures.iter().find(|(_, capture)| capture.streams.contains_key(&stream.key)).map(|(id, _)| *id)
+    }
+
+    /// The capture of an event, if it is still under way.
+    fn of_event(&self, event: Event) -> Option<(u64, &[Edge])> {
+        let (id, after) = self.events.get(&event.0)?;
+        self.captures.contains_key(id).then_some((*id, after.as_slice()))
+    }
+
+    fn invalidate(&mut self, id: u64) {
+        if let Some(capture) = self.captures.get_mut(&id) {
+            capture.valid = false;
+        }
+    }
+}
+
+impl Capture {
+    /// Whether one of its streams and the legacy default stream of its context wait for each other.
+    pub(super) fn meets_legacy(&self, legacy: &CaptureStream) -> bool {
+        let context = legacy.context;
+        self.streams.values().any(|strand| strand.stream.blocking && strand.stream.context == context)
+    }
+
+    /// Whether one of its streams is of this context.
+    pub(super) fn is_in(&self, context: u64) -> bool {
+        self.streams.values().any(|strand| strand.stream.context == context)
+    }
+}
+
+impl State {
+    /// The valid capture a stream is in.
+    fn capturing(&mut self, stream: &CaptureStream) -> CudaResult<Option<u64>> {
+        let Some(id) = self.captures.of(stream) else {
+            rules::refuse_legacy(self, stream)?;
+            return Ok(None);
+        };
+        if self.captures.captures[&id].valid { Ok(Some(id)) } else { Err(CudaError::STREAM_CAPTURE_INVALIDATED) }
+    }
+
+    fn strand(&mut self, id: u64, stream: &CaptureStream) -> CudaResult<&mut Strand> {
+        let capture = self.captures.captures.get_mut(&id).ok_or(CudaError::ILLEGAL_STATE)?;
+        capture.streams.get_mut(&stream.key).ok_or(CudaError::ILLEGAL_STATE)
+    }
+
+    /// Takes a capture away, with its graph where that was made for it and `keep` does not say otherwise.
+    fn end(&mut self, id: u64, keep: bool) -> CudaResult<(Graph, Vec<Destructor>)> {
+        let capture = self.captures.captures.remove(&id).ok_or(CudaError::ILLEGAL_STATE)?;
+        if keep || capture.to_graph {
+            return Ok((capture.graph, Vec::new()));
+        }
+        Ok((Graph::NULL, self.remove(capture.graph)?))
+    }
+
+    /// Whether every stream's last nodes are among what the origin's next node would wait for, however indirectly.
+    fn is_joined(&self, capture: &Capture) -> CudaResult<bool> {
+        let mut reached = BTreeSet::new();
+        let mut open: Vec<GraphNode> = capture
+            .streams
+            .get(&capture.origin)
+            .into_iter()
+            .flat_map(|origin| &origin.after)
+            .map(|edge| edge.from)
+            .collect();
+        while let Some(node) = open.pop() {
+            if reached.insert(node) {
+                open.extend(self.node(node)?.after.iter().map(|edge| edge.from));
+            }
+        }
+        Ok(capture.streams.values().flat_map(|strand| &strand.after).all(|edge| reached.contains(&edge.from)))
+    }
+}
+
+impl Graphs {
+    /// Counts what streams have to ask about.
+    fn watch(&self, state: &State) {
+        let watched = state.captures.captures.len() + state.captures.events.len();
+        self.watched.store(watched, Ordering::Release);
+    }
+
+    /// A stream's work is recorded from now on: into a new graph, or into one of the program's behind some of its nodes.
+    ///
+    /// # Errors
+    /// STREAM_CAPTURE_UNSUPPORTED for the legacy default stream, ILLEGAL_STATE for one that is captured already,
+    /// INVALID_VALUE for a mode, graph or node that does not exist.
+    pub fn begin_capture(&self, stream: &CaptureStream, mode: u32, into: Option<(Graph, &[Edge])>) -> CudaResult<()> {
+        if mode > capture_mode::RELAXED {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if stream.legacy {
+            return Err(CudaError::STREAM_CAPTURE_UNSUPPORTED);
+        }
+        let mut state = self.lock();
+        if state.captures.of(stream).is_some() {
+            return Err(CudaError::ILLEGAL_STATE);
+        }
+        if let Some((graph, after)) = into {
+            state.check_edges(graph, after)?;
+            if state.captures.fills(graph) {
+                return Err(CudaError::INVALID_VALUE);
+            }
+        }
+        let graph = into.map_or_else(|| state.create(None), |(graph, _)| graph);
+        let after = into.map_or_else(Vec::new, |(_, after)| after.to_vec());
+        let id = state.next_id();
+        let streams = BTreeMap::from([(stream.key, Strand::new(stream, after))]);
+        state.captures.captures.insert(
+            id,
+            Capture {
+                graph,
+                to_graph: into.is_some(),
+                origin: stream.key,
+                mode,
+                thread: rules::thread(),
+                valid: true,
+                streams,
+            },
+        );
+        self.watch(&state);
+        Ok(())
+    }
+
+    /// The stream's capture is over; gives its graph.
+    ///
+    /// # Errors
+    /// ILLEGAL_STATE where the stream is not captured, UNMATCHED where it joined a capture that began elsewhere,
+    /// WRONG_THREAD where another thread must end it. INVALIDATED and UNJOINED end the capture, without a graph.
+    pub fn end_capture(&self, stream: &CaptureStream) -> CudaResult<Graph> {
+        let mut state = self.lock();
+        let id = state.captures.of(stream).ok_or(CudaError::ILLEGAL_STATE)?;
+        let capture = &state.captures.captures[&id];
+        if capture.origin != stream.key {
+            return Err(CudaError::STREAM_CAPTURE_UNMATCHED);
+        }
+        if capture.mode != capture_mode::RELAXED && capture.thread != rules::thread() {
+            return Err(CudaError::STREAM_CAPTURE_WRONG_THREAD);
+        }
+        let result = if !capture.valid {
+            Err(CudaError::STREAM_CAPTURE_INVALIDATED)
+        } else if !state.is_joined(capture)? {
+            Err(CudaError::STREAM_CAPTURE_UNJOINED)
+        } else {
+            Ok(())
+        };
+        let (graph, over) = state.end(id, result.is_ok())?;
+        self.watch(&state);
+        drop(state);
+        over.into_iter().for_each(Destructor::call);
+        result.map(|()| graph)
+    }
+
+    /// Whether the stream's work is recorded. Where it is, the caller records what it was asked to do.
+    ///
+    /// # Errors
+    /// INVALIDATED where the capture cannot go on, IMPLICIT for the legacy default stream while a stream that waits for it
+    /// is captured.
+    pub fn is_capturing(&self, stream: &CaptureStream) -> CudaResult<bool> {
+        if !self.is_watching() {
+            return Ok(false);
+        }
+        self.lock().capturing(stream).map(|id| id.is_some())
+    }
+
+    /// Records work on a capturing stream.
+    ///
+    /// # Errors
+    /// As [`Graphs::is_capturing`]; ILLEGAL_STATE where the stream is not captured.
+    pub fn record(&self, stream: &CaptureStream, mut work: Work) -> CudaResult<()> {
+        let mut state = self.lock();
+        let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+        let mut after = state.strand(id, stream)?.after.clone();
+        if let Work::Kernel(kernel) = &mut work {
+            start_early(&state, kernel, &mut after)?;
+        }
+        let graph = state.captures.captures[&id].graph;
+        let node = state.push(graph, work, after)?;
+        state.strand(id, stream)?.after = vec![Edge::whole(node)];
+        Ok(())
+    }
+
+    /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
+    ///
+    /// # Errors
+    /// As [`Graphs::record`].
+    pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
+        let mut state = self.lock();
+        let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+        let after = state.strand(id, stream)?.after.clone();
+        let graph = state.captures.captures[&id].graph;
+        let node = state.push_plan(graph, plan, after)?;
+        state.strand(id, stream)?.after = vec![Edge::whole(node)];
+        Ok(())
+    }
+
+    /// What a stream's capture is doing. The addresses in it lead to memory of the capture's.
+    ///
+    /// # Errors
+    /// IMPLICIT for the legacy default stream while a stream that waits for it is captured.
+    pub fn capture_info(&self, stream: &CaptureStream) -> CudaResult<CaptureInfo> {
+        if !self.is_watching() {
+            return Ok(CaptureInfo::default());
+        }
+        let mut state = self.lock();
+        let Some(id) = state.captures.of(stream) else {
+            let meets = stream.legacy && state.captures.all().any(|capture| capture.meets_legacy(stream));
+            return if meets { Err(CudaError::STREAM_CAPTURE_IMPLICIT) } else { Ok(CaptureInfo::default()) };
+        };
+        let capture = &state.captures.captures[&id];
+        if !capture.valid {
+            return Ok(CaptureInfo { status: capture_status::INVALIDATED, ..CaptureInfo::default() });
+        }
+        let graph = capture.graph;
+        let strand = state.strand(id, stream)?;
+        strand.told = strand.after.iter().map(|edge| (edge.from, edge.data)).unzip();
+        Ok(CaptureInfo {
+            status: capture_status::ACTIVE,
+            id,
+            graph,
+            nodes: strand.told.0.as_ptr() as u64,
+            edges: strand.told.1.as_ptr() as u64,
+            count: strand.after.len(),
+            has_ports: strand.after.iter().any(|edge| edge.data != GraphEdge::default()),
+        })
+    }
+
+    /// Changes what a capturing stream's next node waits for.
+    ///
+    /// # Errors
+    /// ILLEGAL_STATE where the stream is not captured, INVALIDATED, INVALID_VALUE for nodes of another graph.
+    pub fn change_dependencies(&self, stream: &CaptureStream, after: &[Edge], replaces: bool) -> CudaResult<()> {
+        let mut state = self.lock();
+        let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+        state.check_edges(state.captures.captures[&id].graph, after)?;
+        let strand = state.strand(id, stream)?;
+        if replaces {
+            strand.after.clear();
+        }
+        extend(&mut strand.after, after);
+        Ok(())
+    }
+
+    /// The capture of this stream cannot go on.
+    pub(super) fn invalidate_on(&self, stream: &CaptureStream) {
+        let mut state = self.lock();
+        if let Some(id) = state.captures.of(stream) {
+            state.captures.invalidate(id);
+        }
+    }
+
+    /// A stream is gone: a capture that began on it is over, one it had joined cannot go on.
+    pub fn forget_stream(&self, stream: &CaptureStream) {
+        if !self.is_watching() {
+            return;
+        }
+        let (mut state, mut over) = (self.lock(), Vec::new());
+        if let Some(id) = state.captures.of(stream) {
+            if state.captures.captures[&id].origin == stream.key {
+                over = state.end(id, false).map(|(_, over)| over).unwrap_or_default();
+            } else {
+                state.captures.invalidate(id);
+            }
+            self.watch(&state);
+        }
+        drop(state);
+        over.into_iter().for_each(Destructor::call);
+    }
+}
+
+/// Adds edges that are not there yet; a wait for all of a node includes any other.
+fn extend(after: &mut Vec<Edge>, more: &[Edge]) {
+    for edge in more {
+        match after.iter_mut().find(|known| known.from == edge.from) {
+            Some(known) if edge.data == GraphEdge::default() => *known = *edge,
+            Some(_) => {}
+            None => after.push(*edge),
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the number is 1")]
+const PROGRAMMATIC: u8 = graph_dependency_type::PROGRAMMATIC as u8;
+
+/// A kernel that may start before its predecessor on the stream ends has an edge that says so, instead of the attribute.
+fn start_early(state: &State, kernel: &mut KernelWork, after: &mut [Edge]) -> CudaResult<()> {
+    let early = kernel.has(launch_attribute::PROGRAMMATIC_STREAM_SERIALIZATION);
+    kernel.attributes.retain(|attribute| attribute.id != launch_attribute::PROGRAMMATIC_STREAM_SERIALIZATION);
+    if let ([edge], true) = (after, early)
+        && matches!(state.node(edge.from)?.work, Work::Kernel(_))
+    {
+        edge.data =
+            GraphEdge { from_port: graph_kernel_port::PROGRAMMATIC, kind: PROGRAMMATIC, ..GraphEdge::default() };
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Instantiated graphs: a plan with a handle, fixed when it is made but for what its nodes do. Graphs come in, plans go to
+//! the implementation that runs them. Launching is the implementation's.
+
+use super::handles::{Kind, id, value};
+use super::plan::Plan;
+use super::store::{Graphs, State};
+use super::user_objects::Held;
+use super::work::Work;
+use floe_abi::{CudaError, CudaResult, Graph, GraphExec, GraphNode, GraphUpdate, graph_instantiate_flags as flags};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Flags of an instantiation, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecFlags(u64);
+
+impl ExecFlags {
+    /// The flags C passed.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for unknown ones, NOT_SUPPORTED for graphs that kernels launch.
+    pub fn new(asked: u64) -> CudaResult<Self> {
+        let known = flags::AUTO_FREE_ON_LAUNCH | flags::UPLOAD | flags::DEVICE_LAUNCH | flags::USE_NODE_PRIORITY;
+        if asked & !u64::from(known) != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if asked & u64::from(flags::DEVICE_LAUNCH) != 0 {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(Self(asked))
+    }
+
+    /// As C passed them.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether kernels keep the priorities of their nodes instead of the launch stream's.
+    pub fn uses_node_priority(self) -> bool {
+        self.0 & u64::from(flags::USE_NODE_PRIORITY) != 0
+    }
+}
+
+/// One instantiated graph.
+#[derive(Debug)]
+pub(crate) struct Exec {
+    flags: ExecFlags,
+    plan: Mutex<Plan>,
+    held: Held,
+}
+
+impl Exec {
+    /// Its plan, which stays as it is while this is held.
+    pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its flags.
+    pub(crate) fn flags(&self) -> ExecFlags {
+        self.flags
+    }
+}
+
+impl State {
+    fn exec(&self, exec: GraphExec) -> CudaResult<&Arc<Exec>> {
+        self.execs.get(&id(Kind::Exec, exec.0)?).ok_or(CudaError::INVALID_VALUE)
+    }
+}
+
+impl Graphs {
+    /// The plan of a graph as it is now.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle.
+    pub(crate) fn plan(&self, graph: Graph) -> CudaResult<Plan> {
+        let state = self.lock();
+        if state.captures.fills(graph) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Plan::new(&state, graph)
+    }
+
+    /// A handle for a graph about to be instantiated.
+    pub(crate) fn name_exec(&self) -> GraphExec {
+        let mut state = self.lock();
+        let id = state.next_id();
+        GraphExec(value(Kind::Exec, id))
+    }
+
+    /// The implementation has made it.
+    pub(crate) fn keep_exec(&self, exec: GraphExec, graph: Graph, plan: Plan, flags: ExecFlags) -> CudaResult<()> {
+        let mut state = self.lock();
+        // The graph's own references may go first.
+        let held = state.body(graph).map(|body| body.held.clone()).unwrap_or_default();
+        state.objects.share(&held);
+        state.execs.insert(id(Kind::Exec, exec.0)?, Arc::new(Exec { flags, plan: Mutex::new(plan), held }));
+        Ok(())
+    }
+
+    /// An instantiated graph.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where it is none.
+    pub(crate) fn exec(&self, exec: GraphExec) -> CudaResult<Arc<Exec>> {
+        self.lock().exec(exec).cloned()
+    }
+
+    /// The program gives an instantiated graph up; its work still completes.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where it is none.
+    pub(crate) fn drop_exec(&self, exec: GraphExec) -> CudaResult<()> {
+        let mut state = self.lock();
+        let gone = state.execs.remove(&id(Kind::Exec, exec.0)?).ok_or(CudaError::INVALID_VALUE)?;
+        let over = state.objects.release_all(&gone.held);
+        drop(state);
+        over.into_iter().for_each(super::Destructor::call);
+        Ok(())
+    }
+}
+
+/// Where in the plan the node stands that is to do something else of the same kind.
+///
+/// # Errors
+/// INVALID_VALUE where the plan has no such node or the work is of another kind.
+pub(crate) fn place_for(plan: &Plan, node: GraphNode, work: &Work) -> CudaResult<usize> {
+    let at = plan.place(node)?;
+    if plan.nodes[at].work.kind() == work.kind() { Ok(at) } else { Err(CudaError::INVALID_VALUE) }
+}
+
+/// The plan with what the graph's nodes do now.
+///
+/// # Errors
+/// GRAPH_EXEC_UPDATE_FAILURE with the reason.
+pub(crate) fn updated(plan: &Plan, new: &Plan) -> Result<Plan, GraphUpdate> {
+    plan.accepts(new)?;
+    let mut plan = plan.clone();
+    plan.take(new.clone());
+    Ok(plan)
+}

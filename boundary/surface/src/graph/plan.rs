@@ -1,0 +1,193 @@
+//! A graph as it is run: all nodes in an order in which each comes after what it waits for, graphs within it dissolved.
+//! A graph comes in, a list goes out that no later change of the graph touches. It also tells whether one list may take
+//! another's place in an instantiated graph.
+
+use super::handles::{Kind, id};
+use super::store::State;
+use super::work::Work;
+use floe_abi::{
+    CudaError, CudaResult, Graph, GraphEdge, GraphNode, GraphUpdate, graph_instantiate_result as refused,
+    graph_update_result as result,
+};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// All nodes of a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Each after all that it waits for. None does [`Work::Child`].
+    pub nodes: Vec<PlanNode>,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct PlanNode {
+    /// The graph's node it comes from.
+    pub node: GraphNode,
+    /// What it does.
+    pub work: Work,
+    /// What it waits for.
+    pub after: Vec<PlanEdge>,
+}
+
+/// One dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanEdge {
+    /// Place of the earlier node in the plan.
+    pub from: usize,
+    /// What of it is waited for.
+    pub data: GraphEdge,
+}
+
+impl PlanEdge {
+    fn whole(from: usize) -> Self {
+        Self { from, data: GraphEdge::default() }
+    }
+}
+
+/// Graphs may be nested; deeper than this is a mistake.
+const DEEPEST: usize = 64;
+
+impl Plan {
+    /// The plan of a graph.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where there is no such graph or its nodes wait for one another in a circle.
+    pub(super) fn new(state: &State, graph: Graph) -> CudaResult<Self> {
+        let mut plan = Self::default();
+        plan.append(state, graph, &[], 0)?;
+        Ok(plan)
+    }
+
+    /// Appends a graph whose first nodes wait for `entry`; returns what has to be waited for until all of it is over.
+    fn append(&mut self, state: &State, graph: Graph, entry: &[PlanEdge], depth: usize) -> CudaResult<Vec<usize>> {
+        if depth > DEEPEST {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let nodes = &state.body(graph)?.nodes;
+        let order = order(state, graph)?;
+        // Where in the plan each node of this graph ends: several places for a graph with several ends.
+        let mut ends: HashMap<GraphNode, Vec<usize>> = HashMap::new();
+        let mut waited_for = vec![false; nodes.len()];
+        for index in &order {
+            let node = &nodes[*index];
+            let mut after: Vec<PlanEdge> = Vec::new();
+            for edge in &node.after {
+                for from in &ends[&edge.from] {
+                    after.push(PlanEdge { from: *from, data: edge.data });
+                }
+            }
+            if node.after.is_empty() {
+                after.extend_from_slice(entry);
+            }
+            let end = match &node.work {
+                Work::Child(child) => self.append_child(state, *child, node.handle(), &after, depth)?,
+                work => vec![self.push(node.handle(), work.clone(), after)],
+            };
+            ends.insert(node.handle(), end);
+        }
+        for node in nodes {
+            for edge in &node.after {
+                let from = nodes.binary_search_by_key(&id(Kind::Node, edge.from.0)?, |other| other.id);
+                waited_for[from.map_err(|_| CudaError::INVALID_VALUE)?] = true;
+            }
+        }
+        let last = nodes.iter().zip(&waited_for).filter(|(_, waited_for)| !**waited_for);
+        Ok(last.flat_map(|(node, _)| ends[&node.handle()].iter().copied()).collect())
+    }
+
+    /// A graph within a graph, closed by one empty node that also stands for it.
+    fn append_child(
+        &mut self,
+        state: &State,
+        child: Graph,
+        node: GraphNode,
+        after: &[PlanEdge],
+        depth: usize,
+    ) -> CudaResult<Vec<usize>> {
+        let mut ends: Vec<PlanEdge> =
+            self.append(state, child, after, depth + 1)?.into_iter().map(PlanEdge::whole).collect();
+        if ends.is_empty() {
+            ends = after.to_vec();
+        }
+        Ok(vec![self.push(node, Work::Empty, ends)])
+    }
+
+    fn push(&mut self, node: GraphNode, work: Work, after: Vec<PlanEdge>) -> usize {
+        self.nodes.push(PlanNode { node, work, after });
+        self.nodes.len() - 1
+    }
+
+    /// The place of a graph's node.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where the plan has none of it.
+    pub fn place(&self, node: GraphNode) -> CudaResult<usize> {
+        self.nodes.iter().position(|other| other.node == node).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// Whether `other` may take this plan's place: the same nodes with the same dependencies, doing the same kinds of
+    /// things.
+    ///
+    /// # Errors
+    /// What of `other` cannot be.
+    pub fn accepts(&self, other: &Self) -> Result<(), GraphUpdate> {
+        let refuse = |reason, node| GraphUpdate { result: reason, error_node: node, ..GraphUpdate::default() };
+        for (old, new) in self.nodes.iter().zip(&other.nodes) {
+            if old.work.kind() != new.work.kind() {
+                return Err(refuse(result::ERROR_NODE_TYPE_CHANGED, new.node));
+            }
+            if old.after != new.after {
+                return Err(refuse(result::ERROR_TOPOLOGY_CHANGED, new.node));
+            }
+        }
+        if self.nodes.len() != other.nodes.len() {
+            let node = other.nodes.get(self.nodes.len()).map_or(GraphNode::NULL, |node| node.node);
+            return Err(refuse(result::ERROR_TOPOLOGY_CHANGED, node));
+        }
+        Ok(())
+    }
+
+    /// Takes over what the nodes of `other` do; the nodes keep their names.
+    pub(super) fn take(&mut self, other: Self) {
+        for (old, new) in self.nodes.iter_mut().zip(other.nodes) {
+            old.work = new.work;
+        }
+    }
+}
+
+/// Places of a graph's nodes, each after what it waits for, older ones first where they may choose.
+fn order(state: &State, graph: Graph) -> CudaResult<Vec<usize>> {
+    let nodes = &state.body(graph)?.nodes;
+    let mut open = Vec::with_capacity(nodes.len());
+    let mut later: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (index, node) in nodes.iter().enumerate() {
+        open.push(node.after.len());
+        for edge in &node.after {
+            let from = nodes.binary_search_by_key(&id(Kind::Node, edge.from.0)?, |other| other.id);
+            later[from.map_err(|_| CudaError::INVALID_VALUE)?].push(index);
+        }
+    }
+    let mut ready: BinaryHeap<Reverse<usize>> =
+        open.iter().enumerate().filter(|(_, open)| **open == 0).map(|(index, _)| Reverse(index)).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(Reverse(index)) = ready.pop() {
+        order.push(index);
+        for next in &later[index] {
+            open[*next] -= 1;
+            if open[*next] == 0 {
+                ready.push(Reverse(*next));
+            }
+        }
+    }
+    if order.len() == nodes.len() { Ok(order) } else { Err(CudaError::INVALID_VALUE) }
+}
+
+/// What `cuGraphInstantiateWithParams` says about an error.
+pub(crate) fn instantiate_result(error: CudaError) -> u32 {
+    match error {
+        CudaError::INVALID_VALUE => refused::INVALID_STRUCTURE,
+        CudaError::NOT_SUPPORTED => refused::NODE_OPERATION_NOT_SUPPORTED,
+        _ => refused::ERROR,
+    }
+}

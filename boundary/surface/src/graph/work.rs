@@ -1,0 +1,146 @@
+//! What a node of a graph does, with all it needs to do it later: parameters copied, ends of copies told apart. Values an
+//! implementation has checked come in and stay as they are. Host memory and functions are the program's promise, which
+//! lasts as long as the graph may be launched.
+
+use crate::copy::CopyBox;
+use crate::host::HostFunction;
+use crate::launch::ParameterLayout;
+use floe_abi::{
+    Context, Event, Function, Graph, HostNodeParams, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d,
+    MemsetNodeParams, graph_node_type,
+};
+use std::sync::Arc;
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Nothing: a point where dependencies meet.
+    Empty,
+    /// Runs a kernel.
+    Kernel(KernelWork),
+    /// Copies.
+    Copy(Box<CopyWork>),
+    /// Fills memory.
+    Fill(FillWork),
+    /// Calls a function of the program.
+    Host(HostWork),
+    /// Runs another graph, which belongs to the node.
+    Child(Graph),
+    /// Records an event.
+    Record(Event),
+    /// Waits for an event.
+    Wait(Event),
+}
+
+impl Work {
+    /// One of `graph_node_type`.
+    pub fn kind(&self) -> u32 {
+        match self {
+            Self::Empty => graph_node_type::EMPTY,
+            Self::Kernel(_) => graph_node_type::KERNEL,
+            Self::Copy(_) => graph_node_type::MEMCPY,
+            Self::Fill(_) => graph_node_type::MEMSET,
+            Self::Host(_) => graph_node_type::HOST,
+            Self::Child(_) => graph_node_type::GRAPH,
+            Self::Record(_) => graph_node_type::EVENT_RECORD,
+            Self::Wait(_) => graph_node_type::WAIT_EVENT,
+        }
+    }
+}
+
+/// One kernel with its parameters' values.
+#[derive(Clone, Debug)]
+pub struct KernelWork {
+    /// What runs.
+    pub function: Function,
+    /// As the program gave it; NULL is the context that was current.
+    pub context: Context,
+    /// Blocks per axis.
+    pub grid: [u32; 3],
+    /// Threads per axis.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes per block.
+    pub shared_bytes: u32,
+    /// The parameters.
+    pub parameters: Arc<ParameterBlock>,
+    /// All attributes.
+    pub attributes: Vec<LaunchAttribute>,
+}
+
+impl KernelWork {
+    /// As C is told about it. The addresses stay valid while the node has these parameters.
+    pub fn to_params(&self) -> KernelNodeParams {
+        KernelNodeParams {
+            first: KernelNodeParamsV1 {
+                function: self.function,
+                grid: self.grid,
+                block: self.block,
+                shared_bytes: self.shared_bytes,
+                parameters: self.parameters.addresses(),
+                extra: 0,
+            },
+            context: self.context,
+            ..KernelNodeParams::default()
+        }
+    }
+
+    /// Whether this attribute is set to something that is not 0.
+    pub fn has(&self, attribute: u32) -> bool {
+        self.attributes.iter().any(|other| other.id == attribute && other.value.as_u32() != 0)
+    }
+}
+
+/// A kernel's parameters: one block of bytes, and the address of each for programs that ask.
+#[derive(Debug)]
+pub struct ParameterBlock {
+    bytes: Vec<u8>,
+    addresses: Vec<u64>,
+}
+
+impl ParameterBlock {
+    /// The block a launch was packed into by this layout.
+    pub fn new(bytes: Vec<u8>, layout: &[ParameterLayout]) -> Self {
+        let start = bytes.as_ptr() as u64;
+        let addresses = layout.iter().map(|parameter| start + parameter.offset as u64).collect();
+        Self { bytes, addresses }
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Address of the array of addresses; 0 where there are no parameters.
+    fn addresses(&self) -> u64 {
+        if self.addresses.is_empty() { 0 } else { self.addresses.as_ptr() as u64 }
+    }
+}
+
+/// One copy.
+#[derive(Clone, Debug)]
+pub struct CopyWork {
+    /// As the program gave it.
+    pub asked: Memcpy3d,
+    /// As the program gave it.
+    pub context: Context,
+    /// What it comes to: no end of it is left for others to tell.
+    pub copy: CopyBox,
+}
+
+/// One fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillWork {
+    /// What is filled with what.
+    pub fill: MemsetNodeParams,
+    /// As the program gave it.
+    pub context: Context,
+}
+
+/// A function of the program, called at every launch.
+#[derive(Clone, Copy, Debug)]
+pub struct HostWork {
+    /// As the program gave it.
+    pub asked: HostNodeParams,
+    /// What is called.
+    pub function: HostFunction,
+}

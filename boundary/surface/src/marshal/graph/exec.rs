@@ -1,0 +1,237 @@
+//! Instantiated graphs: made of a graph's plan, launched, changed node by node or as a whole. C's structs come in; the plan
+//! is kept by the surface, what runs it by the implementation.
+
+use super::node_params as make;
+use super::nodes::{widened, with_attributes};
+use crate::graph::{ExecFlags, Plan, Work, instantiate_result, place_for, updated};
+use crate::marshal::marshallers;
+use crate::prelude::*;
+
+fn instantiate<D: crate::Driver>(driver: &D, graph: Graph, flags: u64) -> CudaResult<GraphExec> {
+    let flags = ExecFlags::new(flags)?;
+    let graphs = driver.graphs();
+    let plan = graphs.plan(graph)?;
+    let exec = graphs.name_exec();
+    driver.graph_instantiate(exec, &plan, flags)?;
+    graphs.keep_exec(exec, graph, plan, flags)?;
+    Ok(exec)
+}
+
+/// One node of an instantiated graph does something else from the next launch on.
+fn set<D: crate::Driver>(
+    driver: &D,
+    exec: GraphExec,
+    node: GraphNode,
+    work: impl FnOnce(&Work) -> CudaResult<Work>,
+) -> CudaResult<()> {
+    let kept = driver.graphs().exec(exec)?;
+    let mut plan = kept.plan();
+    let at = plan.place(node)?;
+    let work = work(&plan.nodes[at].work)?;
+    let at = place_for(&plan, node, &work)?;
+    driver.graph_exec_set(exec, at, &work)?;
+    plan.nodes[at].work = work;
+    Ok(())
+}
+
+/// All nodes of an instantiated graph do what those of another plan do.
+fn update<D: crate::Driver>(driver: &D, exec: GraphExec, new: &Plan) -> Result<(), GraphUpdate> {
+    let refused = |_| GraphUpdate { result: graph_update_result::ERROR, ..GraphUpdate::default() };
+    let kept = driver.graphs().exec(exec).map_err(refused)?;
+    let mut plan = kept.plan();
+    let next = updated(&plan, new)?;
+    driver.graph_exec_update(exec, &next).map_err(|error| {
+        let result = match error {
+            CudaError::NOT_SUPPORTED => graph_update_result::ERROR_NOT_SUPPORTED,
+            _ => graph_update_result::ERROR,
+        };
+        GraphUpdate { result, ..GraphUpdate::default() }
+    })?;
+    *plan = next;
+    Ok(())
+}
+
+marshallers! {
+    /// `cuGraphInstantiateWithFlags`.
+    fn cuGraphInstantiateWithFlags(driver, exec: *mut GraphExec, graph: Graph, flags: u64) {
+        c::present(exec)?;
+        let made = instantiate(driver, graph, flags)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(exec, made) };
+        Ok(())
+    }
+
+    /// `cuGraphInstantiate` before CUDA 12.
+    fn cuGraphInstantiate_v2(
+        driver, exec: *mut GraphExec, graph: Graph, error_node: *mut GraphNode, log: *mut c_char, log_bytes: usize,
+    ) {
+        if !log.is_null() && log_bytes > 0 {
+            // SAFETY: the program's buffer.
+            unsafe { c::put(log, 0) };
+        }
+        // SAFETY: as the program passed it.
+        unsafe {
+            c::put(error_node, GraphNode::NULL);
+            cuGraphInstantiateWithFlags(driver, exec, graph, 0)
+        }
+    }
+
+    /// `cuGraphInstantiateWithParams`.
+    fn cuGraphInstantiateWithParams(
+        driver, default_stream: Stream, exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiation,
+    ) {
+        c::present(exec)?;
+        // SAFETY: the program's struct.
+        let wish = *unsafe { c::reference(params.cast_const()) }?;
+        let result = instantiate(driver, graph, wish.flags);
+        let reason = result.map_or_else(instantiate_result, |_| graph_instantiate_result::SUCCESS);
+        let told = GraphInstantiation { error_node: GraphNode::NULL, result: reason, ..wish };
+        // SAFETY: the program's struct and variable.
+        unsafe {
+            c::put(params, told);
+            c::put(exec, result?);
+        }
+        if wish.flags & u64::from(graph_instantiate_flags::UPLOAD) != 0 {
+            driver.graph_upload(result?, wish.upload_stream.or(default_stream))?;
+        }
+        Ok(())
+    }
+
+    /// `cuGraphExecGetFlags`.
+    fn cuGraphExecGetFlags(driver, exec: GraphExec, flags: *mut u64) {
+        c::present(flags)?;
+        let found = driver.graphs().exec(exec)?.flags().bits();
+        // SAFETY: the program's variable.
+        unsafe { c::put(flags, found) };
+        Ok(())
+    }
+
+    /// `cuGraphLaunch`.
+    fn cuGraphLaunch(driver, default_stream: Stream, exec: GraphExec, stream: Stream) {
+        let (graphs, stream) = (driver.graphs(), stream.or(default_stream));
+        let kept = graphs.exec(exec)?;
+        let plan = kept.plan();
+        if graphs.is_watching() {
+            let stream = driver.stream_for_capture(stream)?;
+            if graphs.is_capturing(&stream)? {
+                return graphs.record_plan(&stream, &plan);
+            }
+        }
+        driver.graph_launch(exec, &plan, stream)
+    }
+
+    /// `cuGraphUpload`.
+    fn cuGraphUpload(driver, default_stream: Stream, exec: GraphExec, stream: Stream) {
+        driver.graphs().exec(exec)?;
+        driver.graph_upload(exec, stream.or(default_stream))
+    }
+
+    /// `cuGraphExecDestroy`.
+    fn cuGraphExecDestroy(driver, exec: GraphExec) {
+        driver.graphs().drop_exec(exec)?;
+        driver.graph_exec_destroy(exec)
+    }
+
+    /// `cuGraphExecUpdate_v2`.
+    fn cuGraphExecUpdate_v2(driver, exec: GraphExec, graph: Graph, info: *mut GraphUpdate) {
+        c::present(info)?;
+        driver.graphs().exec(exec)?;
+        let plan = driver.graphs().plan(graph)?;
+        let result = update(driver, exec, &plan);
+        // SAFETY: the program's variable.
+        unsafe { c::put(info, result.err().unwrap_or_default()) };
+        result.map_err(|_| CudaError::GRAPH_EXEC_UPDATE_FAILURE)
+    }
+
+    /// `cuGraphExecUpdate` before CUDA 12.
+    fn cuGraphExecUpdate(driver, exec: GraphExec, graph: Graph, error_node: *mut GraphNode, result: *mut u32) {
+        c::present(result)?;
+        let mut info = GraphUpdate::default();
+        // SAFETY: as the program passed it.
+        unsafe {
+            let updated = cuGraphExecUpdate_v2(driver, exec, graph, &raw mut info);
+            c::put(error_node, info.error_node);
+            c::put(result, info.result);
+            updated
+        }
+    }
+
+    /// `cuGraphExecKernelNodeSetParams_v2`.
+    fn cuGraphExecKernelNodeSetParams_v2(driver, exec: GraphExec, node: GraphNode, params: *const KernelNodeParams) {
+        // SAFETY: as the program passed it.
+        let new = unsafe { make::kernel(driver, c::reference(params)?) }?;
+        set(driver, exec, node, |old| Ok(with_attributes(new, old)))
+    }
+
+    /// `cuGraphExecKernelNodeSetParams` before CUDA 12.
+    fn cuGraphExecKernelNodeSetParams(driver, exec: GraphExec, node: GraphNode, params: *const KernelNodeParamsV1) {
+        // SAFETY: as the program passed it.
+        unsafe {
+            let params = widened(c::reference(params)?);
+            cuGraphExecKernelNodeSetParams_v2(driver, exec, node, &raw const params)
+        }
+    }
+
+    /// `cuGraphExecMemcpyNodeSetParams`.
+    fn cuGraphExecMemcpyNodeSetParams(
+        driver, exec: GraphExec, node: GraphNode, copy: *const Memcpy3d, context: Context,
+    ) {
+        // SAFETY: as the program passed it.
+        let new = unsafe { make::copy(driver, c::reference(copy)?, context) }?;
+        set(driver, exec, node, |_| Ok(new))
+    }
+
+    /// `cuGraphExecMemsetNodeSetParams`.
+    fn cuGraphExecMemsetNodeSetParams(
+        driver, exec: GraphExec, node: GraphNode, params: *const MemsetNodeParams, context: Context,
+    ) {
+        // SAFETY: the program's struct.
+        let new = make::fill(driver, unsafe { c::reference(params) }?, context)?;
+        set(driver, exec, node, |_| Ok(new))
+    }
+
+    /// `cuGraphExecHostNodeSetParams`.
+    fn cuGraphExecHostNodeSetParams(driver, exec: GraphExec, node: GraphNode, params: *const HostNodeParams) {
+        // SAFETY: as the program passed it.
+        let new = unsafe { make::host(c::reference(params)?) }?;
+        set(driver, exec, node, |_| Ok(new))
+    }
+
+    /// `cuGraphExecChildGraphNodeSetParams`.
+    fn cuGraphExecChildGraphNodeSetParams(driver, exec: GraphExec, node: GraphNode, child: Graph) {
+        let graphs = driver.graphs();
+        let Work::Child(own) = graphs.work(node)? else {
+            return Err(CudaError::INVALID_VALUE);
+        };
+        let (own, new) = (graphs.plan(own)?, graphs.plan(child)?);
+        own.accepts(&new).map_err(|_| CudaError::GRAPH_EXEC_UPDATE_FAILURE)?;
+        // The node's own graph tells which nodes of the instantiated one are meant.
+        own.nodes.iter().zip(new.nodes).try_for_each(|(own, new)| set(driver, exec, own.node, |_| Ok(new.work)))
+    }
+
+    /// `cuGraphExecEventRecordNodeSetEvent`.
+    fn cuGraphExecEventRecordNodeSetEvent(driver, exec: GraphExec, node: GraphNode, event: Event) {
+        let event = make::event(driver, event)?;
+        set(driver, exec, node, |_| Ok(Work::Record(event)))
+    }
+
+    /// `cuGraphExecEventWaitNodeSetEvent`.
+    fn cuGraphExecEventWaitNodeSetEvent(driver, exec: GraphExec, node: GraphNode, event: Event) {
+        let event = make::event(driver, event)?;
+        set(driver, exec, node, |_| Ok(Work::Wait(event)))
+    }
+
+    /// `cuGraphExecNodeSetParams`.
+    fn cuGraphExecNodeSetParams(driver, exec: GraphExec, node: GraphNode, params: *mut GraphNodeParams) {
+        // SAFETY: as the program passed it.
+        let params = unsafe { c::reference(params.cast_const()) }?;
+        if params.kind == graph_node_type::GRAPH {
+            let child: ChildGraphNodeParams = make::part(params);
+            // SAFETY: no pointer is passed on.
+            return unsafe { cuGraphExecChildGraphNodeSetParams(driver, exec, node, child.graph) };
+        }
+        // SAFETY: the program's contract for a node of this kind.
+        let new = unsafe { make::any(driver, params) }?;
+        set(driver, exec, node, |old| Ok(with_attributes(new, old)))
+    }
+}
