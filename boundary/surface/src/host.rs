@@ -215,6 +215,16 @@ impl HostFunction {
         Self { function, user: user as u64 }
     }
 
+    /// Where the function is.
+    pub fn address(&self) -> u64 {
+        self.function as usize as u64
+    }
+
+    /// Its argument.
+    pub fn user(&self) -> u64 {
+        self.user
+    }
+
     /// Calls it. What it does is the program's business; it makes no driver calls.
     pub fn call(self) {
         // SAFETY: `new`'s caller passed on the program's promise.

@@ -3,6 +3,7 @@
 //! It knows no C and no pointer of the program that the surface did not vouch for.
 
 mod attributes;
+mod capture;
 mod context;
 mod copy;
 mod current;
@@ -57,6 +58,7 @@ use floe_surface::graph::Graphs;
 use context::Contexts;
 use device::CpuDevice;
 use executor::Executor;
+use graph::Execs;
 use handles::Handles;
 use host_memory::HostMemory;
 use kernel::Functions;
@@ -101,6 +103,7 @@ pub struct Simulator {
     virtual_memory: Mutex<VirtualMemory>,
     pools: Pools,
     graphs: Graphs,
+    execs: Execs,
 }
 
 // The whole API, and usable from every thread.
@@ -152,6 +155,7 @@ impl Simulator {
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             pools: Pools::new(devices.len(), &handles),
             graphs: Graphs::default(),
+            execs: Execs::default(),
             devices,
             launch_blocking: settings.launch_blocking,
             eager_loading: settings.eager_loading,

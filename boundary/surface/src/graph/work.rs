@@ -2,12 +2,12 @@
 //! implementation has checked come in and stay as they are. Host memory and functions are the program's promise, which
 //! lasts as long as the graph may be launched.
 
-use crate::copy::CopyBox;
+use crate::copy::{CopyBox, CopyEnd, CopyPlace};
 use crate::host::HostFunction;
 use crate::launch::ParameterLayout;
 use floe_abi::{
-    Context, Event, Function, Graph, HostNodeParams, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d,
-    MemsetNodeParams, graph_node_type,
+    Context, Event, Function, Graph, HostNodeParams, Kernel, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute,
+    Memcpy3d, MemsetNodeParams, graph_node_type, memory_type,
 };
 use std::sync::Arc;
 
@@ -79,8 +79,9 @@ impl KernelWork {
                 parameters: self.parameters.addresses(),
                 extra: 0,
             },
+            // The runtime knows its kernels by this one; both handles are of one set of numbers.
+            kernel: Kernel(self.function.0),
             context: self.context,
-            ..KernelNodeParams::default()
         }
     }
 
@@ -143,4 +144,53 @@ pub struct HostWork {
     pub asked: HostNodeParams,
     /// What is called.
     pub function: HostFunction,
+}
+
+impl CopyWork {
+    /// A copy a stream was asked for, as a node's.
+    pub fn new(copy: CopyBox, context: Context) -> Self {
+        let (source_memory_type, source_host, source_device) = end(&copy.source);
+        let (destination_memory_type, destination_host, destination_device) = end(&copy.destination);
+        let rows = |end: &CopyEnd| end.slice.checked_div(end.pitch).unwrap_or(copy.height);
+        let asked = Memcpy3d {
+            source_memory_type,
+            source_host,
+            source_device,
+            source_pitch: copy.source.pitch,
+            source_height: rows(&copy.source),
+            destination_memory_type,
+            destination_host,
+            destination_device,
+            destination_pitch: copy.destination.pitch,
+            destination_height: rows(&copy.destination),
+            width_bytes: copy.width,
+            height: copy.height,
+            depth: copy.depth,
+            ..Memcpy3d::default()
+        };
+        Self { asked, context, copy }
+    }
+}
+
+/// Memory type, host address and device address of an end, as C has them.
+fn end(end: &CopyEnd) -> (u32, u64, u64) {
+    match &end.place {
+        CopyPlace::Host(range) => (memory_type::HOST, range.pointer().0, 0),
+        CopyPlace::Device(address, _) => (memory_type::DEVICE, 0, address.0),
+        CopyPlace::Unified(range) => (memory_type::UNIFIED, 0, range.device().0),
+    }
+}
+
+impl FillWork {
+    /// A fill a stream was asked for, as a node's.
+    pub fn new(fill: MemsetNodeParams, context: Context) -> Self {
+        Self { fill, context }
+    }
+}
+
+impl HostWork {
+    /// A function a stream was asked to call, as a node's.
+    pub fn new(function: HostFunction) -> Self {
+        Self { asked: HostNodeParams { function: function.address(), user: function.user() }, function }
+    }
 }

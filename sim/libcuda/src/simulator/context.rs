@@ -161,6 +161,8 @@ impl Simulator {
     }
 
     fn synchronize(&self, context: &ContextState) -> CudaResult<()> {
+        self.graphs.refuse_synchronize(context.serial)?;
+        self.graphs.refuse_unsafe()?;
         self.executor.wait_context(context.serial);
         context.kernels.output.drain();
         self.executor.fault(context.serial)

@@ -51,11 +51,15 @@ impl Simulator {
         Ok(Side { end: place, row: end.pitch as u64, slice: end.slice as u64 })
     }
 
-    fn copy_box(&self, copy: &CopyBox, stream: Stream, wait: Wait) -> CudaResult<()> {
+    /// A copy whose ends were told apart and checked.
+    pub(crate) fn checked_box(&self, copy: &CopyBox) -> CudaResult<Copy> {
         let target = self.side(&copy.destination)?;
         let source = self.side(&copy.source)?;
-        let extent = [copy.width as u64, copy.height as u64, copy.depth as u64];
-        self.copy(Copy { target, source, extent }, stream, wait)
+        Ok(Copy { target, source, extent: [copy.width as u64, copy.height as u64, copy.depth as u64] })
+    }
+
+    fn copy_box(&self, copy: &CopyBox, stream: Stream, wait: Wait) -> CudaResult<()> {
+        self.copy(self.checked_box(copy)?, stream, wait)
     }
 
     fn linear(&self, target: End, source: End, bytes: usize, stream: Stream, wait: Wait) -> CudaResult<()> {
@@ -65,6 +69,12 @@ impl Simulator {
     fn copy(&self, mut copy: Copy, stream: Stream, mut wait: Wait) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
+        if wait == Wait::Done {
+            self.refuse_wait(stream)?;
+        } else if let Some(captured) = self.capturing(stream)? {
+            // Pageable memory too is read and written when the graph runs.
+            return if copy.extent.contains(&0) { Ok(()) } else { self.record_copy(&captured, &copy, &context) };
+        }
         if copy.extent.contains(&0) {
             return Ok(());
         }

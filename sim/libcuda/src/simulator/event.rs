@@ -2,7 +2,8 @@
 //! Waiting for an event also shows what kernels printed, as CUDA does. Events for other processes are refused.
 
 use floe_abi::{CudaError, CudaResult, Event, Stream, event_flags, event_record_flags};
-use floe_surface::EventCalls;
+use floe_surface::graph::Work as Recorded;
+use floe_surface::{EventCalls, StreamCalls};
 
 use super::Simulator;
 use super::events::{self, EventKey, NoTime};
@@ -15,6 +16,17 @@ pub(crate) fn key_of(event: Event) -> EventKey {
 impl Simulator {
     fn event(&self, event: Event) -> CudaResult<events::Event> {
         self.executor.event(key_of(event)).ok_or(CudaError::INVALID_HANDLE)
+    }
+}
+
+impl Simulator {
+    /// A question whether an event has happened, or a wait for it.
+    ///
+    /// # Errors
+    /// CAPTURED_EVENT for one last recorded in a capture, STREAM_CAPTURE_UNSUPPORTED where captures forbid it.
+    fn refuse_question(&self, event: Event) -> CudaResult<()> {
+        self.graphs.refuse_captured(event)?;
+        self.graphs.refuse_unsafe()
     }
 }
 
@@ -43,20 +55,28 @@ impl EventCalls for Simulator {
         if state.context != context.serial {
             return Err(CudaError::INVALID_HANDLE);
         }
+        if self.graphs.is_watching() && self.graphs.record_event(&self.stream_for_capture(stream)?, event)? {
+            return Ok(());
+        }
         self.executor.record(key, key_of(event))
     }
 
     fn event_record_with_flags(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
         match flags {
             event_record_flags::DEFAULT => self.event_record(event, stream),
-            // Only a stream that is being captured may record external events.
-            event_record_flags::EXTERNAL => Err(CudaError::ILLEGAL_STATE),
+            event_record_flags::EXTERNAL => {
+                self.event(event)?;
+                // Only a stream that is being captured may record external events.
+                let captured = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+                self.graphs.record(&captured, Recorded::Record(event))
+            }
             _ => Err(CudaError::INVALID_VALUE),
         }
     }
 
     fn event_query(&self, event: Event) -> CudaResult<()> {
         let state = self.event(event)?;
+        self.refuse_question(event)?;
         let happened = self.executor.has_happened(key_of(event));
         self.executor.fault(state.context)?;
         if happened { Ok(()) } else { Err(CudaError::NOT_READY) }
@@ -64,6 +84,7 @@ impl EventCalls for Simulator {
 
     fn event_synchronize(&self, event: Event) -> CudaResult<()> {
         let state = self.event(event)?;
+        self.refuse_question(event)?;
         self.executor.wait_event(key_of(event));
         if let Some(context) = self.contexts.by_serial(state.context) {
             context.kernels.output.drain();
@@ -72,12 +93,15 @@ impl EventCalls for Simulator {
     }
 
     fn event_destroy(&self, event: Event) -> CudaResult<()> {
+        self.graphs.forget_event(event);
         if self.executor.destroy_event(key_of(event)) { Ok(()) } else { Err(CudaError::INVALID_HANDLE) }
     }
 
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
         let state = self.event(start)?;
         self.event(end)?;
+        self.graphs.refuse_captured(start)?;
+        self.graphs.refuse_captured(end)?;
         self.executor.fault(state.context)?;
         self.executor.elapsed(key_of(start), key_of(end)).map_err(|reason| match reason {
             NoTime::Invalid => CudaError::INVALID_HANDLE,

@@ -2,15 +2,19 @@
 //! the machine's pool (kernels), a few transfer threads (copies) and one thread for host functions; waiting callers wake.
 //! After a fault nothing more of that context runs. It never calls into the program while it holds its lock.
 
+pub(crate) mod replay;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Fault, FaultKind, Grid, Memory, Outcome, Pool};
+use floe_surface::HostFunction;
 
 use super::events::{Event, EventKey, Events, NoTime};
 use super::host_memory::HostMemory;
+use super::output::Output;
 use super::queue::{Queues, StreamKey, StreamKind, Ticket};
 use super::transfer::Transfer;
 
@@ -47,6 +51,18 @@ enum Place {
 }
 
 impl Work {
+    /// A call of the program's function. As in CUDA what kernels printed before comes first, and after a fault the
+    /// function is not called.
+    pub(crate) fn host_function(function: HostFunction, output: &Arc<Output>) -> Self {
+        let output = Arc::clone(output);
+        Self::Host(Box::new(move |status| {
+            output.drain();
+            if status.is_ok() {
+                function.call();
+            }
+        }))
+    }
+
     fn place(&self) -> Place {
         match self {
             Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => Place::TransferThread,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, Event, LaunchAttribute, Stream, launch_attribute as ask};
 use floe_machine::{Grid, Kernel as MachineKernel, Launch as MachineLaunch};
+use floe_surface::graph::{CaptureStream, HostWork, Work as Recorded};
 use floe_surface::{HostFunction, Launch, LaunchCalls, ParameterLayout};
 
 use super::context::ContextState;
@@ -64,16 +65,50 @@ impl Simulator {
         Ok(())
     }
 
-    fn grid(&self, launch: &Launch<'_>, context: &ContextState) -> CudaResult<Arc<Grid>> {
+    /// The kernel of a launch that the device can do.
+    pub(crate) fn checked(&self, launch: &Launch<'_>, context: &ContextState) -> CudaResult<Arc<MachineKernel>> {
         let (state, kernel) = self.resolve(launch.function.0, context)?;
         check_geometry(launch, &kernel)?;
         self.check_shared(launch, &state, &kernel, context.device)?;
         if launch.cooperative {
             self.check_cooperative(launch, &kernel, context.device)?;
         }
-        let parameters = parameters(launch, &kernel)?;
+        Ok(kernel)
+    }
+
+    /// Records a launch on a stream that is captured, with the events its attributes ask for behind it.
+    fn record_kernel(
+        &self,
+        launch: &Launch<'_>,
+        context: &ContextState,
+        stream: &CaptureStream,
+        events: &[Event],
+    ) -> CudaResult<()> {
+        let mut work = self.kernel_work(launch, context)?;
+        work.attributes.retain(|attribute| !is_event(attribute.id));
+        self.graphs.record(stream, Recorded::Kernel(work))?;
+        events.iter().try_for_each(|event| self.graphs.record_event(stream, *event).map(drop))
+    }
+
+    fn grid(&self, launch: &Launch<'_>, context: &ContextState) -> CudaResult<Arc<Grid>> {
+        let kernel = self.checked(launch, context)?;
+        let parameters = parameters(launch, &kernel, &layout(&kernel)?)?;
+        Grid::new(self.machine_launch(launch, kernel, parameters, context)?).map_err(|error| {
+            super::log::note(format_args!("launch refused: {error}"));
+            CudaError::INVALID_VALUE
+        })
+    }
+
+    /// A launch that was checked, for the machine.
+    pub(crate) fn machine_launch(
+        &self,
+        launch: &Launch<'_>,
+        kernel: Arc<MachineKernel>,
+        parameters: Vec<u8>,
+        context: &ContextState,
+    ) -> CudaResult<MachineLaunch> {
         let device = self.devices.get(context.device).ok_or(CudaError::INVALID_DEVICE)?;
-        let launch = MachineLaunch {
+        Ok(MachineLaunch {
             kernel,
             grid: launch.grid,
             block: launch.block,
@@ -81,21 +116,27 @@ impl Simulator {
             parameters,
             cooperative: launch.cooperative,
             services: context.kernels.services(device, &self.memory),
-        };
-        Grid::new(launch).map_err(|error| {
-            super::log::note(format_args!("launch refused: {error}"));
-            CudaError::INVALID_VALUE
         })
     }
 }
 
-fn parameters(launch: &Launch<'_>, kernel: &MachineKernel) -> CudaResult<Vec<u8>> {
-    let number = |number: u32| usize::try_from(number).map_err(|_| CudaError::INVALID_VALUE);
-    let mut layout = Vec::with_capacity(kernel.parameters.len());
-    for parameter in &kernel.parameters {
-        layout.push(ParameterLayout { offset: number(parameter.offset)?, size: number(parameter.size)? });
-    }
-    let mut bytes = launch.arguments.pack(&layout)?;
+fn number(number: u32) -> CudaResult<usize> {
+    usize::try_from(number).map_err(|_| CudaError::INVALID_VALUE)
+}
+
+/// Where the kernel's parameters lie in their block.
+pub(crate) fn layout(kernel: &MachineKernel) -> CudaResult<Vec<ParameterLayout>> {
+    let place = |offset, size| Ok(ParameterLayout { offset: number(offset)?, size: number(size)? });
+    kernel.parameters.iter().map(|parameter| place(parameter.offset, parameter.size)).collect()
+}
+
+/// The block of a launch's parameters, as long as the kernel wants it.
+pub(crate) fn parameters(
+    launch: &Launch<'_>,
+    kernel: &MachineKernel,
+    layout: &[ParameterLayout],
+) -> CudaResult<Vec<u8>> {
+    let mut bytes = launch.arguments.pack(layout)?;
     let whole = number(kernel.parameter_bytes)?;
     if whole > limits::MAX_PARAMETER_BYTES {
         return Err(CudaError::INVALID_VALUE);
@@ -104,11 +145,15 @@ fn parameters(launch: &Launch<'_>, kernel: &MachineKernel) -> CudaResult<Vec<u8>
     Ok(bytes)
 }
 
+fn is_event(attribute: u32) -> bool {
+    matches!(attribute, ask::PROGRAMMATIC_EVENT | ask::LAUNCH_COMPLETION_EVENT)
+}
+
 /// The events that a launch's attributes ask to be recorded with it.
 ///
 /// # Errors
 /// NOT_SUPPORTED for an attribute that changes what the launch means and cannot be honoured.
-fn events(attributes: &[LaunchAttribute]) -> CudaResult<Vec<Event>> {
+pub(crate) fn check_attributes(attributes: &[LaunchAttribute]) -> CudaResult<Vec<Event>> {
     let mut events = Vec::new();
     for attribute in attributes {
         match attribute.id {
@@ -143,7 +188,10 @@ impl LaunchCalls for Simulator {
     fn launch_kernel(&self, launch: &Launch<'_>) -> CudaResult<()> {
         let (context, stream) = self.stream(launch.stream)?;
         self.executor.fault(context.serial)?;
-        let events = events(launch.attributes)?;
+        let events = check_attributes(launch.attributes)?;
+        if let Some(captured) = self.capturing(launch.stream)? {
+            return self.record_kernel(launch, &context, &captured, &events);
+        }
         let grid = self.grid(launch, &context)?;
         self.executor.post(stream, Work::Kernel(grid))?;
         events.iter().try_for_each(|event| self.executor.record(stream, key_of(*event)))?;
@@ -157,14 +205,9 @@ impl LaunchCalls for Simulator {
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
-        let output = Arc::clone(&context.kernels.output);
-        let call = move |status: CudaResult<()>| {
-            // As CUDA: what kernels printed before comes first, and after a fault the function is not called.
-            output.drain();
-            if status.is_ok() {
-                function.call();
-            }
-        };
-        self.executor.post(key, Work::Host(Box::new(call))).map(|_| ())
+        if let Some(captured) = self.capturing(stream)? {
+            return self.graphs.record(&captured, Recorded::Host(HostWork::new(function)));
+        }
+        self.executor.post(key, Work::host_function(function, &context.kernels.output)).map(|_| ())
     }
 }

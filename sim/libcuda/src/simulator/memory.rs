@@ -62,6 +62,7 @@ impl Simulator {
             return Err(CudaError::INVALID_VALUE);
         }
         let (context, device) = self.working_device()?;
+        self.graphs.refuse_unsafe()?;
         let owner = Owner { context: context.handle, pool: None, leaving: false };
         let made = device.memory.allocate(bytes as u64, owner).or_else(|_| {
             // What pools are still to free may be enough.
@@ -103,6 +104,7 @@ impl MemoryCalls for Simulator {
             return Ok(());
         }
         self.working()?;
+        self.graphs.refuse_unsafe()?;
         let device = self.device_of_allocation(address.0).ok_or(CudaError::INVALID_VALUE)?;
         device.memory.start_free(address.0).ok_or(CudaError::INVALID_VALUE)?;
         self.wait_everything();
@@ -126,6 +128,7 @@ impl MemoryCalls for Simulator {
         if !self.host_memory.is_allocated(pointer) {
             return Err(CudaError::INVALID_VALUE);
         }
+        self.graphs.refuse_unsafe()?;
         // Copies from and to it must be over before it goes.
         self.wait_everything();
         self.host_memory.free(pointer)
@@ -140,6 +143,7 @@ impl MemoryCalls for Simulator {
             return Err(self.refuse_mapped("host memory with DEVICEMAP"));
         }
         let context = self.working()?;
+        self.graphs.refuse_unsafe()?;
         self.host_memory.allocate(bytes, flags, context.handle)
     }
 
@@ -168,12 +172,14 @@ impl MemoryCalls for Simulator {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let context = self.working()?;
+        self.graphs.refuse_unsafe()?;
         self.host_memory.register(range, flags, context.handle)
     }
 
     fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
         self.current()?;
         self.host_memory.check_registered(pointer)?;
+        self.graphs.refuse_unsafe()?;
         self.wait_everything();
         self.host_memory.unregister(pointer)
     }

@@ -1,8 +1,9 @@
 //! Memsets: an address, a value and counts come in, a checked fill in stream order goes out.
 //! None of them waits, the plain forms neither, as in CUDA. Ranges that are not the program's are refused at the call.
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr, MemsetNodeParams, Stream};
 use floe_surface::MemsetCalls;
+use floe_surface::graph::{FillWork, Work as Recorded};
 
 use super::Simulator;
 use super::executor::Work;
@@ -20,23 +21,38 @@ impl Simulator {
     ) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
-        let bytes = u64::from(element);
-        let row = (width as u64).checked_mul(bytes).ok_or(CudaError::INVALID_VALUE)?;
-        let pitch = if height == 1 { row } else { pitch as u64 };
-        if !address.0.is_multiple_of(bytes) || !pitch.is_multiple_of(bytes) || pitch < row {
-            return Err(CudaError::INVALID_VALUE);
-        }
+        let captured = self.capturing(stream)?;
         if width == 0 || height == 0 {
             return Ok(());
         }
-        let before_last = pitch.checked_mul(height as u64 - 1).ok_or(CudaError::INVALID_VALUE)?;
-        let extent = before_last.checked_add(row).ok_or(CudaError::INVALID_VALUE)?;
-        if !self.is_device_address(address.0) {
+        let fill = MemsetNodeParams { at: address, pitch, value, element, width, height };
+        let checked = self.checked_fill(&fill)?;
+        if let Some(captured) = captured {
+            let work = FillWork::new(fill, Context(context.handle));
+            return self.graphs.record(&captured, Recorded::Fill(work));
+        }
+        self.executor.post(key, Work::Transfer(Transfer::Fill(checked))).map(|_| ())
+    }
+
+    /// A fill of at least one element.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where a byte of it is not the program's, or address or pitch does not suit the elements.
+    pub(crate) fn checked_fill(&self, fill: &MemsetNodeParams) -> CudaResult<Fill> {
+        let bytes = u64::from(fill.element);
+        let (address, width, height) = (fill.at.0, fill.width as u64, fill.height as u64);
+        let row = width.checked_mul(bytes).ok_or(CudaError::INVALID_VALUE)?;
+        let pitch = if height == 1 { row } else { fill.pitch as u64 };
+        if !address.is_multiple_of(bytes) || !pitch.is_multiple_of(bytes) || pitch < row || height == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
-        self.check_device_range(address.0, extent)?;
-        let fill = Fill { address: address.0, pitch, value, element, extent: [width as u64, height as u64] };
-        self.executor.post(key, Work::Transfer(Transfer::Fill(fill))).map(|_| ())
+        let before_last = pitch.checked_mul(height - 1).ok_or(CudaError::INVALID_VALUE)?;
+        let extent = before_last.checked_add(row).ok_or(CudaError::INVALID_VALUE)?;
+        if !self.is_device_address(address) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.check_device_range(address, extent)?;
+        Ok(Fill { address, pitch, value: fill.value, element: fill.element, extent: [width, height] })
     }
 }
 

@@ -91,6 +91,7 @@ impl Simulator {
     fn allocate_in_order(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
         let (context, _) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
+        self.refuse_memory_nodes(stream)?;
         // Unlike `cuMemAlloc`, nothing is a size here.
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
@@ -112,6 +113,14 @@ impl Simulator {
         Ok(DevicePtr(made.address))
     }
 
+    fn refuse_memory_nodes(&self, stream: Stream) -> CudaResult<()> {
+        if self.capturing(stream)?.is_none() {
+            return Ok(());
+        }
+        super::log::warn(format_args!("graph nodes that allocate and free memory are not supported by the CPU device"));
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
     fn check_location(&self, location: &MemLocation) -> CudaResult<()> {
         if location.kind != location_type::DEVICE {
             return Err(CudaError::NOT_SUPPORTED);
@@ -130,6 +139,7 @@ impl PoolCalls for Simulator {
     fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
+        self.refuse_memory_nodes(stream)?;
         if address.is_null() {
             return Ok(());
         }

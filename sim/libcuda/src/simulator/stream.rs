@@ -10,7 +10,7 @@ use floe_abi::{
     Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, event_wait_flags, launch_attribute,
     stream_flags,
 };
-use floe_surface::graph::CaptureStream;
+use floe_surface::graph::{CaptureStream, Work as Recorded};
 use floe_surface::{StreamCallback, StreamCalls};
 
 use super::context::ContextState;
@@ -36,6 +36,13 @@ struct StreamState {
 #[derive(Default)]
 pub(crate) struct Streams {
     by_handle: RwLock<HashMap<u64, Arc<StreamState>>>,
+}
+
+impl StreamState {
+    fn for_capture(&self) -> CaptureStream {
+        let blocking = self.flags & stream_flags::NON_BLOCKING == 0;
+        CaptureStream { key: self.key.0, context: self.context.serial, legacy: false, blocking }
+    }
 }
 
 impl Streams {
@@ -95,6 +102,7 @@ impl Simulator {
         let mut streams = self.streams.by_handle.write().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|_, state| {
             if state.context.serial == serial {
+                self.graphs.forget_stream(&state.for_capture());
                 self.executor.close(state.key);
             }
             state.context.serial != serial
@@ -143,12 +151,14 @@ impl StreamCalls for Simulator {
     fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
         let mut streams = self.streams.by_handle.write().unwrap_or_else(PoisonError::into_inner);
         let state = streams.remove(&stream.0).ok_or(CudaError::INVALID_HANDLE)?;
+        self.graphs.forget_stream(&state.for_capture());
         self.executor.close(state.key);
         Ok(())
     }
 
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
+        self.refuse_wait(stream)?;
         self.executor.wait_stream(key);
         context.kernels.output.drain();
         self.executor.fault(context.serial)
@@ -156,21 +166,27 @@ impl StreamCalls for Simulator {
 
     fn stream_query(&self, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
+        self.refuse_wait(stream)?;
         let idle = self.executor.is_idle(key);
         self.executor.fault(context.serial)?;
         if idle { Ok(()) } else { Err(CudaError::NOT_READY) }
     }
 
     fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
-        match flags {
-            event_wait_flags::DEFAULT => {}
-            // Only a stream that is being captured may wait for external events.
-            event_wait_flags::EXTERNAL => return Err(CudaError::ILLEGAL_STATE),
-            _ => return Err(CudaError::INVALID_VALUE),
+        if !matches!(flags, event_wait_flags::DEFAULT | event_wait_flags::EXTERNAL) {
+            return Err(CudaError::INVALID_VALUE);
         }
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
         self.executor.event(key_of(event)).ok_or(CudaError::INVALID_HANDLE)?;
+        if flags == event_wait_flags::EXTERNAL {
+            // Only a stream that is being captured may wait for external events.
+            let captured = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+            return self.graphs.record(&captured, Recorded::Wait(event));
+        }
+        if self.graphs.is_watching() && self.graphs.wait_event(&self.stream_for_capture(stream)?, event)? {
+            return Ok(());
+        }
         self.executor.follow(key, key_of(event))
     }
 
@@ -196,13 +212,18 @@ impl StreamCalls for Simulator {
     }
 
     fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
+        if let Some(state) = self.created(stream)? {
+            return Ok(state.for_capture());
+        }
         let (context, key) = self.stream(stream)?;
-        // No stream can be captured yet; the legacy default stream never can.
-        Ok(CaptureStream { key: key.0, context: context.serial, legacy: true, blocking: true })
+        Ok(CaptureStream { key: key.0, context: context.serial, legacy: key == context.legacy, blocking: true })
     }
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
+        if self.graphs.is_watching() {
+            self.graphs.refuse_on(&self.stream_for_capture(stream)?)?;
+        }
         let output = Arc::clone(&context.kernels.output);
         let call = move |status| {
             output.drain();

@@ -7,7 +7,7 @@ use floe_machine::{Fault, Memory};
 use floe_surface::HostRange;
 
 /// One end of a copy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum End {
     /// A device address.
     Device(u64),
@@ -18,7 +18,7 @@ pub(crate) enum End {
 }
 
 /// An end with the distances between its rows and slices, in bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) end: End,
     pub(crate) row: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Side {
 }
 
 /// A copy of a box of bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Copy {
     pub(crate) target: Side,
     pub(crate) source: Side,
@@ -35,7 +35,7 @@ pub(crate) struct Copy {
 }
 
 /// A memset of rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fill {
     pub(crate) address: u64,
     /// Bytes from one row to the next.
@@ -49,7 +49,7 @@ pub(crate) struct Fill {
 }
 
 /// Work for a transfer thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Transfer {
     Copy(Copy),
     Fill(Fill),

@@ -1,0 +1,210 @@
+//! What comes in: steps kept to be run again and again, and which of them follow which. What goes out: the same steps,
+//! queued at one go behind everything earlier on a stream, side by side where nothing orders them.
+//! Pure data but for the one method that queues it: it decides no order and runs nothing itself.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_machine::{Grid, Launch as MachineLaunch};
+use floe_surface::HostFunction;
+
+use super::super::events::EventKey;
+use super::super::output::Output;
+use super::super::queue::{StreamKey, StreamKind, Ticket};
+use super::super::transfer::Transfer;
+use super::{Executor, State, Work};
+
+/// Most streams a replay is spread over: more would only wait for the same cores.
+const MOST_LANES: usize = 16;
+
+/// One piece of work that can be queued any number of times.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// Only its place in the order matters.
+    Nothing,
+    /// A kernel with its packed parameters.
+    Kernel(Box<MachineLaunch>),
+    /// A copy, whose host ends are read and written at every run, or a memset.
+    Transfer(Transfer),
+    /// A function of the program; what kernels printed before it is shown first.
+    Host(HostFunction, Arc<Output>),
+    /// An event happens.
+    Record(EventKey),
+    /// Everything behind waits for the place where the event was last recorded when the replay is queued.
+    Wait(EventKey),
+}
+
+/// A step and the steps it follows, by their position in the script.
+#[derive(Clone)]
+pub(crate) struct Scene {
+    pub(crate) step: Step,
+    pub(crate) after: Vec<usize>,
+}
+
+/// Steps in an order in which each stands behind all it follows.
+#[derive(Clone, Default)]
+pub(crate) struct Script {
+    pub(crate) scenes: Vec<Scene>,
+}
+
+/// Where scripts with steps side by side run: streams of their own beside the one they are launched on.
+/// Runs of one `Stage` follow one another, as launches of one executable graph do.
+pub(crate) struct Stage {
+    executor: Arc<Executor>,
+    context: u64,
+    lanes: Vec<StreamKey>,
+    last: Option<Ticket>,
+}
+
+impl Stage {
+    pub(crate) fn new(executor: &Arc<Executor>) -> Self {
+        Self { executor: Arc::clone(executor), context: 0, lanes: Vec::new(), last: None }
+    }
+
+    fn close(&mut self) {
+        for lane in self.lanes.drain(..) {
+            self.executor.close(lane);
+        }
+    }
+}
+
+impl Drop for Stage {
+    /// What is queued still runs.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Step {
+    fn work(&self) -> CudaResult<Work> {
+        Ok(match self {
+            Self::Nothing | Self::Wait(_) => Work::Nothing,
+            Self::Kernel(launch) => {
+                let grid = Grid::new((**launch).clone()).map_err(|error| {
+                    super::super::log::note(format_args!("launch refused: {error}"));
+                    CudaError::INVALID_VALUE
+                })?;
+                Work::Kernel(grid)
+            }
+            Self::Transfer(transfer) => Work::Transfer(transfer.clone()),
+            Self::Host(function, output) => Work::host_function(*function, output),
+            Self::Record(event) => Work::Record(*event),
+        })
+    }
+}
+
+/// For each scene the lane it runs on; lane 0 is the launching stream. A scene goes where one it follows was last, so that
+/// a chain stays on one lane; lanes that are shared for want of more only order what need not be ordered.
+fn spread(scenes: &[Scene]) -> Vec<usize> {
+    let mut ends: Vec<Option<usize>> = vec![None];
+    let mut lanes = Vec::with_capacity(scenes.len());
+    for (position, scene) in scenes.iter().enumerate() {
+        let continued = ends.iter().position(|end| end.is_some_and(|end| scene.after.contains(&end)));
+        let lane = continued.or_else(|| ends.iter().position(Option::is_none)).unwrap_or_else(|| {
+            if ends.len() < MOST_LANES {
+                ends.push(None);
+                ends.len() - 1
+            } else {
+                position % MOST_LANES
+            }
+        });
+        ends[lane] = Some(position);
+        lanes.push(lane);
+    }
+    lanes
+}
+
+impl Executor {
+    /// Queues all of `script` behind everything earlier on `stream` and behind the run before it on this stage.
+    ///
+    /// # Errors
+    /// As `post`; nothing is queued then. INVALID_VALUE for a script whose order is none.
+    pub(crate) fn replay(self: &Arc<Self>, stream: StreamKey, script: &Script, stage: &mut Stage) -> CudaResult<()> {
+        let ordered = |(position, scene): (usize, &Scene)| scene.after.iter().all(|before| *before < position);
+        if !script.scenes.iter().enumerate().all(ordered) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let works = script.scenes.iter().map(|scene| scene.step.work()).collect::<CudaResult<Vec<Work>>>()?;
+        let lanes = spread(&script.scenes);
+        let mut state = self.lock();
+        let context = state.queues.context(stream).ok_or(CudaError::INVALID_HANDLE)?;
+        open_lanes(&mut state, stage, context, lanes.iter().copied().max().unwrap_or(0));
+        let last = queue(&mut state, stream, &script.scenes, works, &lanes, stage)?;
+        stage.last = Some(last);
+        self.pump(state);
+        Ok(())
+    }
+}
+
+/// Lanes belong to the context they were last used in, since a fault stops what is queued of its context.
+fn open_lanes(state: &mut State, stage: &mut Stage, context: u64, count: usize) {
+    if stage.context != context {
+        for lane in stage.lanes.drain(..) {
+            state.queues.close(lane);
+        }
+        stage.context = context;
+    }
+    while stage.lanes.len() < count {
+        stage.lanes.push(state.queues.open(context, StreamKind::NonBlocking));
+    }
+}
+
+fn queue(
+    state: &mut State,
+    stream: StreamKey,
+    scenes: &[Scene],
+    works: Vec<Work>,
+    lanes: &[usize],
+    stage: &Stage,
+) -> CudaResult<Ticket> {
+    let begin = Executor::enqueue(state, stream, stage.last.as_slice(), Work::Nothing)?;
+    let mut ends = vec![begin; stage.lanes.len() + 1];
+    let mut tickets: Vec<Ticket> = Vec::with_capacity(scenes.len());
+    for ((scene, work), lane) in scenes.iter().zip(works).zip(lanes) {
+        let mut after: Vec<Ticket> = scene.after.iter().filter_map(|before| tickets.get(*before).copied()).collect();
+        after.push(begin);
+        if let Step::Wait(event) = scene.step {
+            after.extend(state.events.get(event).and_then(|event| event.recorded));
+        }
+        let key = lane.checked_sub(1).and_then(|lane| stage.lanes.get(lane).copied()).unwrap_or(stream);
+        // Its own lane's order needs no word.
+        after.retain(|ticket| ticket.stream != key);
+        let ticket = Executor::enqueue(state, key, &after, work)?;
+        if let Step::Record(event) = scene.step {
+            state.events.record(event, ticket);
+        }
+        tickets.push(ticket);
+        if let Some(end) = ends.get_mut(*lane) {
+            *end = ticket;
+        }
+    }
+    ends.retain(|ticket| ticket.stream != stream);
+    Executor::enqueue(state, stream, &ends, Work::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenes(after: &[&[usize]]) -> Vec<Scene> {
+        after.iter().map(|after| Scene { step: Step::Nothing, after: after.to_vec() }).collect()
+    }
+
+    #[test]
+    fn a_chain_stays_on_the_launching_stream() {
+        assert_eq!(spread(&scenes(&[&[], &[0], &[1]])), [0, 0, 0]);
+    }
+
+    #[test]
+    fn branches_run_side_by_side_and_join_on_one_of_their_lanes() {
+        assert_eq!(spread(&scenes(&[&[], &[0], &[0], &[1, 2]])), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn more_roots_than_lanes_share_lanes() {
+        let first: &[usize] = &[];
+        let lanes = spread(&scenes(&[first; MOST_LANES + 3]));
+        assert_eq!(lanes.iter().max(), Some(&(MOST_LANES - 1)));
+        assert_eq!(lanes.len(), MOST_LANES + 3);
+    }
+}
