@@ -1,5 +1,6 @@
 //! Lays an installation out: `target/dist/{bin,lib/client,lib/device}`.
-//! In: the workspace. Out: release builds of every executable and both `libcuda.so.1`, copied to where `floe` looks for them.
+//! In: the workspace. Out: release builds of every executable, both `libcuda.so.1` and the client's `libnvidia-ml.so.1`, copied to
+//! where `floe` looks for them.
 //! Never copies a file that is already there with the same time and size, so that it costs nothing when nothing changed.
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("floe-demo", "bin/floe-demo"),
     ("floe-bench", "bin/floe-bench"),
     ("libfloe_client_cuda.so", "lib/client/libcuda.so.1"),
+    ("libfloe_client_nvml.so", "lib/client/libnvidia-ml.so.1"),
     ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
 ];
 

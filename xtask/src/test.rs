@@ -42,10 +42,12 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
-/// Fetches nvcc where needed and builds the example programs.
+/// Fetches nvcc where needed and builds the example programs, and the C program of the management library.
 pub(crate) fn example_programs() -> Result<()> {
     let home = toolchain::ensure()?;
-    examples::build(&home, &target_folder().join("examples")).map(drop)
+    let examples = target_folder().join("examples");
+    examples::build(&home, &examples)?;
+    compile_c(&repository().join("tests/programs/management.c"), &examples.join("management"))
 }
 
 /// Fetches the runtimes and notes where each lies; builds the program that boots them.

@@ -23,7 +23,7 @@ mod late;
 mod launch;
 mod library;
 mod limits;
-mod log;
+pub mod log;
 mod memory;
 mod memset;
 mod module;

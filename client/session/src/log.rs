@@ -35,7 +35,7 @@ impl Level {
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
 /// Sets the level for the process.
-pub(crate) fn set_level(level: Level) {
+pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn enabled(level: Level) -> bool {
 }
 
 /// Writes one line; use the `log!` macro.
-pub(crate) fn line(level: Level, text: std::fmt::Arguments<'_>) {
+pub fn line(level: Level, text: std::fmt::Arguments<'_>) {
     if enabled(level) {
         // A closed stderr is the program's wish: there is nobody left to tell.
         let _ = std::io::stderr().write_all(format!("floe: {text}\n").as_bytes());

@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// What the GPU is doing: readings of the server's.
 #[allow(clippy::missing_errors_doc, reason = "every method gives NVML's own error")]
 pub trait SensorCalls {
-    /// Megahertz of a clock now, or the most of it.
+    /// Megahertz of a clock now; targets of applications are not supported.
     fn device_get_clock(&self, device: Device, clock: u32, which: u32) -> NvmlResult<u32>;
     /// Megahertz of a clock now.
     fn device_get_clock_info(&self, device: Device, clock: u32) -> NvmlResult<u32>;

@@ -150,7 +150,7 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
     let address: Address = server.parse()?;
     let link = floe_transport::connect(&address, CONNECT)
         .map_err(|source| ConnectError::Link { server: server.clone(), source })?;
-    let mut dialogue = Dialogue { link, server };
+    let mut dialogue = Dialogue { link, server, limit: CONNECT };
     dialogue.greet(greeting.token.as_deref())?;
     dialogue.attach(wanted, ordinal, greeting)
 }
@@ -158,6 +158,8 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
 struct Dialogue<'a> {
     link: Link,
     server: &'a str,
+    /// How long a step before the attach may take.
+    limit: Duration,
 }
 
 impl<'a> Dialogue<'a> {
@@ -169,7 +171,7 @@ impl<'a> Dialogue<'a> {
             newest: NEWEST_VERSION,
             client: concat!("floe ", env!("CARGO_PKG_VERSION")),
         };
-        let body = self.ask(&hello, "the greeting", CONNECT)?;
+        let body = self.ask(&hello, "the greeting", self.limit)?;
         let (authenticate, theirs) = {
             let reply = Hello::decode_reply(&body).map_err(|source| self.garbled(source))?;
             (reply.authenticate, reply.nonce.to_vec())
@@ -188,7 +190,7 @@ impl<'a> Dialogue<'a> {
         getrandom::fill(&mut ours).map_err(|error| ConnectError::Random(error.to_string()))?;
         let proof = proof(token, b"C", theirs, &ours).finalize().into_bytes();
         let message = Authenticate { nonce: &ours, proof: &proof };
-        let body = self.ask(&message, "the token", CONNECT)?;
+        let body = self.ask(&message, "the token", self.limit)?;
         let reply = Authenticate::decode_reply(&body).map_err(|source| self.garbled(source))?;
         let expected = self::proof(token, b"S", theirs, &ours);
         expected.verify_slice(reply.proof).map_err(|_| ConnectError::Impostor { server: self.server.to_owned() })
@@ -263,11 +265,13 @@ fn proof(token: &str, side: &[u8], theirs: &[u8], ours: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps` and `floe doctor` need.
+/// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps`, `floe doctor` and the management
+/// library need.
 #[derive(Debug)]
 pub struct Inquiry {
     link: Link,
     server: String,
+    limit: Duration,
 }
 
 impl Inquiry {
@@ -276,12 +280,20 @@ impl Inquiry {
     /// # Errors
     /// [`ConnectError`] saying what to do.
     pub fn open(server: &str, token: Option<&str>) -> Result<Self, ConnectError> {
+        Self::open_within(server, token, CONNECT)
+    }
+
+    /// The same with a limit for each step, questions among them.
+    ///
+    /// # Errors
+    /// [`ConnectError`] saying what to do.
+    pub fn open_within(server: &str, token: Option<&str>, limit: Duration) -> Result<Self, ConnectError> {
         let address: Address = server.parse()?;
-        let link = floe_transport::connect(&address, CONNECT)
+        let link = floe_transport::connect(&address, limit)
             .map_err(|source| ConnectError::Link { server: server.to_owned(), source })?;
-        let mut dialogue = Dialogue { link, server };
+        let mut dialogue = Dialogue { link, server, limit };
         dialogue.greet(token)?;
-        Ok(Self { link: dialogue.link, server: server.to_owned() })
+        Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
     }
 
     /// Asks one question; the answer is the body of the reply, for the message's `decode_reply`.
@@ -289,7 +301,7 @@ impl Inquiry {
     /// # Errors
     /// [`ConnectError`] when the server refuses or goes away.
     pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
-        let mut dialogue = Dialogue { link: self.link, server: &self.server };
-        dialogue.ask(message, M::NAME, CONNECT)
+        let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit };
+        dialogue.ask(message, M::NAME, self.limit)
     }
 }

@@ -1,0 +1,19 @@
+//! How the device is set up, as far as it is not one reading: memory errors. A kind and a counter come in, a number goes
+//! out. A program sets nothing.
+
+use floe_nvml::{Base, Device, ModeCalls, NvmlError, NvmlResult, Reading};
+
+use crate::vgpus::Vgpus;
+
+impl ModeCalls for Vgpus {
+    fn device_get_total_ecc_errors(&self, device: Device, kind: u32, counter: u32) -> NvmlResult<u64> {
+        let reading = match (kind, counter) {
+            (0, 0) => Reading::EccCorrectedVolatile,
+            (1, 0) => Reading::EccUncorrectedVolatile,
+            (0, 1) => Reading::EccCorrectedAggregate,
+            (1, 1) => Reading::EccUncorrectedAggregate,
+            _ => return Err(NvmlError::INVALID_ARGUMENT),
+        };
+        self.reading(device, reading)
+    }
+}

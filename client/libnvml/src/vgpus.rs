@@ -1,0 +1,238 @@
+//! The library's state: how often it was initialised, the vGPUs of the settings, their servers. Settings come in at
+//! `nvmlInit`; handles are looked up and servers asked for everybody else. It knows no C and keeps no connection.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use floe_abi::Uuid;
+use floe_nvml::{Base, Device, NvmlError, NvmlResult, Reading};
+use floe_session::log::{self, Level};
+use floe_session::settings::{ProcessSource, Settings, Source};
+
+use crate::server::{Answer, Gpu, Server};
+use crate::vgpu::{BusId, Facts, Vgpu};
+
+/// The first handle. Far from NULL and from small numbers, which programs pass by mistake.
+const FIRST_HANDLE: usize = 0x666c_6f65_0000;
+
+/// The management library of a process.
+#[derive(Debug)]
+pub(crate) struct Vgpus {
+    state: Mutex<State>,
+    /// Names that were said to be unsupported.
+    said: Mutex<BTreeSet<&'static str>>,
+    source: Box<dyn Source + Send + Sync>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `nvmlInit` less `nvmlShutdown`.
+    users: u32,
+    ready: Option<Arc<Ready>>,
+}
+
+/// What `nvmlInit` found.
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    pub(crate) vgpus: Vec<Vgpu>,
+    pub(crate) servers: Vec<Server>,
+}
+
+/// A vGPU's server has just said this.
+pub(crate) struct Seen {
+    ready: Arc<Ready>,
+    index: usize,
+    pub(crate) answer: Arc<Answer>,
+}
+
+impl Vgpus {
+    /// A library that reads its settings from `source` when it is initialised.
+    pub(crate) fn new(source: impl Source + Send + Sync + 'static) -> Self {
+        Self { state: Mutex::default(), said: Mutex::default(), source: Box::new(source) }
+    }
+
+    /// This process's library.
+    pub(crate) fn of_process() -> &'static Self {
+        static OWN: OnceLock<Vgpus> = OnceLock::new();
+        OWN.get_or_init(|| Self::new(ProcessSource))
+    }
+
+    /// A thread that panicked with it left it whole: every change is one step.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the vGPUs, for the first user.
+    pub(crate) fn begin(&self, none_is_fine: bool) -> NvmlResult<()> {
+        let mut state = self.state();
+        if state.ready.is_none() {
+            let ready = find(&*self.source)?;
+            if ready.vgpus.is_empty() && !none_is_fine {
+                log::line(Level::Info, format_args!("no GPU is set for this process, so NVML has none either"));
+                return Err(NvmlError::DRIVER_NOT_LOADED);
+            }
+            state.ready = Some(Arc::new(ready));
+        }
+        state.users = state.users.checked_add(1).ok_or(NvmlError::UNKNOWN)?;
+        Ok(())
+    }
+
+    /// Takes one `begin` back.
+    pub(crate) fn end(&self) -> NvmlResult<()> {
+        let mut state = self.state();
+        state.users = state.users.checked_sub(1).ok_or(NvmlError::UNINITIALIZED)?;
+        if state.users == 0 {
+            state.ready = None;
+        }
+        Ok(())
+    }
+
+    /// What `nvmlInit` found.
+    pub(crate) fn ready(&self) -> NvmlResult<Arc<Ready>> {
+        self.state().ready.clone().ok_or(NvmlError::UNINITIALIZED)
+    }
+
+    /// What does not change of a device.
+    pub(crate) fn facts(&self, device: Device) -> NvmlResult<Facts> {
+        let ready = self.ready()?;
+        Ok(ready.vgpus[ready.index(device)?].facts.clone())
+    }
+
+    /// What a device's server says now.
+    pub(crate) fn see(&self, device: Device, slow: bool) -> NvmlResult<Seen> {
+        let ready = self.ready()?;
+        let index = ready.index(device)?;
+        let vgpu = &ready.vgpus[index];
+        let answer = ready.servers[vgpu.server].answer(slow).ok_or(NvmlError::GPU_IS_LOST)?;
+        if !answer.gpus.contains_key(&vgpu.gpu) {
+            return Err(NvmlError::GPU_IS_LOST);
+        }
+        Ok(Seen { ready, index, answer })
+    }
+}
+
+impl Ready {
+    /// The handle of a vGPU.
+    pub(crate) fn handle(&self, index: usize) -> NvmlResult<Device> {
+        if index < self.vgpus.len() { Ok(Device(FIRST_HANDLE + index)) } else { Err(NvmlError::INVALID_ARGUMENT) }
+    }
+
+    /// The vGPU of a handle.
+    pub(crate) fn index(&self, device: Device) -> NvmlResult<usize> {
+        let index = device.0.checked_sub(FIRST_HANDLE).ok_or(NvmlError::INVALID_ARGUMENT)?;
+        if index < self.vgpus.len() { Ok(index) } else { Err(NvmlError::INVALID_ARGUMENT) }
+    }
+
+    /// The handle of the first vGPU of which this holds.
+    pub(crate) fn find(&self, holds: impl Fn(&Facts) -> bool) -> NvmlResult<Device> {
+        let index = self.vgpus.iter().position(|vgpu| holds(&vgpu.facts)).ok_or(NvmlError::NOT_FOUND)?;
+        self.handle(index)
+    }
+}
+
+impl Seen {
+    pub(crate) fn vgpu(&self) -> &Vgpu {
+        &self.ready.vgpus[self.index]
+    }
+
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.answer.gpus[&self.vgpu().gpu]
+    }
+}
+
+impl Base for Vgpus {
+    fn is_initialized(&self) -> bool {
+        self.state().ready.is_some()
+    }
+
+    fn check(&self, device: Device) -> NvmlResult<()> {
+        self.ready()?.index(device).map(drop)
+    }
+
+    fn reading(&self, device: Device, reading: Reading) -> NvmlResult<u64> {
+        let slow = matches!(reading, Reading::LinkTransmit | Reading::LinkReceive);
+        let seen = self.see(device, slow)?;
+        seen.gpu().readings.get(&reading).copied().ok_or(NvmlError::NOT_SUPPORTED)
+    }
+
+    fn unsupported(&self, name: &'static str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+            log::line(
+                Level::Info,
+                format_args!("{name} is not implemented: the program gets NVML_ERROR_NOT_SUPPORTED"),
+            );
+        }
+    }
+
+    fn failed(&self, name: &'static str) {
+        log::line(Level::Error, format_args!("{name} failed inside floe: the program gets NVML_ERROR_UNKNOWN"));
+    }
+}
+
+/// The vGPUs of the settings, each known by its server.
+fn find(source: &dyn Source) -> NvmlResult<Ready> {
+    let settings = Settings::read(source).map_err(|error| {
+        log::line(Level::Error, format_args!("{error}"));
+        NvmlError::DRIVER_NOT_LOADED
+    })?;
+    log::set_level(settings.log);
+    let servers = servers(&settings);
+    // All at once: a program waits for the slowest, not for their sum.
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = servers.iter().map(|server| scope.spawn(|| server.answer(false))).collect();
+        threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+    });
+    let ordinals = settings.visible.by_index(settings.devices.len());
+    let mut vgpus = Vec::new();
+    for (index, wanted) in settings.devices.iter().enumerate() {
+        let server = servers.iter().position(|server| server.address() == wanted.place.server);
+        let server = server.ok_or(NvmlError::UNKNOWN)?;
+        let gpu = answers[server].as_ref().ok_or(NvmlError::DRIVER_NOT_LOADED)?.gpus.get(&wanted.place.gpu);
+        let gpu = gpu.ok_or_else(|| {
+            let address = servers[server].address();
+            log::line(Level::Error, format_args!("{address} offers no such GPU: {}", wanted.place.gpu));
+            NvmlError::DRIVER_NOT_LOADED
+        })?;
+        let ordinal = match &ordinals {
+            Some(visible) => visible.iter().position(|visible| *visible == index),
+            // Where UUIDs decide, every vGPU is attached in the order of the settings.
+            None => Some(index),
+        };
+        vgpus.push(Vgpu {
+            server,
+            gpu: wanted.place.gpu,
+            wanted: wanted.memory,
+            ordinal: ordinal.and_then(|ordinal| u32::try_from(ordinal).ok()),
+            facts: facts(gpu),
+        });
+    }
+    Ok(Ready { vgpus, servers })
+}
+
+/// Each server of the settings once.
+fn servers(settings: &Settings) -> Vec<Server> {
+    let mut addresses: Vec<(&str, Vec<u32>)> = Vec::new();
+    for device in &settings.devices {
+        match addresses.iter_mut().find(|(address, _)| *address == device.place.server) {
+            Some((_, gpus)) => gpus.push(device.place.gpu),
+            None => addresses.push((&device.place.server, vec![device.place.gpu])),
+        }
+    }
+    addresses.into_iter().map(|(address, gpus)| Server::new(address, settings.token.clone(), gpus)).collect()
+}
+
+fn facts(gpu: &Gpu) -> Facts {
+    let number = |reading| gpu.readings.get(&reading).and_then(|value| u32::try_from(*value).ok()).unwrap_or_default();
+    Facts {
+        name: gpu.name.clone(),
+        uuid: Uuid { bytes: gpu.uuid }.to_string(),
+        uuid_bytes: gpu.uuid,
+        bus: BusId::parse(&gpu.pci_bus),
+        compute_capability: gpu.compute_capability,
+        serial: gpu.serial.clone(),
+        part: gpu.part.clone(),
+        firmware: gpu.firmware.clone(),
+        pci_device: number(Reading::PciDevice),
+        pci_subsystem: number(Reading::PciSubsystem),
+    }
+}

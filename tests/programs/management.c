@@ -1,0 +1,229 @@
+/* A program of the management library and CUDA's driver, both found as programs find them: what the two say of one device
+   must agree. Arguments: a quota in bytes (0: none), or `monitor`. Prints one line per check; exits 1 at the first that fails. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int (*fn)();
+static void *nvml, *cuda;
+
+static fn find(void *library, const char *name)
+{
+    fn found = (fn)dlsym(library, name);
+    if (!found) {
+        printf("not exported: %s\n", name);
+        exit(1);
+    }
+    return found;
+}
+
+#define NVML(name) find(nvml, #name)
+#define CUDA(name) find(cuda, #name)
+#define CHECK(what)                                              \
+    do {                                                         \
+        if (!(what)) {                                           \
+            printf("line %d does not hold: %s\n", __LINE__, #what); \
+            exit(1);                                             \
+        }                                                        \
+    } while (0)
+
+enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, VERSION_MISMATCH = 25 };
+
+struct memory { uint64_t total, free, used; };
+struct memory_v2 { uint32_t version; uint64_t total, reserved, free, used; };
+struct process { uint32_t pid; uint64_t used; uint32_t gpu_instance, compute_instance; };
+struct process_v1 { uint32_t pid; uint64_t used; };
+struct pci { char short_id[16]; uint32_t domain, bus, device, id, subsystem; char id_text[32]; };
+struct field { uint32_t field, scope; int64_t time, latency; uint32_t kind, result; uint64_t value; };
+
+/* The library counts who initialised it and answers nothing before. */
+static void counts_its_users(void)
+{
+    unsigned count;
+    CHECK(NVML(nvmlDeviceGetCount_v2)(&count) == UNINITIALIZED);
+    CHECK(NVML(nvmlDeviceGetSamples)() == UNINITIALIZED);
+    CHECK(NVML(nvmlShutdown)() == UNINITIALIZED);
+    CHECK(NVML(nvmlInit_v2)() == SUCCESS);
+    CHECK(NVML(nvmlInit)() == SUCCESS);
+    CHECK(NVML(nvmlShutdown)() == SUCCESS);
+    CHECK(NVML(nvmlDeviceGetCount_v2)(&count) == SUCCESS);
+    CHECK(NVML(nvmlShutdown)() == SUCCESS);
+    CHECK(NVML(nvmlDeviceGetCount_v2)(&count) == UNINITIALIZED);
+    CHECK(NVML(nvmlInitWithFlags)(0) == SUCCESS);
+    const char *(*text)(int) = (const char *(*)(int))dlsym(nvml, "nvmlErrorString");
+    CHECK(!strcmp(text(0), "Success") && !strcmp(text(3), "Not Supported") && !strcmp(text(12345), "Unknown Error"));
+    puts("users are counted");
+}
+
+static void refuses_what_is_wrong(void *device)
+{
+    char text[96];
+    unsigned number = 0;
+    void *other;
+    CHECK(NVML(nvmlDeviceGetHandleByIndex_v2)(99, &other) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetHandleByIndex_v2)(0, (void *)0) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetName)((void *)0, text, 96) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetName)((void *)&text, text, 96) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetName)(device, text, 2) == INSUFFICIENT_SIZE);
+    CHECK(NVML(nvmlDeviceGetName)(device, (void *)0, 96) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetHandleByUUID)("GPU-nobody", &other) == NOT_FOUND);
+    CHECK(NVML(nvmlDeviceGetHandleByPciBusId_v2)("nonsense", &other) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetTemperature)(device, 9, &number) == INVALID_ARGUMENT);
+    CHECK(NVML(nvmlDeviceGetNvLinkState)(device, 0, &number) == NOT_SUPPORTED);
+    CHECK(NVML(nvmlDeviceSetPersistenceMode)(device, 1) == NOT_SUPPORTED);
+    puts("what is wrong is refused");
+}
+
+static void agrees_with_cuda(void *device)
+{
+    int count = -1, major = 0, minor = 0, cuda_major = 0, cuda_minor = 0, version = 0, cuda_version = 0;
+    unsigned nvml_count = 0, index = 9;
+    char name[96], cuda_name[96], uuid[96], bus[64];
+    unsigned char bytes[16];
+    CHECK(CUDA(cuDeviceGetCount)(&count) == 0 && NVML(nvmlDeviceGetCount_v2)(&nvml_count) == SUCCESS);
+    CHECK(count > 0 && (unsigned)count == nvml_count);
+    CHECK(NVML(nvmlDeviceGetIndex)(device, &index) == SUCCESS && index == 0);
+    CHECK(CUDA(cuDeviceGetName)(cuda_name, 96, 0) == 0 && NVML(nvmlDeviceGetName)(device, name, 96) == SUCCESS);
+    CHECK(!strcmp(name, cuda_name));
+    CHECK(CUDA(cuDeviceGetUuid)(bytes, 0) == 0 && NVML(nvmlDeviceGetUUID)(device, uuid, 96) == SUCCESS);
+    char expected[48] = "GPU-", *at = expected + 4;
+    for (int byte = 0; byte < 16; byte++)
+        at += sprintf(at, "%s%02x", byte == 4 || byte == 6 || byte == 8 || byte == 10 ? "-" : "", bytes[byte]);
+    CHECK(!strcmp(uuid, expected));
+    CHECK(CUDA(cuDeviceGetPCIBusId)(bus, 64, 0) == 0);
+    void *same = 0;
+    CHECK(NVML(nvmlDeviceGetHandleByPciBusId_v2)(bus, &same) == SUCCESS && same == device);
+    same = 0;
+    CHECK(NVML(nvmlDeviceGetHandleByUUID)(uuid, &same) == SUCCESS && same == device);
+    struct pci pci;
+    CHECK(NVML(nvmlDeviceGetPciInfo_v3)(device, &pci) == SUCCESS && strlen(pci.id_text) == 16);
+    CHECK(CUDA(cuDeviceGetAttribute)(&cuda_major, 75, 0) == 0 && CUDA(cuDeviceGetAttribute)(&cuda_minor, 76, 0) == 0);
+    CHECK(NVML(nvmlDeviceGetCudaComputeCapability)(device, &major, &minor) == SUCCESS);
+    CHECK(major == cuda_major && minor == cuda_minor);
+    CHECK(CUDA(cuDriverGetVersion)(&cuda_version) == 0);
+    CHECK(NVML(nvmlSystemGetCudaDriverVersion)(&version) == SUCCESS && version == cuda_version);
+    CHECK(NVML(nvmlSystemGetDriverVersion)(name, 80) == SUCCESS && strlen(name) > 2);
+    CHECK(NVML(nvmlSystemGetNVMLVersion)(name, 80) == SUCCESS && !strncmp(name, "13.", 3));
+    puts("devices agree");
+}
+
+/* The bytes NVML shows once they are what is expected; a daemon hears of an allocation a moment later. */
+static uint64_t used_becomes(void *device, uint64_t expected)
+{
+    struct memory memory = {0};
+    for (int tries = 0; tries < 100; tries++) {
+        CHECK(NVML(nvmlDeviceGetMemoryInfo)(device, &memory) == SUCCESS);
+        CHECK(memory.used + memory.free == memory.total);
+        if (memory.used == expected)
+            break;
+        usleep(50000);
+    }
+    return memory.used;
+}
+
+static void shows_memory(void *device, uint64_t quota)
+{
+    size_t cuda_total = 0, free = 0, total = 0;
+    struct memory memory;
+    struct memory_v2 second = {.version = sizeof second | 2 << 24};
+    CHECK(CUDA(cuDeviceTotalMem_v2)(&cuda_total, 0) == 0);
+    CHECK(NVML(nvmlDeviceGetMemoryInfo)(device, &memory) == SUCCESS);
+    CHECK(memory.total == cuda_total && (!quota || memory.total == quota));
+    CHECK(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &second) == SUCCESS && second.total == memory.total);
+    second.version = 1;
+    CHECK(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &second) == VERSION_MISMATCH);
+    uint64_t at;
+    CHECK(CUDA(cuMemAlloc_v2)(&at, 64 << 20) == 0);
+    CHECK(CUDA(cuMemGetInfo_v2)(&free, &total) == 0);
+    if (quota)
+        CHECK(used_becomes(device, total - free) == total - free);
+    puts("memory agrees");
+}
+
+static void shows_this_process(void *device)
+{
+    struct process rows[64];
+    struct process_v1 first[64];
+    unsigned count = 0, own = 64;
+    for (int tries = 0; tries < 100 && (own == 64 || rows[own].used < 64 << 20); tries++) {
+        usleep(50000);
+        count = 64;
+        CHECK(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count, rows) == SUCCESS);
+        for (unsigned row = 0; row < count; row++)
+            if (rows[row].pid == (unsigned)getpid())
+                own = row;
+    }
+    CHECK(own != 64 && rows[own].used >= 64 << 20 && rows[own].gpu_instance == UINT32_MAX);
+    unsigned none = 0;
+    CHECK(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &none, (void *)0) == INSUFFICIENT_SIZE && none == count);
+    unsigned same = 64;
+    CHECK(NVML(nvmlDeviceGetComputeRunningProcesses)(device, &same, first) == SUCCESS && same == count);
+    CHECK(first[own].pid == rows[own].pid && first[own].used == rows[own].used);
+    count = 0;
+    CHECK(NVML(nvmlDeviceGetGraphicsRunningProcesses_v3)(device, &count, (void *)0) == SUCCESS && count == 0);
+    char name[256];
+    CHECK(NVML(nvmlSystemGetProcessName)(getpid(), name, 256) == SUCCESS && strstr(name, "management"));
+    CHECK(NVML(nvmlSystemGetProcessName)(0x7fffffff, name, 256) == NOT_FOUND);
+    puts("this process is shown");
+}
+
+static void answers_or_says_that_it_cannot(void *device)
+{
+    struct { unsigned gpu, memory; } busy = {200, 200};
+    unsigned number = 0, pending = 0;
+    CHECK(NVML(nvmlDeviceGetUtilizationRates)(device, &busy) == SUCCESS && busy.gpu <= 100 && busy.memory <= 100);
+    CHECK(NVML(nvmlDeviceGetMigMode)(device, &number, &pending) == SUCCESS && number == 0 && pending == 0);
+    CHECK(NVML(nvmlDeviceGetP2PStatus)(device, device, 0, &number) == SUCCESS);
+    CHECK(NVML(nvmlUnitGetCount)(&number) == SUCCESS && number == 0);
+    int power = NVML(nvmlDeviceGetPowerUsage)(device, &number);
+    CHECK(power == SUCCESS ? number > 1000 : power == NOT_SUPPORTED);
+    struct field fields[2] = {{.field = 186}, {.field = 9999}};
+    CHECK(NVML(nvmlDeviceGetFieldValues)(device, 2, fields) == SUCCESS);
+    CHECK((int)fields[0].result == power && fields[1].result == NOT_SUPPORTED);
+    unsigned long cpus[16];
+    CHECK(NVML(nvmlDeviceGetCpuAffinity)(device, 16, cpus) == SUCCESS && cpus[0] & 1);
+    puts("readings are answered or not supported");
+}
+
+/* What a monitor does: looks, and takes nothing. */
+static int monitor(void)
+{
+    nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    CHECK(nvml && NVML(nvmlInit_v2)() == SUCCESS);
+    void *device = 0;
+    struct process rows[64];
+    unsigned count = 64;
+    CHECK(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device) == SUCCESS);
+    CHECK(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count, rows) == SUCCESS);
+    for (unsigned row = 0; row < count; row++)
+        printf("process %u\n", rows[row].pid);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "monitor"))
+        return monitor();
+    uint64_t quota = argc > 1 ? strtoull(argv[1], 0, 10) : 0;
+    nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    CHECK(nvml && cuda);
+    counts_its_users();
+    void *device = 0, *context = 0;
+    CHECK(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device) == SUCCESS && device);
+    refuses_what_is_wrong(device);
+    struct memory before;
+    CHECK(NVML(nvmlDeviceGetMemoryInfo)(device, &before) == SUCCESS && (!quota || before.total == quota));
+    CHECK(CUDA(cuInit)(0) == 0 && CUDA(cuDevicePrimaryCtxRetain)(&context, 0) == 0);
+    CHECK(CUDA(cuCtxSetCurrent)(context) == 0);
+    agrees_with_cuda(device);
+    shows_memory(device, quota);
+    shows_this_process(device);
+    answers_or_says_that_it_cannot(device);
+    CHECK(NVML(nvmlShutdown)() == SUCCESS);
+    puts("PASSED");
+    return 0;
+}

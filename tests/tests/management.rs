@@ -1,0 +1,75 @@
+//! The management library as programs see it: the C program `management` compares it with CUDA, and a monitor beside it
+//! sees what it does. On the CPU device, through an installation.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use floe_tests::{Floed, Linkage, Outcome, Program, built_examples, example, installation, repository};
+
+const GIB: u64 = 1 << 30;
+
+fn passes(outcome: &Outcome) {
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stdout.ends_with("PASSED\n"), "{outcome:?}");
+}
+
+fn management(arguments: &[&str]) -> Program {
+    Program::new(built_examples().join("management"), arguments)
+}
+
+#[test]
+fn it_agrees_with_cuda_about_a_vgpu_with_a_quota() {
+    let daemon = Floed::start();
+    let quota = GIB.to_string();
+    let program = management(&[&quota]).variable("FLOE_MEMORY", &quota);
+    passes(&program.on(&daemon, daemon.tcp()).run());
+}
+
+#[test]
+fn it_agrees_with_cuda_about_a_whole_gpu() {
+    let daemon = Floed::start();
+    passes(&management(&[]).on(&daemon, daemon.unix()).run());
+}
+
+#[test]
+fn it_knows_the_operators_limit_before_there_is_a_session() {
+    let daemon = Floed::start_with(&["--memory-per-session", "1G"], &[]);
+    passes(&management(&[&GIB.to_string()]).on(&daemon, daemon.unix()).run());
+}
+
+#[test]
+fn what_is_not_implemented_says_so_by_name() {
+    let daemon = Floed::start();
+    let outcome = management(&[]).variable("FLOE_LOG", "info").on(&daemon, daemon.unix()).run();
+    let said = "nvmlDeviceGetNvLinkState is not implemented: the program gets NVML_ERROR_NOT_SUPPORTED";
+    assert_eq!(outcome.stderr.matches(said).count(), 1, "{outcome:?}");
+}
+
+#[test]
+fn every_name_of_nvidias_library_is_exported() {
+    let library = installation().join("lib/client/libnvidia-ml.so.1");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().expect("nm runs");
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let exported: BTreeSet<&str> = output.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    let names = std::fs::read_to_string(repository().join("api/nvml/symbols.txt")).expect("the list is there");
+    let missing: Vec<&str> = names.lines().filter(|name| !exported.contains(name)).collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
+#[test]
+fn asking_takes_no_vgpu() {
+    let daemon = Floed::start_with(&["--max-sessions", "1"], &[]);
+    let mut busy = example("memory", Linkage::Static, &[]).on(&daemon, daemon.unix()).start();
+    let start = Instant::now();
+    let monitor = management(&["monitor"]).on(&daemon, daemon.unix());
+    loop {
+        let outcome = monitor.run();
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        if busy.try_wait().expect("it is our child").is_some() {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "the program does not end beside a monitor");
+    }
+    assert!(busy.wait().expect("it is our child").success(), "the only session was taken by a monitor");
+}
