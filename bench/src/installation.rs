@@ -50,6 +50,14 @@ impl Installation {
     pub(crate) fn bench_program(&self, name: &str) -> Result<PathBuf> {
         existing(self.prefix.join("share/bench").join(name))
     }
+
+    /// The folder of the frameworks' checks.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn frameworks(&self) -> Result<PathBuf> {
+        existing(self.prefix.join("share/frameworks"))
+    }
 }
 
 fn existing(path: PathBuf) -> Result<PathBuf> {

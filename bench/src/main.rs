@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod checks;
 mod compare;
+mod frameworks;
 mod installation;
+mod libraries;
 mod line;
 mod machine;
 mod memory;
@@ -35,11 +38,14 @@ struct Arguments {
 enum Command {
     /// Time what programs do, natively and through floe by turns; compare their results, waits and memory
     Speed(speed::Arguments),
+    /// Run the frameworks' and libraries' own checks natively and through floe; compare what they print
+    Frameworks(frameworks::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Speed(arguments) => speed::run(&arguments),
+        Command::Frameworks(arguments) => frameworks::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("floe-bench: {error:#}");

@@ -43,7 +43,8 @@ pub(crate) struct Arguments {
     device_library: String,
 }
 
-fn way(text: &str) -> Result<Way, String> {
+/// Reads a way of floe.
+pub(crate) fn way(text: &str) -> Result<Way, String> {
     [Way::Unix, Way::Tcp].into_iter().find(|way| way.name() == text).ok_or_else(|| "one of unix, tcp".to_owned())
 }
 

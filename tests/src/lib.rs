@@ -20,7 +20,8 @@ pub use table::{Expectation, Linkage, example, examples};
 ///
 /// # Panics
 /// When the folder is not there: the message says what makes it.
-fn made_folder(variable: &str, name: &str) -> PathBuf {
+#[must_use]
+pub fn made_folder(variable: &str, name: &str) -> PathBuf {
     let folder = std::env::var_os(variable).map_or_else(
         || {
             let target =

@@ -1,5 +1,5 @@
 //! `cargo xtask bench --pack`: what measures floe on a machine with a GPU, in one folder that can be carried there.
-//! In: the installation, nvcc, the programs of `bench/`. Out: `target/bench`, stripped, which needs
+//! In: the installation, nvcc, the programs of `bench/` and `tests/frameworks/`. Out: `target/bench`, stripped, which needs
 //! no Rust and no network where it runs.
 
 use std::fs;
@@ -21,6 +21,7 @@ pub(crate) fn pack() -> Result<PathBuf> {
     let programs = folder.join("share/bench");
     copy_sources(&repository().join("bench/programs"), &programs)?;
     driver_calls(&toolchain::ensure()?, &programs)?;
+    copy_sources(&repository().join("tests/frameworks"), &folder.join("share/frameworks"))?;
     Ok(folder)
 }
 

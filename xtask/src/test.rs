@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::dist::{cargo, dist, run, target_folder};
+use crate::dist::{cargo, run, target_folder};
 use crate::toolchain::repository;
-use crate::{examples, fuzz, generate, header, toolchain};
+use crate::{examples, fuzz, generate, header, pack, toolchain};
 
 /// What is done: its name and the function that does it.
 type Step = (&'static str, fn() -> Result<()>);
@@ -21,7 +21,7 @@ const STEPS: &[Step] = &[
     ("generated code is fresh", || generate::run(true)),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
-    ("installation", || dist().map(drop)),
+    ("installation, and what measures it", || pack::pack().map(drop)),
     ("exported functions against cuda.h", header::check),
     ("example programs", example_programs),
     ("CUDA runtimes of the boot matrix", boot_matrix),
@@ -69,5 +69,6 @@ fn compile_c(source: &Path, executable: &Path) -> Result<()> {
 fn tests() -> Result<()> {
     run(cargo(&["test", "--release", "--workspace"])
         .env("FLOE_DIST", target_folder().join("dist"))
+        .env("FLOE_BENCH", target_folder().join("bench"))
         .env("FLOE_EXAMPLES", target_folder().join("examples")))
 }

@@ -1,0 +1,324 @@
+//! `floe-bench frameworks`: the checks of PyTorch, JAX, CuPy, Triton and NVIDIA's libraries, natively and through floe.
+//! In: the files of `share/frameworks`. Out: one line per file, one per check that failed or gave other numbers, a
+//! JSON file where a folder is named; the exit code says whether floe passed all that native passed, with its numbers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::bars::Way;
+use crate::checks::{self, Outcome, Outcomes};
+use crate::installation::Installation;
+use crate::libraries::Toolkit;
+use crate::server::Server;
+use crate::{machine, record};
+
+/// Flags of `floe-bench frameworks`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Files to run, without their ending: torch_training, jax_programs, cublas, … [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// The way of floe
+    #[arg(long, value_name = "WAY", default_value = "unix", value_parser = crate::speed::way)]
+    way: Way,
+    /// Run through floe only, and compare with nothing
+    #[arg(long)]
+    floe_only: bool,
+    /// Write frameworks.json and the programs' stderr into this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The Python that has the frameworks
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// What the server drives: auto, nvidia, cpu, or the path of a libcuda.so.1
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    device_library: String,
+}
+
+/// One file with one setting of the environment.
+#[derive(Debug, Clone)]
+struct Variant {
+    /// `torch_memory`, `torch_memory [PYTORCH_CUDA_ALLOC_CONF=…]`
+    title: String,
+    source: PathBuf,
+    environment: Vec<(String, String)>,
+}
+
+/// How one check went by both ways.
+#[derive(Debug, Serialize)]
+struct Compared {
+    file: String,
+    check: String,
+    verdict: Verdict,
+    /// Why, where something is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// In short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    /// Passed, with native's numbers where it gave any.
+    Passed,
+    /// Native fails too: not floe's doing, but nothing was checked.
+    FailsNatively,
+    /// Fails through floe only.
+    Failed,
+    /// Passes, with other numbers than native's.
+    Differs,
+}
+
+/// Runs and compares.
+///
+/// # Errors
+/// When nothing could be run: no installation, no device, no such file.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let began = Instant::now();
+    let installation = Installation::of_this_executable()?;
+    let variants = chosen(&installation.frameworks()?, &arguments.only)?;
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("frameworks-logs"));
+    std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
+    let server = Server::start(&installation, &arguments.device_library, folder.path())?;
+    let gpu = server.gpu(&installation)?;
+    let programs = Programs {
+        arguments,
+        installation: &installation,
+        server: &server,
+        built: folder.path(),
+        logs: &logs,
+        cpu_device: gpu.kind == "cpu",
+    };
+    let mut all = Vec::new();
+    for variant in &variants {
+        let compared = programs.compare(variant)?;
+        tell(variant, &compared);
+        all.extend(compared);
+    }
+    if let Some(out) = &arguments.out {
+        write(&out.join("frameworks.json"), &gpu.name, &all)?;
+    }
+    Ok(verdict(&all, began))
+}
+
+/// The files that were asked for, each as often as it names settings.
+fn chosen(folder: &Path, only: &[String]) -> Result<Vec<Variant>> {
+    let mut sources = sources_in(folder, "py")?;
+    sources.retain(|source| !source.ends_with("checking.py"));
+    sources.extend(sources_in(&folder.join("libraries"), "cu")?);
+    let named = |source: &Path, name: &str| source.file_stem().is_some_and(|stem| stem == name);
+    if let Some(unknown) = only.iter().find(|name| !sources.iter().any(|source| named(source, name))) {
+        bail!("there is no such file of checks: {unknown}");
+    }
+    let mut variants = Vec::new();
+    for source in sources.into_iter().filter(|source| only.is_empty() || only.iter().any(|name| named(source, name))) {
+        let text = std::fs::read_to_string(&source).with_context(|| format!("cannot read: {}", source.display()))?;
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for environment in settings(&text) {
+            let words: Vec<String> = environment.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            variants.push(Variant { title: format!("{stem}{}", words.concat()), source: source.clone(), environment });
+        }
+    }
+    Ok(variants)
+}
+
+fn sources_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read: {}", folder.display()))?;
+    let mut sources: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    sources.retain(|source| source.extension().is_some_and(|found| found == ending));
+    sources.sort();
+    Ok(sources)
+}
+
+/// The environments a file asks for by lines `# run with: NAME=VALUE …`; the plain one when it asks for none.
+fn settings(text: &str) -> Vec<Vec<(String, String)>> {
+    let pair = |word: &str| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let lines = text.lines().filter_map(|line| line.strip_prefix("# run with:"));
+    let found: Vec<_> = lines.map(|line| line.split_whitespace().filter_map(pair).collect()).collect();
+    if found.is_empty() { vec![Vec::new()] } else { found }
+}
+
+/// What running a file needs.
+struct Programs<'a> {
+    arguments: &'a Arguments,
+    installation: &'a Installation,
+    server: &'a Server,
+    built: &'a Path,
+    logs: &'a Path,
+    cpu_device: bool,
+}
+
+impl Programs<'_> {
+    fn compare(&self, variant: &Variant) -> Result<Vec<Compared>> {
+        let words = match self.words(variant) {
+            Ok(words) => words,
+            Err(error) => return Ok(vec![not_started(variant, &error)]),
+        };
+        let floe = self.run(variant, &words, self.arguments.way)?;
+        if self.arguments.floe_only {
+            return Ok(compared(variant, &floe, &floe));
+        }
+        Ok(compared(variant, &self.run(variant, &words, Way::Native)?, &floe))
+    }
+
+    /// The words of the program, built first where it is a CUDA source.
+    fn words(&self, variant: &Variant) -> Result<Vec<PathBuf>> {
+        if variant.source.extension().is_some_and(|ending| ending == "py") {
+            return Ok(vec![PathBuf::from(&self.arguments.python), variant.source.clone()]);
+        }
+        Ok(vec![Toolkit::find(&self.arguments.python)?.build(&variant.source, self.built)?])
+    }
+
+    fn run(&self, variant: &Variant, words: &[PathBuf], way: Way) -> Result<Outcomes> {
+        eprintln!("floe-bench: {}, {}", variant.title, way.name());
+        let name: String = variant.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        checks::run(&self.logs.join(format!("{name}.{}.log", way.name())), || {
+            let mut command = self.started(words, way);
+            command.envs(variant.environment.iter().map(|(name, value)| (name, value)));
+            command.env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+        })
+    }
+
+    fn started(&self, words: &[PathBuf], way: Way) -> Command {
+        if way != Way::Native {
+            let mut command = self.server.put_before(self.installation, way);
+            command.args(words);
+            return command;
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        if self.cpu_device {
+            command.env("LD_LIBRARY_PATH", self.installation.cpu_device());
+        }
+        command
+    }
+}
+
+fn not_started(variant: &Variant, error: &anyhow::Error) -> Compared {
+    Compared {
+        file: variant.title.clone(),
+        check: checks::START.to_owned(),
+        verdict: Verdict::FailsNatively,
+        reason: Some(format!("{error:#}")),
+    }
+}
+
+fn compared(variant: &Variant, native: &Outcomes, floe: &Outcomes) -> Vec<Compared> {
+    let names: BTreeMap<&String, ()> = native.keys().chain(floe.keys()).map(|name| (name, ())).collect();
+    let of = |name: &String| {
+        let (verdict, reason) = judged(native.get(name), floe.get(name));
+        Compared { file: variant.title.clone(), check: name.clone(), verdict, reason }
+    };
+    names.into_keys().map(of).collect()
+}
+
+/// How one check compares; one that only one of the two told of did not come to be run in the other.
+fn judged(native: Option<&Outcome>, floe: Option<&Outcome>) -> (Verdict, Option<String>) {
+    let failure = |outcome: Option<&Outcome>| match outcome {
+        // Only what cannot start names the start; whoever does not, did.
+        None => None,
+        Some(outcome) => outcome.failure.clone(),
+    };
+    match (failure(native), failure(floe)) {
+        (Some(native), _) => (Verdict::FailsNatively, Some(native)),
+        (None, Some(floe)) => (Verdict::Failed, Some(floe)),
+        (None, None) => match (native, floe) {
+            (Some(native), Some(floe)) if native.values != floe.values => (Verdict::Differs, difference(native, floe)),
+            (Some(_), None) => (Verdict::Failed, Some("was not run".to_owned())),
+            _ => (Verdict::Passed, None),
+        },
+    }
+}
+
+/// The first number that differs.
+fn difference(native: &Outcome, floe: &Outcome) -> Option<String> {
+    let (native, floe) = (native.values.as_ref()?, floe.values.as_ref()?);
+    let at = native.iter().zip(floe).position(|(native, floe)| native != floe);
+    let at = at.unwrap_or_else(|| native.len().min(floe.len()));
+    let number = |values: &[String]| values.get(at).cloned().unwrap_or_else(|| "nothing".to_owned());
+    Some(format!("number {at}: native {}, floe {}", number(native), number(floe)))
+}
+
+fn tell(variant: &Variant, compared: &[Compared]) {
+    let passed = compared.iter().filter(|check| check.verdict == Verdict::Passed).count();
+    println!("{}: {passed} of {} passed", variant.title, compared.len());
+    for check in compared.iter().filter(|check| check.verdict != Verdict::Passed) {
+        let word = match check.verdict {
+            Verdict::FailsNatively => "fails natively too",
+            Verdict::Differs => "DIFFERS FROM NATIVE",
+            Verdict::Failed | Verdict::Passed => "FAILED",
+        };
+        println!("  {word}: {}: {}", check.check, check.reason.as_deref().unwrap_or_default());
+    }
+}
+
+fn verdict(all: &[Compared], began: Instant) -> ExitCode {
+    let count = |verdict| all.iter().filter(|check| check.verdict == verdict).count();
+    let (failed, differs) = (count(Verdict::Failed), count(Verdict::Differs));
+    println!(
+        "{} checks: {} passed, {failed} failed through floe, {differs} gave other numbers, {} fail natively; {:.0} s",
+        all.len(),
+        count(Verdict::Passed),
+        count(Verdict::FailsNatively),
+        began.elapsed().as_secs_f64()
+    );
+    if failed + differs == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write(path: &Path, device: &str, all: &[Compared]) -> Result<()> {
+    let record = serde_json::json!({
+        "date": machine::date(),
+        "floe": record::version(),
+        "device": device,
+        "machine": machine::description(),
+        "checks": all,
+    });
+    let text = serde_json::to_string_pretty(&record).context("the record cannot be put into JSON")?;
+    std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gave(values: &[&str]) -> Outcome {
+        Outcome { failure: None, values: Some(values.iter().map(ToString::to_string).collect()) }
+    }
+
+    fn broke() -> Outcome {
+        Outcome { failure: Some("broke".into()), values: None }
+    }
+
+    #[test]
+    fn a_file_runs_once_per_setting_it_names() {
+        let found = settings("\"\"\"Text.\"\"\"\n# run with:\n# run with: A=1 B=x:y=z\n");
+        assert_eq!(found, [vec![], vec![("A".into(), "1".into()), ("B".into(), "x:y=z".into())]]);
+        assert_eq!(settings("import x"), [vec![]]);
+    }
+
+    #[test]
+    fn only_what_native_passes_can_fail_through_floe() {
+        assert_eq!(judged(Some(&gave(&[])), Some(&broke())).0, Verdict::Failed);
+        assert_eq!(judged(Some(&broke()), Some(&broke())).0, Verdict::FailsNatively);
+        assert_eq!(judged(Some(&gave(&[])), None).0, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_start_that_fails_through_floe_only_is_floes() {
+        assert_eq!(judged(None, Some(&broke())).0, Verdict::Failed);
+    }
+
+    #[test]
+    fn other_numbers_are_told_with_their_place() {
+        let (verdict, reason) = judged(Some(&gave(&["1", "2"])), Some(&gave(&["1", "3"])));
+        assert_eq!((verdict, reason.as_deref()), (Verdict::Differs, Some("number 1: native 2, floe 3")));
+        assert_eq!(judged(Some(&gave(&["1"])), Some(&gave(&["1"]))).0, Verdict::Passed);
+    }
+}
