@@ -28,6 +28,8 @@ pub struct PlanNode {
     pub work: Work,
     /// What it waits for.
     pub after: Vec<PlanEdge>,
+    /// Whether it does its work; where not, it is as good as empty.
+    pub enabled: bool,
 }
 
 /// One dependency.
@@ -114,7 +116,7 @@ impl Plan {
     }
 
     fn push(&mut self, node: GraphNode, work: Work, after: Vec<PlanEdge>) -> usize {
-        self.nodes.push(PlanNode { node, work, after });
+        self.nodes.push(PlanNode { node, work, after, enabled: true });
         self.nodes.len() - 1
     }
 
@@ -148,7 +150,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes over what the nodes of `other` do; the nodes keep their names.
+    /// Takes over what the nodes of `other` do; the nodes keep their names, and those that are disabled stay so.
     pub(super) fn take(&mut self, other: Self) {
         for (old, new) in self.nodes.iter_mut().zip(other.nodes) {
             old.work = new.work;

@@ -139,7 +139,8 @@ impl State {
         let mut made: Vec<GraphNode> = Vec::with_capacity(plan.nodes.len());
         for step in &plan.nodes {
             let after = step.after.iter().map(|edge| Edge { from: made[edge.from], data: edge.data }).collect();
-            made.push(self.push(own, step.work.clone(), after)?);
+            let work = if step.enabled { step.work.clone() } else { Work::Empty };
+            made.push(self.push(own, work, after)?);
         }
         self.node_mut(node)?.work = Work::Child(own);
         Ok(node)

@@ -29,8 +29,31 @@ fn set<D: crate::Driver>(
     let at = plan.place(node)?;
     let work = work(&plan.nodes[at].work)?;
     let at = place_for(&plan, node, &work)?;
-    driver.graph_exec_set(exec, at, &work)?;
+    if plan.nodes[at].enabled {
+        driver.graph_exec_set(exec, at, &work)?;
+    }
     plan.nodes[at].work = work;
+    Ok(())
+}
+
+/// Whether a node can be disabled: only what a kernel or a copy engine does.
+fn can_be_disabled(work: &Work) -> bool {
+    matches!(work, Work::Kernel(_) | Work::Copy(_) | Work::Fill(_))
+}
+
+/// A node of an instantiated graph does its work from the next launch on, or nothing.
+fn enable<D: crate::Driver>(driver: &D, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
+    let kept = driver.graphs().exec(exec)?;
+    let mut plan = kept.plan();
+    let at = plan.place(node)?;
+    let place = &mut plan.nodes[at];
+    if !can_be_disabled(&place.work) {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    if place.enabled != enabled {
+        driver.graph_exec_set(exec, at, if enabled { &place.work } else { &Work::Empty })?;
+        place.enabled = enabled;
+    }
     Ok(())
 }
 
@@ -48,6 +71,10 @@ fn update<D: crate::Driver>(driver: &D, exec: GraphExec, new: &Plan) -> Result<(
         GraphUpdate { result, ..GraphUpdate::default() }
     })?;
     *plan = next;
+    let disabled = plan.nodes.iter().enumerate().filter(|(_, node)| !node.enabled);
+    for (at, _) in disabled {
+        driver.graph_exec_set(exec, at, &Work::Empty).map_err(refused)?;
+    }
     Ok(())
 }
 
@@ -154,6 +181,25 @@ marshallers! {
             c::put(result, info.result);
             updated
         }
+    }
+
+    /// `cuGraphNodeSetEnabled`.
+    fn cuGraphNodeSetEnabled(driver, exec: GraphExec, node: GraphNode, enabled: u32) {
+        enable(driver, exec, node, enabled != 0)
+    }
+
+    /// `cuGraphNodeGetEnabled`.
+    fn cuGraphNodeGetEnabled(driver, exec: GraphExec, node: GraphNode, enabled: *mut u32) {
+        c::present(enabled)?;
+        let kept = driver.graphs().exec(exec)?;
+        let plan = kept.plan();
+        let place = &plan.nodes[plan.place(node)?];
+        if !can_be_disabled(&place.work) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // SAFETY: the program's variable.
+        unsafe { c::put(enabled, u32::from(place.enabled)) };
+        Ok(())
     }
 
     /// `cuGraphExecKernelNodeSetParams_v2`.
