@@ -46,6 +46,8 @@ impl Floed {
             .arg("--token-file")
             .arg(folder.path().join("token"))
             .args(flags)
+            // Its own, unless the test names one: what other tests have sent must not be known here.
+            .env("FLOE_MODULE_CACHE", folder.path().join("modules"))
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()

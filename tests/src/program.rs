@@ -47,6 +47,12 @@ pub struct Statistics {
     pub call: Class,
     /// Waits once a context existed.
     pub waits_with_context: u64,
+    /// Contents of modules that the server had.
+    pub modules_known: u64,
+    /// Contents of modules that were sent.
+    pub modules_sent: u64,
+    /// Bytes of those sent.
+    pub module_bytes_sent: u64,
 }
 
 impl Statistics {

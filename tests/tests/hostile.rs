@@ -162,7 +162,7 @@ fn clients_that_leave_at_every_step_leave_nothing() {
         },
         |path| {
             let mut client = Client::attached(path);
-            client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: &[1; 1 << 20] });
+            client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: &[1; 1 << 20] });
             // Half of a frame.
             client.socket.write_all(&[40, 0, 0, 0, 1]).expect("sent");
             client

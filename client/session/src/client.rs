@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr};
+use floe_image::Takes;
 
 use floe_surface::graph::Graphs;
 
@@ -150,7 +151,10 @@ impl Client {
         let mut slots: Vec<_> = attached.into_iter().map(Some).collect();
         let mut devices = Vec::new();
         for (index, ordinal) in order.into_iter().zip(0u8..) {
-            let attached = slots[index].take().expect("each device is chosen once");
+            let mut attached = slots[index].take().expect("each device is chosen once");
+            if settings.compiles_everything() {
+                attached.snapshot.takes = Takes::Anything;
+            }
             log!(Info, "device {ordinal} is {} (session {})", attached.snapshot.name, attached.session);
             let session = Session::start(attached, ordinal, Arc::clone(&self.statistics)).map_err(|error| {
                 log!(Error, "no thread for a link: {error}");

@@ -93,6 +93,14 @@ impl Connection {
         self.wait(&Ticket { waiter }).map(|answer| (answer, sequence))
     }
 
+    /// Sends a message together with the next one, whose answer is waited for first. The ticket is for `answer`.
+    pub(crate) fn begin<M: Call>(&self, message: &M) -> CudaResult<Ticket> {
+        tally::called();
+        let waiter = Arc::new(Waiter::default());
+        self.submit(message, Expected::Reply(Arc::clone(&waiter)), false)?;
+        Ok(Ticket { waiter })
+    }
+
     /// As `call`, with the answer whatever its status.
     pub(crate) fn ask<M: Call>(&self, message: &M) -> CudaResult<Answer> {
         tally::called();
@@ -131,7 +139,11 @@ impl Connection {
 
     /// Waits for what a ticket stands for.
     pub(crate) fn wait(&self, ticket: &Ticket) -> CudaResult<Answer> {
-        let answer = self.answer(ticket)?;
+        Self::judge(self.answer(ticket)?)
+    }
+
+    /// An answer whose status is success, or the error it is; what it says of it goes to the user.
+    pub(crate) fn judge(answer: Answer) -> CudaResult<Answer> {
         match CudaError::from_code(answer.status) {
             None => Ok(answer),
             Some(error) => {
@@ -142,7 +154,7 @@ impl Connection {
     }
 
     /// Waits for the answer and remembers what it says of earlier failures.
-    fn answer(&self, ticket: &Ticket) -> CudaResult<Answer> {
+    pub(crate) fn answer(&self, ticket: &Ticket) -> CudaResult<Answer> {
         tally::waited();
         let answer = ticket.waiter.wait()?;
         if let Some(earlier) = CudaError::from_code(answer.earlier) {

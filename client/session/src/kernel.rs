@@ -65,7 +65,7 @@ impl KernelState {
             return Ok(function);
         }
         let library = self.library.upgrade().ok_or(CudaError::INVALID_HANDLE)?;
-        let function = library.on(session)?.function(&self.name)?;
+        let function = library.function(session, &self.name)?;
         let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
         if functions.len() <= index {
             functions.resize(index + 1, None);

@@ -10,6 +10,7 @@ mod beyond;
 mod blocks;
 mod client;
 mod connection;
+mod content;
 mod context;
 mod copy;
 mod device;

@@ -1,16 +1,19 @@
 //! Libraries: images the process holds independent of contexts, loaded into a vGPU when they are first used there. An image
-//! comes in and is kept, so that another device, or the same one after a reset, can have it later.
+//! comes in; it stays where the program keeps it, or what the devices take of it is kept here, so that another device, or
+//! the same one after a reset, can have it later.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Kernel, Library, Module};
+use floe_image::{Limits, Takes};
 use floe_surface::{Image, JitOptions, LibraryCalls};
 
 use crate::client::Client;
 use crate::handles::{Handle, Kind};
-use crate::kernel::KernelState;
+use crate::kernel::{FunctionState, KernelState};
 use crate::log::log;
 use crate::module::{Loaded, as_pair, name_of};
 use crate::session::Session;
@@ -47,6 +50,18 @@ impl LibraryState {
         Ok(fresh)
     }
 
+    /// Its kernel of this name on a vGPU; the library is loaded there with the same question if it is not yet.
+    pub(crate) fn function(&self, session: &Arc<Session>, name: &str) -> CudaResult<Arc<FunctionState>> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(known) = loaded.get(&session.ordinal).filter(|known| known.is_valid()).cloned() {
+            drop(loaded);
+            return known.function(name);
+        }
+        let (fresh, function) = Loaded::load_for(session, &self.image, name)?;
+        loaded.insert(session.ordinal, fresh);
+        function
+    }
+
     /// Its kernel of this name, made known to the process.
     fn kernel(self: &Arc<Self>, client: &Client, name: &str) -> Arc<KernelState> {
         let mut kernels = lock(&self.kernels);
@@ -75,14 +90,38 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The image in the form it is kept in: what the program preserves as it is, else what any device takes of it.
+    fn to_keep(&self, image: Image<'static>) -> CudaResult<Image<'static>> {
+        if image.containers.iter().all(|container| matches!(container, Cow::Borrowed(_))) {
+            return Ok(image);
+        }
+        let takes: Vec<Takes> = self.devices()?.iter().map(|device| device.session.takes).collect();
+        Ok(image.kept_for(&takes, &Limits::default()).to_image())
+    }
+
+    /// Whether an image may stay here until one of its kernels is asked for, as CUDA's lazy loading leaves it: it holds
+    /// machine code for the device, so that nothing is compiled and nobody waits for a log.
+    fn may_wait(&self, image: &Image<'_>, session: &Session, options: &JitOptions) -> CudaResult<bool> {
+        let wishes = options.plain().next().is_some() || options.unsupported().next().is_some();
+        let logs = options.info_capacity() > 0 || options.error_capacity() > 0;
+        let certain = || image.kept_for(&[session.takes], &Limits::default()).certain;
+        Ok(!wishes && !logs && !self.settings()?.eager_loading && certain())
+    }
+}
+
 impl LibraryCalls for Client {
     fn library_load_data(&self, image: Image<'static>, options: &mut JitOptions) -> CudaResult<Library> {
         let _call = self.enter();
         let session = self.library_session()?;
+        session.errors.report()?;
+        let image = self.to_keep(image)?;
         let library =
             Arc::new(LibraryState { id: self.next_id(), image, loaded: Mutex::default(), kernels: Mutex::default() });
-        // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
-        library.on_with(&session, options)?;
+        if !self.may_wait(&library.image, &session, options)? {
+            // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
+            library.on_with(&session, options)?;
+        }
         self.libraries.insert(library.id, Arc::clone(&library));
         Ok(library.handle())
     }
@@ -109,7 +148,7 @@ impl LibraryCalls for Client {
             return Ok(kernel.handle());
         }
         // Only the server knows whether there is such a kernel.
-        state.on(&self.library_session()?)?.function(name)?;
+        state.function(&self.library_session()?, name)?;
         Ok(state.kernel(self, name).handle())
     }
 

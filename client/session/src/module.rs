@@ -1,5 +1,6 @@
-//! Modules: an image loaded into one vGPU, its functions and globals. An image and compiler options come in; the image goes to
-//! the server in parts and the load is waited for, since its errors and its log belong to the call. Names are asked once.
+//! Modules: an image loaded into one vGPU, its functions and globals. An image and compiler options come in; the image is
+//! named to the server by its hash and sent where that lacks it, and the load is waited for, since its errors and its log
+//! belong to the call. Names are asked once.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -8,11 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Function, Module};
 use floe_surface::{Image, JitOptions, ModuleCalls};
 use floe_wire::{
-    Call, FindGlobal, FindKernel, JitOption, KernelId, LibraryId, LibraryPart, ListKernels, LoadLibrary, PIECE_BYTES,
-    UnloadLibrary,
+    Call, FindGlobal, FindKernel, JitOption, KernelId, LibraryId, ListKernels, LoadLibrary, UnloadLibrary,
 };
 
 use crate::client::Client;
+use crate::connection::{Answer, Connection};
+use crate::content::Contents;
 use crate::handles::{Handle, Kind};
 use crate::kernel::FunctionState;
 use crate::log::log;
@@ -23,10 +25,16 @@ use crate::table::lock;
 const LOG_BYTES: u32 = 8 << 10;
 /// The longest log that fits a frame with room to spare.
 const LONGEST_LOG: usize = 1 << 20;
+/// How often a load is asked for: by hashes alone, with what the server lacks, and once more with what its cache has lost
+/// in between.
+const MOST_ROUNDS: usize = 3;
 /// CU_MODULE_EAGER_LOADING.
 const EAGER: u32 = 1;
 /// CU_MODULE_LAZY_LOADING.
 const LAZY: u32 = 2;
+
+/// What a look-up gave.
+type Found = CudaResult<Arc<FunctionState>>;
 
 /// An image in the server's memory, for one vGPU.
 #[derive(Debug)]
@@ -35,69 +43,102 @@ pub(crate) struct Loaded {
     id: u64,
     context: Context,
     epoch: u64,
+    /// One thread at a time asks for a function.
+    asking: Mutex<()>,
     functions: Mutex<HashMap<String, Arc<FunctionState>>>,
     globals: Mutex<HashMap<String, (u64, u64)>>,
     names: OnceLock<Vec<String>>,
 }
 
 impl Loaded {
-    /// Sends an image and loads it.
+    /// Loads an image.
     pub(crate) fn load(
         session: &Arc<Session>,
         context: Context,
-        image: &Image,
+        image: &Image<'_>,
         options: &mut JitOptions,
     ) -> CudaResult<Arc<Self>> {
+        Self::load_asking(session, context, image, options, None).map(|(loaded, _)| loaded)
+    }
+
+    /// Loads an image of a library and looks a kernel up in it, for one wait.
+    ///
+    /// # Errors
+    /// What is wrong with the image; the look-up has an outcome of its own.
+    pub(crate) fn load_for(session: &Arc<Session>, image: &Image<'_>, kernel: &str) -> CudaResult<(Arc<Self>, Found)> {
+        let options = &mut JitOptions::none();
+        let (loaded, function) = Self::load_asking(session, Context::NULL, image, options, Some(kernel))?;
+        Ok((loaded, function.unwrap_or(Err(CudaError::NOT_FOUND))))
+    }
+
+    fn load_asking(
+        session: &Arc<Session>,
+        context: Context,
+        image: &Image<'_>,
+        options: &mut JitOptions,
+        kernel: Option<&str>,
+    ) -> CudaResult<(Arc<Self>, Option<Found>)> {
         session.errors.report()?;
         if let Some(option) = options.unsupported().next() {
             log!(Warn, "a module load with an option that is not supported: CUjit_option {option}");
             return Err(CudaError::NOT_SUPPORTED);
         }
-        let id = session.next_id();
-        for (container, index) in image.containers.iter().zip(0u32..) {
-            for bytes in container.chunks(PIECE_BYTES) {
-                session.connection.post(&LibraryPart { library: LibraryId(id), container: index, bytes })?;
+        let contents = Contents::of(image, session);
+        let mut missing = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            let id = session.next_id();
+            contents.send(session, id, &missing)?;
+            let message = load_message(id, &contents, context, options);
+            let (answer, found) = ask_with(session, &message, kernel)?;
+            if let Some(error) = CudaError::from_code(answer.status) {
+                forget(session, id)?;
+                return Err(refused(error, &answer.detail, options));
+            }
+            let reply = session.connection.read(LoadLibrary::decode_reply(&answer.body))?;
+            if reply.missing.is_empty() {
+                session.statistics.knew_contents(contents.count() - missing.len());
+                options.write_error("");
+                options.write_info(reply.info);
+                if !reply.info.is_empty() {
+                    log!(Info, "compiling a module: {}", reply.info.trim_end());
+                }
+                let loaded = Arc::new(Self::new(session, context, id));
+                let function = found.map(|(id, answer)| loaded.found(kernel.unwrap_or_default(), id, answer));
+                return Ok((loaded, function));
+            }
+            forget(session, id)?;
+            // What it lacks now may be less than before: it may have had no room for what was sent.
+            for index in reply.missing {
+                if !missing.contains(&index) {
+                    missing.push(index);
+                }
             }
         }
-        let wanted = options.info_capacity().max(options.error_capacity());
-        let message = LoadLibrary {
-            library: LibraryId(id),
-            kind: kind_number(image),
-            // A module has a context from the start; a library does not, and waits until it is used.
-            at_once: context != Context::NULL,
-            options: options
-                .plain()
-                .filter_map(|(option, value)| {
-                    let option = i32::try_from(option).ok()?;
-                    Some(JitOption { option, value })
-                })
-                .collect(),
-            log_bytes: u32::try_from(wanted.min(LONGEST_LOG)).map_or(LOG_BYTES, |bytes| bytes.max(LOG_BYTES)),
-        };
-        let answer = session.connection.ask(&message)?;
-        if let Some(error) = CudaError::from_code(answer.status) {
-            options.write_info("");
-            options.write_error(&answer.detail);
-            if !answer.detail.is_empty() {
-                log!(Warn, "a module could not be loaded: {error}: {}", answer.detail.trim_end());
-            }
-            return Err(error);
-        }
-        let reply = session.connection.read(LoadLibrary::decode_reply(&answer.body))?;
-        options.write_error("");
-        options.write_info(reply.info);
-        if !reply.info.is_empty() {
-            log!(Info, "compiling a module: {}", reply.info.trim_end());
-        }
-        Ok(Arc::new(Self {
+        log!(Error, "the server lacks what was sent to it: {} bytes", image.size());
+        Err(CudaError::UNKNOWN)
+    }
+
+    fn new(session: &Arc<Session>, context: Context, id: u64) -> Self {
+        Self {
             session: Arc::clone(session),
             id,
             context,
             epoch: session.epoch(),
+            asking: Mutex::default(),
             functions: Mutex::default(),
             globals: Mutex::default(),
             names: OnceLock::new(),
-        }))
+        }
+    }
+
+    /// The function an answer describes, known by its name from now on.
+    fn found(self: &Arc<Self>, name: &str, id: u64, answer: Answer) -> Found {
+        let answer = Connection::judge(answer)?;
+        let reply = self.session.connection.read(FindKernel::decode_reply(&answer.body))?;
+        let function = Arc::new(FunctionState::new(self, id, name, &reply));
+        self.session.functions.insert(id, Arc::clone(&function));
+        lock(&self.functions).insert(name.to_owned(), Arc::clone(&function));
+        Ok(function)
     }
 
     /// What the program calls it.
@@ -144,19 +185,15 @@ impl Loaded {
     /// NOT_FOUND where it has none.
     pub(crate) fn function(self: &Arc<Self>, name: &str) -> CudaResult<Arc<FunctionState>> {
         // The lock is held over the question, so that two threads that ask for one name get one function.
-        let mut functions = lock(&self.functions);
-        if let Some(function) = functions.get(name) {
+        let _asking = lock(&self.asking);
+        if let Some(function) = lock(&self.functions).get(name) {
             return Ok(Arc::clone(function));
         }
         let session = &self.session;
         session.errors.check()?;
         let id = session.next_id();
-        let answer = session.call(&FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) })?;
-        let reply = session.connection.read(FindKernel::decode_reply(&answer.body))?;
-        let function = Arc::new(FunctionState::new(self, id, name, &reply));
-        session.functions.insert(id, Arc::clone(&function));
-        functions.insert(name.to_owned(), Arc::clone(&function));
-        Ok(function)
+        let answer = session.connection.ask(&FindKernel { library: LibraryId(self.id), name, kernel: KernelId(id) })?;
+        self.found(name, id, answer)
     }
 
     /// Address and bytes of its global variable of this name.
@@ -196,13 +233,50 @@ impl Loaded {
     }
 }
 
-/// `LoadLibrary.kind`.
-fn kind_number(image: &Image) -> u32 {
-    match image.kind {
-        floe_image::ImageKind::Fatbin => 1,
-        floe_image::ImageKind::Cubin => 2,
-        floe_image::ImageKind::Ptx => 3,
+fn load_message<'a>(id: u64, contents: &'a Contents<'_>, context: Context, options: &JitOptions) -> LoadLibrary<'a> {
+    let wanted = options.info_capacity().max(options.error_capacity());
+    let plain = options.plain().filter_map(|(option, value)| {
+        let option = i32::try_from(option).ok()?;
+        Some(JitOption { option, value })
+    });
+    LoadLibrary {
+        library: LibraryId(id),
+        kind: contents.kind(),
+        contents: contents.names(),
+        // A module has a context from the start; a library does not, and waits until it is used.
+        at_once: context != Context::NULL,
+        options: plain.collect(),
+        log_bytes: u32::try_from(wanted.min(LONGEST_LOG)).map_or(LOG_BYTES, |bytes| bytes.max(LOG_BYTES)),
     }
+}
+
+/// Asks for a load, and in the same breath for a kernel of what is loaded; the kernel's answer comes with its id.
+fn ask_with(
+    session: &Session,
+    load: &LoadLibrary<'_>,
+    kernel: Option<&str>,
+) -> CudaResult<(Answer, Option<(u64, Answer)>)> {
+    let connection = &session.connection;
+    let Some(name) = kernel else { return Ok((connection.ask(load)?, None)) };
+    let loading = connection.begin(load)?;
+    let id = session.next_id();
+    let found = connection.ask(&FindKernel { library: load.library, name, kernel: KernelId(id) })?;
+    Ok((connection.answer(&loading)?, Some((id, found))))
+}
+
+/// Gives up the id of a library that was not loaded.
+fn forget(session: &Session, id: u64) -> CudaResult<()> {
+    session.connection.post(&UnloadLibrary { library: LibraryId(id) }).map(drop)
+}
+
+/// Tells the program and the user why a load failed.
+fn refused(error: CudaError, detail: &str, options: &mut JitOptions) -> CudaError {
+    options.write_info("");
+    options.write_error(detail);
+    if !detail.is_empty() {
+        log!(Warn, "a module could not be loaded: {error}: {}", detail.trim_end());
+    }
+    error
 }
 
 /// A name as the wire has names; one that is not UTF-8 is no kernel's or variable's.

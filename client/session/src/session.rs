@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{Context, CudaResult};
+use floe_image::Takes;
 use floe_wire::{Call, Message, ResetContext, SynchronizeContext, SynchronizeStream};
 
 use crate::blocks::Blocks;
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) window: Range<u64>,
     pub(crate) snapshot: Snapshot,
     pub(crate) limits: DeviceLimits,
+    /// What of a fat binary goes to this vGPU.
+    pub(crate) takes: Takes,
     pub(crate) connection: Connection,
     pub(crate) order: Arc<Order>,
     pub(crate) errors: Arc<Errors>,
@@ -77,6 +80,7 @@ impl Session {
         Ok(Arc::new(Self {
             ordinal,
             limits: DeviceLimits::new(&attached.snapshot),
+            takes: attached.snapshot.takes,
             connection,
             order,
             errors,

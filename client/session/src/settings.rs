@@ -135,6 +135,12 @@ impl Source for ProcessSource {
 }
 
 impl Settings {
+    /// Whether the driver is to compile the PTX of images that hold machine code too.
+    pub(crate) fn compiles_everything(&self) -> bool {
+        let forces = |name: &str| matches!(name, "CUDA_FORCE_JIT" | "CUDA_FORCE_PTX_JIT");
+        self.driver.iter().any(|(name, value)| forces(name) && value != "0")
+    }
+
     /// Reads the settings: environment first, then the TOML file (`FLOE_CONFIG`, else `~/.config/floe/floe.toml`, else
     /// `/etc/floe/floe.toml`).
     ///

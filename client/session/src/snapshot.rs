@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use floe_abi::{Uuid, device_attribute};
+use floe_image::{ComputeCapability, Takes};
 
 /// A device as this client presents it.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +24,8 @@ pub(crate) struct Snapshot {
     pub(crate) priorities: (i32, i32),
     /// Granularity of mappings in bytes.
     pub(crate) granularity: u64,
+    /// What of a fat binary it takes.
+    pub(crate) takes: Takes,
     attributes: HashMap<u32, i32>,
     limits: HashMap<u32, u64>,
 }
@@ -85,6 +88,7 @@ impl Snapshot {
             driver: message.driver,
             priorities: (message.priority_least, message.priority_greatest),
             granularity: message.granularity.max(4096),
+            takes: takes(message.code, &attributes),
             attributes,
             limits: message
                 .limits
@@ -111,6 +115,18 @@ impl Snapshot {
     }
 }
 
+/// `DeviceSnapshot.code` with the device's compute capability.
+fn takes(code: u32, attributes: &HashMap<u32, i32>) -> Takes {
+    use device_attribute as a;
+    let number = |attribute: u32| attributes.get(&attribute).and_then(|value| u32::try_from(*value).ok());
+    let (major, minor) = (number(a::COMPUTE_CAPABILITY_MAJOR), number(a::COMPUTE_CAPABILITY_MINOR));
+    match (code, major.zip(minor)) {
+        (1, Some((major, minor))) => Takes::MachineCode(ComputeCapability { major, minor }),
+        (2, Some((major, minor))) => Takes::Ptx(ComputeCapability { major, minor }),
+        _ => Takes::Anything,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use floe_wire::{Attribute, DeviceSnapshot, Limit};
@@ -129,7 +145,22 @@ mod tests {
             priority_least: 0,
             priority_greatest: -5,
             granularity: 2 << 20,
+            code: 0,
         }
+    }
+
+    #[test]
+    fn only_a_known_device_gets_less_than_everything() {
+        let mut message = message();
+        message.code = 1;
+        assert_eq!(Snapshot::new(&message, 0).takes, Takes::Anything);
+        message.attributes.extend([(75, 9), (76, 0)].map(|(number, value)| Attribute { number, value }));
+        let capability = ComputeCapability { major: 9, minor: 0 };
+        assert_eq!(Snapshot::new(&message, 0).takes, Takes::MachineCode(capability));
+        message.code = 2;
+        assert_eq!(Snapshot::new(&message, 0).takes, Takes::Ptx(capability));
+        message.code = 3;
+        assert_eq!(Snapshot::new(&message, 0).takes, Takes::Anything);
     }
 
     #[test]

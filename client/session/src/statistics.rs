@@ -28,6 +28,9 @@ pub(crate) struct Statistics {
     context_exists: AtomicU64,
     bytes_to_device: AtomicU64,
     bytes_from_device: AtomicU64,
+    contents_known: AtomicU64,
+    contents_sent: AtomicU64,
+    content_bytes_sent: AtomicU64,
 }
 
 /// The counters at one moment.
@@ -43,6 +46,12 @@ pub struct Snapshot {
     pub bytes_to_device: u64,
     /// Bytes copied from devices.
     pub bytes_from_device: u64,
+    /// Contents of modules that the server had.
+    pub contents_known: u64,
+    /// Contents of modules that were sent.
+    pub contents_sent: u64,
+    /// Bytes of those sent.
+    pub content_bytes_sent: u64,
 }
 
 impl Statistics {
@@ -55,6 +64,9 @@ impl Statistics {
             context_exists: AtomicU64::new(0),
             bytes_to_device: AtomicU64::new(0),
             bytes_from_device: AtomicU64::new(0),
+            contents_known: AtomicU64::new(0),
+            contents_sent: AtomicU64::new(0),
+            content_bytes_sent: AtomicU64::new(0),
         }
     }
 
@@ -84,6 +96,17 @@ impl Statistics {
         self.bytes_from_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A load found this many contents at the server.
+    pub(crate) fn knew_contents(&self, count: usize) {
+        self.contents_known.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// A content of this many bytes was sent.
+    pub(crate) fn sent_content(&self, bytes: u64) {
+        self.contents_sent.fetch_add(1, Ordering::Relaxed);
+        self.content_bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// The counters now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |counters: &[AtomicU64; 3]| [0, 1, 2].map(|index: usize| counters[index].load(Ordering::Relaxed));
@@ -95,6 +118,9 @@ impl Statistics {
             waits_with_context: all.saturating_sub(self.waited_before_context.load(Ordering::Relaxed)),
             bytes_to_device: self.bytes_to_device.load(Ordering::Relaxed),
             bytes_from_device: self.bytes_from_device.load(Ordering::Relaxed),
+            contents_known: self.contents_known.load(Ordering::Relaxed),
+            contents_sent: self.contents_sent.load(Ordering::Relaxed),
+            content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
         }
     }
 }
@@ -108,6 +134,8 @@ impl Snapshot {
         }
         let _ = writeln!(out, "waits once a context existed: {}", self.waits_with_context);
         let _ = writeln!(out, "bytes to device: {}, from device: {}", self.bytes_to_device, self.bytes_from_device);
+        let (known, sent, bytes) = (self.contents_known, self.contents_sent, self.content_bytes_sent);
+        let _ = writeln!(out, "modules the server had: {known}, sent to it: {sent} ({bytes} bytes)");
         out
     }
 
@@ -119,8 +147,13 @@ impl Snapshot {
         }
         let _ = write!(
             out,
-            "\"waits_with_context\":{},\"bytes_to_device\":{},\"bytes_from_device\":{}}}",
+            "\"waits_with_context\":{},\"bytes_to_device\":{},\"bytes_from_device\":{},",
             self.waits_with_context, self.bytes_to_device, self.bytes_from_device
+        );
+        let _ = write!(
+            out,
+            "\"modules_known\":{},\"modules_sent\":{},\"module_bytes_sent\":{}}}",
+            self.contents_known, self.contents_sent, self.content_bytes_sent
         );
         out
     }
@@ -140,6 +173,8 @@ mod tests {
         statistics.made(Class::Call, true);
         statistics.went_to_device(10);
         statistics.came_from_device(4);
+        statistics.knew_contents(3);
+        statistics.sent_content(9);
         statistics.snapshot()
     }
 
@@ -156,7 +191,8 @@ mod tests {
         assert_eq!(
             counted().json(),
             "{\"local\":{\"made\":1,\"waited\":0},\"post\":{\"made\":2,\"waited\":1},\"call\":{\"made\":2,\"waited\":2},\
-             \"waits_with_context\":2,\"bytes_to_device\":10,\"bytes_from_device\":4}"
+             \"waits_with_context\":2,\"bytes_to_device\":10,\"bytes_from_device\":4,\
+             \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9}"
         );
     }
 

@@ -122,8 +122,9 @@ fn long_payload_is_refused() {
 #[test]
 fn list_that_cannot_fit_is_refused_before_it_is_made() {
     let mut payload =
-        encoded(&LoadLibrary { library: LibraryId(1), kind: 1, at_once: false, options: vec![], log_bytes: 0 });
-    payload[13..17].copy_from_slice(&u32::MAX.to_le_bytes());
+        encoded(&LoadLibrary { library: LibraryId(1), kind: 1, at_once: false, ..LoadLibrary::default() });
+    // The options; the contents before them have none.
+    payload[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
     let problem = LoadLibrary::decode(&payload).unwrap_err().problem;
     assert_eq!(problem, Problem::Count { count: 0xffff_ffff, left: 4 });
 }

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use floe_transport::Address;
+use floe_worker::contract::CachePlace;
 use serde::Deserialize;
 
 use crate::error::DaemonError;
 
 /// How many sessions there may be at once unless the operator says otherwise: a context takes half a gigabyte on a GPU.
 const MAX_SESSIONS: usize = 64;
+/// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
+const MODULE_CACHE_LIMIT: u64 = 4 << 30;
 
 /// Flags of `floed` and `floe serve`; each can be set in the environment and, without the dashes, in `[server]` of the
 /// TOML file.
@@ -44,6 +47,12 @@ pub struct Options {
     /// The most sessions at once [default: 64]
     #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
     pub max_sessions: Option<usize>,
+    /// Folder where contents of modules are kept, so that a client sends them once [default: $XDG_CACHE_HOME/floe/modules, else ~/.cache/floe/modules; for root /var/cache/floe/modules]
+    #[arg(long, env = "FLOE_MODULE_CACHE", value_name = "FOLDER")]
+    pub module_cache: Option<PathBuf>,
+    /// The most that folder holds: bytes, or with K, M, G, T; 0 keeps nothing [default: 4G]
+    #[arg(long, env = "FLOE_MODULE_CACHE_LIMIT", value_name = "BYTES")]
+    pub module_cache_limit: Option<String>,
     /// The worker's executable [default: floe-worker beside this one]
     #[arg(long, env = "FLOE_WORKER", value_name = "PATH")]
     pub worker: Option<PathBuf>,
@@ -74,6 +83,8 @@ pub struct FileOptions {
     gpus: Vec<u32>,
     memory_per_session: Option<String>,
     max_sessions: Option<usize>,
+    module_cache: Option<PathBuf>,
+    module_cache_limit: Option<String>,
     worker: Option<PathBuf>,
 }
 
@@ -100,6 +111,8 @@ pub struct Settings {
     pub memory_per_session: u64,
     /// The most sessions at once.
     pub max_sessions: usize,
+    /// Where contents of modules are kept; `None`: nowhere.
+    pub module_cache: Option<CachePlace>,
     /// The worker's executable.
     pub worker: PathBuf,
     /// The process a private daemon serves.
@@ -123,6 +136,10 @@ impl Settings {
             gpus: if flags.gpus.is_empty() { file.gpus } else { flags.gpus },
             memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
             max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
+            module_cache: module_cache(
+                flags.module_cache.or(file.module_cache),
+                flags.module_cache_limit.or(file.module_cache_limit).as_deref(),
+            )?,
             worker: flags.worker.or(file.worker).map_or_else(worker_beside_this_executable, Ok)?,
             until_exit_of: flags.until_exit_of,
         };
@@ -151,9 +168,30 @@ fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
     Ok(file.server)
 }
 
+/// The folder and its limit; none where the limit is 0, or where there is no folder to take.
+fn module_cache(folder: Option<PathBuf>, limit: Option<&str>) -> Result<Option<CachePlace>, DaemonError> {
+    let limit = limit.map_or(Ok(MODULE_CACHE_LIMIT), bytes)?;
+    let folder = folder.or_else(default_module_cache).filter(|_| limit > 0);
+    Ok(folder.map(|folder| CachePlace { folder, limit }))
+}
+
+fn default_module_cache() -> Option<PathBuf> {
+    if let Some(cache) = set("XDG_CACHE_HOME") {
+        return Some(cache.join("floe/modules"));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/var/cache/floe/modules"));
+    }
+    set("HOME").map(|home| home.join(".cache/floe/modules"))
+}
+
+/// A folder the environment names.
+fn set(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// `$XDG_CONFIG_HOME/floe`, else `~/.config/floe`, else `/etc/floe`.
 fn configuration_folder() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
     home.unwrap_or_else(|| PathBuf::from("/etc")).join("floe")
 }
@@ -224,6 +262,16 @@ mod tests {
         let settings = Settings::new(flags()).expect("the defaults hold");
         assert!(is_loopback(&settings.tcp.expect("TCP is on")));
         assert!(settings.token_file.is_some());
+    }
+
+    #[test]
+    fn modules_are_cached_unless_the_limit_is_zero() {
+        let named = Options { module_cache: Some("/somewhere".into()), ..flags() };
+        let place = Settings::new(named.clone()).expect("a folder is enough").module_cache;
+        assert_eq!(place, Some(CachePlace { folder: "/somewhere".into(), limit: 4 << 30 }));
+        let off = Settings::new(Options { module_cache_limit: Some("0".into()), ..named.clone() });
+        assert_eq!(off.expect("0 is a size").module_cache, None);
+        assert!(Settings::new(Options { module_cache_limit: Some("much".into()), ..named }).is_err());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
-use floe_worker::contract::{Probe, Snapshot};
+use floe_worker::contract::{CachePlace, Probe, Snapshot};
 
 use crate::conversation::{self, Host, Refusal};
 use crate::log;
@@ -50,6 +50,8 @@ pub(crate) struct Server {
     pub(crate) device_library: String,
     pub(crate) worker: PathBuf,
     pub(crate) memory_per_session: u64,
+    /// Where workers keep contents of modules.
+    pub(crate) module_cache: Option<CachePlace>,
     pub(crate) max_sessions: usize,
     pub(crate) sessions: Mutex<Sessions>,
     pub(crate) conversations: Conversations,
@@ -120,7 +122,8 @@ impl Server {
             Ok(parts) => parts,
             Err(error) => return log(format_args!("session {session}: {error}")),
         };
-        let started = worker_process::start(&self.worker, &self.device_library, admission, connection, frames);
+        let cache = self.module_cache.as_ref();
+        let started = worker_process::start(&self.worker, &self.device_library, cache, admission, connection, frames);
         let worker = match started {
             Ok(worker) => worker,
             Err(error) => {
@@ -286,7 +289,7 @@ impl Host for Server {
         let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
         let device = self.gpu(index).map(|gpu| {
             let memory = if admission.memory == 0 { gpu.memory } else { admission.memory };
-            gpu.to_wire(self.probe.driver, memory)
+            gpu.to_wire(self.probe.driver, memory, self.probe.code())
         });
         AttachReply {
             session: admission.session,

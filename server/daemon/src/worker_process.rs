@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use floe_worker::contract::{Report, TASK_VARIABLE, Task};
+use floe_worker::contract::{CachePlace, Report, TASK_VARIABLE, Task};
 
 use crate::error::DaemonError;
 use crate::sessions::Admission;
@@ -26,6 +26,7 @@ pub(crate) struct Frames {
 pub(crate) fn start(
     worker: &Path,
     library: &str,
+    cache: Option<&CachePlace>,
     admission: &Admission,
     connection: OwnedFd,
     frames: Frames,
@@ -37,6 +38,7 @@ pub(crate) fn start(
         ordinal: admission.ordinal,
         memory: admission.memory,
         granularity: admission.granularity,
+        cache: cache.cloned(),
         sent: frames.sent,
         received: frames.received,
     };

@@ -3,6 +3,7 @@
 //! NOT_SUPPORTED, named once in the log.
 
 use crate::Calls;
+use crate::module::Images;
 use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Kernel, pointer_attribute};
 use libloading::Library;
 use std::collections::BTreeSet;
@@ -18,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Driver {
     pub(crate) calls: Calls,
+    // Never given up with this value: libraries outlive it in the driver, which looks at their images.
+    pub(crate) images: ManuallyDrop<Images>,
     path: PathBuf,
     is_cpu_device: bool,
     // Never unloaded: drivers leave threads and exit handlers behind that would then run code that is gone.
@@ -27,7 +30,13 @@ pub struct Driver {
 impl Driver {
     /// Takes a library that is already loaded.
     pub(crate) fn new(library: Library, path: PathBuf, is_cpu_device: bool) -> Self {
-        Self { calls: Calls::load(&library), path, is_cpu_device, _library: ManuallyDrop::new(library) }
+        Self {
+            calls: Calls::load(&library),
+            images: ManuallyDrop::default(),
+            path,
+            is_cpu_device,
+            _library: ManuallyDrop::new(library),
+        }
     }
 
     /// The library as it was named to the loader.

@@ -2,8 +2,10 @@
 //! look the same from here. Typed calls come in, C calls of the library go out. It knows nothing of sessions, and no
 //! number from the wire reaches it without the worker's tables in between. NVIDIA's management library is found here too.
 
+mod content;
 mod driver;
 mod generated;
+mod image;
 mod launch;
 mod module;
 mod nvml;
@@ -11,8 +13,10 @@ mod open;
 mod pitched;
 mod tensor_map;
 
+pub use content::Content;
 pub use driver::Driver;
 pub use generated::Calls;
+pub use image::LoadImage;
 pub use launch::{HostCall, LaunchRequest};
 pub use module::{LoadLog, LoadOption};
 pub use nvml::open_nvml;

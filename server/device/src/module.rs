@@ -1,10 +1,13 @@
-//! Loading images into the device. Bytes and plain options come in, a handle and what the driver's compiler had to say
-//! go out, also where the load failed. The driver is done with the bytes when a call returns.
+//! Loading images into the device. An image and plain options come in, a handle and what the driver's compiler had to say
+//! go out, also where the load failed. A module's image is done with when the call returns; a library's is kept here until
+//! the library is unloaded, since the driver looks at it again when a kernel is first used.
 
-use crate::Driver;
 use crate::driver::{missing, text_of};
-use floe_abi::{CudaError, CudaResult, Library, Module, jit_option};
+use crate::{Driver, LoadImage};
+use floe_abi::{CudaError, CudaResult, Library, Module, jit_option, library_option};
+use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
 
 /// One option of a load: a number of `jit_option` and its value as C's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,27 +34,65 @@ const LOG_BYTES: usize = 64 * 1024;
 
 impl Driver {
     /// Loads an image into the current context. `cuModuleLoadDataEx`.
-    pub fn module_load_data(&self, image: &[u8], options: &[LoadOption]) -> LoadLog<Module> {
+    pub fn module_load_data(&self, image: &LoadImage, options: &[LoadOption]) -> LoadLog<Module> {
         let Some(call) = self.calls.cuModuleLoadDataEx else { return LoadLog::failed(missing("cuModuleLoadDataEx")) };
-        load(image, options, |image, count, keys, values| {
+        load(options, |count, keys, values| {
             let mut module = Module::default();
             // SAFETY: image and arrays live through the call; the driver keeps none of them.
-            let code = unsafe { call(&raw mut module, image, count, keys, values) };
+            let code = unsafe { call(&raw mut module, image.address(), count, keys, values) };
             code.into_result().map(|()| module)
         })
     }
 
-    /// Loads an image for all contexts. `cuLibraryLoadData`.
-    pub fn library_load_data(&self, image: &[u8], options: &[LoadOption]) -> LoadLog<Library> {
+    /// Loads an image for all contexts and keeps it, which spares the driver a copy. `cuLibraryLoadData`.
+    pub fn library_load_data(&self, image: LoadImage, options: &[LoadOption]) -> LoadLog<Library> {
         let Some(call) = self.calls.cuLibraryLoadData else { return LoadLog::failed(missing("cuLibraryLoadData")) };
-        load(image, options, |image, count, keys, values| {
+        let mut log = load(options, |count, keys, values| {
             let mut library = Library::default();
-            let (no_options, no_values) = (std::ptr::null(), std::ptr::null_mut());
-            // SAFETY: image and arrays live through the call; without the option that says that the image stays, the
-            // driver copies it.
-            let code = unsafe { call(&raw mut library, image, keys, values, count, no_options, no_values, 0) };
+            let stays = [library_option::BINARY_IS_PRESERVED];
+            let mut no_value = [std::ptr::null_mut::<c_void>()];
+            // SAFETY: arrays live through the call; the image is kept below until the library has been unloaded, which is
+            // what the option promises.
+            let code = unsafe {
+                call(&raw mut library, image.address(), keys, values, count, stays.as_ptr(), no_value.as_mut_ptr(), 1)
+            };
             code.into_result().map(|()| library)
-        })
+        });
+        if let Ok(library) = log.result
+            && self.images.keep(library, image).is_some()
+        {
+            // A driver that gives one handle twice is broken; the earlier image leaks rather than that it goes too soon.
+            log.error.push_str("the driver gave one library handle twice");
+        }
+        log
+    }
+
+    /// Unloads a library, then gives its image up. `cuLibraryUnload`.
+    ///
+    /// # Errors
+    /// What the driver answers; the image is kept then.
+    pub fn library_unload_kept(&self, library: Library) -> CudaResult<()> {
+        self.library_unload(library)?;
+        self.images.drop_of(library);
+        Ok(())
+    }
+}
+
+/// Images of libraries that are loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    by_library: Mutex<HashMap<u64, LoadImage>>,
+}
+
+impl Images {
+    /// Keeps an image; one that was kept under this handle before is leaked and told.
+    fn keep(&self, library: Library, image: LoadImage) -> Option<()> {
+        let mut images = self.by_library.lock().unwrap_or_else(PoisonError::into_inner);
+        images.insert(library.0, image).map(std::mem::forget)
+    }
+
+    fn drop_of(&self, library: Library) {
+        self.by_library.lock().unwrap_or_else(PoisonError::into_inner).remove(&library.0);
     }
 }
 
@@ -63,11 +104,9 @@ impl<T> LoadLog<T> {
 
 /// Calls a load with the options, two buffers for texts among them.
 fn load<T>(
-    image: &[u8],
     options: &[LoadOption],
-    call: impl FnOnce(*const c_void, u32, *const u32, *mut *mut c_void) -> CudaResult<T>,
+    call: impl FnOnce(u32, *const u32, *mut *mut c_void) -> CudaResult<T>,
 ) -> LoadLog<T> {
-    let image = terminated(image);
     let (mut info, mut error) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
     let mut keys: Vec<u32> = options.iter().map(|option| option.option).collect();
     let mut values: Vec<*mut c_void> = options.iter().map(|option| word(option.value)).collect();
@@ -84,7 +123,7 @@ fn load<T>(
         std::ptr::without_provenance_mut(LOG_BYTES),
     ]);
     let Ok(count) = u32::try_from(keys.len()) else { return LoadLog::failed(CudaError::INVALID_VALUE) };
-    let result = call(image.as_ptr().cast(), count, keys.as_ptr(), values.as_mut_ptr());
+    let result = call(count, keys.as_ptr(), values.as_mut_ptr());
     LoadLog { result, info: text_of(&info), error: text_of(&error) }
 }
 
@@ -94,46 +133,14 @@ fn word(number: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(number as usize)
 }
 
-/// The image with a NUL behind it: PTX is text to the driver, and text that came over the wire has no end of its own.
-/// The copy also aligns the image, which drivers read as words.
-fn terminated(image: &[u8]) -> Aligned {
-    let mut words = vec![0_u64; image.len() / 8 + 1];
-    for (word, bytes) in words.iter_mut().zip(image.chunks(8)) {
-        let mut filled = [0; 8];
-        filled[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_ne_bytes(filled);
-    }
-    Aligned { words }
-}
-
-struct Aligned {
-    words: Vec<u64>,
-}
-
-impl Aligned {
-    fn as_ptr(&self) -> *const u64 {
-        self.words.as_ptr()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn image_is_followed_by_a_nul_whatever_its_length() {
-        for length in [0, 1, 7, 8, 9, 16] {
-            let image = terminated(&vec![0xAA; length]);
-            let bytes: Vec<u8> = image.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            assert!(bytes[..length].iter().all(|byte| *byte == 0xAA));
-            assert_eq!(bytes[length], 0, "length {length}");
-        }
-    }
-
-    #[test]
     fn options_come_before_the_log_buffers_and_texts_come_back() {
         let options = [LoadOption { option: jit_option::MAX_REGISTERS, value: 32 }];
-        let log = load(b".version", &options, |_, count, keys, values| {
+        let log = load(&options, |count, keys, values| {
             assert_eq!(count, 5);
             // SAFETY: `load` passes arrays of `count` elements and a buffer of `LOG_BYTES`.
             unsafe {

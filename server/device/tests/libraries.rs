@@ -2,7 +2,7 @@
 //! make a library of them, and opens it by its path. No GPU and no CPU device is needed.
 
 use floe_abi::{CudaError, Device, DevicePtr, Stream};
-use floe_device::{Driver, LaunchRequest, LoadOption};
+use floe_device::{Content, Driver, LaunchRequest, LoadImage, LoadOption};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
@@ -103,7 +103,10 @@ fn failed_load_brings_the_compilers_text() {
         ),
     );
     let driver = Driver::open(Some(&path)).expect("opens");
-    let log = driver.module_load_data(b".version 9.0", &[LoadOption { option: 0, value: 32 }]);
+    let log = driver.module_load_data(
+        &LoadImage::single(Content::from(&b".version 9.0"[..])),
+        &[LoadOption { option: 0, value: 32 }],
+    );
     assert_eq!((log.result, log.error.as_str()), (Err(CudaError::INVALID_PTX), ".version 9.0"));
 }
 

@@ -2,6 +2,8 @@
 //! In and out: plain data.
 //! The session's connection is the worker's standard input; the daemon's log is its standard error.
 
+use std::path::PathBuf;
+
 use floe_wire::{Attribute, DeviceSnapshot, Limit};
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +25,21 @@ pub struct Task {
     pub memory: u64,
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
+    /// Where contents of modules are kept; `None`: nowhere.
+    pub cache: Option<CachePlace>,
     /// Frames the daemon has sent and received on the connection.
     pub sent: u64,
     /// See `sent`.
     pub received: u64,
+}
+
+/// A folder for contents of modules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePlace {
+    /// The folder; made where it is not there.
+    pub folder: PathBuf,
+    /// The most bytes in it.
+    pub limit: u64,
 }
 
 /// A line of a worker that serves a session.
@@ -54,6 +67,18 @@ pub struct Probe {
     pub gpus: Vec<Snapshot>,
 }
 
+impl Probe {
+    /// `DeviceSnapshot.code`: what of a fat binary the library's devices take.
+    #[must_use]
+    pub fn code(&self) -> u32 {
+        match self.kind.as_str() {
+            "nvidia" => 1,
+            "cpu" => 2,
+            _ => 0,
+        }
+    }
+}
+
 /// All that a client answers locally about a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -78,9 +103,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// As the client gets it; `memory` replaces the total where the session has a quota.
+    /// As the client gets it; `memory` replaces the total where the session has a quota, `code` is
+    /// [`Probe::code`].
     #[must_use]
-    pub fn to_wire(&self, driver: i32, memory: u64) -> DeviceSnapshot<'_> {
+    pub fn to_wire(&self, driver: i32, memory: u64, code: u32) -> DeviceSnapshot<'_> {
         DeviceSnapshot {
             name: &self.name,
             uuid: &self.uuid,
@@ -92,6 +118,7 @@ impl Snapshot {
             priority_least: self.priorities.0,
             priority_greatest: self.priorities.1,
             granularity: self.granularity,
+            code,
         }
     }
 

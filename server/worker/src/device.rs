@@ -5,6 +5,7 @@
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream, TensorMap, TensorShape,
 };
+use floe_device::Content;
 
 /// Which kind of bytes an image is; numbers as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +18,13 @@ pub enum ImageKind {
     Ptx,
 }
 
-/// What is to be loaded: containers as they came, complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is to be loaded: complete contents.
+#[derive(Debug)]
 pub struct Image {
-    /// What the containers are.
+    /// What the contents are.
     pub kind: ImageKind,
-    /// Container 0 is the main one.
-    pub containers: Vec<Vec<u8>>,
+    /// Content 0 is the main one.
+    pub contents: Vec<Content>,
 }
 
 /// How an image is loaded.
@@ -199,7 +200,7 @@ pub trait Device: Send + Sync + 'static {
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()>;
 
     /// Loads code, at once or when it is needed; on success the text is the compiler's information log.
-    fn load(&self, image: &Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;
+    fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;
     /// Unloads it.
     fn unload(&self, code: Code) -> CudaResult<()>;
     /// The names of its kernels.

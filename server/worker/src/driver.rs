@@ -2,7 +2,6 @@
 //! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
 //! It decides nothing: every answer is the driver's own.
 
-mod image;
 mod pinned;
 
 use std::ffi::CString;
@@ -14,11 +13,12 @@ use floe_abi::{
     MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, TensorMap, TensorShape,
     allocation_type, granularity, location_type, memory_type,
 };
-use floe_device::{Driver, LaunchRequest, LoadOption};
+use floe_device::{Driver, LaunchRequest, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
-    ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern, Rows,
+    ClusterQuestion, Code, Device, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading,
+    Pattern, Rows,
 };
 use crate::open::{OpenLibraryError, open};
 pub use pinned::PinnedMemory;
@@ -258,18 +258,21 @@ impl Device for Gpu {
         }
     }
 
-    fn load(&self, image: &Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
+    fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
         let option = |&(option, value): &(i32, u64)| LoadOption { option: option.unsigned_abs(), value };
         let options: Vec<LoadOption> = loading.options.iter().map(option).collect();
-        let (result, info, error) = image::with_address(image, |bytes| {
-            if loading.at_once {
-                let log = self.driver.module_load_data(bytes, &options);
-                (log.result.map(Code::Module), log.info, log.error)
-            } else {
-                let log = self.driver.library_load_data(bytes, &options);
-                (log.result.map(Code::Library), log.info, log.error)
-            }
-        });
+        let (kind, mut contents) = (image.kind, image.contents);
+        let image = match (kind, contents.pop()) {
+            (ImageKind::Cubin | ImageKind::Ptx, Some(content)) => LoadImage::single(content),
+            (_, last) => LoadImage::fat_binary(contents.into_iter().chain(last).collect()),
+        };
+        let (result, info, error) = if loading.at_once {
+            let log = self.driver.module_load_data(&image, &options);
+            (log.result.map(Code::Module), log.info, log.error)
+        } else {
+            let log = self.driver.library_load_data(image, &options);
+            (log.result.map(Code::Library), log.info, log.error)
+        };
         match result {
             Ok(code) => Ok((code, cut(info, loading.log_bytes))),
             Err(failure) => Err(LoadFailure { error: failure, log: cut(error, loading.log_bytes.max(LEAST_LOG)) }),
@@ -278,7 +281,7 @@ impl Device for Gpu {
 
     fn unload(&self, code: Code) -> CudaResult<()> {
         match code {
-            Code::Library(library) => self.driver.library_unload(library),
+            Code::Library(library) => self.driver.library_unload_kept(library),
             Code::Module(module) => self.driver.module_unload(module),
         }
     }

@@ -3,6 +3,7 @@
 //! It trusts nothing the client says, and it never waits for the GPU where a command need not.
 #![deny(unsafe_code)]
 
+mod cache;
 mod completer;
 pub mod contract;
 pub mod device;
@@ -25,6 +26,7 @@ mod shared;
 mod staging;
 mod window;
 
+pub use cache::{Cache, Hash};
 pub use driver::{Gpu, PinnedMemory, probe};
 pub use log::Log;
 pub use open::{Kind, OpenLibraryError};

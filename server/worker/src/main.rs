@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
-use floe_worker::{Ending, Gpu, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization};
+use floe_worker::{Cache, Ending, Gpu, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -89,9 +89,23 @@ fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports:
         Err(error) => return refuse(link, error),
     };
     reports.say(&Report::Ready);
-    let plan =
-        Plan { ordinal: task.ordinal, memory: task.memory, granularity: task.granularity, used: Arc::clone(used) };
-    serve(Arc::new(gpu), link, &plan, output, log.clone())
+    let plan = Plan {
+        ordinal: task.ordinal,
+        memory: task.memory,
+        granularity: task.granularity,
+        cache: cache(task, log),
+        used: Arc::clone(used),
+    };
+    serve(Arc::new(gpu), link, plan, output, log.clone())
+}
+
+/// The cache the daemon names. Without it every module is sent each time, which is slow and no failure.
+fn cache(task: &Task, log: &Log) -> Option<Cache> {
+    let place = task.cache.as_ref()?;
+    let failed = |error: &io::Error| {
+        log.line(format_args!("modules are not cached in {}: {error}", place.folder.display()));
+    };
+    Cache::open(&place.folder, place.limit).inspect_err(failed).ok()
 }
 
 /// Tells the client that there is no device for it.

@@ -13,6 +13,7 @@ use floe_transport::{Link, LinkError, Spin};
 use floe_wire::DevicePtr;
 use thiserror::Error;
 
+use crate::cache::Cache;
 use crate::completer::Completer;
 use crate::device::Device;
 use crate::failures::Failures;
@@ -30,7 +31,7 @@ use crate::window::Window;
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What a session may have.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Plan {
     /// The vGPU's ordinal in the client: it chooses the address window.
     pub ordinal: u32,
@@ -38,6 +39,8 @@ pub struct Plan {
     pub memory: u64,
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
+    /// Where contents of modules are kept for later sessions, where they are.
+    pub cache: Option<Cache>,
     /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
     pub used: Arc<AtomicU64>,
 }
@@ -81,7 +84,7 @@ impl Ending {
 }
 
 /// Serves a session until it ends. The client has been told why, where there is one to tell.
-pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: &Plan, output: Output, log: Log) -> Ending {
+pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
     let spin = Spin::of_process();
@@ -101,7 +104,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: &Plan, output: Output,
         (_, Err(ending)) => ending,
         (_, Ok(window)) => {
             let allowance = Allowance { window, quota: plan.memory, granularity: plan.granularity.max(1) };
-            run_threads(&shared, receiver, allowance, spin)
+            run_threads(&shared, receiver, allowance, spin, plan.cache)
         }
     };
     shared.queue.close();
@@ -132,11 +135,13 @@ fn run_threads<D: Device>(
     receiver: floe_transport::Receiver,
     allowance: Allowance,
     spin: Spin,
+    cache: Option<Cache>,
 ) -> Ending {
     let functions = Arc::new(HostFunctions::default());
     let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
     let uploads = Uploads::new();
-    let session = Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance);
+    let session =
+        Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache);
     let (endings, first) = mpsc::channel();
     let reader = Reader { shared: Arc::clone(shared), functions, uploads };
     let threads = [

@@ -3,6 +3,7 @@
 //! It never waits for the GPU, except for room in a staging ring and when the context is reset. Nothing it is told is
 //! believed: ids are looked up, ranges checked, the rest is left to the driver's judgement.
 
+mod contents;
 mod context;
 mod copy;
 mod event;
@@ -12,13 +13,14 @@ mod memory;
 mod stream;
 mod tensor_map;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use floe_abi::CudaError;
 use floe_transport::LinkError;
 use floe_wire::{Class, Field, Request};
 
+use crate::cache::Cache;
 use crate::completer::{Action, Lane, Task, Tasks};
 use crate::device::Device;
 use crate::events::{Mark, Pool};
@@ -54,7 +56,7 @@ pub(crate) struct Session<D: Device> {
     blocks: Objects<memory::Block>,
     mappings: BTreeMap<u64, memory::Mapping>,
     libraries: Objects<crate::device::Code>,
-    parts: HashMap<u64, library::Parts>,
+    contents: contents::Contents,
     kernels: Objects<library::Kernel>,
     streams: Objects<stream::StreamObject>,
     legacy_used: bool,
@@ -95,8 +97,10 @@ impl<D: Device> Session<D> {
         functions: Arc<HostFunctions>,
         uploads: Arc<Uploads<D>>,
         allowance: Allowance,
+        cache: Option<Cache>,
     ) -> Self {
         let pool = Pool::new(Arc::clone(&shared.device));
+        let contents = contents::Contents::new(cache, shared.log.clone());
         Self {
             shared,
             tasks,
@@ -109,7 +113,7 @@ impl<D: Device> Session<D> {
             blocks: Objects::new("block"),
             mappings: BTreeMap::new(),
             libraries: Objects::new("library"),
-            parts: HashMap::new(),
+            contents,
             kernels: Objects::new("kernel"),
             streams: Objects::new("stream"),
             legacy_used: false,

@@ -17,6 +17,7 @@ use fake::Fake;
 use floe_transport::{Link, LinkError};
 use floe_wire::*;
 
+use crate::cache::{Hash, hash_of};
 use crate::{Ending, Log, Output, Plan, serve};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,10 +53,10 @@ impl Client {
     fn on(device: Arc<Fake>, memory: u64) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let used = Arc::new(AtomicU64::new(0));
-        let plan = Plan { ordinal: 0, memory, granularity: BLOCK, used: Arc::clone(&used) };
+        let plan = Plan { ordinal: 0, memory, granularity: BLOCK, cache: None, used: Arc::clone(&used) };
         let served = Arc::clone(&device);
         let worker =
-            std::thread::spawn(move || serve(served, Link::new(theirs.into()), &plan, Output::none(), Log::nowhere()));
+            std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));
         Self { link: Link::new(ours.into()), device, used, worker: Some(worker) }
     }
 
@@ -444,9 +445,9 @@ fn heap_and_printing_space_of_kernels_stay_within_the_quota() {
 fn library_is_loaded_from_parts_and_its_kernel_launched() {
     let mut client = Client::new();
     for part in [&b"kernel sa"[..], b"xpy 8 4"] {
-        client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: part });
+        client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: part });
     }
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
+    load(&mut client, LibraryId(1), b"kernel saxpy 8 4");
     let found = client.ok(&FindKernel { library: LibraryId(1), name: "saxpy", kernel: KernelId(2) });
     let reply = FindKernel::decode_reply(&found).unwrap();
     assert_eq!(reply.parameters, [Parameter { offset: 0, bytes: 8 }, Parameter { offset: 8, bytes: 4 }]);
@@ -463,16 +464,49 @@ fn library_is_loaded_from_parts_and_its_kernel_launched() {
 }
 
 #[test]
-fn library_that_does_not_load_says_why_and_leaves_its_id() {
+fn library_that_does_not_load_says_why_and_stays_a_failure_until_it_is_unloaded() {
     let mut client = Client::new();
-    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"nonsense" });
-    let sent =
-        client.send(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 100 });
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"nonsense" });
+    let hash = hash_of(b"nonsense");
+    let sent = client.send(&LoadLibrary { contents: vec![content(b"nonsense", &hash)], ..text(LibraryId(1)) });
     let Some(Got::Reply { request, status: 218, detail, .. }) = client.get() else { panic!("no refusal") };
     assert_eq!((request, detail.as_str()), (sent, "line 1: nonsense"));
-    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k" });
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
+    assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(1) }).0, 218);
+    client.send(&UnloadLibrary { library: LibraryId(1) });
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k" });
+    load(&mut client, LibraryId(1), b"kernel k");
     assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "other", kernel: KernelId(1) }).0, 500);
+}
+
+/// A load of one PTX text.
+fn text(library: LibraryId) -> LoadLibrary<'static> {
+    LoadLibrary { library, kind: 3, log_bytes: 100, ..LoadLibrary::default() }
+}
+
+fn content<'a>(bytes: &[u8], hash: &'a Hash) -> Content<'a> {
+    Content { hash, bytes: bytes.len() as u64 }
+}
+
+/// Loads a text whose parts have been sent.
+fn load(client: &mut Client, library: LibraryId, bytes: &[u8]) {
+    let hash = hash_of(bytes);
+    let reply = client.ok(&LoadLibrary { contents: vec![content(bytes, &hash)], ..text(library) });
+    assert_eq!(LoadLibrary::decode_reply(&reply).unwrap().missing, []);
+}
+
+#[test]
+fn library_whose_bytes_are_not_here_is_missing_and_so_is_what_is_asked_of_it() {
+    let mut client = Client::new();
+    let hashes = [hash_of(b"kernel k"), hash_of(b"other")];
+    let contents = vec![content(b"kernel k", &hashes[0]), content(b"other", &hashes[1])];
+    let reply = client.ok(&LoadLibrary { contents, kind: 1, ..text(LibraryId(1)) });
+    assert_eq!(LoadLibrary::decode_reply(&reply).unwrap().missing, [0, 1]);
+    assert_eq!(client.call(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(1) }).0, 500);
+    client.send(&UnloadLibrary { library: LibraryId(1) });
+    client.send(&LibraryPart { library: LibraryId(2), content: 0, bytes: b"kernel k" });
+    load(&mut client, LibraryId(2), b"kernel k");
+    client.ok(&FindKernel { library: LibraryId(2), name: "k", kernel: KernelId(1) });
+    assert_eq!(client.device.handles(), 1);
 }
 
 #[test]
@@ -497,8 +531,8 @@ fn broken_contracts_end_the_session_and_say_why() {
 #[test]
 fn kernel_gets_exactly_its_parameters_or_the_session_ends() {
     let mut client = Client::new();
-    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k 8" });
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k 8" });
+    load(&mut client, LibraryId(1), b"kernel k 8");
     client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
     let words = client.break_with(&Launch { kernel: KernelId(2), parameters: &[0; 7], ..Launch::default() });
     assert!(words.ends_with("a parameter block of 8 bytes was sent with: 7"), "{words}");

@@ -46,6 +46,12 @@ fn build_cpu_device() {
     assert!(built.success(), "the CPU device does not build");
 }
 
+/// Library 1 from a text that has been sent.
+fn load<'a>(text: &[u8], hash: &'a [u8], at_once: bool) -> LoadLibrary<'a> {
+    let contents = vec![Content { hash, bytes: text.len() as u64 }];
+    LoadLibrary { library: LibraryId(1), kind: 3, contents, at_once, options: vec![], log_bytes: 4096 }
+}
+
 /// What the client got, as owned values.
 #[derive(Clone, Debug, PartialEq)]
 enum Got {
@@ -72,7 +78,8 @@ impl Session {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let granularity = offer.gpus[0].granularity;
         let library = offer.library.clone();
-        let task = Task { session: 1, library, gpu: 0, ordinal, memory, granularity, sent: 0, received: 0 };
+        let task =
+            Task { session: 1, library, gpu: 0, ordinal, memory, granularity, cache: None, sent: 0, received: 0 };
         let child = Command::new(worker())
             .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -149,9 +156,10 @@ impl Session {
 
     fn kernels(&mut self) {
         for part in KERNELS.chunks(1000) {
-            self.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: part });
+            self.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: part });
         }
-        self.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 4096 });
+        let hash = blake3::hash(KERNELS);
+        self.ok(&load(KERNELS, hash.as_bytes(), false));
         for (id, name) in (1..).zip(["add", "print", "fault", "spin"]) {
             self.ok(&FindKernel { library: LibraryId(1), name, kernel: KernelId(id) });
         }
@@ -393,9 +401,8 @@ fn quota_is_enforced_and_told() {
 fn ptx_with_an_error_is_refused_with_its_line_and_the_session_goes_on() {
     let mut session = Session::start();
     let broken = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  nonsense.u32 %r1;\n}\n";
-    session.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: broken });
-    let sent =
-        session.send(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: true, options: vec![], log_bytes: 4096 });
+    session.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: broken });
+    let sent = session.send(&load(broken, blake3::hash(broken).as_bytes(), true));
     match session.get() {
         Some(Got::Reply { request, status, detail, .. }) => {
             assert_eq!(request, sent);
@@ -404,6 +411,7 @@ fn ptx_with_an_error_is_refused_with_its_line_and_the_session_goes_on() {
         }
         other => panic!("expected a refusal: {other:?}"),
     }
+    session.send(&UnloadLibrary { library: LibraryId(1) });
     session.memory();
     session.kernels();
 }
@@ -502,7 +510,8 @@ fn gpu_that_is_not_there_is_told() {
     let offer = offer();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let library = offer.library.clone();
-    let task = Task { session: 1, library, gpu: 99, ordinal: 0, memory: 0, granularity: 1, sent: 0, received: 0 };
+    let task =
+        Task { session: 1, library, gpu: 99, ordinal: 0, memory: 0, granularity: 1, cache: None, sent: 0, received: 0 };
     let mut child = Command::new(worker())
         .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
         .stdin(Stdio::from(OwnedFd::from(theirs)))

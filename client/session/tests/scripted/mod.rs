@@ -47,12 +47,14 @@ pub struct Options {
     pub token: Option<String>,
     pub memory: u64,
     pub granularity: u64,
+    /// `DeviceSnapshot.code`.
+    pub code: u32,
     pub script: Option<Script>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { token: None, memory: 1 << 30, granularity: 2 << 20, script: None }
+        Self { token: None, memory: 1 << 30, granularity: 2 << 20, code: 0, script: None }
     }
 }
 
@@ -70,6 +72,9 @@ pub struct Peer {
     blocks: HashMap<u64, u64>,
     /// Streams that stand at a host function, with what waits behind it.
     standing: HashMap<u64, (u64, VecDeque<Seen>)>,
+    /// Contents of modules by hash.
+    pub contents: HashMap<Vec<u8>, Vec<u8>>,
+    parts: HashMap<(u64, u32), Vec<u8>>,
     options: Options,
     nonce: [u8; 16],
 }
@@ -94,6 +99,8 @@ impl Server {
                 memory: HashMap::new(),
                 blocks: HashMap::new(),
                 standing: HashMap::new(),
+                contents: HashMap::new(),
+                parts: HashMap::new(),
                 options,
                 nonce: [9; 16],
             };
@@ -289,7 +296,10 @@ impl Peer {
             Request::ListKernels(_) => {
                 self.reply_borrowed(sequence, &ListKernelsReply { names: vec!["add", "scale"] });
             }
-            Request::LoadLibrary(_) => self.reply_borrowed(sequence, &LoadLibraryReply { info: "compiled" }),
+            Request::LibraryPart(m) => {
+                self.parts.entry((m.library.0, m.content)).or_default().extend_from_slice(m.bytes);
+            }
+            Request::LoadLibrary(m) => self.load(m, sequence),
             Request::SetKernelAttribute(m) => {
                 let attributes = vec![Attribute { number: m.number, value: m.value }];
                 self.reply(sequence, &SetKernelAttributeReply { attributes });
@@ -314,7 +324,7 @@ impl Peer {
         }
     }
 
-    fn reply_borrowed<'a>(&self, request: u64, body: &impl Field<'a>) {
+    pub fn reply_borrowed<'a>(&self, request: u64, body: &impl Field<'a>) {
         let mut bytes = Vec::new();
         body.write(&mut bytes);
         self.reply_with(request, 0, 0, "", &bytes);
@@ -328,6 +338,23 @@ impl Peer {
         }
         let own = proof(&token, b"S", &self.nonce, message.nonce);
         self.reply_borrowed(sequence, &AuthenticateReply { proof: &own });
+    }
+
+    /// Like a server with a cache: what was sent once is known.
+    fn load(&mut self, message: &LoadLibrary<'_>, sequence: u64) {
+        let mut missing = Vec::new();
+        for (content, index) in message.contents.iter().zip(0..) {
+            if let Some(bytes) = self.parts.remove(&(message.library.0, index)) {
+                assert_eq!(blake3::hash(&bytes).as_bytes(), content.hash, "content {index}");
+                assert_eq!(bytes.len() as u64, content.bytes);
+                self.contents.insert(content.hash.to_vec(), bytes);
+            }
+            if !self.contents.contains_key(content.hash) {
+                missing.push(index);
+            }
+        }
+        let info = if missing.is_empty() { "compiled" } else { "" };
+        self.reply_borrowed(sequence, &LoadLibraryReply { missing, info });
     }
 
     fn attach(&mut self, message: &Attach<'_>, sequence: u64) {
@@ -354,11 +381,15 @@ impl Peer {
                     attribute(8, 49152),
                     attribute(16, 2),
                     attribute(97, 101_376),
+                    // Compute capability 9.0.
+                    attribute(75, 9),
+                    attribute(76, 0),
                 ],
                 limits: vec![Limit { number: 0, value: 1024 }],
                 priority_least: 0,
                 priority_greatest: -5,
                 granularity: self.options.granularity,
+                code: self.options.code,
             },
         };
         self.reply_borrowed(sequence, &reply);

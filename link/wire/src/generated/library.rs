@@ -1,4 +1,4 @@
-//! Modules and libraries are one thing on the wire: a library. Its image comes in parts, so that no frame is large.
+//! Modules and libraries are one thing on the wire: a library. It is named by the hashes of its contents, whose bytes travel only where the server lacks them, in parts, so that no frame is large.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,13 +10,13 @@ use crate::{
     StreamId,
 };
 
-/// The next bytes of container `container` (0: the main one, then the prelinked ones) of a library that is to be loaded. Together at most 1 GiB.
+/// The next bytes of content `content` of a library that is to be loaded: of one that the server has said to lack. Together at most 1 GiB.
 ///
 /// Kind 0x0301, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LibraryPart<'a> {
     pub library: LibraryId,
-    pub container: u32,
+    pub content: u32,
     pub bytes: &'a [u8],
 }
 
@@ -25,16 +25,12 @@ impl<'a> Field<'a> for LibraryPart<'a> {
 
     fn write(&self, out: &mut Vec<u8>) {
         self.library.write(out);
-        self.container.write(out);
+        self.content.write(out);
         self.bytes.write(out);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            library: reader.field("library")?,
-            container: reader.field("container")?,
-            bytes: reader.field("bytes")?,
-        })
+        Ok(Self { library: reader.field("library")?, content: reader.field("content")?, bytes: reader.field("bytes")? })
     }
 }
 
@@ -46,81 +42,9 @@ impl Message for LibraryPart<'_> {
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
         self.library.write(out);
-        self.container.write(out);
+        self.content.write(out);
         crate::reader::write_length(self.bytes.len(), out);
         self.bytes
-    }
-}
-
-/// Loads what the parts gave. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `at_once`: as cuModuleLoadData, whose errors are the load's own; else as cuLibraryLoadData, which may put the work off until a kernel is asked for. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`).
-///
-/// Kind 0x0302, called: one reply.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoadLibrary {
-    pub library: LibraryId,
-    pub kind: u32,
-    pub at_once: bool,
-    pub options: Vec<JitOption>,
-    pub log_bytes: u32,
-}
-
-impl<'a> Field<'a> for LoadLibrary {
-    const LEAST: usize = <LibraryId as Field<'a>>::LEAST
-        + <u32 as Field<'a>>::LEAST
-        + <bool as Field<'a>>::LEAST
-        + <Vec<JitOption> as Field<'a>>::LEAST
-        + <u32 as Field<'a>>::LEAST;
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.library.write(out);
-        self.kind.write(out);
-        self.at_once.write(out);
-        self.options.write(out);
-        self.log_bytes.write(out);
-    }
-
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            library: reader.field("library")?,
-            kind: reader.field("kind")?,
-            at_once: reader.field("at_once")?,
-            options: reader.field("options")?,
-            log_bytes: reader.field("log_bytes")?,
-        })
-    }
-}
-
-impl Message for LoadLibrary {
-    const KIND: u16 = 0x0302;
-    const CLASS: Class = Class::Call;
-    const NAME: &'static str = "LoadLibrary";
-    const TAIL: bool = false;
-
-    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.write(out);
-        &[]
-    }
-}
-
-impl Call for LoadLibrary {
-    type Reply<'a> = LoadLibraryReply<'a>;
-}
-
-/// What answers [`LoadLibrary`] when its status is success.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LoadLibraryReply<'a> {
-    pub info: &'a str,
-}
-
-impl<'a> Field<'a> for LoadLibraryReply<'a> {
-    const LEAST: usize = <&'a str as Field<'a>>::LEAST;
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.info.write(out);
-    }
-
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { info: reader.field("info")? })
     }
 }
 
@@ -394,6 +318,104 @@ impl<'a> Field<'a> for SetKernelAttributeReply {
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self { attributes: reader.field("attributes")? })
+    }
+}
+
+/// Loads a library from `contents` (the main one, then the prelinked ones), each of which has come in parts or is in the server's cache. The reply names by index those that are neither; then nothing is loaded, and the client sends them under another id. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `at_once`: as cuModuleLoadData, whose errors are the load's own; else as cuLibraryLoadData, which may put the work off until a kernel is asked for. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`). An id whose load failed, or lacked something, stays until `UnloadLibrary`; what is asked of it fails the same way.
+///
+/// Kind 0x0308, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadLibrary<'a> {
+    pub library: LibraryId,
+    pub kind: u32,
+    pub contents: Vec<Content<'a>>,
+    pub at_once: bool,
+    pub options: Vec<JitOption>,
+    pub log_bytes: u32,
+}
+
+impl<'a> Field<'a> for LoadLibrary<'a> {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <Vec<Content<'a>> as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST
+        + <Vec<JitOption> as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+        self.kind.write(out);
+        self.contents.write(out);
+        self.at_once.write(out);
+        self.options.write(out);
+        self.log_bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            library: reader.field("library")?,
+            kind: reader.field("kind")?,
+            contents: reader.field("contents")?,
+            at_once: reader.field("at_once")?,
+            options: reader.field("options")?,
+            log_bytes: reader.field("log_bytes")?,
+        })
+    }
+}
+
+impl Message for LoadLibrary<'_> {
+    const KIND: u16 = 0x0308;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "LoadLibrary";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for LoadLibrary<'_> {
+    type Reply<'a> = LoadLibraryReply<'a>;
+}
+
+/// What answers [`LoadLibrary`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadLibraryReply<'a> {
+    pub missing: Vec<u32>,
+    pub info: &'a str,
+}
+
+impl<'a> Field<'a> for LoadLibraryReply<'a> {
+    const LEAST: usize = <Vec<u32> as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.missing.write(out);
+        self.info.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { missing: reader.field("missing")?, info: reader.field("info")? })
+    }
+}
+
+/// Bytes by their BLAKE3 hash (32 bytes) and their number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Content<'a> {
+    pub hash: &'a [u8],
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for Content<'a> {
+    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.hash.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { hash: reader.field("hash")?, bytes: reader.field("bytes")? })
     }
 }
 

@@ -220,19 +220,7 @@ impl<'a> Sample<'a> for LaunchAttribute<'a> {
 
 impl<'a> Sample<'a> for LibraryPart<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { library: Sample::sample(source), container: Sample::sample(source), bytes: Sample::sample(source) }
-    }
-}
-
-impl<'a> Sample<'a> for LoadLibrary {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self {
-            library: Sample::sample(source),
-            kind: Sample::sample(source),
-            at_once: Sample::sample(source),
-            options: Sample::sample(source),
-            log_bytes: Sample::sample(source),
-        }
+        Self { library: Sample::sample(source), content: Sample::sample(source), bytes: Sample::sample(source) }
     }
 }
 
@@ -268,6 +256,25 @@ impl<'a> Sample<'a> for SetKernelAttribute {
             number: Sample::sample(source),
             value: Sample::sample(source),
         }
+    }
+}
+
+impl<'a> Sample<'a> for LoadLibrary<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            library: Sample::sample(source),
+            kind: Sample::sample(source),
+            contents: Sample::sample(source),
+            at_once: Sample::sample(source),
+            options: Sample::sample(source),
+            log_bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for Content<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { hash: Sample::sample(source), bytes: Sample::sample(source) }
     }
 }
 
@@ -423,6 +430,7 @@ impl<'a> Sample<'a> for DeviceSnapshot<'a> {
             priority_least: Sample::sample(source),
             priority_greatest: Sample::sample(source),
             granularity: Sample::sample(source),
+            code: Sample::sample(source),
         }
     }
 }
@@ -597,12 +605,12 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         21 => Request::AvailableShared(Sample::sample(source)),
         22 => Request::ClusterOccupancy(Sample::sample(source)),
         23 => Request::LibraryPart(Sample::sample(source)),
-        24 => Request::LoadLibrary(Sample::sample(source)),
-        25 => Request::UnloadLibrary(Sample::sample(source)),
-        26 => Request::ListKernels(Sample::sample(source)),
-        27 => Request::FindKernel(Sample::sample(source)),
-        28 => Request::FindGlobal(Sample::sample(source)),
-        29 => Request::SetKernelAttribute(Sample::sample(source)),
+        24 => Request::UnloadLibrary(Sample::sample(source)),
+        25 => Request::ListKernels(Sample::sample(source)),
+        26 => Request::FindKernel(Sample::sample(source)),
+        27 => Request::FindGlobal(Sample::sample(source)),
+        28 => Request::SetKernelAttribute(Sample::sample(source)),
+        29 => Request::LoadLibrary(Sample::sample(source)),
         30 => Request::CreateBlock(Sample::sample(source)),
         31 => Request::ReleaseBlock(Sample::sample(source)),
         32 => Request::MapBlock(Sample::sample(source)),

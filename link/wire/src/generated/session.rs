@@ -562,7 +562,7 @@ impl<'a> Field<'a> for Attribute {
     }
 }
 
-/// All that the client answers locally about a device.
+/// All that the client answers locally about a device. `code` is what of a fat binary it takes: 0 not known, so everything is sent; 1 machine code of its compute capability where there is some, else PTX; 2 PTX only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSnapshot<'a> {
     pub name: &'a str,
@@ -575,6 +575,7 @@ pub struct DeviceSnapshot<'a> {
     pub priority_least: i32,
     pub priority_greatest: i32,
     pub granularity: u64,
+    pub code: u32,
 }
 
 impl<'a> Field<'a> for DeviceSnapshot<'a> {
@@ -587,7 +588,8 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
         + <Vec<Limit> as Field<'a>>::LEAST
         + <i32 as Field<'a>>::LEAST
         + <i32 as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST;
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.name.write(out);
@@ -600,6 +602,7 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
         self.priority_least.write(out);
         self.priority_greatest.write(out);
         self.granularity.write(out);
+        self.code.write(out);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -614,6 +617,7 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
             priority_least: reader.field("priority_least")?,
             priority_greatest: reader.field("priority_greatest")?,
             granularity: reader.field("granularity")?,
+            code: reader.field("code")?,
         })
     }
 }

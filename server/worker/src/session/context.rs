@@ -41,7 +41,7 @@ impl<D: Device> Session<D> {
         self.tasks.wait_until_done();
         self.events.drain().for_each(drop);
         self.kernels.drain().for_each(drop);
-        self.parts.clear();
+        self.contents.clear();
         for library in self.libraries.drain() {
             let _ = self.shared.device.unload(library);
         }

@@ -1,37 +1,26 @@
 //! Libraries, their kernels and globals.
-//! In: images in parts, names. Out: loaded libraries; kernels bound to the client's ids, with what the client must know.
+//! In: the contents of images, names. Out: loaded libraries; kernels bound to the client's ids, with what the client must know.
 //! It looks into an image only as far as needed for the driver not to read past its end.
 
 use floe_abi::{CudaError, Function};
+use floe_device::Content;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, LibraryId, LibraryPart, ListKernels,
     ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute, SetKernelAttributeReply,
     UnloadLibrary,
 };
 
+use super::contents::Gathered;
 use super::{Answer, Session, body};
 use crate::device::{Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use crate::fault::{Fault, broken};
 
-/// The most bytes of one library's parts.
-const LIBRARY_BYTES: usize = 1 << 30;
-/// The most bytes of all parts of libraries that are not loaded yet.
-const PENDING_BYTES: usize = 2 << 30;
-/// The most containers of one library.
-const CONTAINERS: usize = 4096;
 /// The most bytes of a compiler's log.
 const LOG_BYTES: usize = 1 << 20;
 
 /// `CUjit_option` numbers whose value is a plain number that the driver only reads; all others are addresses or outputs.
 const PLAIN_OPTIONS: [i32; 23] =
     [0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 29, 30, 31, 32, 33, 34];
-
-/// The parts of a library that is not loaded yet.
-#[derive(Debug, Default)]
-pub(crate) struct Parts {
-    containers: Vec<Vec<u8>>,
-    bytes: usize,
-}
 
 /// A kernel the client has an id for.
 #[derive(Debug)]
@@ -44,29 +33,22 @@ pub(crate) struct Kernel {
 
 impl<D: Device> Session<D> {
     pub(super) fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {
-        let LibraryPart { library, container, bytes } = message;
-        let pending: usize = self.parts.values().map(|parts| parts.bytes).sum();
-        let parts = self.parts.entry(library.0).or_default();
-        if parts.bytes + bytes.len() > LIBRARY_BYTES || pending + bytes.len() > PENDING_BYTES {
-            return broken(format!("parts of library {} are over the limit: {LIBRARY_BYTES}", library.0));
-        }
-        let index = usize::try_from(container).unwrap_or(usize::MAX);
-        if index > parts.containers.len() || index >= CONTAINERS {
-            return broken(format!("container out of order: {container}"));
-        }
-        if index == parts.containers.len() {
-            parts.containers.push(Vec::new());
-        }
-        parts.containers[index].extend_from_slice(bytes);
-        parts.bytes += bytes.len();
+        self.contents.part(message)?;
         Ok(Answer::Nothing)
     }
 
-    pub(super) fn load_library(&mut self, message: &LoadLibrary) -> Result<Answer, Fault> {
+    pub(super) fn load_library(&mut self, message: &LoadLibrary<'_>) -> Result<Answer, Fault> {
         let id = message.library;
         self.libraries.check_new(id.0)?;
-        let parts = self.parts.remove(&id.0).unwrap_or_default();
-        let image = image_of(message.kind, parts.containers)?;
+        let contents = match self.contents.gather(id, &message.contents)? {
+            Gathered::All(contents) => contents,
+            Gathered::Missing(missing) => {
+                // What was asked of the library in the same breath finds that it is not there.
+                self.libraries.bind(id.0, Err(CudaError::NOT_FOUND));
+                return body(&LoadLibraryReply { missing, info: "" });
+            }
+        };
+        let image = image_of(message.kind, contents).inspect_err(|fault| self.bind_failure(id, fault))?;
         let mut options = Vec::new();
         for option in &message.options {
             if !PLAIN_OPTIONS.contains(&option.option) {
@@ -75,17 +57,24 @@ impl<D: Device> Session<D> {
             options.push((option.option, option.value));
         }
         let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
-        match self.device().load(&image, &Loading { at_once: message.at_once, options, log_bytes }) {
+        match self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }) {
             Ok((code, info)) => {
                 self.libraries.bind(id.0, Ok(code));
-                body(&LoadLibraryReply { info: &info })
+                body(&LoadLibraryReply { missing: Vec::new(), info: &info })
             }
             Err(failure) => {
                 self.shared
                     .log
                     .line(format_args!("library {} does not load: {}: {}", id.0, failure.error, failure.log));
+                self.libraries.bind(id.0, Err(failure.error));
                 Err(Fault::Explained(failure.error, failure.log))
             }
+        }
+    }
+
+    fn bind_failure(&mut self, id: LibraryId, fault: &Fault) {
+        if let Fault::Program(error) | Fault::Explained(error, _) = fault {
+            self.libraries.bind(id.0, Err(*error));
         }
     }
 
@@ -148,26 +137,26 @@ fn parameter_bytes(facts: &KernelFacts) -> Option<usize> {
     usize::try_from(end.unwrap_or(0)).ok()
 }
 
-/// The image the parts make. The driver finds the end of an image from the image itself: what it would read past our
+/// The image the contents make. The driver finds the end of an image from the image itself: what it would read past our
 /// bytes is refused here.
-fn image_of(kind: u32, mut containers: Vec<Vec<u8>>) -> Result<Image, Fault> {
+fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
     let kind = match kind {
         1 => ImageKind::FatBinary,
         2 => ImageKind::Cubin,
         3 => ImageKind::Ptx,
         other => return broken(format!("unknown kind of image: {other}")),
     };
-    let Some(main) = containers.first_mut() else { return broken("a library without parts") };
+    let Some(main) = contents.first() else { return broken("a library without contents") };
     match kind {
-        ImageKind::Ptx if !main.ends_with(&[0]) => main.push(0),
+        // The device puts the NUL behind it that the driver looks for.
         ImageKind::Ptx => {}
         ImageKind::Cubin => demand_elf(main)?,
-        ImageKind::FatBinary => containers.iter().try_for_each(|container| demand_fat_binary(container))?,
+        ImageKind::FatBinary => contents.iter().try_for_each(|content| demand_fat_binary(content))?,
     }
-    if kind != ImageKind::FatBinary && containers.len() > 1 {
-        return broken(format!("one container is the image, there are: {}", containers.len()));
+    if kind != ImageKind::FatBinary && contents.len() > 1 {
+        return broken(format!("one content is the image, there are: {}", contents.len()));
     }
-    Ok(Image { kind, containers })
+    Ok(Image { kind, contents })
 }
 
 /// A fat binary's header: magic, version (2 bytes), its own size (2 bytes), the bytes that follow (8 bytes).
@@ -210,6 +199,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
 
+    fn image_of(kind: u32, contents: Vec<Vec<u8>>) -> Result<Image, Fault> {
+        super::image_of(kind, contents.iter().map(|bytes| Content::from(&bytes[..])).collect())
+    }
+
     fn fat_binary(following: u64, bytes: usize) -> Vec<u8> {
         let mut container = 0xba55_ed50_u32.to_le_bytes().to_vec();
         container.extend([1, 0, 16, 0]);
@@ -229,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn ptx_gets_the_end_the_driver_looks_for() {
-        assert_eq!(image_of(3, vec![b".version".to_vec()]).unwrap().containers, [b".version\0".to_vec()]);
-        assert_eq!(image_of(3, vec![b"x\0".to_vec()]).unwrap().containers, [b"x\0".to_vec()]);
+    fn text_and_machine_code_are_one_content() {
+        assert!(image_of(3, vec![b".version".to_vec()]).is_ok());
         assert!(image_of(3, vec![vec![], vec![]]).is_err());
+        assert!(image_of(4, vec![vec![]]).is_err());
     }
 
     #[test]

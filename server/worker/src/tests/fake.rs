@@ -363,8 +363,8 @@ impl Device for Fake {
         })
     }
 
-    fn load(&self, image: &Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
-        let text = String::from_utf8_lossy(&image.containers[0]).trim_end_matches('\0').to_owned();
+    fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
+        let text = String::from_utf8_lossy(&image.contents[0]).trim_end_matches('\0').to_owned();
         let mut kernels = Vec::new();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();

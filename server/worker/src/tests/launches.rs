@@ -9,8 +9,8 @@ use super::*;
 /// A client with the kernel `k` as id 2, whose launch has one block.
 fn with_kernel() -> (Client, Launch<'static>) {
     let mut client = Client::new();
-    client.send(&LibraryPart { library: LibraryId(1), container: 0, bytes: b"kernel k" });
-    client.ok(&LoadLibrary { library: LibraryId(1), kind: 3, at_once: false, options: vec![], log_bytes: 0 });
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k" });
+    load(&mut client, LibraryId(1), b"kernel k");
     client.ok(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
     let mut launch = Launch { kernel: KernelId(2), stream: StreamId(5), ..Launch::default() };
     (launch.grid_x, launch.grid_y, launch.grid_z) = (1, 1, 1);

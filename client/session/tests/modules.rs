@@ -1,0 +1,136 @@
+//! What of a module travels, and how often is waited for it: against a server that keeps what it was sent.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod scripted;
+
+use floe_abi::{Context, CudaError, Device};
+use floe_image::ImageKind;
+use floe_surface::*;
+use floe_wire::{LoadLibraryReply, Request};
+use scripted::*;
+
+/// PTX for sm_90 and sm_75, machine code for sm_90; its kernel is `sums`.
+const FATBIN: &[u8] = include_bytes!("../../../boundary/image/tests/data/sums_default.fatbin");
+/// Machine code of another toolchain's run: for sm_90 and sm_100.
+const OTHER: &[u8] = include_bytes!("../../../boundary/image/tests/data/wide.fatbin");
+
+/// An image the program keeps, as the CUDA runtime's are.
+fn fatbin(bytes: &'static [u8]) -> Image<'static> {
+    Image { kind: ImageKind::Fatbin, containers: vec![bytes.into()] }
+}
+
+/// An image the program may free after the load.
+fn owned(bytes: &[u8]) -> Image<'static> {
+    Image { kind: ImageKind::Fatbin, containers: vec![bytes.to_vec().into()] }
+}
+
+/// The bytes of all parts the server was sent.
+fn bytes_sent(server: &Server) -> usize {
+    let seen = server.seen();
+    let parts = seen.iter().map(|seen| match seen.request() {
+        Request::LibraryPart(part) => part.bytes.len(),
+        _ => 0,
+    });
+    parts.sum()
+}
+
+#[test]
+fn library_of_machine_code_waits_for_its_first_kernel_and_loads_with_the_same_question() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client(&server);
+    let library = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
+    assert_eq!(server.names(), Vec::<&str>::new());
+    client.library_get_kernel(library, c"sums").unwrap();
+    let first =
+        ["LoadLibrary", "FindKernel", "UnloadLibrary", "LibraryPart", "LibraryPart", "LoadLibrary", "FindKernel"];
+    assert_eq!(server.names(), first);
+
+    let again = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
+    let before = client.statistics().waits_with_context;
+    let kernel = client.library_get_kernel(again, c"sums").unwrap();
+    assert_eq!(server.names()[first.len()..], ["LoadLibrary", "FindKernel"]);
+    assert_eq!(client.statistics().waits_with_context - before, 1);
+    client.kernel_get_attribute(0, kernel, Device(0)).unwrap();
+    assert_eq!(client.statistics().waits_with_context - before, 1, "what a kernel is came with it");
+    let statistics = client.statistics();
+    assert_eq!((statistics.contents_known, statistics.contents_sent), (1, 1));
+    assert_eq!(statistics.content_bytes_sent, bytes_sent(&server) as u64);
+}
+
+#[test]
+fn kernel_that_is_not_there_is_not_found_and_the_library_is_loaded() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client(&server);
+    let library = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
+    assert_eq!(client.library_get_kernel(library, c"missing"), Err(CudaError::NOT_FOUND));
+    client.library_get_kernel(library, c"sums").unwrap();
+    assert_eq!(server.count("LoadLibrary"), 2);
+}
+
+#[test]
+fn device_gets_what_it_takes_of_a_fat_binary() {
+    // A thread has one current context, whatever client it is of.
+    let sent = |code, bytes: &'static [u8]| {
+        let run = move || {
+            let server = Server::start(Options { code, ..Options::default() });
+            client(&server).module_load_data(&fatbin(bytes), &mut JitOptions::none()).unwrap();
+            bytes_sent(&server)
+        };
+        std::thread::spawn(run).join().unwrap()
+    };
+    let takes = floe_image::Takes::MachineCode(floe_image::ComputeCapability { major: 9, minor: 0 });
+    for bytes in [FATBIN, OTHER] {
+        let machine_code = fatbin(bytes).kept_for(&[takes], &floe_image::Limits::default()).size();
+        assert_eq!(sent(1, bytes) as u64, machine_code);
+        assert!(machine_code < bytes.len() as u64);
+        assert_eq!(sent(0, bytes), bytes.len());
+    }
+    assert!(sent(2, FATBIN) < 1000, "compressed PTX");
+}
+
+#[test]
+fn forced_compilation_sends_the_ptx_too_and_loads_at_once() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client_with(&[&server], &[("CUDA_FORCE_PTX_JIT", "1")]);
+    client.init(0).unwrap();
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(0)).unwrap()).unwrap();
+    client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
+    assert_eq!(bytes_sent(&server), FATBIN.len());
+}
+
+#[test]
+fn image_the_program_does_not_keep_is_kept_without_what_no_device_takes() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client(&server);
+    let library = client.library_load_data(owned(OTHER), &mut JitOptions::none()).unwrap();
+    client.library_get_kernel(library, c"wide").unwrap();
+    // After a reset it is loaded again, from what was kept.
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(0)).unwrap()).unwrap();
+    client.library_get_kernel_count(library).unwrap();
+    let seen = bytes_sent(&server);
+    assert!(server.count("LibraryPart") == 1 && seen < OTHER.len(), "{seen} bytes");
+}
+
+#[test]
+fn damaged_container_goes_as_it_is_and_at_once() {
+    let server = Server::start(Options { code: 1, ..Options::default() });
+    let client = client(&server);
+    client.library_load_data(fatbin(&FATBIN[..500]), &mut JitOptions::none()).unwrap();
+    assert_eq!(bytes_sent(&server), 500);
+}
+
+#[test]
+fn server_that_lacks_for_ever_what_it_was_sent_is_not_asked_for_ever() {
+    let server = Server::scripted(|request, sequence, peer| match request {
+        Request::LoadLibrary(_) => {
+            peer.reply_borrowed(sequence, &LoadLibraryReply { missing: vec![0], info: "" });
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    assert_eq!(client.module_load_data(&ptx(), &mut JitOptions::none()), Err(CudaError::UNKNOWN));
+    assert_eq!(server.count("LoadLibrary"), 3);
+    assert_ne!(client.ctx_get_current(), Ok(Context::NULL));
+}
