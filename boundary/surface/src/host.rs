@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 /// Host memory of the program, `len` bytes from an address, valid until the operation it was passed to completes.
 ///
 /// CUDA's own contract makes this sound: the program promised that nobody writes what an operation reads and that
-/// nobody touches what it writes until the operation has completed. Bytes are copied, never borrowed.
+/// nobody touches what it writes until the operation has completed. Bytes are copied, or borrowed within one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
     address: u64,
@@ -91,6 +91,28 @@ impl HostRange {
             unsafe { std::ptr::copy(source.as_ptr(), to.address as *mut u8, source.len()) };
         }
         Ok(())
+    }
+
+    /// Has `fill` write the range in place. `fill` must not reach these bytes in another way.
+    ///
+    /// # Errors
+    /// What `fill` answers.
+    pub fn lend<E>(&self, fill: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        if self.len == 0 {
+            return fill(&mut []);
+        }
+        // SAFETY: `new`'s caller vouched for `len` writable bytes that nobody else uses until the operation they were
+        // passed to has completed, and for the operation this is the one use of them.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
+    }
+
+    /// Has `take` read the range in place.
+    pub fn show(&self, take: &mut dyn FnMut(&[u8])) {
+        if self.len == 0 {
+            return take(&[]);
+        }
+        // SAFETY: `new`'s caller vouched for `len` readable bytes that nobody writes until the operation has completed.
+        take(unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) });
     }
 
     /// Copies the first `len` bytes of `source` to the start of this range; the two may overlap.

@@ -1,17 +1,18 @@
-//! One session's link: posting, calling, and the thread that receives. Messages come in from calls; answers wake who waits
-//! for them, deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the
+//! One session's link: posting, calling, and waiting. Messages come in from calls; answers go to who waits for them, deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the
 //! error it ended with; nobody waits for ever.
 
 mod handshake;
 mod host_functions;
+mod incoming;
 mod pending;
 mod receive;
+mod waiter;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Link, LinkError, Sender};
+use floe_transport::{Link, LinkError, Sender, Spin};
 use floe_wire::{Call, DecodeError, Message};
 
 pub(crate) use handshake::{Attached, Greeting, attach};
@@ -24,7 +25,9 @@ use crate::log::log;
 use crate::order::{Course, Order};
 use crate::tally;
 use host_functions::HostFunctions;
-use pending::{Expected, Pending, Waiter};
+use incoming::Incoming;
+use pending::{Expected, Pending};
+use waiter::Waiter;
 
 /// A session's link.
 #[derive(Debug)]
@@ -33,15 +36,26 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
 }
 
-/// What the receiving thread and the program's threads share.
+/// What all threads of the link share.
 #[derive(Debug)]
 struct Shared {
+    /// Ends the link when one direction of it fails.
+    sender: Sender,
+    incoming: Incoming,
     errors: Arc<Errors>,
     order: Arc<Order>,
     pending: Pending,
     /// Copies to the host that nobody waits for and that are still under way.
     deliveries: AtomicUsize,
     host: HostFunctions,
+    /// Grows with everything the server says from which a program could conclude how far a stream has come.
+    heard: AtomicU64,
+}
+
+/// What a query was answered, and until when the answer holds without asking again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotReady {
+    heard: u64,
 }
 
 /// The answer of a call that is under way.
@@ -56,14 +70,18 @@ impl Connection {
         let (sender, receiver) = link.split();
         let (queue, arrivals) = mpsc::channel();
         let shared = Arc::new(Shared {
+            sender: sender.clone(),
+            incoming: Incoming::new(receiver, Spin::of_process()),
             errors,
             order,
             pending: Pending::default(),
             deliveries: AtomicUsize::new(0),
             host: HostFunctions::new(queue),
+            heard: AtomicU64::new(0),
         });
         host_functions::start(Arc::clone(&shared), sender.clone(), arrivals)?;
-        receive::start(receiver, Arc::clone(&shared))?;
+        let background = Arc::clone(&shared);
+        std::thread::Builder::new().name("floe-receive".into()).spawn(move || background.incoming.run(&background))?;
         Ok(Self { sender, shared })
     }
 
@@ -107,6 +125,30 @@ impl Connection {
         let waiter = Arc::new(Waiter::default());
         self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
         self.answer(&Ticket { waiter })
+    }
+
+    /// Asks whether something has completed. NOT_READY is `Err` with how long that holds: the server says by itself when it
+    /// does not any more.
+    pub(crate) fn query<M: Call>(&self, message: &M) -> CudaResult<Result<u64, NotReady>> {
+        let heard = self.shared.heard.load(Ordering::Acquire) + 1;
+        match self.call(message) {
+            Ok((_, sequence)) => Ok(Ok(sequence)),
+            Err(CudaError::NOT_READY) => Ok(Err(NotReady { heard })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether what a query was answered still holds, as far as it is known here: nothing has been heard since, save of
+    /// streams that have come further, from which a program could tell otherwise.
+    pub(crate) fn holds(&self, answer: NotReady) -> bool {
+        self.shared.incoming.look(&self.shared);
+        self.shared.heard.load(Ordering::Acquire) == answer.heard
+    }
+
+    /// Posts a message whose trailing bytes are lent. Does not wait for them to be sent.
+    pub(crate) fn post_lent(&self, message: &impl Message, lent: Box<dyn floe_transport::Lent>) -> CudaResult<u64> {
+        tally::posted();
+        self.sender.post_lent(message, lent).map_err(|error| self.shared.lost_by(&error))
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
@@ -156,7 +198,9 @@ impl Connection {
     /// Waits for the answer and remembers what it says of earlier failures.
     pub(crate) fn answer(&self, ticket: &Ticket) -> CudaResult<Answer> {
         tally::waited();
-        let answer = ticket.waiter.wait()?;
+        let waiter = &ticket.waiter;
+        self.shared.incoming.wait(&self.shared, waiter, &|| waiter.is_filled());
+        let answer = waiter.take().unwrap_or_else(|| Err(self.shared.errors.lost()))?;
         if let Some(earlier) = CudaError::from_code(answer.earlier) {
             self.shared.errors.note(earlier);
             if answer.status == 0 {
@@ -180,6 +224,7 @@ impl Connection {
             self.shared.host.cancel(id);
         })?;
         course.issue(sequence);
+        self.shared.incoming.watch();
         Ok(())
     }
 
@@ -207,15 +252,23 @@ impl Connection {
     pub(crate) fn wait_for_writes(&self, start: u64, bytes: u64) {
         if self.writes_into(start, bytes) {
             tally::waited();
-            self.shared.pending.wait_until_unwritten(start, bytes);
+            self.wait_until(|| !self.shared.pending.writes_into(start, bytes));
         }
     }
 
     /// Waits until what copies of this stream up to this frame read has arrived. The server has said that they completed.
     pub(crate) fn wait_for_deliveries(&self, course: &Course, sequence: u64) {
         if self.shared.deliveries.load(Ordering::Acquire) != 0 {
-            self.shared.pending.wait_until_delivered(course.stream(), sequence);
+            self.wait_until(|| !self.shared.pending.awaits_delivery(course.stream(), sequence));
         }
+    }
+
+    /// Waits for something that becomes true when an expectation is over.
+    fn wait_until(&self, is_over: impl Fn() -> bool) {
+        let waiter = Arc::new(Waiter::default());
+        self.shared.pending.watch(&waiter);
+        self.shared.incoming.wait(&self.shared, &waiter, &is_over);
+        self.shared.pending.unwatch(&waiter);
     }
 
     /// Reads the body of an answer; a body that is no such reply ends the session.
@@ -223,7 +276,6 @@ impl Connection {
         decoded.map_err(|error| {
             self.shared
                 .lose(CudaError::DEVICE_UNAVAILABLE, &format!("the server answered what cannot be read: {error}"));
-            self.sender.close();
             self.shared.errors.lost()
         })
     }
@@ -268,6 +320,8 @@ impl Shared {
             self.errors.lose(error);
             log!(Error, "the connection to the server is lost, the device is gone: {reason}");
         }
+        // Whoever reads or writes ends now.
+        self.sender.close();
         self.pending.abandon(self.errors.lost());
         self.host.abandon();
     }

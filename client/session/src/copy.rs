@@ -19,6 +19,11 @@ use crate::stream::StreamState;
 /// Bytes of a copy between vGPUs that are in the client at a time.
 const RELAY_BYTES: usize = 32 << 20;
 
+/// Bytes from which on a piece is not copied on its way to the socket.
+const LARGE: usize = 32 << 10;
+/// Bytes of a copy from which on it is worth another thread's waking to write it.
+const LENT_FROM: usize = 128 << 10;
+
 /// Whether the program goes on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -35,8 +40,17 @@ enum Side {
     Device(DevicePtr),
 }
 
+/// How host bytes get to the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    /// Before the call returns.
+    AtOnce,
+    /// From where they lie, later: the memory is pinned and the copy asynchronous.
+    Lent,
+}
+
 /// Posts host bytes in pieces.
-fn send(session: &Session, course: &Course, to: u64, source: &HostRange) -> CudaResult<()> {
+fn send(session: &Session, course: &Course, to: u64, source: &HostRange, passage: Passage) -> CudaResult<()> {
     let mut done = 0;
     while done < source.len() {
         let length = PIECE_BYTES.min(source.len() - done);
@@ -46,12 +60,26 @@ fn send(session: &Session, course: &Course, to: u64, source: &HostRange) -> Cuda
             to: floe_wire::DevicePtr(to + done as u64),
             bytes: &[],
         };
-        let fill = |target: &mut [u8]| piece.read_into(target).expect("the piece has the target's length");
-        course.issue(session.connection.post_filled(&message, length, fill)?);
+        course.issue(send_piece(session, message, piece, passage)?);
         done += length;
     }
     session.statistics.went_to_device(source.len() as u64);
     Ok(())
+}
+
+/// Posts one piece: a small one together with other frames, a large one from where it lies.
+fn send_piece(session: &Session, message: CopyToDevice<'_>, piece: HostRange, passage: Passage) -> CudaResult<u64> {
+    let connection = &session.connection;
+    if piece.len() < LARGE {
+        let fill = |target: &mut [u8]| piece.read_into(target).expect("the piece has the target's length");
+        return connection.post_filled(&message, piece.len(), fill);
+    }
+    if passage == Passage::Lent {
+        return connection.post_lent(&message, Box::new(session.lent.lend(piece)));
+    }
+    let mut sent = Err(CudaError::UNKNOWN);
+    piece.show(&mut |bytes| sent = connection.post(&CopyToDevice { bytes, ..message }));
+    sent
 }
 
 fn check_host(range: &HostRange) -> CudaResult<()> {
@@ -126,10 +154,14 @@ impl Client {
         }
         if self.must_read_late(stream, &source, mode)? {
             let bytes = source.len() as u64;
-            return Self::copy_late(stream, bytes, move |session, course| send(session, course, to.0, &source));
+            return Self::copy_late(stream, bytes, move |session, course| {
+                send(session, course, to.0, &source, Passage::AtOnce)
+            });
         }
         session.late.admit_upload(source.len() as u64);
-        send(&session, stream.course(), to.0, &source)
+        let lends = || source.len() >= LENT_FROM && self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
+        let passage = if mode == Mode::Queues && lends() { Passage::Lent } else { Passage::AtOnce };
+        send(&session, stream.course(), to.0, &source, passage)
     }
 
     /// Device to host.

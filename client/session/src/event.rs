@@ -1,5 +1,6 @@
 //! Events: made and recorded without waiting, asked only when what replies have told does not answer. Handles come in, codes
-//! go out: NOT_READY is an answer, not a failure. Timing is the server's.
+//! go out: NOT_READY is an answer, not a failure, and is asked for once: then the server says by itself. Timing is the
+//! server's.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,6 +9,7 @@ use floe_surface::EventCalls;
 use floe_wire::{Call, CreateEvent, DestroyEvent, ElapsedTime, EventId, QueryEvent, RecordEvent, SynchronizeEvent};
 
 use crate::client::Client;
+use crate::connection::NotReady;
 use crate::handles::{Handle, Kind};
 use crate::order::Course;
 use crate::session::Session;
@@ -30,6 +32,8 @@ struct Record {
     sequence: u64,
     /// A launch's own record: it may be over before the launch is, so it says nothing about the stream's work.
     within_launch: bool,
+    /// What the server last answered about it.
+    asked: Option<NotReady>,
 }
 
 impl Record {
@@ -57,6 +61,17 @@ impl EventState {
     /// What it records, where that is not known to be over.
     fn outstanding(&self) -> Option<Record> {
         lock(&self.record).clone().filter(|record| !record.is_complete())
+    }
+
+    /// The server said that the record is not over yet.
+    fn note(&self, asked: &Record, answer: NotReady) {
+        // Of what a launch records nothing is said unasked.
+        if asked.within_launch {
+            return;
+        }
+        if let Some(record) = lock(&self.record).as_mut().filter(|record| record.sequence == asked.sequence) {
+            record.asked = Some(answer);
+        }
     }
 
     /// The server said that the record is over.
@@ -92,7 +107,7 @@ impl Client {
         let mut record = lock(&event.record);
         let sequence = stream.session.connection.post(&message)?;
         stream.course().issue(sequence);
-        *record = Some(Record { course: Arc::clone(stream.course()), sequence, within_launch: false });
+        *record = Some(Record { course: Arc::clone(stream.course()), sequence, within_launch: false, asked: None });
         Ok(())
     }
 }
@@ -109,7 +124,7 @@ impl EventState {
         let mut record = lock(&self.record);
         let sequence = launch()?;
         course.issue(sequence);
-        *record = Some(Record { course: Arc::clone(course), sequence, within_launch: true });
+        *record = Some(Record { course: Arc::clone(course), sequence, within_launch: true, asked: None });
         Ok(())
     }
 }
@@ -157,8 +172,18 @@ impl EventCalls for Client {
         let Some(record) = event.outstanding() else {
             return Ok(());
         };
-        event.session.call(&QueryEvent { event: EventId(event.id) })?;
-        event.completed(&record)
+        let connection = &event.session.connection;
+        if record.asked.is_some_and(|asked| connection.holds(asked)) {
+            event.session.errors.report()?;
+            return if record.is_complete() { event.completed(&record) } else { Err(CudaError::NOT_READY) };
+        }
+        match connection.query(&QueryEvent { event: EventId(event.id) })? {
+            Ok(_) => event.completed(&record),
+            Err(asked) => {
+                event.note(&record, asked);
+                Err(CudaError::NOT_READY)
+            }
+        }
     }
 
     fn event_synchronize(&self, event: Event) -> CudaResult<()> {

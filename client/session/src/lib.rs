@@ -22,6 +22,7 @@ mod host_memory;
 mod kernel;
 mod late;
 mod launch;
+mod lent;
 mod library;
 mod limits;
 pub mod log;

@@ -99,6 +99,7 @@ impl Client {
         for device in self.devices()? {
             let session = &device.session;
             session.connection.wait_for_writes(start, bytes);
+            session.lent.wait_until_back(start, bytes);
             if session.connection.has_host_functions() {
                 session.synchronize()?;
             }

@@ -117,6 +117,11 @@ impl Order {
         }
     }
 
+    /// A stream of the wire, while something may be outstanding on it.
+    pub(crate) fn course(&self, stream: u64) -> Option<Arc<Course>> {
+        self.read().get(&stream).cloned()
+    }
+
     /// Everything issued on the stream up to frame `sequence` has completed. Work on a blocking stream runs after what was
     /// issued earlier on the legacy default stream and the other way round, so each tells something about the other.
     pub(crate) fn stream_completed(&self, course: &Arc<Course>, sequence: u64) {

@@ -16,6 +16,7 @@ use crate::errors::Errors;
 use crate::event::EventState;
 use crate::kernel::FunctionState;
 use crate::late::Late;
+use crate::lent::LentRanges;
 use crate::limits::DeviceLimits;
 use crate::module::Loaded;
 use crate::occupancy::Occupancy;
@@ -43,6 +44,7 @@ pub(crate) struct Session {
     pub(crate) errors: Arc<Errors>,
     pub(crate) statistics: Arc<Statistics>,
     pub(crate) late: Arc<Late>,
+    pub(crate) lent: Arc<LentRanges>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) streams: Table<StreamState>,
@@ -86,6 +88,7 @@ impl Session {
             errors,
             statistics,
             late: Arc::default(),
+            lent: Arc::default(),
             blocks: Mutex::new(Blocks::new(window.start..middle, granularity)),
             virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
             streams: Table::default(),
@@ -221,6 +224,11 @@ impl Session {
         Ok(())
     }
 
+    /// Whether work under way still uses memory of the program's.
+    fn uses_host_memory(&self) -> bool {
+        self.connection.uses_host_memory() || !self.lent.is_empty()
+    }
+
     /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
     /// call to report a failure.
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
@@ -235,7 +243,7 @@ impl Session {
         lock(&self.cache_configs).clear();
         self.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         // Whoever gives up a context may free the memory its copies write.
-        let result = if wait || self.connection.uses_host_memory() {
+        let result = if wait || self.uses_host_memory() {
             let answer = self.connection.call(&ResetContext {});
             self.connection.give_up_host_functions();
             answer.map(|(_, sequence)| sequence)
@@ -253,7 +261,7 @@ impl Session {
     /// Everything one context made on this vGPU is given up, while others live on.
     pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
         // As for a reset: the program may free the memory that copies of this context write.
-        let settled = if self.connection.uses_host_memory() { self.synchronize() } else { Ok(()) };
+        let settled = if self.uses_host_memory() { self.synchronize() } else { Ok(()) };
         for stream in self.streams.remove_if(|stream| stream.context() == context) {
             stream.abandon();
         }

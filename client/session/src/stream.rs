@@ -14,7 +14,7 @@ use floe_surface::{StreamCallback, StreamCalls};
 use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, WaitEvent};
 
 use crate::client::Client;
-use crate::connection::HostWork;
+use crate::connection::{HostWork, NotReady};
 use crate::context::ContextState;
 use crate::handles::{Handle, Kind};
 use crate::log::log_once;
@@ -35,6 +35,15 @@ pub(crate) struct StreamState {
     epoch: u64,
     gone: AtomicBool,
     attributes: Mutex<HashMap<u32, LaunchAttributeValue>>,
+    /// What the server last answered about it.
+    asked: Mutex<Option<Asked>>,
+}
+
+/// The answer that not all work up to a frame has completed.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    sequence: u64,
+    answer: NotReady,
 }
 
 impl StreamState {
@@ -53,6 +62,7 @@ impl StreamState {
             priority,
             gone: AtomicBool::new(false),
             attributes: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 
@@ -190,9 +200,25 @@ impl StreamCalls for Client {
         if session.is_quiet(&stream.course) {
             return Ok(());
         }
-        let (_, sequence) = session.connection.call(&QueryStream { stream: stream.id() })?;
-        session.order.stream_completed(&stream.course, sequence);
-        session.errors.report()
+        let asked = *lock(&stream.asked);
+        if let Some(asked) = asked.filter(|asked| stream.course.completed() < asked.sequence)
+            && session.connection.holds(asked.answer)
+            && stream.course.completed() < asked.sequence
+        {
+            session.errors.report()?;
+            return Err(CudaError::NOT_READY);
+        }
+        let before = stream.course.issued();
+        match session.connection.query(&QueryStream { stream: stream.id() })? {
+            Ok(sequence) => {
+                session.order.stream_completed(&stream.course, sequence);
+                session.errors.report()
+            }
+            Err(answer) => {
+                *lock(&stream.asked) = Some(Asked { sequence: before, answer });
+                Err(CudaError::NOT_READY)
+            }
+        }
     }
 
     fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {

@@ -165,6 +165,14 @@ impl Receiver {
         self.arrival(bulk, Wait::Never)
     }
 
+    /// Whether a whole frame has been read ahead: nothing at the socket tells of it.
+    #[must_use]
+    pub fn has_whole_frame(&self) -> bool {
+        let bytes = &self.buffer[self.start..self.end];
+        let Some(length) = bytes.first_chunk::<4>() else { return false };
+        bytes.len() >= HEADER_BYTES && bytes.len() - HEADER_BYTES >= size(u32::from_le_bytes(*length))
+    }
+
     /// The socket, for whoever waits until there is something to read.
     #[must_use]
     pub fn socket(&self) -> Arc<OwnedFd> {

@@ -1,5 +1,6 @@
 //! Everything that waits for the GPU, so that the issuer never does.
-//! In: tasks in issue order, each with the marks that must have completed. Out: deliveries, output, replies, host functions.
+//! In: tasks in issue order, each with the marks that must have completed. Out: deliveries, output, replies, progress,
+//! host functions.
 //! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's
 //! work depended on has completed too, and must be at the client first.
 
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_transport::{LinkError, Spin, sleep_precisely};
-use floe_wire::{Delivery, FunctionId, RunHostFunction};
+use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
 
 use crate::device::{Device, Pinned as _};
 use crate::events::Mark;
@@ -41,6 +42,8 @@ pub(crate) enum Action<D: Device> {
     Reply { failed: Option<CudaError> },
     /// Have the client run a host function.
     RunHostFunction(FunctionId),
+    /// Say that a stream has come as far as this frame.
+    Report { stream: StreamId, reached: u64 },
 }
 
 /// The issuer's and the driver's callbacks' way to the completer.
@@ -187,6 +190,11 @@ impl<D: Device> Completer<D> {
                 shared.output.send_new(&shared.sender)?;
                 let status = error.map_or(0, CudaError::code);
                 shared.queue_reply(task.sequence, status)
+            }
+            Action::Report { stream, reached } => {
+                let status = outcome.map_or_else(CudaError::code, |()| 0);
+                shared.output.send_new(&shared.sender)?;
+                shared.sender.queue(&Progress { stream, sequence: reached, status }).map(|_| ())
             }
             Action::RunHostFunction(function) => {
                 shared.output.send_new(&shared.sender)?;

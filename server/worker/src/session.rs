@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use floe_abi::CudaError;
 use floe_transport::LinkError;
-use floe_wire::{Class, Field, Request};
+use floe_wire::{Class, Field, Request, StreamId};
 
 use crate::cache::Cache;
 use crate::completer::{Action, Lane, Task, Tasks};
@@ -192,7 +192,7 @@ impl<D: Device> Session<D> {
             Request::SynchronizeStream(message) => self.synchronize_stream(sequence, message),
             Request::QueryStream(message) => self.query_stream(sequence, message),
             Request::CreateEvent(message) => self.create_event(message),
-            Request::RecordEvent(message) => self.record_event(message),
+            Request::RecordEvent(message) => self.record_event(sequence, message),
             Request::SynchronizeEvent(message) => self.synchronize_event(sequence, message),
             Request::QueryEvent(message) => self.query_event(sequence, message),
             Request::ElapsedTime(message) => self.elapsed_time(message),
@@ -216,6 +216,12 @@ impl<D: Device> Session<D> {
 
     fn device(&self) -> &D {
         &self.shared.device
+    }
+
+    /// Has the client told when the mark behind frame `reached` of a stream has completed.
+    fn report_when(&self, sequence: u64, mark: Arc<Mark<D>>, stream: StreamId, reached: u64) {
+        let action = Action::Report { stream, reached };
+        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
     }
 
     /// Has the request answered when the marks have completed; when there are none because marking failed, at once.

@@ -30,6 +30,7 @@ enum Got {
     Reply { request: u64, status: u32, earlier: u32, detail: String, body: Vec<u8> },
     Delivery { request: u64, offset: u64, bytes: Vec<u8> },
     RunHostFunction(u64),
+    Progress(u64, u64, u32),
     Ended(u32, String),
     Other(&'static str),
 }
@@ -74,6 +75,7 @@ impl Client {
                 Got::Delivery { request, offset, bytes: bytes.into() }
             }
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
+            Push::Progress(message) => Got::Progress(message.stream.0, message.sequence, message.status),
             Push::Ended(message) => Got::Ended(message.status, message.detail.into()),
             other => Got::Other(other.name()),
         })
@@ -126,6 +128,10 @@ impl Client {
 
 fn status(request: u64, status: u32) -> Option<Got> {
     Some(Got::Reply { request, status, earlier: 0, detail: String::new(), body: vec![] })
+}
+
+fn progress(stream: u64, sequence: u64) -> Option<Got> {
+    Some(Got::Progress(stream, sequence, 0))
 }
 
 #[test]
@@ -251,7 +257,64 @@ fn query_says_not_ready_and_later_success_after_the_deliveries() {
     client.device.release(0);
     let query = client.send(&QueryStream { stream: StreamId(1) });
     assert!(matches!(client.get(), Some(Got::Delivery { request, .. }) if request == copy));
-    assert_eq!([client.get(), client.get()], [status(copy, 0), status(query, 0)]);
+    assert_eq!(client.get(), status(copy, 0));
+    assert_eq!([client.get(), client.get()], [progress(1, copy + 1), status(query, 0)]);
+}
+
+#[test]
+fn who_was_told_not_ready_is_told_when_the_event_is_over_and_once() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    client.send(&CreateEvent { event: EventId(5), flags: 0 });
+    let copy = client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes: 4 });
+    let recorded = client.send(&RecordEvent { event: EventId(5), stream: StreamId(1), flags: 0 });
+    assert_eq!(client.call(&QueryEvent { event: EventId(5) }).0, 600);
+    // Recorded again, the event means something else; what was asked about does not.
+    client.send(&RecordEvent { event: EventId(5), stream: StreamId(1), flags: 0 });
+    client.device.release(0);
+    assert!(matches!(client.get(), Some(Got::Delivery { request, .. }) if request == copy));
+    assert_eq!([client.get(), client.get()], [status(copy, 0), progress(1, recorded)]);
+    client.ok(&QueryEvent { event: EventId(5) });
+    client.nothing_comes();
+}
+
+#[test]
+fn a_copy_larger_than_a_small_frame_is_staged_and_one_behind_a_host_function_still_read() {
+    let mut client = Client::new();
+    client.ok(&CreateBlock { block: BlockId(1), bytes: 32 * PIECE_BYTES as u64 });
+    let at = DevicePtr(BASE);
+    client.send(&MapBlock { block: BlockId(1), offset: 0, at, bytes: 32 * PIECE_BYTES as u64, access: 3 });
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
+    // More than the staging memory holds, all behind the host function, whose end comes last.
+    let piece: Vec<u8> = (0..PIECE_BYTES).map(|index| (index / 5).to_le_bytes()[0]).collect();
+    for index in 0..24 {
+        let to = DevicePtr(BASE + index * PIECE_BYTES as u64);
+        client.send(&CopyToDevice { stream: StreamId(1), to, bytes: &piece });
+    }
+    client.send(&HostFunctionDone { function: FunctionId(3) });
+    client.ok(&SynchronizeStream { stream: StreamId(1) });
+    for index in [0, 15, 16, 23] {
+        assert_eq!(client.device.memory(BASE + index * PIECE_BYTES as u64, PIECE_BYTES as u64), piece);
+    }
+}
+
+#[test]
+fn copies_that_stand_behind_a_reset_keep_their_bytes() {
+    let mut client = Client::new();
+    let piece = vec![7; 100_000];
+    client.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE), bytes: &piece });
+    client.send(&ResetContext {});
+    client.send(&CreateBlock { block: BlockId(1), bytes: BLOCK });
+    client.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 });
+    client.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE), bytes: &piece });
+    let last = client.send(&SynchronizeContext {});
+    while !matches!(client.get(), Some(Got::Reply { request, .. }) if request == last) {}
+    assert_eq!(client.device.memory(BASE, 100_000), piece);
 }
 
 #[test]

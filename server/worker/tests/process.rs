@@ -107,6 +107,7 @@ impl Session {
             Push::Output(output) => Got::Output(output.fd, output.bytes.into()),
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
             Push::Ended(ended) => Got::Ended(ended.status, ended.detail.into()),
+            Push::Progress(progress) => panic!("nobody has queried: {progress:?}"),
         })
     }
 

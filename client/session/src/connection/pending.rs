@@ -3,14 +3,19 @@
 //! is refused; it never writes beyond the program's range.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::HostRange;
 
+use super::waiter::Waiter;
 use crate::errors::Errors;
 use crate::order::Course;
 use crate::table::lock;
+
+/// Bytes of a large piece that are scattered over a box at a time.
+const SCATTERED: usize = 64 << 10;
 
 /// A reply, owned.
 #[derive(Debug, Default, Clone)]
@@ -23,30 +28,6 @@ pub(crate) struct Answer {
     pub(crate) detail: String,
     /// The reply's fields.
     pub(crate) body: Vec<u8>,
-}
-
-/// Where one thread waits for one answer.
-#[derive(Debug, Default)]
-pub(super) struct Waiter {
-    slot: Mutex<Option<CudaResult<Answer>>>,
-    filled: Condvar,
-}
-
-impl Waiter {
-    pub(super) fn fill(&self, answer: CudaResult<Answer>) {
-        *lock(&self.slot) = Some(answer);
-        self.filled.notify_all();
-    }
-
-    pub(super) fn wait(&self) -> CudaResult<Answer> {
-        let mut slot = lock(&self.slot);
-        loop {
-            if let Some(answer) = slot.take() {
-                return answer;
-            }
-            slot = self.filled.wait(slot).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
 }
 
 /// Where delivered bytes go.
@@ -91,15 +72,46 @@ impl Target {
         }
     }
 
+    fn holds(&self, offset: u64, bytes: usize) -> bool {
+        offset.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes())
+    }
+
     fn write(&self, offset: u64, bytes: &[u8]) -> CudaResult<()> {
-        let end = offset.checked_add(bytes.len() as u64);
-        if end.is_none_or(|end| end > self.bytes()) {
+        if !self.holds(offset, bytes.len()) {
             return Err(CudaError::INVALID_VALUE);
         }
         match self {
             Self::Line(range) => write_at(range, offset, bytes),
             Self::Box(target) => target.scatter(offset, bytes),
         }
+    }
+}
+
+/// Where the bytes of one piece go.
+#[derive(Debug)]
+pub(super) struct Place {
+    target: Target,
+    offset: u64,
+}
+
+impl Place {
+    /// Has `read` fill the place, `bytes` in all, in one or several parts.
+    pub(super) fn fill<E>(&self, bytes: usize, read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        if let Target::Line(range) = &self.target
+            && let Some(place) = usize::try_from(self.offset).ok().and_then(|offset| range.sub(offset, bytes).ok())
+        {
+            return place.lend(read);
+        }
+        let mut part = vec![0; bytes.min(SCATTERED)];
+        let mut done = 0;
+        while done < bytes {
+            let part = &mut part[..SCATTERED.min(bytes - done)];
+            read(part)?;
+            // The whole piece was seen to lie inside the target.
+            let _ = self.target.write(self.offset + done as u64, part);
+            done += part.len();
+        }
+        Ok(())
     }
 }
 
@@ -131,12 +143,12 @@ pub(super) enum Expected {
     /// A reply nobody waits for.
     Unwatched,
     /// Data, then a reply.
-    Delivery(Delivery),
+    Delivery(Incomplete),
 }
 
 /// Data on its way into host memory.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(super) struct Incomplete {
     target: Target,
     pub(super) left: u64,
     pub(super) course: Arc<Course>,
@@ -145,12 +157,12 @@ pub(super) struct Delivery {
 
 impl Expected {
     pub(super) fn delivery(target: Target, course: &Arc<Course>, waiter: Option<Arc<Waiter>>) -> Self {
-        Self::Delivery(Delivery { target, left: target.bytes(), course: Arc::clone(course), waiter })
+        Self::Delivery(Incomplete { target, left: target.bytes(), course: Arc::clone(course), waiter })
     }
 
     pub(super) fn abandon(self, error: CudaError) {
         match self {
-            Self::Reply(waiter) | Self::Delivery(Delivery { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
+            Self::Reply(waiter) | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
             Self::Unwatched | Self::Delivery(_) => {}
         }
     }
@@ -169,13 +181,18 @@ impl Expected {
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     state: Mutex<State>,
+    /// Told when a piece has been written.
+    written: Condvar,
     /// Told whenever an expectation is over.
-    over: Condvar,
+    watchers: Mutex<Vec<Arc<Waiter>>>,
+    watched: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     expected: HashMap<u64, Expected>,
+    /// A large piece is being written into the program's memory.
+    writing: bool,
     /// The link is gone: nothing more can be expected.
     abandoned: bool,
 }
@@ -198,7 +215,40 @@ impl Pending {
 
     /// Tells those who wait for an expectation to be over; called when its consequences are in place.
     pub(super) fn tell(&self) {
-        self.over.notify_all();
+        if self.watched.load(Ordering::Acquire) > 0 {
+            lock(&self.watchers).iter().for_each(|waiter| waiter.nudge());
+        }
+    }
+
+    /// Nudges this thread whenever an expectation is over.
+    pub(super) fn watch(&self, waiter: &Arc<Waiter>) {
+        lock(&self.watchers).push(Arc::clone(waiter));
+        self.watched.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Nudges it no more.
+    pub(super) fn unwatch(&self, waiter: &Arc<Waiter>) {
+        self.watched.fetch_sub(1, Ordering::AcqRel);
+        lock(&self.watchers).retain(|other| !Arc::ptr_eq(other, waiter));
+    }
+
+    /// A large piece of data comes: where it goes, until [`Pending::end_piece`]. `None` where nobody asked for it.
+    pub(super) fn begin_piece(&self, sequence: u64, offset: u64, bytes: usize) -> Option<Place> {
+        let mut state = lock(&self.state);
+        let Some(Expected::Delivery(delivery)) = state.expected.get_mut(&sequence) else { return None };
+        if !delivery.target.holds(offset, bytes) {
+            return None;
+        }
+        delivery.left = delivery.left.checked_sub(bytes as u64)?;
+        let place = Place { target: delivery.target, offset };
+        state.writing = true;
+        Some(place)
+    }
+
+    /// The piece is in its place, or never will be.
+    pub(super) fn end_piece(&self) {
+        lock(&self.state).writing = false;
+        self.written.notify_all();
     }
 
     /// A piece of data has come. `false` where nobody asked for it.
@@ -219,17 +269,12 @@ impl Pending {
         lock(&self.state).expected.values().any(|expected| expected.writes_into(start, bytes))
     }
 
-    pub(super) fn wait_until_unwritten(&self, start: u64, bytes: u64) {
-        self.wait_until(|state| !state.expected.values().any(|expected| expected.writes_into(start, bytes)));
-    }
-
-    pub(super) fn wait_until_delivered(&self, stream: u64, sequence: u64) {
-        self.wait_until(|state| {
-            !state.expected.iter().any(|(request, expected)| {
-                *request <= sequence
-                    && matches!(expected, Expected::Delivery(delivery) if delivery.course.stream() == stream)
-            })
-        });
+    /// Whether copies of this stream up to this frame have not brought all their bytes.
+    pub(super) fn awaits_delivery(&self, stream: u64, sequence: u64) -> bool {
+        lock(&self.state).expected.iter().any(|(request, expected)| {
+            *request <= sequence
+                && matches!(expected, Expected::Delivery(delivery) if delivery.course.stream() == stream)
+        })
     }
 
     /// The link is gone: everybody is answered with this error, now and later.
@@ -237,19 +282,16 @@ impl Pending {
         let all: Vec<Expected> = {
             let mut state = lock(&self.state);
             state.abandoned = true;
+            // Who is told may free the memory that is being written; the link is closed, so this ends soon.
+            while state.writing {
+                state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
             state.expected.drain().map(|(_, expected)| expected).collect()
         };
         for expected in all {
             expected.abandon(error);
         }
-        self.over.notify_all();
-    }
-
-    fn wait_until(&self, is_over: impl Fn(&State) -> bool) {
-        let mut state = lock(&self.state);
-        while !is_over(&state) {
-            state = self.over.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.tell();
     }
 }
 
@@ -319,6 +361,6 @@ mod tests {
         pending.abandon(errors.lost());
         let waiter = Arc::new(Waiter::default());
         pending.expect(1, Expected::Reply(Arc::clone(&waiter)), &errors);
-        assert_eq!(waiter.wait().unwrap_err(), CudaError::DEVICE_UNAVAILABLE);
+        assert_eq!(waiter.take().unwrap().unwrap_err(), CudaError::DEVICE_UNAVAILABLE);
     }
 }

@@ -1,68 +1,106 @@
-//! The thread that receives what the server says. Frames come in; replies, pieces of data, output and host functions go to
-//! where they belong. It ends with the link, and it never waits for the program.
+//! Where what the server says goes: replies to who waits for them, pieces of data into the program's memory, output to its
+//! descriptors, host functions to the thread that runs them. It waits for nobody but, within a large piece, for its bytes.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use floe_abi::{CuResult, CudaError};
-use floe_transport::Receiver;
-use floe_wire::{Push, Reply};
+use floe_transport::{Arrival, Bulk, Frame, LinkError};
+use floe_wire::{Decode, Delivery, Progress, Push, Reply};
 
 use super::Shared;
-use super::pending::{Answer, Delivery, Expected};
+use super::pending::{Answer, Expected, Incomplete};
 
-/// Starts the thread.
-pub(super) fn start(mut receiver: Receiver, shared: Arc<Shared>) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("floe-receive".into())
-        .spawn(move || {
-            let (error, reason) = run(&mut receiver, &shared);
-            shared.lose(error, &reason);
-        })
-        .map(drop)
+/// Why the link is over.
+#[derive(Debug)]
+pub(super) struct End {
+    /// What calls answer from now on.
+    pub(super) error: CudaError,
+    /// For the log.
+    pub(super) reason: String,
 }
 
-/// Receives until the link is over; returns why.
-fn run(receiver: &mut Receiver, shared: &Shared) -> (CudaError, String) {
-    let gone = CudaError::DEVICE_UNAVAILABLE;
-    loop {
-        let frame = match receiver.next() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return (gone, "the server closed it".into()),
-            Err(error) => return (gone, error.to_string()),
-        };
-        let push = match Push::decode(frame.kind, frame.payload) {
-            Ok(push) => push,
-            Err(error) => return (gone, error.to_string()),
-        };
-        match push {
-            Push::Reply(reply) => {
-                if let Err(reason) = answer(shared, &reply) {
-                    return (gone, reason);
-                }
-            }
-            Push::Delivery(piece) => {
-                if !shared.pending.deliver(piece.request, piece.offset, piece.bytes) {
-                    let reason = format!("it sent data nobody asked for, for request: {}", piece.request);
-                    return (gone, reason);
-                }
-            }
-            Push::Output(output) => show(output.fd, output.bytes),
-            Push::RunHostFunction(run) => {
-                let status = CuResult(run.status).into_result();
-                if !shared.host.arrived(run.function.0, status) {
-                    return (gone, format!("it ran an unknown host function: {}", run.function.0));
-                }
-            }
-            Push::Ended(ended) => {
-                let error = CudaError::from_code(ended.status).unwrap_or(gone);
-                return (error, ended.detail.to_owned());
-            }
+impl End {
+    /// The server hung up.
+    pub(super) fn closed() -> Self {
+        Self::because("the server closed it")
+    }
+
+    fn because(reason: impl Into<String>) -> Self {
+        Self { error: CudaError::DEVICE_UNAVAILABLE, reason: reason.into() }
+    }
+}
+
+impl From<LinkError> for End {
+    fn from(error: LinkError) -> Self {
+        Self::because(error.to_string())
+    }
+}
+
+/// Takes what has arrived to where it belongs.
+pub(super) fn take(shared: &Shared, arrival: Arrival<'_>) -> Result<(), End> {
+    match arrival {
+        Arrival::Frame(frame) => take_frame(shared, frame),
+        Arrival::Bulk(bulk) => take_bulk(shared, bulk),
+    }
+}
+
+fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
+    let push = Push::decode(frame.kind, frame.payload).map_err(|error| End::because(error.to_string()))?;
+    if !matches!(push, Push::Progress(_)) {
+        shared.heard.fetch_add(1, Ordering::AcqRel);
+    }
+    match push {
+        Push::Reply(reply) => answer(shared, &reply).map_err(End::because),
+        Push::Delivery(piece) => {
+            let taken = shared.pending.deliver(piece.request, piece.offset, piece.bytes);
+            taken.then_some(()).ok_or_else(|| unasked(piece.request))
+        }
+        Push::Output(output) => {
+            show(output.fd, output.bytes);
+            Ok(())
+        }
+        Push::RunHostFunction(run) => {
+            let arrived = shared.host.arrived(run.function.0, CuResult(run.status).into_result());
+            let unknown = || End::because(format!("it ran an unknown host function: {}", run.function.0));
+            arrived.then_some(()).ok_or_else(unknown)
+        }
+        Push::Progress(progress) => {
+            reached(shared, &progress);
+            Ok(())
+        }
+        Push::Ended(ended) => {
+            let error = CudaError::from_code(ended.status).unwrap_or(CudaError::DEVICE_UNAVAILABLE);
+            Err(End { error, reason: ended.detail.to_owned() })
         }
     }
+}
+
+/// Takes a large piece of data from the socket straight into the program's memory.
+fn take_bulk(shared: &Shared, mut bulk: Bulk<'_>) -> Result<(), End> {
+    let head = bulk.hollow()?;
+    let piece = Delivery::decode(&head).map_err(|error| End::because(error.to_string()))?;
+    let begun = shared.pending.begin_piece(piece.request, piece.offset, bulk.left());
+    let target = begun.ok_or_else(|| unasked(piece.request))?;
+    let read = target.fill(bulk.left(), &mut |place| bulk.read(place));
+    shared.pending.end_piece();
+    shared.heard.fetch_add(1, Ordering::AcqRel);
+    Ok(read?)
+}
+
+/// A stream has come further than the server said when it was asked.
+fn reached(shared: &Shared, progress: &Progress) {
+    if let Some(error) = CudaError::from_code(progress.status) {
+        shared.errors.note(error);
+    } else if let Some(course) = shared.order.course(progress.stream.0) {
+        shared.order.stream_completed(&course, progress.sequence);
+    }
+}
+
+fn unasked(request: u64) -> End {
+    End::because(format!("it sent data nobody asked for, for request: {request}"))
 }
 
 fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
@@ -82,7 +120,12 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn finish(shared: &Shared, reply: &Reply<'_>, delivery: &Delivery, own: impl FnOnce() -> Answer) -> Result<(), String> {
+fn finish(
+    shared: &Shared,
+    reply: &Reply<'_>,
+    delivery: &Incomplete,
+    own: impl FnOnce() -> Answer,
+) -> Result<(), String> {
     if reply.status == 0 && delivery.left != 0 {
         // Nobody will answer this request any more but we.
         if let Some(waiter) = &delivery.waiter {

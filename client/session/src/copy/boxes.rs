@@ -7,7 +7,7 @@ use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::{CopyBox, CopyEnd, CopyPlace, HostRange};
 use floe_wire::{CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
 
-use super::{Mode, Side, check_host, send};
+use super::{Mode, Passage, Side, check_host, send};
 use crate::client::Client;
 use crate::connection::{BoxTarget, Target};
 use crate::order::Course;
@@ -71,7 +71,7 @@ fn send_box(session: &Session, course: &Course, to: u64, source: &HostRange, sha
             // A row that fills several messages goes as a line.
             for row in 0..shape.height {
                 let piece = source.sub(size(from + row * shape.from_pitch)?, width)?;
-                send(session, course, to + row * shape.to_pitch, &piece)?;
+                send(session, course, to + row * shape.to_pitch, &piece, Passage::AtOnce)?;
             }
             continue;
         }

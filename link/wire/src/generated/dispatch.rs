@@ -398,6 +398,8 @@ pub enum Push<'a> {
     Delivery(Delivery<'a>),
     /// See [`RunHostFunction`].
     RunHostFunction(RunHostFunction),
+    /// See [`Progress`].
+    Progress(Progress),
 }
 
 impl<'a> Push<'a> {
@@ -412,6 +414,7 @@ impl<'a> Push<'a> {
             Output::KIND => Output::decode(payload).map(Self::Output),
             Delivery::KIND => Delivery::decode(payload).map(Self::Delivery),
             RunHostFunction::KIND => RunHostFunction::decode(payload).map(Self::RunHostFunction),
+            Progress::KIND => Progress::decode(payload).map(Self::Progress),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
     }
@@ -425,6 +428,7 @@ impl<'a> Push<'a> {
             Self::Output(_) => Output::NAME,
             Self::Delivery(_) => Delivery::NAME,
             Self::RunHostFunction(_) => RunHostFunction::NAME,
+            Self::Progress(_) => Progress::NAME,
         }
     }
 
@@ -437,6 +441,7 @@ impl<'a> Push<'a> {
             Self::Output(_) => Output::CLASS,
             Self::Delivery(_) => Delivery::CLASS,
             Self::RunHostFunction(_) => RunHostFunction::CLASS,
+            Self::Progress(_) => Progress::CLASS,
         }
     }
 
@@ -449,6 +454,7 @@ impl<'a> Push<'a> {
             Self::Output(_) => Output::KIND,
             Self::Delivery(_) => Delivery::KIND,
             Self::RunHostFunction(_) => RunHostFunction::KIND,
+            Self::Progress(_) => Progress::KIND,
         }
     }
 
@@ -460,6 +466,7 @@ impl<'a> Push<'a> {
             Self::Output(message) => message.encode(out),
             Self::Delivery(message) => message.encode(out),
             Self::RunHostFunction(message) => message.encode(out),
+            Self::Progress(message) => message.encode(out),
         }
     }
 }

@@ -411,6 +411,12 @@ impl<'a> Sample<'a> for RunHostFunction {
     }
 }
 
+impl<'a> Sample<'a> for Progress {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), sequence: Sample::sample(source), status: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Attribute {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { number: Sample::sample(source), value: Sample::sample(source) }
@@ -632,7 +638,7 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
     }
 }
 
-pub(crate) const PUSH_SAMPLES: usize = 5;
+pub(crate) const PUSH_SAMPLES: usize = 6;
 
 pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a> {
     match which % PUSH_SAMPLES {
@@ -640,6 +646,7 @@ pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a>
         1 => Push::Ended(Sample::sample(source)),
         2 => Push::Output(Sample::sample(source)),
         3 => Push::Delivery(Sample::sample(source)),
-        _ => Push::RunHostFunction(Sample::sample(source)),
+        4 => Push::RunHostFunction(Sample::sample(source)),
+        _ => Push::Progress(Sample::sample(source)),
     }
 }

@@ -542,6 +542,46 @@ impl Message for RunHostFunction {
     }
 }
 
+/// All work of the stream up to frame `sequence` has completed, or failed with `status`. Said once for each `QueryStream` or `QueryEvent` that was answered NOT_READY; everything delivered before it has been sent before it.
+///
+/// Kind 0x0085, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    pub stream: StreamId,
+    pub sequence: u64,
+    pub status: u32,
+}
+
+impl<'a> Field<'a> for Progress {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.sequence.write(out);
+        self.status.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            sequence: reader.field("sequence")?,
+            status: reader.field("status")?,
+        })
+    }
+}
+
+impl Message for Progress {
+    const KIND: u16 = 0x0085;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "Progress";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// A CUdevice_attribute, CUlimit or CUfunction_attribute by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attribute {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use floe_abi::CudaError;
 use floe_wire::{
-    CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, QueryEvent, RecordEvent, SynchronizeEvent,
+    CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, QueryEvent, RecordEvent, StreamId,
+    SynchronizeEvent,
 };
 
 use super::{Answer, Session, body};
@@ -19,6 +20,8 @@ use crate::fault::Fault;
 pub(crate) struct EventObject<D: Device> {
     mark: Arc<Mark<D>>,
     flags: u32,
+    /// Where it was recorded last, and by which command; not where a launch records it, which may be over later.
+    recorded: Option<(StreamId, u64)>,
 }
 
 impl<D: Device> EventObject<D> {
@@ -33,14 +36,15 @@ impl<D: Device> Session<D> {
         self.events.check_new(event.0)?;
         let created = Mark::of_program(&self.shared.device, flags);
         let failure = created.as_ref().err().copied();
-        self.events.bind(event.0, created.map(|mark| EventObject { mark, flags }));
+        self.events.bind(event.0, created.map(|mark| EventObject { mark, flags, recorded: None }));
         failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
     }
 
-    pub(super) fn record_event(&mut self, message: RecordEvent) -> Result<Answer, Fault> {
+    pub(super) fn record_event(&mut self, sequence: u64, message: RecordEvent) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let event = self.recordable_event(message.event)?;
         self.device().record(event, stream, message.flags)?;
+        self.events.get_mut(message.event.0)?.recorded = Some((message.stream, sequence));
         Ok(Answer::Nothing)
     }
 
@@ -50,6 +54,7 @@ impl<D: Device> Session<D> {
         if Arc::strong_count(&object.mark) > 1 {
             object.mark = Mark::of_program(&self.shared.device, object.flags)?;
         }
+        object.recorded = None;
         Ok(object.mark.event())
     }
 
@@ -59,8 +64,14 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn query_event(&mut self, sequence: u64, message: QueryEvent) -> Result<Answer, Fault> {
-        match self.events.get(message.event.0)?.mark.outcome() {
-            None => Err(CudaError::NOT_READY.into()),
+        let object = self.events.get(message.event.0)?;
+        match object.mark.outcome() {
+            None => {
+                if let Some((stream, reached)) = object.recorded {
+                    self.report_when(sequence, Arc::clone(&object.mark), stream, reached);
+                }
+                Err(CudaError::NOT_READY.into())
+            }
             // What was to be delivered before it goes out first.
             Some(outcome) => Ok(self.answer_after(sequence, Lane::Alone(sequence), outcome.map(|()| Vec::new()))),
         }

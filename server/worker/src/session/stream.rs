@@ -75,6 +75,10 @@ impl<D: Device> Session<D> {
     pub(super) fn query_stream(&mut self, sequence: u64, message: QueryStream) -> Result<Answer, Fault> {
         let result = self.device().query_stream(self.stream(message.stream)?);
         if result == Err(CudaError::NOT_READY) {
+            // Without a mark nothing is told, and the client asks again.
+            if let Ok(mark) = self.pool.mark(self.stream(message.stream)?) {
+                self.report_when(sequence, mark, message.stream, sequence);
+            }
             return Err(CudaError::NOT_READY.into());
         }
         // What it had to deliver goes out first.

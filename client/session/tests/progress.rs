@@ -1,0 +1,100 @@
+//! Queries: asked once, then answered from what the server says by itself; and never behind what a program can know.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
+
+mod scripted;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use floe_abi::{CudaError, Event, Stream, event_flags};
+use floe_surface::*;
+use floe_wire::{Progress, Request, StreamId};
+use scripted::*;
+
+/// A server whose work is not over until `over` says so, with the frame of the last record.
+fn slow(over: &Arc<AtomicBool>, recorded: &Arc<AtomicU64>) -> Server {
+    let (over, recorded) = (Arc::clone(over), Arc::clone(recorded));
+    Server::scripted(move |request, sequence, peer| match request {
+        Request::RecordEvent(_) => {
+            recorded.store(sequence, Ordering::SeqCst);
+            Flow::Usual
+        }
+        Request::QueryEvent(_) | Request::QueryStream(_) if !over.load(Ordering::SeqCst) => {
+            peer.reply_with(sequence, CudaError::NOT_READY.code(), 0, "", &[]);
+            Flow::Done
+        }
+        // Says how far the default stream has come.
+        Request::SetCacheConfig(_) => {
+            let sequence = recorded.load(Ordering::SeqCst);
+            let _ = peer.sender.send(&Progress { stream: StreamId(0), sequence, status: 0 }, |_| ());
+            Flow::Usual
+        }
+        _ => Flow::Usual,
+    })
+}
+
+fn recorded_event(client: &floe_session::Client) -> Event {
+    let at = client.mem_alloc(64).unwrap();
+    let event = client.event_create(event_flags::DEFAULT).unwrap();
+    client.memset_d8(Stream::LEGACY, at, 0, 64).unwrap();
+    client.event_record(event, Stream::LEGACY).unwrap();
+    event
+}
+
+#[test]
+fn a_loop_of_event_queries_asks_once_and_ends_when_the_server_says_so() {
+    let (over, recorded) = Default::default();
+    let server = slow(&over, &recorded);
+    let client = client(&server);
+    let event = recorded_event(client);
+    for _ in 0..100 {
+        assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    }
+    assert_eq!(server.count("QueryEvent"), 1);
+    client.ctx_set_cache_config(1).unwrap();
+    while client.event_query(event) == Err(CudaError::NOT_READY) {}
+    assert_eq!(client.event_query(event), Ok(()));
+    assert_eq!(server.count("QueryEvent"), 1);
+}
+
+#[test]
+fn a_loop_of_stream_queries_asks_once() {
+    let (over, recorded) = Default::default();
+    let server = slow(&over, &recorded);
+    let client = client(&server);
+    recorded_event(client);
+    for _ in 0..100 {
+        assert_eq!(client.stream_query(Stream::LEGACY), Err(CudaError::NOT_READY));
+    }
+    assert_eq!(server.count("QueryStream"), 1);
+    client.ctx_set_cache_config(1).unwrap();
+    over.store(true, Ordering::SeqCst);
+    while client.stream_query(Stream::LEGACY) == Err(CudaError::NOT_READY) {}
+    assert!(server.count("QueryStream") <= 2);
+}
+
+#[test]
+fn after_any_other_answer_a_query_asks_again() {
+    let (over, recorded) = Default::default();
+    let server = slow(&over, &recorded);
+    let client = client(&server);
+    let event = recorded_event(client);
+    assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    // The program learns something that may depend on the event, and nothing was said about the event itself.
+    over.store(true, Ordering::SeqCst);
+    client.mem_get_info().unwrap();
+    assert_eq!(client.event_query(event), Ok(()));
+    assert_eq!(server.count("QueryEvent"), 2);
+}
+
+#[test]
+fn an_event_recorded_again_is_asked_about_again() {
+    let (over, recorded) = Default::default();
+    let server = slow(&over, &recorded);
+    let client = client(&server);
+    let event = recorded_event(client);
+    assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    client.event_record(event, Stream::LEGACY).unwrap();
+    assert_eq!(client.event_query(event), Err(CudaError::NOT_READY));
+    assert_eq!(server.count("QueryEvent"), 2);
+}
