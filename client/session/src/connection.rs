@@ -111,12 +111,17 @@ impl Connection {
         self.wait(&Ticket { waiter }).map(|answer| (answer, sequence))
     }
 
-    /// Sends a message together with the next one, whose answer is waited for first. The ticket is for `answer`.
+    /// Sends a message together with the next one that is waited for, or when told to `flush`. The ticket is for `answer`.
     pub(crate) fn begin<M: Call>(&self, message: &M) -> CudaResult<Ticket> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
         self.submit(message, Expected::Reply(Arc::clone(&waiter)), false)?;
         Ok(Ticket { waiter })
+    }
+
+    /// Sends what was begun.
+    pub(crate) fn flush(&self) -> CudaResult<()> {
+        self.sender.flush().map_err(|error| self.shared.lost_by(&error))
     }
 
     /// As `call`, with the answer whatever its status.

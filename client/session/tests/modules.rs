@@ -113,6 +113,30 @@ fn image_the_program_does_not_keep_is_kept_without_what_no_device_takes() {
 }
 
 #[test]
+fn functions_of_a_module_are_looked_up_together() {
+    let held = std::sync::Mutex::new(Vec::new());
+    let server = Server::scripted(move |request, sequence, peer| match request {
+        // Answered when both have come: a client that waits for the first asks for no second.
+        Request::FindKernel(_) => {
+            let mut held = held.lock().unwrap();
+            held.push(sequence);
+            if held.len() == 2 {
+                held.drain(..).for_each(|sequence| peer.handle(request, sequence));
+            }
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let mut functions = [floe_abi::Function::NULL; 2];
+    client.module_enumerate_functions(&mut functions, module).unwrap();
+    assert_eq!(client.module_get_function(module, c"scale"), Ok(functions[1]));
+    assert_ne!(functions[0], functions[1]);
+    assert_eq!(server.count("FindKernel"), 2);
+}
+
+#[test]
 fn damaged_container_goes_as_it_is_and_at_once() {
     let server = Server::start(Options { code: 1, ..Options::default() });
     let client = client(&server);
