@@ -11,10 +11,16 @@ const EAGER_SPINS: u32 = 10;
 /// Looks without sleeping where there are no processors to spare.
 const EAGER_LOOKS: u32 = 50;
 /// A sleep is this part of the time waited so far.
-const PART: u32 = 32;
-/// The shortest and the longest sleep.
-const SHORT: Duration = Duration::from_micros(20);
+const PART: u32 = 64;
+/// The shortest sleep.
+const SHORT: Duration = Duration::from_micros(10);
+/// The longest sleep of a wait that is not long, where there are processors to spare: what the sleep adds to a step of some
+/// milliseconds is far below a hundredth, and the looks take a twentieth of a processor.
+const BRIEF: Duration = Duration::from_micros(25);
+/// The longest sleep otherwise.
 const LONG: Duration = Duration::from_micros(200);
+/// From here on a wait is long.
+const LONG_WAIT: Duration = Duration::from_millis(100);
 /// Pauses of the processor between two looks, which would otherwise fill the driver's locks.
 const PAUSES: u32 = 10;
 
@@ -44,7 +50,8 @@ impl Pace {
             std::thread::yield_now();
             return None;
         }
-        Some((waited / PART).clamp(SHORT, LONG))
+        let longest = if self.spin.is_on() && waited < LONG_WAIT { BRIEF } else { LONG };
+        Some((waited / PART).clamp(SHORT, longest))
     }
 }
 
@@ -58,7 +65,8 @@ mod tests {
         let began = pace.began;
         let after = |pace: &mut Pace, micros| pace.next(began + Duration::from_micros(micros));
         assert_eq!(after(&mut pace, 999), None);
-        assert_eq!(after(&mut pace, 1_000), Some(Duration::from_nanos(31_250)));
+        assert_eq!(after(&mut pace, 1_000), Some(Duration::from_nanos(15_625)));
+        assert_eq!(after(&mut pace, 20_000), Some(BRIEF));
         assert_eq!(after(&mut pace, 1_000_000), Some(LONG));
     }
 
