@@ -1,4 +1,4 @@
-//! A CUDA program run under `floe run`, and what came of it.
+//! A CUDA program run under `floe run`, or on the CPU device alone, and what came of it.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +14,7 @@ pub struct Program {
     arguments: Vec<String>,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
+    alone: bool,
 }
 
 /// What a program left behind.
@@ -68,7 +69,7 @@ impl Program {
     #[must_use]
     pub fn new(path: PathBuf, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
-        Self { path, arguments, flags: Vec::new(), environment: Vec::new() }
+        Self { path, arguments, flags: Vec::new(), environment: Vec::new(), alone: false }
     }
 
     /// On one device of a daemon, at one of its addresses.
@@ -77,6 +78,15 @@ impl Program {
         self.flags.extend(["--on".to_owned(), format!("{address}:0")]);
         let token = daemon.token_file().display().to_string();
         self.environment.push(("FLOE_TOKEN_FILE".to_owned(), token));
+        self
+    }
+
+    /// On the CPU device with nothing between: its library stands in the place of NVIDIA's.
+    #[must_use]
+    pub fn on_the_device_library(mut self) -> Self {
+        let folder = crate::installation().join("lib/device").display().to_string();
+        self.environment.push(("LD_LIBRARY_PATH".to_owned(), folder));
+        self.alone = true;
         self
     }
 
@@ -95,8 +105,14 @@ impl Program {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(crate::installation().join("bin/floe"));
-        command.arg("run").args(&self.flags).arg("--").arg(&self.path).args(&self.arguments);
+        let mut command = if self.alone {
+            Command::new(&self.path)
+        } else {
+            let mut floe = Command::new(crate::installation().join("bin/floe"));
+            floe.arg("run").args(&self.flags).arg("--").arg(&self.path);
+            floe
+        };
+        command.args(&self.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
         command

@@ -1,14 +1,20 @@
-//! Every example program, static and shared cudart, over TCP and over the Unix socket, on the CPU device.
+//! Every example program, static and shared cudart, on the CPU device: over TCP, over the Unix socket, and with its library
+//! alone.
 //! The programs check their own results; here their exit codes and their lines are checked.
 
-use floe_tests::{Floed, Linkage, example, examples};
+use floe_tests::{Floed, Linkage, Program, example, examples};
 
 fn every_example_passes(linkage: Linkage, address: impl Fn(&Floed) -> String) {
     let daemon = Floed::start();
+    every_run_passes(linkage, |program| program.on(&daemon, &address(&daemon)));
+    daemon.wait_for_workers(0);
+}
+
+fn every_run_passes(linkage: Linkage, place: impl Fn(Program) -> Program) {
     let mut failures = Vec::new();
     for (name, expected) in examples() {
         let arguments: Vec<&str> = expected.args.iter().map(String::as_str).collect();
-        let outcome = example(&name, linkage, &arguments).on(&daemon, &address(&daemon)).run();
+        let outcome = place(example(&name, linkage, &arguments)).run();
         if let Some(difference) = expected.difference(&outcome) {
             failures.push(format!(
                 "{name} {arguments:?}: {difference}\n  stdout: {}\n  stderr: {}",
@@ -17,7 +23,6 @@ fn every_example_passes(linkage: Linkage, address: impl Fn(&Floed) -> String) {
         }
     }
     assert!(failures.is_empty(), "{} runs failed:\n{}", failures.len(), failures.join("\n"));
-    daemon.wait_for_workers(0);
 }
 
 #[test]
@@ -38,4 +43,14 @@ fn shared_cudart_over_tcp() {
 #[test]
 fn shared_cudart_over_the_unix_socket() {
     every_example_passes(Linkage::Shared, |daemon| daemon.unix().to_owned());
+}
+
+#[test]
+fn static_cudart_on_the_device_library_alone() {
+    every_run_passes(Linkage::Static, Program::on_the_device_library);
+}
+
+#[test]
+fn shared_cudart_on_the_device_library_alone() {
+    every_run_passes(Linkage::Shared, Program::on_the_device_library);
 }
