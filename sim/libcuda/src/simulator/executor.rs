@@ -3,74 +3,23 @@
 //! After a fault nothing more of that context runs. It never calls into the program while it holds its lock.
 
 pub(crate) mod replay;
+mod work;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_machine::{Fault, FaultKind, Grid, Memory, Outcome, Pool};
-use floe_surface::HostFunction;
+use floe_machine::{Fault, FaultKind, Memory, Outcome, Pool};
 
 use super::events::{Event, EventKey, Events, NoTime};
 use super::host_memory::HostMemory;
-use super::output::Output;
 use super::queue::{Queues, StreamKey, StreamKind, Ticket};
-use super::transfer::Transfer;
+use work::Place;
+pub(crate) use work::Work;
 
 /// Threads that run copies and memsets, at most. The device reports as many asynchronous engines.
 pub(crate) const TRANSFER_THREADS: usize = 2;
-
-/// Transfers up to this many bytes are done by whoever finds them ready: handing them over costs more.
-const INLINE_BYTES: u64 = 64 << 10;
-
-/// What the program asked to be called with: success, or what broke the context.
-pub(crate) type HostCall = Box<dyn FnOnce(CudaResult<()>) + Send>;
-
-/// One piece of work of a stream.
-pub(crate) enum Work {
-    /// Only its place in the order matters.
-    Nothing,
-    /// An event happens.
-    Record(EventKey),
-    /// Copies and memsets.
-    Transfer(Transfer),
-    /// A kernel.
-    Kernel(Arc<Grid>),
-    /// Something of ours that is quick and calls nobody: a free in stream order.
-    Release(Box<dyn FnOnce() + Send>),
-    /// A function of the program.
-    Host(HostCall),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Here,
-    TransferThread,
-    HostThread,
-}
-
-impl Work {
-    /// A call of the program's function. As in CUDA what kernels printed before comes first, and after a fault the
-    /// function is not called.
-    pub(crate) fn host_function(function: HostFunction, output: &Arc<Output>) -> Self {
-        let output = Arc::clone(output);
-        Self::Host(Box::new(move |status| {
-            output.drain();
-            if status.is_ok() {
-                function.call();
-            }
-        }))
-    }
-
-    fn place(&self) -> Place {
-        match self {
-            Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => Place::TransferThread,
-            Self::Host(_) => Place::HostThread,
-            _ => Place::Here,
-        }
-    }
-}
 
 struct State {
     queues: Queues<Work>,

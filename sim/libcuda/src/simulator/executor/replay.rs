@@ -184,7 +184,53 @@ fn queue(
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::c_void;
+    use std::sync::Mutex;
+
+    use floe_machine::Memory;
+
     use super::*;
+
+    static NOTES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    unsafe extern "C" fn note(number: *mut c_void) {
+        NOTES.lock().expect("no test panics in it").push(number as u64);
+    }
+
+    fn noting(number: u64, after: &[usize]) -> Scene {
+        // SAFETY: `note` takes its argument as a number.
+        let function = unsafe { HostFunction::new(note, number as *mut c_void) };
+        Scene { step: Step::Host(function, Arc::new(Output::new(0))), after: after.to_vec() }
+    }
+
+    #[test]
+    fn runs_follow_one_another_on_any_stream_and_joins_wait_for_their_branches() {
+        let memory = Memory::reserve(0x7_0000_0000_0000 >> 4, 2 << 20).expect("addresses");
+        let executor = Executor::new(memory, Arc::default(), 1);
+        let streams = [(); 2].map(|()| executor.open(1, StreamKind::NonBlocking));
+        let diamond = Script { scenes: vec![noting(1, &[]), noting(2, &[0]), noting(3, &[0]), noting(4, &[1, 2])] };
+        let mut stage = Stage::new(&executor);
+        for run in 0..10 {
+            executor.replay(streams[run % 2], &diamond, &mut stage).expect("queued");
+        }
+        streams.iter().for_each(|stream| executor.wait_stream(*stream));
+        let notes = NOTES.lock().expect("no test panics in it");
+        assert_eq!(notes.len(), 40);
+        for run in notes.chunks(4) {
+            assert_eq!((run[0], run[1] + run[2], run[3]), (1, 5, 4));
+        }
+    }
+
+    #[test]
+    fn a_scene_that_follows_a_later_one_is_refused() {
+        let memory = Memory::reserve(0x7_1000_0000_0000 >> 4, 2 << 20).expect("addresses");
+        let executor = Executor::new(memory, Arc::default(), 1);
+        let stream = executor.open(1, StreamKind::NonBlocking);
+        let script = Script { scenes: scenes(&[&[1], &[]]) };
+        let refused = executor.replay(stream, &script, &mut Stage::new(&executor));
+        assert_eq!(refused, Err(CudaError::INVALID_VALUE));
+        assert!(executor.is_idle(stream));
+    }
 
     fn scenes(after: &[&[usize]]) -> Vec<Scene> {
         after.iter().map(|after| Scene { step: Step::Nothing, after: after.to_vec() }).collect()

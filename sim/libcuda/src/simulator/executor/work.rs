@@ -1,0 +1,63 @@
+//! What streams are asked to do, one piece at a time, and on which kind of thread each piece is done.
+//! Calls of the program come in, work for the executor goes out. Nothing here waits or knows a stream.
+
+use std::sync::Arc;
+
+use floe_abi::CudaResult;
+use floe_machine::Grid;
+use floe_surface::HostFunction;
+
+use super::super::events::EventKey;
+use super::super::output::Output;
+use super::super::transfer::Transfer;
+
+/// Transfers up to this many bytes are done by whoever finds them ready: handing them over costs more.
+const INLINE_BYTES: u64 = 64 << 10;
+
+/// What the program asked to be called with: success, or what broke the context.
+pub(crate) type HostCall = Box<dyn FnOnce(CudaResult<()>) + Send>;
+
+/// One piece of work of a stream.
+pub(crate) enum Work {
+    /// Only its place in the order matters.
+    Nothing,
+    /// An event happens.
+    Record(EventKey),
+    /// Copies and memsets.
+    Transfer(Transfer),
+    /// A kernel.
+    Kernel(Arc<Grid>),
+    /// Something of ours that is quick and calls nobody: a free in stream order.
+    Release(Box<dyn FnOnce() + Send>),
+    /// A function of the program.
+    Host(HostCall),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Here,
+    TransferThread,
+    HostThread,
+}
+
+impl Work {
+    /// A call of the program's function. As in CUDA what kernels printed before comes first, and after a fault the
+    /// function is not called.
+    pub(crate) fn host_function(function: HostFunction, output: &Arc<Output>) -> Self {
+        let output = Arc::clone(output);
+        Self::Host(Box::new(move |status| {
+            output.drain();
+            if status.is_ok() {
+                function.call();
+            }
+        }))
+    }
+
+    pub(super) fn place(&self) -> Place {
+        match self {
+            Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => Place::TransferThread,
+            Self::Host(_) => Place::HostThread,
+            _ => Place::Here,
+        }
+    }
+}
