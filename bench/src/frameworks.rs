@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::bars::Way;
@@ -15,6 +17,7 @@ use crate::checks::{self, Outcome, Outcomes};
 use crate::installation::Installation;
 use crate::libraries::Toolkit;
 use crate::server::Server;
+use crate::variants::{self, Variant};
 use crate::{machine, record};
 
 /// Flags of `floe-bench frameworks`.
@@ -29,6 +32,9 @@ pub(crate) struct Arguments {
     /// Run through floe only, and compare with nothing
     #[arg(long)]
     floe_only: bool,
+    /// How many files run at once; those that say `# run alone` run by themselves after the others
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    jobs: u8,
     /// Write frameworks.json and the programs' stderr into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -38,15 +44,6 @@ pub(crate) struct Arguments {
     /// What the server drives: auto, nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     device_library: String,
-}
-
-/// One file with one setting of the environment.
-#[derive(Debug, Clone)]
-struct Variant {
-    /// `torch_memory`, `torch_memory [PYTORCH_CUDA_ALLOC_CONF=…]`
-    title: String,
-    source: PathBuf,
-    environment: Vec<(String, String)>,
 }
 
 /// How one check went by both ways.
@@ -81,7 +78,7 @@ enum Verdict {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     let installation = Installation::of_this_executable()?;
-    let variants = chosen(&installation.frameworks()?, &arguments.only)?;
+    let variants = variants::chosen(&installation.frameworks()?, &arguments.only)?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let logs = arguments.out.as_ref().map_or_else(|| folder.path().to_path_buf(), |out| out.join("frameworks-logs"));
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot be made: {}", logs.display()))?;
@@ -95,53 +92,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         logs: &logs,
         cpu_device: gpu.kind == "cpu",
     };
-    let mut all = Vec::new();
-    for variant in &variants {
-        let compared = programs.compare(variant)?;
-        tell(variant, &compared);
-        all.extend(compared);
-    }
+    let (alone, together): (Vec<_>, Vec<_>) = variants.into_iter().partition(|variant| variant.alone);
+    let mut all = programs.compare_all(&together, arguments.jobs.into())?;
+    all.extend(programs.compare_all(&alone, 1)?);
     if let Some(out) = &arguments.out {
         write(&out.join("frameworks.json"), &gpu.name, &all)?;
     }
     Ok(verdict(&all, began))
-}
-
-/// The files that were asked for, each as often as it names settings.
-fn chosen(folder: &Path, only: &[String]) -> Result<Vec<Variant>> {
-    let mut sources = sources_in(folder, "py")?;
-    sources.retain(|source| !source.ends_with("checking.py"));
-    sources.extend(sources_in(&folder.join("libraries"), "cu")?);
-    let named = |source: &Path, name: &str| source.file_stem().is_some_and(|stem| stem == name);
-    if let Some(unknown) = only.iter().find(|name| !sources.iter().any(|source| named(source, name))) {
-        bail!("there is no such file of checks: {unknown}");
-    }
-    let mut variants = Vec::new();
-    for source in sources.into_iter().filter(|source| only.is_empty() || only.iter().any(|name| named(source, name))) {
-        let text = std::fs::read_to_string(&source).with_context(|| format!("cannot read: {}", source.display()))?;
-        let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        for environment in settings(&text) {
-            let words: Vec<String> = environment.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            variants.push(Variant { title: format!("{stem}{}", words.concat()), source: source.clone(), environment });
-        }
-    }
-    Ok(variants)
-}
-
-fn sources_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read: {}", folder.display()))?;
-    let mut sources: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    sources.retain(|source| source.extension().is_some_and(|found| found == ending));
-    sources.sort();
-    Ok(sources)
-}
-
-/// The environments a file asks for by lines `# run with: NAME=VALUE …`; the plain one when it asks for none.
-fn settings(text: &str) -> Vec<Vec<(String, String)>> {
-    let pair = |word: &str| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let lines = text.lines().filter_map(|line| line.strip_prefix("# run with:"));
-    let found: Vec<_> = lines.map(|line| line.split_whitespace().filter_map(pair).collect()).collect();
-    if found.is_empty() { vec![Vec::new()] } else { found }
 }
 
 /// What running a file needs.
@@ -155,6 +112,26 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
+    /// Runs files, some at once, and tells of each when it is over.
+    fn compare_all(&self, variants: &[Variant], jobs: usize) -> Result<Vec<Compared>> {
+        let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || -> Result<()> {
+            while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let compared = self.compare(variant)?;
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                tell(variant, &compared);
+                all.extend(compared);
+            }
+            Ok(())
+        };
+        let ended: Result<Vec<()>> = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+            started.into_iter().map(|job| job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        ended?;
+        Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn compare(&self, variant: &Variant) -> Result<Vec<Compared>> {
         let words = match self.words(variant) {
             Ok(words) => words,
@@ -294,13 +271,6 @@ mod tests {
 
     fn broke() -> Outcome {
         Outcome { failure: Some("broke".into()), values: None }
-    }
-
-    #[test]
-    fn a_file_runs_once_per_setting_it_names() {
-        let found = settings("\"\"\"Text.\"\"\"\n# run with:\n# run with: A=1 B=x:y=z\n");
-        assert_eq!(found, [vec![], vec![("A".into(), "1".into()), ("B".into(), "x:y=z".into())]]);
-        assert_eq!(settings("import x"), [vec![]]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod series;
 mod server;
 mod speed;
 mod table;
+mod variants;
 mod workload;
 
 use std::process::ExitCode;

@@ -245,7 +245,7 @@ impl Findings {
 
 fn module_bytes(counts: &str) -> Option<f64> {
     let counts: serde_json::Value = serde_json::from_str(counts).ok()?;
-    counts.get("module_bytes")?.as_f64()
+    counts.get("module_bytes_sent")?.as_f64()
 }
 
 #[cfg(test)]
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn module_bytes_are_read_where_they_are_counted() {
-        assert_eq!(module_bytes(r#"{"module_bytes":12}"#), Some(12.0));
+        assert_eq!(module_bytes(r#"{"module_bytes_sent":12}"#), Some(12.0));
         assert_eq!(module_bytes(r#"{"waits_with_context":1}"#), None);
         assert_eq!(module_bytes(""), None);
     }

@@ -1,5 +1,6 @@
 """JAX on a device: jit, grad, a training step, large matmuls, control flow, random numbers, its own allocators.
 Sums that are known exactly are compared exactly: a wrong number here once came without an error elsewhere."""
+# run alone
 # run with:
 # run with: XLA_PYTHON_CLIENT_ALLOCATOR=vmm
 # run with: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false

@@ -1,5 +1,6 @@
 """PyTorch's allocators: the caching one, the one with expandable segments (virtual memory management calls), CUDA's own
 stream-ordered one. What lies in memory stays whole while other memory comes and goes; statistics and limits hold."""
+# run alone
 # run with:
 # run with: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 # run with: PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync

@@ -1,5 +1,6 @@
 """Streams, events and threads in PyTorch: order across streams, timing, queries, priorities, eight threads with streams
 of their own, one thread's wait beside another's work; torch.profiler and NVTX, with or without CUPTI's data."""
+# run alone
 
 import threading
 import time
