@@ -220,9 +220,10 @@ impl Simulator {
                 state.wish(device, |wishes| wishes.carveout = Some(value));
                 Ok(())
             }
-            ask::NON_PORTABLE_CLUSTER_SIZE_ALLOWED | ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE if value == 0 => Ok(()),
-            ask::NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            | ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            // A permission; there is nothing to make use of it.
+            ask::NON_PORTABLE_CLUSTER_SIZE_ALLOWED if matches!(value, 0 | 1) => Ok(()),
+            ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE if value == 0 => Ok(()),
+            ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
             | ask::REQUIRED_CLUSTER_WIDTH
             | ask::REQUIRED_CLUSTER_HEIGHT
             | ask::REQUIRED_CLUSTER_DEPTH => {
