@@ -3,6 +3,7 @@
 //! program keeps the memory valid until the operation it was passed to has completed.
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
 /// Host memory of the program, `len` bytes from an address, valid until the operation it was passed to completes.
@@ -171,7 +172,8 @@ impl UnifiedRange {
 #[derive(Debug)]
 pub struct HostBlock {
     start: NonNull<u8>,
-    layout: std::alloc::Layout,
+    /// How it was taken: from the allocator, or `None` for pages of its own.
+    layout: Option<std::alloc::Layout>,
     len: usize,
 }
 
@@ -183,14 +185,28 @@ unsafe impl Sync for HostBlock {}
 impl HostBlock {
     /// Takes `len` bytes; `None` where there is no memory or `len` is 0.
     pub fn new(len: usize) -> Option<Self> {
-        const PAGE: usize = 4096;
-        if len == 0 {
-            return None;
-        }
-        let layout = std::alloc::Layout::from_size_align(len.checked_next_multiple_of(PAGE)?, PAGE).ok()?;
+        let layout = std::alloc::Layout::from_size_align(pages(len)?, PAGE).ok()?;
         // SAFETY: the layout's size is not 0.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        Some(Self { start, layout, len })
+        Some(Self { start, layout: Some(layout), len })
+    }
+
+    /// Takes `len` bytes at an address, a multiple of the page size; `None` where any of them is taken.
+    pub fn at(address: HostPointer, len: usize) -> Option<Self> {
+        let (wish, bytes) = (address.0 as *mut c_void, pages(len)?);
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: the kernel refuses pages that are mapped already, so no memory of anybody changes.
+        let start = unsafe { libc::mmap(wish, bytes, access, flags | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        if start != wish {
+            // A kernel before 4.17 takes the address for a wish.
+            // SAFETY: mapped just now, known to nobody.
+            unsafe { libc::munmap(start, bytes) };
+            return None;
+        }
+        Some(Self { start: NonNull::new(start.cast())?, layout: None, len })
     }
 
     /// Where it starts.
@@ -216,15 +232,28 @@ impl HostBlock {
 
 impl Drop for HostBlock {
     fn drop(&mut self) {
-        // SAFETY: `new` took the block with this layout, and it is dropped once.
-        unsafe { std::alloc::dealloc(self.start.as_ptr(), self.layout) };
+        match (self.layout, pages(self.len)) {
+            // SAFETY: `new` took the block with this layout, and it is dropped once.
+            (Some(layout), _) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
+            // SAFETY: `at` mapped these pages, and the block is dropped once.
+            (None, Some(bytes)) => drop(unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) }),
+            (None, None) => {}
+        }
     }
+}
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// Whole pages that hold `len` bytes; `None` for none.
+fn pages(len: usize) -> Option<usize> {
+    if len == 0 { None } else { len.checked_next_multiple_of(PAGE) }
 }
 
 /// A function of the program, to be called once in the program's process when its stream gets there.
 #[derive(Clone, Copy, Debug)]
 pub struct HostFunction {
-    function: unsafe extern "C" fn(*mut std::ffi::c_void),
+    function: unsafe extern "C" fn(*mut c_void),
     user: u64,
 }
 
@@ -233,7 +262,7 @@ impl HostFunction {
     ///
     /// # Safety
     /// The program promised that the function may be called with this argument, from another thread.
-    pub unsafe fn new(function: unsafe extern "C" fn(*mut std::ffi::c_void), user: *mut std::ffi::c_void) -> Self {
+    pub unsafe fn new(function: unsafe extern "C" fn(*mut c_void), user: *mut c_void) -> Self {
         Self { function, user: user as u64 }
     }
 
@@ -250,14 +279,14 @@ impl HostFunction {
     /// Calls it. What it does is the program's business; it makes no driver calls.
     pub fn call(self) {
         // SAFETY: `new`'s caller passed on the program's promise.
-        unsafe { (self.function)(self.user as *mut std::ffi::c_void) }
+        unsafe { (self.function)(self.user as *mut c_void) }
     }
 }
 
 /// A function of the program that is also told its stream and the stream's status.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCallback {
-    function: unsafe extern "C" fn(u64, u32, *mut std::ffi::c_void),
+    function: unsafe extern "C" fn(u64, u32, *mut c_void),
     stream: u64,
     user: u64,
 }
@@ -268,11 +297,7 @@ impl StreamCallback {
     ///
     /// # Safety
     /// The program promised that the function may be called with this argument, from another thread.
-    pub unsafe fn new(
-        function: unsafe extern "C" fn(u64, u32, *mut std::ffi::c_void),
-        stream: u64,
-        user: *mut std::ffi::c_void,
-    ) -> Self {
+    pub unsafe fn new(function: unsafe extern "C" fn(u64, u32, *mut c_void), stream: u64, user: *mut c_void) -> Self {
         Self { function, stream, user: user as u64 }
     }
 
@@ -280,7 +305,7 @@ impl StreamCallback {
     pub fn call(self, status: CudaResult<()>) {
         let code = floe_abi::CuResult::from(status).0;
         // SAFETY: `new`'s caller passed on the program's promise.
-        unsafe { (self.function)(self.stream, code, self.user as *mut std::ffi::c_void) }
+        unsafe { (self.function)(self.stream, code, self.user as *mut c_void) }
     }
 }
 
@@ -314,5 +339,17 @@ mod tests {
         let block = HostBlock::new(5000).expect("memory");
         assert_eq!((block.pointer().0 % 4096, block.len()), (0, 5000));
         assert!(HostBlock::new(0).is_none());
+    }
+
+    #[test]
+    fn block_at_an_address_is_there_and_nowhere_else() {
+        let address = HostPointer(0x6123_0000_0000);
+        let block = HostBlock::at(address, 100).expect("free");
+        assert_eq!(block.pointer(), address);
+        block.range().write(&[7; 100]).expect("fits");
+        assert!(HostBlock::at(address, 1).is_none(), "taken");
+        drop(block);
+        let again = HostBlock::at(address, 4097).expect("free again");
+        assert_eq!(again.range().to_vec()[..2], [0, 0]);
     }
 }

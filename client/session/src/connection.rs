@@ -22,6 +22,7 @@ pub(crate) use pending::{Answer, BoxTarget, Target};
 
 use crate::errors::Errors;
 use crate::log::log;
+use crate::mirrors::Mirrors;
 use crate::order::{Course, Order};
 use crate::tally;
 use host_functions::HostFunctions;
@@ -50,6 +51,7 @@ struct Shared {
     host: HostFunctions,
     /// Grows with everything the server says from which a program could conclude how far a stream has come.
     heard: AtomicU64,
+    mirrors: Arc<Mirrors>,
 }
 
 /// What a query was answered, and until when the answer holds without asking again.
@@ -66,7 +68,12 @@ pub(crate) struct Ticket {
 
 impl Connection {
     /// Takes over an attached link and starts to receive.
-    pub(crate) fn start(link: Link, errors: Arc<Errors>, order: Arc<Order>) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        link: Link,
+        errors: Arc<Errors>,
+        order: Arc<Order>,
+        mirrors: Arc<Mirrors>,
+    ) -> std::io::Result<Self> {
         let (sender, receiver) = link.split();
         let (queue, arrivals) = mpsc::channel();
         let shared = Arc::new(Shared {
@@ -78,6 +85,7 @@ impl Connection {
             deliveries: AtomicUsize::new(0),
             host: HostFunctions::new(queue),
             heard: AtomicU64::new(0),
+            mirrors,
         });
         host_functions::start(Arc::clone(&shared), sender.clone(), arrivals)?;
         let background = Arc::clone(&shared);

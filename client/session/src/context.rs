@@ -173,7 +173,7 @@ impl ContextCalls for Client {
             1 => {
                 primary.count = 0;
                 let result = device.primary.die();
-                self.host_memory.forget_registered(device.primary.handle());
+                self.forget_registered(device.primary.handle());
                 result
             }
             _ => {
@@ -198,7 +198,7 @@ impl ContextCalls for Client {
             device.session.synchronize()?;
             device.session.clear_context(device.primary.handle())?;
         }
-        self.host_memory.forget_registered(device.primary.handle());
+        self.forget_registered(device.primary.handle());
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl ContextCalls for Client {
             own.pop();
         }
         let result = state.die();
-        self.host_memory.forget_registered(context);
+        self.forget_registered(context);
         result
     }
 

@@ -106,6 +106,10 @@ impl Client {
 
     /// Makes the bytes of `source` those that stream order says, or leaves reading them to the stream: then `true`.
     fn must_read_late(&self, stream: &StreamState, source: &HostRange, mode: Mode) -> CudaResult<bool> {
+        if self.is_mirrored(source.pointer().0, source.len() as u64) {
+            // Kernels issued before may write it; what they wrote comes with the wait.
+            stream.session.synchronize_stream(stream.course())?;
+        }
         if !self.may_change(source)? {
             return Ok(false);
         }
@@ -148,6 +152,9 @@ impl Client {
             return Ok(());
         }
         check_host(&source)?;
+        if let Some(to) = self.mirrored(to, source.len()) {
+            return self.move_on_host(stream, to, source);
+        }
         let session = self.device_memory(to, source.len() as u64, &stream.session)?;
         if !Arc::ptr_eq(&session, &stream.session) {
             return self.with_remote(stream, &session, |remote| self.upload(remote, to, source, mode));
@@ -164,6 +171,13 @@ impl Client {
         send(&session, stream.course(), to.0, &source, passage)
     }
 
+    /// Whether a copy to these bytes may arrive after the call: pinned memory, but none that a kernel behind the copy may
+    /// read at the server.
+    fn may_arrive_late(&self, target: &HostRange) -> bool {
+        let (at, bytes) = (target.pointer().0, target.len() as u64);
+        self.host_memory.is_pinned(at, bytes) && !self.is_mirrored(at, bytes)
+    }
+
     /// Device to host.
     fn download(&self, stream: &StreamState, target: HostRange, from: DevicePtr, mode: Mode) -> CudaResult<()> {
         if target.is_empty() {
@@ -171,6 +185,9 @@ impl Client {
         }
         check_host(&target)?;
         let bytes = target.len() as u64;
+        if let Some(from) = self.mirrored(from, target.len()) {
+            return self.move_on_host(stream, target, from);
+        }
         let session = self.device_memory(from, bytes, &stream.session)?;
         if !Arc::ptr_eq(&session, &stream.session) {
             return self.with_remote(stream, &session, |remote| self.download(remote, target, from, Mode::Waits));
@@ -178,8 +195,7 @@ impl Client {
         let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
         session.statistics.came_from_device(bytes);
         session.late.admit_download(bytes);
-        let pinned = self.host_memory.is_pinned(target.pointer().0, bytes);
-        if mode == Mode::Queues && pinned {
+        if mode == Mode::Queues && self.may_arrive_late(&target) {
             return session.connection.fetch_unwatched(&message, Target::Line(target), stream.course());
         }
         let ticket = session.connection.fetch(&message, Target::Line(target), stream.course())?;
@@ -191,6 +207,13 @@ impl Client {
     fn move_on_device(&self, stream: &StreamState, to: DevicePtr, from: DevicePtr, bytes: u64) -> CudaResult<()> {
         if bytes == 0 {
             return Ok(());
+        }
+        let length = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
+        if let Some(from) = self.mirrored(from, length) {
+            return self.upload(stream, to, from, Mode::Waits);
+        }
+        if let Some(to) = self.mirrored(to, length) {
+            return self.download(stream, to, from, Mode::Waits);
         }
         let source = self.device_memory(from, bytes, &stream.session)?;
         let target = self.device_memory(to, bytes, &stream.session)?;

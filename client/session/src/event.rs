@@ -172,6 +172,8 @@ impl EventCalls for Client {
         let Some(record) = event.outstanding() else {
             return Ok(());
         };
+        // A kernel may be waiting for what the program has just written.
+        event.session.send_mirrors()?;
         let connection = &event.session.connection;
         if record.asked.is_some_and(|asked| connection.holds(asked)) {
             event.session.errors.report()?;
@@ -193,6 +195,7 @@ impl EventCalls for Client {
         let Some(record) = event.outstanding() else {
             return Ok(());
         };
+        event.session.send_mirrors()?;
         event.session.call(&SynchronizeEvent { event: EventId(event.id) })?;
         event.completed(&record)
     }

@@ -2,6 +2,7 @@
 //! goes out. Copies from such memory may be taken later and copies into it may arrive later, as CUDA promises for it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
@@ -33,6 +34,17 @@ pub(crate) struct PinnedRange {
     pub(crate) flags: u32,
 }
 
+/// Where pinned memory is placed: above all windows of device addresses, below where the system puts libraries, and never
+/// the same place twice.
+const PLACES: u64 = 0x6000_0000_0000;
+/// Larger allocations are the system's to place: kernels cannot reach so much host memory anyway.
+const MOST_PLACED: usize = 16 << 20;
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// The next place nothing has had in this process.
+static NEXT_PLACE: AtomicU64 = AtomicU64::new(PLACES);
+
 /// All pinned host memory of the process, by first address.
 #[derive(Debug, Default)]
 pub(crate) struct HostMemory {
@@ -42,12 +54,21 @@ pub(crate) struct HostMemory {
 impl HostMemory {
     /// Allocates pinned memory.
     pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: Context) -> CudaResult<HostPointer> {
-        let block = HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let block = Self::place(bytes).or_else(|| HostBlock::new(bytes)).ok_or(CudaError::OUT_OF_MEMORY)?;
         let pointer = block.pointer();
         let range = block.range();
         let pinned = Pinned { bytes: bytes as u64, flags, context, block: Some(block), range };
         self.write().insert(pointer.0, pinned);
         Ok(pointer)
+    }
+
+    /// Memory at an address that is free in a server's process too, so that kernels can reach it there.
+    fn place(bytes: usize) -> Option<HostBlock> {
+        if bytes > MOST_PLACED {
+            return None;
+        }
+        let start = NEXT_PLACE.fetch_add(bytes.next_multiple_of(PAGE) as u64, Ordering::Relaxed);
+        HostBlock::at(HostPointer(start), bytes)
     }
 
     /// Registers memory of the program.
@@ -86,6 +107,13 @@ impl HostMemory {
             }
             _ => Err(CudaError::HOST_MEMORY_NOT_REGISTERED),
         }
+    }
+
+    /// Where the memory registered in a context starts.
+    pub(crate) fn registered_in(&self, context: Context) -> Vec<u64> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let of_context = |pinned: &Pinned| pinned.block.is_none() && pinned.context == context;
+        ranges.iter().filter(|(_, pinned)| of_context(pinned)).map(|(start, _)| *start).collect()
     }
 
     /// A context is gone: what was registered in it may be registered again. Memory given out in it stays the program's.

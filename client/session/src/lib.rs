@@ -28,6 +28,7 @@ mod limits;
 pub mod log;
 mod memory;
 mod memset;
+mod mirrors;
 mod module;
 mod occupancy;
 mod order;

@@ -180,25 +180,24 @@ impl MemoryCalls for Client {
         let _call = self.enter();
         let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::INVALID_VALUE)?;
         self.settle(pinned.start, pinned.bytes)?;
+        if pinned.start == pointer.0 {
+            self.unmirror(pinned.start)?;
+        }
         self.host_memory.free(pointer)
     }
 
     fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
         let _call = self.enter();
-        // Asking for a mapping is common and using it is not: the refusal comes with the use.
+        // Asking for a mapping is common and using it is not: it is made with the use.
         self.allocate_host(bytes, flags)
     }
 
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         let _call = self.enter();
-        if flags != 0 || self.host_memory.find(pointer.0).is_none() {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        log!(
-            Warn,
-            "cuMemHostGetDevicePointer: kernels cannot reach host memory across the network\n  copy it to the device instead"
-        );
-        Err(CudaError::NOT_SUPPORTED)
+        let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
+        let whole = self.host_memory.range(pinned.start, pinned.bytes).ok_or(CudaError::INVALID_VALUE)?;
+        self.working()?.session.mirror(whole)?;
+        Ok(DevicePtr(pointer.0))
     }
 
     fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32> {
@@ -227,6 +226,9 @@ impl MemoryCalls for Client {
         let _call = self.enter();
         let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
         self.settle(pinned.start, pinned.bytes)?;
+        if pinned.start == pointer.0 {
+            self.unmirror(pinned.start)?;
+        }
         self.host_memory.unregister(pointer)
     }
 

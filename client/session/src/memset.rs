@@ -42,10 +42,6 @@ impl Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let span = extent.span(element as usize)? as u64;
-        if let Some(range) = self.host_memory.range(at.0, span) {
-            return Self::fill_host(&stream, range, element, value, extent);
-        }
-        let session = self.device_memory(at, span, &stream.session)?;
         let message = |stream| floe_wire::Fill {
             stream,
             at: floe_wire::DevicePtr(at.0),
@@ -55,6 +51,13 @@ impl Client {
             width: extent.width as u64,
             height: extent.height as u64,
         };
+        if stream.session.mirrors.covers(at.0, span) {
+            return stream.post(&message(stream.id()));
+        }
+        if let Some(range) = self.host_memory.range(at.0, span) {
+            return Self::fill_host(&stream, range, element, value, extent);
+        }
+        let session = self.device_memory(at, span, &stream.session)?;
         if Arc::ptr_eq(&session, &stream.session) {
             return stream.post(&message(stream.id()));
         }

@@ -89,11 +89,13 @@ impl Client {
             ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(false),
             ask::RANGE_START_ADDR => Is::RangeStart(DevicePtr(pinned.start)),
             ask::RANGE_SIZE => Is::RangeSize(usize::try_from(pinned.bytes).map_err(|_| CudaError::INVALID_VALUE)?),
-            ask::MAPPED => Is::Mapped(false),
+            ask::DEVICE_POINTER if self.is_mirrored(at.0, 1) => Is::DevicePointer(at),
+            ask::MAPPED => Is::Mapped(self.is_mirrored(at.0, 1)),
             ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(0),
             ask::IS_GPU_DIRECT_RDMA_CAPABLE => Is::IsGpuDirectRdmaCapable(false),
+            ask::ACCESS_FLAGS if self.is_mirrored(at.0, 1) => Is::AccessFlags(access_flags::READWRITE),
             ask::ACCESS_FLAGS => Is::AccessFlags(access_flags::NONE),
-            // DEVICE_POINTER among them: no device can reach it.
+            // DEVICE_POINTER among them: no device can reach it until its device pointer is asked for.
             _ => return Err(CudaError::INVALID_VALUE),
         })
     }

@@ -18,6 +18,7 @@ use crate::kernel::FunctionState;
 use crate::late::Late;
 use crate::lent::LentRanges;
 use crate::limits::DeviceLimits;
+use crate::mirrors::Mirrors;
 use crate::module::Loaded;
 use crate::occupancy::Occupancy;
 use crate::order::{Course, Fence, Order};
@@ -59,6 +60,8 @@ pub(crate) struct Session {
     pub(crate) occupancy: Mutex<Occupancy>,
     /// Tensor maps made so far, which depend on nothing but the shape.
     pub(crate) tensor_maps: TensorMaps,
+    /// Host memory that kernels of this vGPU reach.
+    pub(crate) mirrors: Arc<Mirrors>,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -74,7 +77,9 @@ impl Session {
     /// Takes over an attached link as device `ordinal`.
     pub(crate) fn start(attached: Attached, ordinal: u8, statistics: Arc<Statistics>) -> std::io::Result<Arc<Self>> {
         let (errors, order) = (Arc::new(Errors::default()), Arc::new(Order::new()));
-        let connection = Connection::start(attached.link, Arc::clone(&errors), Arc::clone(&order))?;
+        let mirrors = Arc::new(Mirrors::default());
+        let connection =
+            Connection::start(attached.link, Arc::clone(&errors), Arc::clone(&order), Arc::clone(&mirrors))?;
         let window = attached.window..attached.window + attached.window_bytes;
         // Allocations live in the lower half, the program's own reservations in the upper.
         let middle = window.start + (window.end - window.start) / 2;
@@ -99,6 +104,7 @@ impl Session {
             changed_limits: Mutex::default(),
             occupancy: Mutex::default(),
             tensor_maps: TensorMaps::default(),
+            mirrors,
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -137,6 +143,7 @@ impl Session {
         if self.order.is_idle() {
             return self.errors.report();
         }
+        self.send_mirrors()?;
         let (_, sequence) = self.connection.call(&SynchronizeContext {})?;
         self.order.all_completed(sequence);
         self.errors.report()
@@ -147,6 +154,7 @@ impl Session {
         if self.is_quiet(course) {
             return self.errors.report();
         }
+        self.send_mirrors()?;
         let (_, sequence) =
             self.connection.call(&SynchronizeStream { stream: floe_wire::StreamId(course.stream()) })?;
         self.order.stream_completed(course, sequence);
@@ -243,13 +251,14 @@ impl Session {
         lock(&self.cache_configs).clear();
         self.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         // Whoever gives up a context may free the memory its copies write.
-        let result = if wait || self.uses_host_memory() {
+        let result = if wait || self.mirrors.any() || self.uses_host_memory() {
             let answer = self.connection.call(&ResetContext {});
             self.connection.give_up_host_functions();
             answer.map(|(_, sequence)| sequence)
         } else {
             self.connection.call_unwatched(&ResetContext {})
         };
+        self.mirrors.clear();
         // Addresses are given out again at once: the reset goes ahead of their next mapping.
         lock(&self.blocks).clear();
         lock(&self.virtual_memory).clear();

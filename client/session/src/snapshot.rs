@@ -35,7 +35,6 @@ pub(crate) struct Snapshot {
 const CORRECTIONS: &[(u32, i32)] = {
     use device_attribute as a;
     &[
-        (a::CAN_MAP_HOST_MEMORY, 0),
         (a::MANAGED_MEMORY, 0),
         (a::CONCURRENT_MANAGED_ACCESS, 0),
         (a::PAGEABLE_MEMORY_ACCESS, 0),
@@ -140,7 +139,7 @@ mod tests {
             pci_bus: "0000:01:00.0",
             memory: 8 << 30,
             driver: 13000,
-            attributes: vec![Attribute { number: 19, value: 1 }, Attribute { number: -3, value: 1 }],
+            attributes: vec![Attribute { number: 83, value: 1 }, Attribute { number: -3, value: 1 }],
             limits: vec![Limit { number: 0, value: 1024 }],
             priority_least: 0,
             priority_greatest: -5,
@@ -164,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn mapped_host_memory_is_denied_whatever_the_device_says() {
+    fn managed_memory_is_denied_whatever_the_device_says() {
         let snapshot = Snapshot::new(&message(), 0);
-        assert_eq!(snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY), Some(0));
+        assert_eq!(snapshot.attribute(device_attribute::MANAGED_MEMORY), Some(0));
     }
 
     #[test]

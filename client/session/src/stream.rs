@@ -127,6 +127,8 @@ impl Client {
     pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
         let stream = self.stream(stream)?;
         stream.session.errors.report()?;
+        // Whatever is put on the stream sees what the program has written so far.
+        stream.session.send_mirrors()?;
         Ok(stream)
     }
 
@@ -200,6 +202,8 @@ impl StreamCalls for Client {
         if session.is_quiet(&stream.course) {
             return Ok(());
         }
+        // A kernel may be waiting for what the program has just written.
+        session.send_mirrors()?;
         let asked = *lock(&stream.asked);
         if let Some(asked) = asked.filter(|asked| stream.course.completed() < asked.sequence)
             && session.connection.holds(asked.answer)

@@ -10,6 +10,7 @@ mod generated;
 mod ids;
 mod message;
 mod reader;
+mod runs;
 #[cfg(test)]
 mod sample;
 
@@ -19,6 +20,7 @@ pub use generated::*;
 pub use ids::{BlockId, DevicePtr, EventId, FunctionId, KernelId, LibraryId, StreamId};
 pub use message::{Call, Class, Decode, Message};
 pub use reader::{Field, Reader};
+pub use runs::changed_runs;
 
 /// `Hello.magic`: "FLOE" as bytes.
 pub const MAGIC: u32 = 0x454f_4c46;

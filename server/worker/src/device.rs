@@ -124,6 +124,16 @@ pub trait Pinned: Send + Sync {
     fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8]));
 }
 
+/// Host memory that kernels read and write whenever they like. Ranges are checked, bytes are copied.
+pub trait Mapped: Send + Sync {
+    /// Its size.
+    fn bytes(&self) -> usize;
+    /// Copies `bytes` in at `offset`.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Copies what lies at `offset` out.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
+}
+
 /// What the device says a kernel is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
@@ -149,6 +159,8 @@ pub enum KernelSetting {
 pub trait Device: Send + Sync + 'static {
     /// Its pinned memory.
     type Pinned: Pinned + 'static;
+    /// Its host memory at chosen addresses.
+    type Mapped: Mapped + 'static;
 
     /// Makes the context current on the calling thread.
     fn enter(&self) -> CudaResult<()>;
@@ -176,6 +188,9 @@ pub trait Device: Send + Sync + 'static {
 
     /// Allocates pinned host memory.
     fn pin(&self, bytes: usize) -> CudaResult<Self::Pinned>;
+    /// Maps zeros at an address of this process that the device reaches at the same address. NOT_SUPPORTED where the
+    /// address is taken.
+    fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
     /// Copies a range of pinned memory to the device, in stream order.
     fn upload(&self, to: DevicePtr, from: &Self::Pinned, offset: usize, bytes: usize, stream: Stream)
     -> CudaResult<()>;

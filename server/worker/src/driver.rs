@@ -2,6 +2,7 @@
 //! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
 //! It decides nothing: every answer is the driver's own.
 
+mod mapped;
 mod pinned;
 
 use std::ffi::CString;
@@ -21,6 +22,7 @@ use crate::device::{
     Pattern, Rows,
 };
 use crate::open::{OpenLibraryError, open};
+pub use mapped::MappedMemory;
 pub use pinned::PinnedMemory;
 
 /// Device attributes have numbers from 1 up to about 150; drivers refuse those they do not know.
@@ -139,6 +141,7 @@ fn library_name(path: &Path) -> String {
 
 impl Device for Gpu {
     type Pinned = PinnedMemory;
+    type Mapped = MappedMemory;
 
     fn enter(&self) -> CudaResult<()> {
         self.driver.ctx_set_current(self.context())
@@ -191,6 +194,10 @@ impl Device for Gpu {
 
     fn pin(&self, bytes: usize) -> CudaResult<PinnedMemory> {
         PinnedMemory::new(self.driver, bytes)
+    }
+
+    fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<MappedMemory> {
+        MappedMemory::new(self.driver, at, bytes)
     }
 
     fn upload(

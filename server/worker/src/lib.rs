@@ -13,6 +13,7 @@ mod failures;
 mod fault;
 mod host_functions;
 mod log;
+mod mirrors;
 mod objects;
 mod open;
 mod output;
@@ -27,7 +28,7 @@ mod staging;
 mod window;
 
 pub use cache::{Cache, Hash};
-pub use driver::{Gpu, PinnedMemory, probe};
+pub use driver::{Gpu, MappedMemory, PinnedMemory, probe};
 pub use log::Log;
 pub use open::{Kind, OpenLibraryError};
 pub use output::Output;

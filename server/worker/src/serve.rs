@@ -19,6 +19,7 @@ use crate::device::Device;
 use crate::failures::Failures;
 use crate::host_functions::HostFunctions;
 use crate::log::Log;
+use crate::mirrors::Mirrors;
 use crate::output::Output;
 use crate::queue::Queue;
 use crate::reader::{InputEnd, Reader};
@@ -97,6 +98,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         output,
         queue: Queue::new(spin),
         log,
+        mirrors: Mirrors::default(),
         used: Arc::clone(&plan.used),
     });
     let ending = match (timed, reserve_window(&*shared.device, plan.ordinal)) {

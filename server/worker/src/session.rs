@@ -10,6 +10,7 @@ mod event;
 mod launch;
 mod library;
 mod memory;
+mod mirror;
 mod stream;
 mod tensor_map;
 
@@ -201,6 +202,9 @@ impl<D: Device> Session<D> {
             Request::SetLimit(message) => self.set_limit(message),
             Request::ResetContext(_) => self.reset_context(),
             Request::SetCacheConfig(message) => Self::set_cache_config(message),
+            Request::MirrorMemory(message) => self.mirror_memory(message),
+            Request::UnmirrorMemory(message) => self.unmirror_memory(message),
+            Request::WriteMirror(message) => self.write_mirror(&message),
             Request::ClusterOccupancy(message) => self.cluster_occupancy(&message),
             Request::EncodeTensorMap(message) => self.encode_tensor_map(&message),
             // The reader takes these out of the line.

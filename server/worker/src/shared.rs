@@ -12,6 +12,7 @@ use floe_wire::{Ended, Reply};
 use crate::device::Device;
 use crate::failures::Failures;
 use crate::log::Log;
+use crate::mirrors::Mirrors;
 use crate::output::Output;
 use crate::queue::Queue;
 
@@ -23,6 +24,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) output: Output,
     pub(crate) queue: Queue,
     pub(crate) log: Log,
+    /// Host memory of the client that kernels reach.
+    pub(crate) mirrors: Mirrors<D::Mapped>,
     /// Bytes of physical memory the session holds.
     pub(crate) used: Arc<AtomicU64>,
 }

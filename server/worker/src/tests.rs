@@ -6,6 +6,7 @@
 
 mod fake;
 mod launches;
+mod mirrors;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ enum Got {
     Delivery { request: u64, offset: u64, bytes: Vec<u8> },
     RunHostFunction(u64),
     Progress(u64, u64, u32),
+    MirrorChanged(u64, Vec<(u32, Vec<u8>)>),
     Ended(u32, String),
     Other(&'static str),
 }
@@ -76,6 +78,10 @@ impl Client {
             }
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
             Push::Progress(message) => Got::Progress(message.stream.0, message.sequence, message.status),
+            Push::MirrorChanged(message) => {
+                let run = |run: &MirrorRun<'_>| (run.offset, run.bytes.to_vec());
+                Got::MirrorChanged(message.at.0, message.runs.iter().map(run).collect())
+            }
             Push::Ended(message) => Got::Ended(message.status, message.detail.into()),
             other => Got::Other(other.name()),
         })

@@ -106,6 +106,7 @@ impl Session {
             Push::Delivery(Delivery { request, bytes, .. }) => Got::Delivery { request, bytes: bytes.into() },
             Push::Output(output) => Got::Output(output.fd, output.bytes.into()),
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
+            Push::MirrorChanged(changed) => panic!("nothing is mirrored: {:?}", changed.at),
             Push::Ended(ended) => Got::Ended(ended.status, ended.detail.into()),
             Push::Progress(progress) => panic!("nobody has queried: {progress:?}"),
         })

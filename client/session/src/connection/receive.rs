@@ -67,6 +67,10 @@ fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
             let unknown = || End::because(format!("it ran an unknown host function: {}", run.function.0));
             arrived.then_some(()).ok_or_else(unknown)
         }
+        Push::MirrorChanged(changed) => {
+            shared.mirrors.apply(changed.at.0, &changed.runs);
+            Ok(())
+        }
         Push::Progress(progress) => {
             reached(shared, &progress);
             Ok(())

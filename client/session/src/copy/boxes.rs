@@ -216,8 +216,7 @@ impl Client {
         session.statistics.came_from_device(shape.bytes());
         session.late.admit_download(shape.bytes());
         let connection = &session.connection;
-        let pinned = self.host_memory.is_pinned(target.pointer().0, target.len() as u64);
-        if mode == Mode::Queues && pinned {
+        if mode == Mode::Queues && self.may_arrive_late(&target) {
             return connection.fetch_unwatched(&message, rows, stream.course());
         }
         let ticket = connection.fetch(&message, rows, stream.course())?;

@@ -80,6 +80,12 @@ pub enum Request<'a> {
     UnmapRange(UnmapRange),
     /// See [`MemoryInfo`].
     MemoryInfo(MemoryInfo),
+    /// See [`MirrorMemory`].
+    MirrorMemory(MirrorMemory),
+    /// See [`UnmirrorMemory`].
+    UnmirrorMemory(UnmirrorMemory),
+    /// See [`WriteMirror`].
+    WriteMirror(WriteMirror<'a>),
     /// See [`Hello`].
     Hello(Hello<'a>),
     /// See [`Authenticate`].
@@ -149,6 +155,9 @@ impl<'a> Request<'a> {
             SetAccess::KIND => SetAccess::decode(payload).map(Self::SetAccess),
             UnmapRange::KIND => UnmapRange::decode(payload).map(Self::UnmapRange),
             MemoryInfo::KIND => MemoryInfo::decode(payload).map(Self::MemoryInfo),
+            MirrorMemory::KIND => MirrorMemory::decode(payload).map(Self::MirrorMemory),
+            UnmirrorMemory::KIND => UnmirrorMemory::decode(payload).map(Self::UnmirrorMemory),
+            WriteMirror::KIND => WriteMirror::decode(payload).map(Self::WriteMirror),
             Hello::KIND => Hello::decode(payload).map(Self::Hello),
             Authenticate::KIND => Authenticate::decode(payload).map(Self::Authenticate),
             ListGpus::KIND => ListGpus::decode(payload).map(Self::ListGpus),
@@ -205,6 +214,9 @@ impl<'a> Request<'a> {
             Self::SetAccess(_) => SetAccess::NAME,
             Self::UnmapRange(_) => UnmapRange::NAME,
             Self::MemoryInfo(_) => MemoryInfo::NAME,
+            Self::MirrorMemory(_) => MirrorMemory::NAME,
+            Self::UnmirrorMemory(_) => UnmirrorMemory::NAME,
+            Self::WriteMirror(_) => WriteMirror::NAME,
             Self::Hello(_) => Hello::NAME,
             Self::Authenticate(_) => Authenticate::NAME,
             Self::ListGpus(_) => ListGpus::NAME,
@@ -260,6 +272,9 @@ impl<'a> Request<'a> {
             Self::SetAccess(_) => SetAccess::CLASS,
             Self::UnmapRange(_) => UnmapRange::CLASS,
             Self::MemoryInfo(_) => MemoryInfo::CLASS,
+            Self::MirrorMemory(_) => MirrorMemory::CLASS,
+            Self::UnmirrorMemory(_) => UnmirrorMemory::CLASS,
+            Self::WriteMirror(_) => WriteMirror::CLASS,
             Self::Hello(_) => Hello::CLASS,
             Self::Authenticate(_) => Authenticate::CLASS,
             Self::ListGpus(_) => ListGpus::CLASS,
@@ -315,6 +330,9 @@ impl<'a> Request<'a> {
             Self::SetAccess(_) => SetAccess::KIND,
             Self::UnmapRange(_) => UnmapRange::KIND,
             Self::MemoryInfo(_) => MemoryInfo::KIND,
+            Self::MirrorMemory(_) => MirrorMemory::KIND,
+            Self::UnmirrorMemory(_) => UnmirrorMemory::KIND,
+            Self::WriteMirror(_) => WriteMirror::KIND,
             Self::Hello(_) => Hello::KIND,
             Self::Authenticate(_) => Authenticate::KIND,
             Self::ListGpus(_) => ListGpus::KIND,
@@ -369,6 +387,9 @@ impl<'a> Request<'a> {
             Self::SetAccess(message) => message.encode(out),
             Self::UnmapRange(message) => message.encode(out),
             Self::MemoryInfo(message) => message.encode(out),
+            Self::MirrorMemory(message) => message.encode(out),
+            Self::UnmirrorMemory(message) => message.encode(out),
+            Self::WriteMirror(message) => message.encode(out),
             Self::Hello(message) => message.encode(out),
             Self::Authenticate(message) => message.encode(out),
             Self::ListGpus(message) => message.encode(out),
@@ -388,6 +409,8 @@ impl<'a> Request<'a> {
 /// What a server says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push<'a> {
+    /// See [`MirrorChanged`].
+    MirrorChanged(MirrorChanged<'a>),
     /// See [`Reply`].
     Reply(Reply<'a>),
     /// See [`Ended`].
@@ -409,6 +432,7 @@ impl<'a> Push<'a> {
     /// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.
     pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {
         match kind {
+            MirrorChanged::KIND => MirrorChanged::decode(payload).map(Self::MirrorChanged),
             Reply::KIND => Reply::decode(payload).map(Self::Reply),
             Ended::KIND => Ended::decode(payload).map(Self::Ended),
             Output::KIND => Output::decode(payload).map(Self::Output),
@@ -423,6 +447,7 @@ impl<'a> Push<'a> {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::MirrorChanged(_) => MirrorChanged::NAME,
             Self::Reply(_) => Reply::NAME,
             Self::Ended(_) => Ended::NAME,
             Self::Output(_) => Output::NAME,
@@ -436,6 +461,7 @@ impl<'a> Push<'a> {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
+            Self::MirrorChanged(_) => MirrorChanged::CLASS,
             Self::Reply(_) => Reply::CLASS,
             Self::Ended(_) => Ended::CLASS,
             Self::Output(_) => Output::CLASS,
@@ -449,6 +475,7 @@ impl<'a> Push<'a> {
     #[must_use]
     pub fn kind(&self) -> u16 {
         match self {
+            Self::MirrorChanged(_) => MirrorChanged::KIND,
             Self::Reply(_) => Reply::KIND,
             Self::Ended(_) => Ended::KIND,
             Self::Output(_) => Output::KIND,
@@ -461,6 +488,7 @@ impl<'a> Push<'a> {
     /// Appends the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
+            Self::MirrorChanged(message) => message.encode(out),
             Self::Reply(message) => message.encode(out),
             Self::Ended(message) => message.encode(out),
             Self::Output(message) => message.encode(out),

@@ -9,6 +9,7 @@ mod event;
 mod launch;
 mod library;
 mod memory;
+mod mirror;
 #[cfg(test)]
 mod sample;
 mod session;
@@ -23,6 +24,7 @@ pub use event::*;
 pub use launch::*;
 pub use library::*;
 pub use memory::*;
+pub use mirror::*;
 #[cfg(test)]
 pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_sample};
 pub use session::*;

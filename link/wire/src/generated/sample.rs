@@ -332,6 +332,36 @@ impl<'a> Sample<'a> for MemoryInfo {
     }
 }
 
+impl<'a> Sample<'a> for MirrorMemory {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for UnmirrorMemory {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for WriteMirror<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), runs: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MirrorChanged<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), runs: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MirrorRun<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Hello<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -583,7 +613,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 48;
+pub(crate) const REQUEST_SAMPLES: usize = 51;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -623,30 +653,34 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         33 => Request::SetAccess(Sample::sample(source)),
         34 => Request::UnmapRange(Sample::sample(source)),
         35 => Request::MemoryInfo(Sample::sample(source)),
-        36 => Request::Hello(Sample::sample(source)),
-        37 => Request::Authenticate(Sample::sample(source)),
-        38 => Request::ListGpus(Sample::sample(source)),
-        39 => Request::ListSessions(Sample::sample(source)),
-        40 => Request::Attach(Sample::sample(source)),
-        41 => Request::CreateStream(Sample::sample(source)),
-        42 => Request::DestroyStream(Sample::sample(source)),
-        43 => Request::WaitEvent(Sample::sample(source)),
-        44 => Request::SynchronizeStream(Sample::sample(source)),
-        45 => Request::QueryStream(Sample::sample(source)),
-        46 => Request::ReadTelemetry(Sample::sample(source)),
+        36 => Request::MirrorMemory(Sample::sample(source)),
+        37 => Request::UnmirrorMemory(Sample::sample(source)),
+        38 => Request::WriteMirror(Sample::sample(source)),
+        39 => Request::Hello(Sample::sample(source)),
+        40 => Request::Authenticate(Sample::sample(source)),
+        41 => Request::ListGpus(Sample::sample(source)),
+        42 => Request::ListSessions(Sample::sample(source)),
+        43 => Request::Attach(Sample::sample(source)),
+        44 => Request::CreateStream(Sample::sample(source)),
+        45 => Request::DestroyStream(Sample::sample(source)),
+        46 => Request::WaitEvent(Sample::sample(source)),
+        47 => Request::SynchronizeStream(Sample::sample(source)),
+        48 => Request::QueryStream(Sample::sample(source)),
+        49 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }
 
-pub(crate) const PUSH_SAMPLES: usize = 6;
+pub(crate) const PUSH_SAMPLES: usize = 7;
 
 pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a> {
     match which % PUSH_SAMPLES {
-        0 => Push::Reply(Sample::sample(source)),
-        1 => Push::Ended(Sample::sample(source)),
-        2 => Push::Output(Sample::sample(source)),
-        3 => Push::Delivery(Sample::sample(source)),
-        4 => Push::RunHostFunction(Sample::sample(source)),
+        0 => Push::MirrorChanged(Sample::sample(source)),
+        1 => Push::Reply(Sample::sample(source)),
+        2 => Push::Ended(Sample::sample(source)),
+        3 => Push::Output(Sample::sample(source)),
+        4 => Push::Delivery(Sample::sample(source)),
+        5 => Push::RunHostFunction(Sample::sample(source)),
         _ => Push::Progress(Sample::sample(source)),
     }
 }

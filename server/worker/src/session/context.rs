@@ -50,6 +50,7 @@ impl<D: Device> Session<D> {
         self.drop_streams();
         self.pool.empty();
         self.drop_memory();
+        self.shared.mirrors.clear();
         self.shared.failures.take();
         self.device().reset()?;
         self.uploads.take_up();

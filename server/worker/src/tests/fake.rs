@@ -10,8 +10,8 @@ use floe_abi::{
 };
 
 use crate::device::{
-    ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Pattern,
-    Pinned, Rows,
+    ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Mapped,
+    Pattern, Pinned, Rows,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -44,6 +44,8 @@ struct State {
     events: HashMap<u64, (u64, bool)>,
     libraries: HashMap<u64, Vec<KernelText>>,
     functions: HashMap<u64, KernelText>,
+    /// Host memory kernels reach, by address.
+    host: HashMap<u64, Arc<Mutex<Vec<u8>>>>,
     launches: Vec<(String, [u32; 3], Vec<u8>)>,
     next: u64,
     broken: Option<CudaError>,
@@ -89,6 +91,23 @@ impl Pinned for FakePinned {
         let mut copy = vec![0; bytes];
         fill(&mut copy);
         self.write(offset, &copy);
+    }
+}
+
+/// Host memory kernels reach.
+pub(super) struct FakeMapped(Arc<Mutex<Vec<u8>>>);
+
+impl Mapped for FakeMapped {
+    fn bytes(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        self.0.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.0.lock().unwrap()[offset..offset + bytes.len()]);
     }
 }
 
@@ -156,6 +175,11 @@ impl Fake {
     pub(super) fn handles(&self) -> usize {
         let state = self.state();
         state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len() + state.libraries.len()
+    }
+
+    /// What the device sees at host memory it reaches.
+    pub(super) fn host(&self, at: u64) -> Arc<Mutex<Vec<u8>>> {
+        Arc::clone(&self.state().host[&at])
     }
 
     pub(super) fn launches(&self) -> Vec<(String, [u32; 3], Vec<u8>)> {
@@ -236,6 +260,7 @@ fn place(rows: Rows, index: u64) -> u64 {
 
 impl Device for Fake {
     type Pinned = FakePinned;
+    type Mapped = FakeMapped;
 
     fn enter(&self) -> CudaResult<()> {
         Ok(())
@@ -294,6 +319,16 @@ impl Device for Fake {
 
     fn pin(&self, bytes: usize) -> CudaResult<FakePinned> {
         Ok(FakePinned(Arc::new(Mutex::new(vec![0; bytes]))))
+    }
+
+    fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
+        let mut state = self.state();
+        if state.host.contains_key(&at.0) {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let memory = Arc::new(Mutex::new(vec![0; bytes]));
+        state.host.insert(at.0, Arc::clone(&memory));
+        Ok(FakeMapped(memory))
     }
 
     fn upload(&self, to: DevicePtr, from: &FakePinned, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {

@@ -1,0 +1,167 @@
+//! Host memory that kernels reach, against a scripted server: what is sent before what, and what a wait brings.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use floe_abi::*;
+use floe_session::Client;
+use floe_surface::*;
+use floe_wire::{MirrorChanged, MirrorRun, Request};
+use scripted::*;
+
+/// What the server has of each mirror.
+type Seen = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
+
+/// A server whose "kernels" add one to the first byte of every mirror, which is told before a synchronize is answered.
+fn counting_server() -> (Server, Seen) {
+    let mirrors = Seen::default();
+    let seen = Arc::clone(&mirrors);
+    let mut told: HashMap<u64, u8> = HashMap::new();
+    let server = Server::scripted(move |request, _, peer| {
+        let mut seen = seen.lock().unwrap();
+        match request {
+            Request::MirrorMemory(m) => {
+                seen.insert(m.at.0, vec![0; m.bytes as usize]);
+            }
+            Request::UnmirrorMemory(m) => {
+                seen.remove(&m.at.0).expect("it was mirrored");
+            }
+            Request::WriteMirror(m) => {
+                let memory = seen.get_mut(&m.at.0).expect("it was mirrored");
+                for run in &m.runs {
+                    memory[run.offset as usize..][..run.bytes.len()].copy_from_slice(run.bytes);
+                }
+                told.insert(m.at.0, memory[0]);
+            }
+            Request::Launch(_) => seen.values_mut().for_each(|memory| memory[0] += 1),
+            Request::SynchronizeContext(_) | Request::SynchronizeStream(_) => {
+                for (at, memory) in seen.iter() {
+                    if told.get(at) != Some(&memory[0]) {
+                        let runs = vec![MirrorRun { offset: 0, bytes: &memory[..1] }];
+                        let _ = peer.sender.post(&MirrorChanged { at: floe_wire::DevicePtr(*at), runs });
+                        told.insert(*at, memory[0]);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Flow::Usual
+    });
+    (server, mirrors)
+}
+
+fn function(client: &Client) -> Function {
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    client.module_get_function(module, c"add").unwrap()
+}
+
+#[test]
+fn memory_whose_device_pointer_is_asked_for_is_kept_equal_on_both_sides() {
+    let (server, seen) = counting_server();
+    let client = client(&server);
+    let function = function(client);
+    let pointer = client.mem_host_alloc(64, host_alloc_flags::DEVICEMAP).unwrap();
+    let memory = pinned(pointer, 64);
+    memory.write(&[5, 6, 7]).unwrap();
+    assert_eq!(server.count("MirrorMemory"), 0, "asking for a mapping is common, using it is not");
+    assert_eq!(client.mem_host_get_device_pointer(pointer, 0), Ok(DevicePtr(pointer.0)));
+    assert_eq!(client.mem_host_get_device_pointer(pointer, 0), Ok(DevicePtr(pointer.0)));
+    for _ in 0..2 {
+        launch_with(client, function, [1, 1, 1], &[]).unwrap();
+    }
+    client.ctx_synchronize().unwrap();
+    assert_eq!(memory.to_vec()[..4], [7, 6, 7, 0], "two launches counted");
+    memory.sub(0, 1).unwrap().write(&[40]).unwrap();
+    launch_with(client, function, [1, 1, 1], &[]).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(memory.to_vec()[..2], [41, 6]);
+    assert_eq!(
+        (server.count("MirrorMemory"), server.count("WriteMirror")),
+        (1, 2),
+        "only what changed, when it changed"
+    );
+    assert_eq!(seen.lock().unwrap()[&pointer.0][..4], [41, 6, 7, 0]);
+    client.mem_free_host(pointer).unwrap();
+    assert_eq!((server.count("UnmirrorMemory"), seen.lock().unwrap().len()), (1, 0));
+}
+
+#[test]
+fn a_change_is_sent_ahead_of_the_launch_that_reads_it() {
+    let (server, _) = counting_server();
+    let client = client(&server);
+    let function = function(client);
+    let pointer = client.mem_host_alloc(8, 0).unwrap();
+    client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    pinned(pointer, 8).write(&[1]).unwrap();
+    launch_with(client, function, [1, 1, 1], &[]).unwrap();
+    client.ctx_synchronize().unwrap();
+    let names = server.names();
+    let order: Vec<_> = names.iter().filter(|name| ["WriteMirror", "Launch"].contains(name)).collect();
+    assert_eq!(order, [&"WriteMirror", &"Launch"]);
+}
+
+#[test]
+fn copies_from_mirrored_memory_wait_for_what_kernels_write_there() {
+    let (server, _) = counting_server();
+    let client = client(&server);
+    let function = function(client);
+    let pointer = client.mem_host_alloc(4, 0).unwrap();
+    let at = client.mem_alloc(4).unwrap();
+    client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    launch_with(client, function, [1, 1, 1], &[]).unwrap();
+    client.memcpy_htod_async(at, pinned(pointer, 4), Stream::LEGACY).unwrap();
+    let mut bytes = [9; 4];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut bytes), at).unwrap();
+    assert_eq!(bytes, [1, 0, 0, 0]);
+    // The device pointer is as good as the host's.
+    client.memcpy_htod(Stream::LEGACY, DevicePtr(pointer.0), host(&mut [8; 4])).unwrap();
+    client.memcpy_dtod(Stream::LEGACY, at, DevicePtr(pointer.0), 4).unwrap();
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut bytes), at).unwrap();
+    assert_eq!(bytes, [8; 4]);
+}
+
+#[test]
+fn a_fill_of_mirrored_memory_is_the_devices() {
+    let (server, _) = counting_server();
+    let client = client(&server);
+    let pointer = client.mem_host_alloc(16, 0).unwrap();
+    client.mem_host_get_device_pointer(pointer, 0).unwrap();
+    client.memset_d32_async(DevicePtr(pointer.0), 0, 4, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!((server.count("Fill"), server.count("HostFunction")), (1, 0));
+}
+
+#[test]
+fn registered_memory_can_be_mirrored_and_unregistering_ends_it() {
+    let (server, _) = counting_server();
+    let client = client(&server);
+    let mut bytes = vec![3_u8; 100];
+    let range = host(&mut bytes);
+    client.mem_host_register(range, host_register_flags::DEVICEMAP).unwrap();
+    assert_eq!(client.mem_host_get_device_pointer(range.pointer(), 0), Ok(DevicePtr(range.pointer().0)));
+    client.mem_host_unregister(range.pointer()).unwrap();
+    assert_eq!((server.count("MirrorMemory"), server.count("UnmirrorMemory")), (1, 1));
+    assert_eq!(client.mem_host_get_device_pointer(range.pointer(), 0), Err(CudaError::INVALID_VALUE));
+}
+
+#[test]
+fn what_is_too_large_or_not_to_be_had_is_refused_by_name() {
+    let server = Server::scripted(|request, sequence, peer| match request {
+        Request::MirrorMemory(_) => {
+            peer.reply_with(sequence, CudaError::NOT_SUPPORTED.code(), 0, "the address is taken", &[]);
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let (small, large) = (client.mem_host_alloc(16, 0).unwrap(), client.mem_host_alloc(17 << 20, 0).unwrap());
+    assert_eq!(client.mem_host_get_device_pointer(large, 0), Err(CudaError::NOT_SUPPORTED));
+    assert_eq!(server.count("MirrorMemory"), 0);
+    assert_eq!(client.mem_host_get_device_pointer(small, 0), Err(CudaError::NOT_SUPPORTED));
+    assert_eq!(client.mem_host_get_device_pointer(small, 1), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.mem_free_host(small), Ok(()));
+    assert_eq!(server.count("UnmirrorMemory"), 0);
+}

@@ -1,0 +1,173 @@
+//! Mirrored memory: host memory of the program that kernels reach, at the same address in the worker. Both sides keep what the other knows of it and send what has changed: the client before work and waits, the worker before it answers a wait.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
+    StreamId,
+};
+
+/// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED where the address is taken or the device's address of it differs; at most 16 MiB per session.
+///
+/// Kind 0x0b01, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MirrorMemory {
+    pub at: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for MirrorMemory {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for MirrorMemory {
+    const KIND: u16 = 0x0b01;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "MirrorMemory";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for MirrorMemory {
+    type Reply<'a> = ();
+}
+
+/// Ends the mirror that starts at `at`. The client has waited for the work that uses it.
+///
+/// Kind 0x0b02, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnmirrorMemory {
+    pub at: DevicePtr,
+}
+
+impl<'a> Field<'a> for UnmirrorMemory {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")? })
+    }
+}
+
+impl Message for UnmirrorMemory {
+    const KIND: u16 = 0x0b02;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "UnmirrorMemory";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for UnmirrorMemory {
+    type Reply<'a> = ();
+}
+
+/// What the program has changed in the mirror that starts at `at`: each run of bytes at its offset. Carried out at once, not in stream order.
+///
+/// Kind 0x0b03, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WriteMirror<'a> {
+    pub at: DevicePtr,
+    pub runs: Vec<MirrorRun<'a>>,
+}
+
+impl<'a> Field<'a> for WriteMirror<'a> {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <Vec<MirrorRun<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.runs.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, runs: reader.field("runs")? })
+    }
+}
+
+impl Message for WriteMirror<'_> {
+    const KIND: u16 = 0x0b03;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "WriteMirror";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// What the device has changed in the mirror that starts at `at`. Sent before the reply that says that the work is over.
+///
+/// Kind 0x0b81, from the server, unasked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MirrorChanged<'a> {
+    pub at: DevicePtr,
+    pub runs: Vec<MirrorRun<'a>>,
+}
+
+impl<'a> Field<'a> for MirrorChanged<'a> {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <Vec<MirrorRun<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.runs.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, runs: reader.field("runs")? })
+    }
+}
+
+impl Message for MirrorChanged<'_> {
+    const KIND: u16 = 0x0b81;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "MirrorChanged";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Bytes that are to stand at an offset of a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MirrorRun<'a> {
+    pub offset: u32,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for MirrorRun<'a> {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.offset.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { offset: reader.field("offset")?, bytes: reader.field("bytes")? })
+    }
+}

@@ -1,0 +1,82 @@
+//! Host memory that kernels reach, against the device in memory.
+//! In: messages over a socket pair, and what a kernel would write. Out: the verdict.
+//! The fake's host memory is reached by the test as a kernel reaches it.
+
+use floe_abi::CudaError;
+
+use super::*;
+
+const AT: u64 = 0x6000_0000_1000;
+
+fn run(offset: u32, bytes: &[u8]) -> MirrorRun<'_> {
+    MirrorRun { offset, bytes }
+}
+
+#[test]
+fn changes_of_the_client_reach_the_device_and_changes_of_the_device_come_before_the_wait_is_over() {
+    let mut client = Client::new();
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 16 });
+    client.send(&WriteMirror { at: DevicePtr(AT), runs: vec![run(0, &[1, 2]), run(8, &[9])] });
+    client.ok(&SynchronizeContext {});
+    let host = client.device.host(AT);
+    assert_eq!(host.lock().unwrap()[..9], [1, 2, 0, 0, 0, 0, 0, 0, 9]);
+    host.lock().unwrap()[4..6].copy_from_slice(&[5, 6]);
+    let sent = client.send(&SynchronizeContext {});
+    assert_eq!(client.get(), Some(Got::MirrorChanged(AT, vec![(4, vec![5, 6])])), "exactly what changed");
+    assert!(matches!(client.get(), Some(Got::Reply { request, status: 0, .. }) if request == sent));
+    // Told once.
+    client.ok(&SynchronizeContext {});
+    host.lock().unwrap()[15] = 1;
+    client.send(&UnmirrorMemory { at: DevicePtr(AT) });
+    assert_eq!(client.get(), Some(Got::MirrorChanged(AT, vec![(15, vec![1])])));
+    assert!(matches!(client.get(), Some(Got::Reply { status: 0, .. })));
+}
+
+#[test]
+fn host_function_behind_a_kernel_sees_what_it_wrote() {
+    let mut client = Client::new();
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 4 });
+    client.device.host(AT).lock().unwrap()[0] = 1;
+    client.send(&HostFunction { stream: StreamId(0), function: FunctionId(3) });
+    assert_eq!(client.get(), Some(Got::MirrorChanged(AT, vec![(0, vec![1])])));
+    assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
+    client.send(&HostFunctionDone { function: FunctionId(3) });
+}
+
+#[test]
+fn places_that_cannot_be_are_refused_and_taken_ones_too() {
+    let mut client = Client::new();
+    for at in [0, 4096, BASE, 0x7fff_ffff_f000] {
+        let refused = client.call(&MirrorMemory { at: DevicePtr(at), bytes: 4096 }).0;
+        assert_eq!(refused, CudaError::NOT_SUPPORTED.code(), "{at:#x}");
+    }
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 4096 });
+    let words = client.break_with(&MirrorMemory { at: DevicePtr(AT), bytes: 4096 });
+    assert!(words.contains("a mirror starts there already"), "{words}");
+}
+
+#[test]
+fn numbers_that_do_not_fit_break_the_contract() {
+    let mirrored = || {
+        let mut client = Client::new();
+        client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 16 });
+        client
+    };
+    let words = mirrored().break_with(&WriteMirror { at: DevicePtr(AT), runs: vec![run(15, &[1, 2])] });
+    assert!(words.ends_with("2 bytes at 15 of a mirror of: 16"), "{words}");
+    let words = mirrored().break_with(&WriteMirror { at: DevicePtr(AT + 1), runs: vec![] });
+    assert!(words.contains("no mirror starts at"), "{words}");
+    let words = mirrored().break_with(&UnmirrorMemory { at: DevicePtr(AT + 1) });
+    assert!(words.contains("no mirror starts at"), "{words}");
+    let words = mirrored().break_with(&MirrorMemory { at: DevicePtr(AT + 4096), bytes: 16 << 20 });
+    assert!(words.contains("of mirrored memory, of at most"), "{words}");
+}
+
+#[test]
+fn reset_ends_mirrors() {
+    let mut client = Client::new();
+    client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 16 });
+    client.ok(&ResetContext {});
+    let words = client.break_with(&WriteMirror { at: DevicePtr(AT), runs: vec![] });
+    assert!(words.contains("no mirror starts at"), "{words}");
+}
