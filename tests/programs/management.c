@@ -1,5 +1,6 @@
 /* A program of the management library and CUDA's driver, both found as programs find them: what the two say of one device
-   must agree. Arguments: a quota in bytes (0: none), or `monitor`. Prints one line per check; exits 1 at the first that fails. */
+   must agree. Arguments: a quota in bytes (0: none), or `monitor`, or
+   `hold`. Prints one line per check; exits 1 at the first that fails. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -203,10 +204,24 @@ static int monitor(void)
     return 0;
 }
 
+/* Takes a vGPU and keeps it until it is killed. */
+static int hold(void)
+{
+    uint64_t at;
+    void *context = 0;
+    cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    CHECK(cuda && CUDA(cuInit)(0) == 0 && CUDA(cuDevicePrimaryCtxRetain)(&context, 0) == 0);
+    CHECK(CUDA(cuCtxSetCurrent)(context) == 0 && CUDA(cuMemAlloc_v2)(&at, 64 << 20) == 0);
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "monitor"))
         return monitor();
+    if (argc > 1 && !strcmp(argv[1], "hold"))
+        return hold();
     uint64_t quota = argc > 1 ? strtoull(argv[1], 0, 10) : 0;
     nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -58,6 +58,25 @@ fn every_name_of_nvidias_library_is_exported() {
 }
 
 #[test]
+fn a_monitor_sees_the_programs_of_this_machine_while_they_run() {
+    let daemon = Floed::start();
+    let monitor = management(&["monitor"]).on(&daemon, daemon.tcp());
+    let sees = |process: &str| monitor.run().stdout.lines().any(|line| line == process);
+    let mut program = management(&["hold"]).on(&daemon, daemon.unix()).start();
+    let row = format!("process {}", program.id());
+    let soon = |holds: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{row}: waited in vain");
+        }
+    };
+    soon(&|| sees(&row));
+    program.kill().expect("it holds its vGPU until it is killed");
+    program.wait().expect("it is our child");
+    soon(&|| !sees(&row));
+}
+
+#[test]
 fn asking_takes_no_vgpu() {
     let daemon = Floed::start_with(&["--max-sessions", "1"], &[]);
     let mut busy = example("memory", Linkage::Static, &[]).on(&daemon, daemon.unix()).start();

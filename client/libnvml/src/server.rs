@@ -17,6 +17,8 @@ const FRESH: Duration = Duration::from_millis(100);
 const FORSAKEN: Duration = Duration::from_secs(1);
 /// A daemon answers within milliseconds; one that does not is down.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The first question may have to wait until the daemon has started NVIDIA's library, and that the GPU.
+const FIRST_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A server and what it said last.
 #[derive(Debug)]
@@ -97,7 +99,8 @@ impl Server {
             return said.answer.clone();
         }
         let was_there = last.as_ref().is_none_or(|said| said.answer.is_some());
-        let answer = match self.ask(slow) {
+        let patience = if last.is_none() { FIRST_PATIENCE } else { PATIENCE };
+        let answer = match self.ask(slow, patience) {
             Ok(answer) => Some(Arc::new(answer)),
             Err(error) => {
                 let level = if was_there { Level::Warn } else { Level::Debug };
@@ -109,9 +112,9 @@ impl Server {
         answer
     }
 
-    fn ask(&self, slow: bool) -> Result<Answer, ConnectError> {
+    fn ask(&self, slow: bool, patience: Duration) -> Result<Answer, ConnectError> {
         let message = ReadTelemetry { host: &self.host, gpus: self.gpus.clone(), slow };
-        let body = Inquiry::open_within(&self.address, self.token.as_deref(), PATIENCE)?.ask(&message)?;
+        let body = Inquiry::open_within(&self.address, self.token.as_deref(), patience)?.ask(&message)?;
         let reply = ReadTelemetry::decode_reply(&body)
             .map_err(|source| ConnectError::Garbled { server: self.address.clone(), source })?;
         Ok(Answer {

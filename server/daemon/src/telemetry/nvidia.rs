@@ -2,6 +2,7 @@
 //! gives goes out; those it does not give are left out. It asks only, and sets nothing.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floe_abi::Uuid;
@@ -20,6 +21,14 @@ use super::{Labels, Picture, Readings, Target};
 /// `NVML_FI_DEV_MEMORY_TEMP`: no function of its own.
 const MEMORY_TEMPERATURE: FieldId = FieldId(82);
 
+/// Each clock with the readings of its speed now and at most.
+const CLOCKS: [(Clock, Reading, Reading); 4] = [
+    (Clock::Graphics, Reading::ClockGraphics, Reading::ClockGraphicsMost),
+    (Clock::SM, Reading::ClockSm, Reading::ClockSmMost),
+    (Clock::Memory, Reading::ClockMemory, Reading::ClockMemoryMost),
+    (Clock::Video, Reading::ClockVideo, Reading::ClockVideoMost),
+];
+
 /// A worker's share of the device is of at most this long ago.
 const LATELY: Duration = Duration::from_secs(2);
 
@@ -28,6 +37,8 @@ const LATELY: Duration = Duration::from_secs(2);
 pub(super) struct Nvidia {
     nvml: Nvml,
     driver: String,
+    /// What never changes of each GPU: half of all there is to ask.
+    lasting: Mutex<BTreeMap<u32, (Readings, Labels)>>,
 }
 
 /// What a device answers, as it comes.
@@ -43,7 +54,7 @@ impl Nvidia {
     pub(super) fn open() -> Result<Self, OpenError> {
         let nvml = open_nvml()?;
         let driver = nvml.sys_driver_version().unwrap_or_default();
-        Ok(Self { nvml, driver })
+        Ok(Self { nvml, driver, lasting: Mutex::default() })
     }
 
     pub(super) fn driver(&self) -> &str {
@@ -57,19 +68,32 @@ impl Nvidia {
 
     pub(super) fn read(&self, target: &Target<'_>, slow: bool) -> Picture {
         let Some(device) = self.device(target.uuid) else { return Picture::default() };
-        let mut notes = Notes(Vec::new());
+        let (lasting, labels) = self.lasting(target.index, &device);
+        let mut notes = Notes(lasting);
         busy(&device, &mut notes);
         power(&device, &mut notes);
         temperatures(&device, &mut notes);
         clocks(&device, &mut notes);
         link(&device, &mut notes);
         memory(&device, &mut notes);
-        identity(&device, &mut notes);
+        notes.note(Reading::PersistenceMode, device.is_in_persistent_mode());
         if slow {
             notes.note(Reading::LinkTransmit, device.pcie_throughput(PcieUtilCounter::Send));
             notes.note(Reading::LinkReceive, device.pcie_throughput(PcieUtilCounter::Receive));
         }
-        Picture { readings: notes.0, workers: workers(&device, &target.workers), labels: labels(&device) }
+        Picture { readings: notes.0, workers: workers(&device, &target.workers), labels }
+    }
+
+    /// What never changes, asked once.
+    fn lasting(&self, index: u32, device: &Device<'_>) -> (Readings, Labels) {
+        let mut known = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);
+        let ask = || {
+            let mut notes = Notes(Vec::new());
+            limits(device, &mut notes);
+            identity(device, &mut notes);
+            (notes.0, labels(device))
+        };
+        known.entry(index).or_insert_with(ask).clone()
     }
 }
 
@@ -92,24 +116,11 @@ fn power(device: &Device<'_>, notes: &mut Notes) {
     notes.note(Reading::Power, device.power_usage());
     notes.note(Reading::PowerLimit, device.power_management_limit());
     notes.note(Reading::PowerLimitEnforced, device.enforced_power_limit());
-    notes.note(Reading::PowerLimitDefault, device.power_management_limit_default());
-    if let Ok(range) = device.power_management_limit_constraints() {
-        notes.note(Reading::PowerLimitLeast, Ok(range.min_limit));
-        notes.note(Reading::PowerLimitMost, Ok(range.max_limit));
-    }
     notes.note(Reading::Energy, device.total_energy_consumption());
 }
 
 fn temperatures(device: &Device<'_>, notes: &mut Notes) {
     notes.note(Reading::Temperature, device.temperature(TemperatureSensor::Gpu));
-    for (reading, threshold) in [
-        (Reading::TemperatureShutdown, TemperatureThreshold::Shutdown),
-        (Reading::TemperatureSlowdown, TemperatureThreshold::Slowdown),
-        (Reading::TemperatureMemoryMost, TemperatureThreshold::MemoryMax),
-        (Reading::TemperatureGpuMost, TemperatureThreshold::GpuMax),
-    ] {
-        notes.note(reading, device.temperature_threshold(threshold));
-    }
     let fields = device.field_values_for(&[MEMORY_TEMPERATURE]).unwrap_or_default();
     if let Some(Ok(sample)) = fields.into_iter().next()
         && let Ok(SampleValue::U32(degrees)) = sample.value
@@ -119,25 +130,16 @@ fn temperatures(device: &Device<'_>, notes: &mut Notes) {
 }
 
 fn clocks(device: &Device<'_>, notes: &mut Notes) {
-    for (clock, now, most) in [
-        (Clock::Graphics, Reading::ClockGraphics, Reading::ClockGraphicsMost),
-        (Clock::SM, Reading::ClockSm, Reading::ClockSmMost),
-        (Clock::Memory, Reading::ClockMemory, Reading::ClockMemoryMost),
-        (Clock::Video, Reading::ClockVideo, Reading::ClockVideoMost),
-    ] {
+    for (clock, now, _) in CLOCKS {
         notes.note(now, device.clock_info(clock));
-        notes.note(most, device.max_clock_info(clock));
     }
     notes.note(Reading::PerformanceState, device.performance_state().map(|state| state.as_c()));
     notes.note(Reading::ClockEventReasons, device.current_throttle_reasons().map(|reasons| reasons.bits()));
-    notes.note(Reading::ClockEventReasonsSupported, device.supported_throttle_reasons().map(|reasons| reasons.bits()));
 }
 
 fn link(device: &Device<'_>, notes: &mut Notes) {
     notes.note(Reading::LinkGeneration, device.current_pcie_link_gen());
     notes.note(Reading::LinkWidth, device.current_pcie_link_width());
-    notes.note(Reading::LinkGenerationMost, device.max_pcie_link_gen());
-    notes.note(Reading::LinkWidthMost, device.max_pcie_link_width());
     notes.note(Reading::LinkSpeed, device.pcie_link_speed());
     notes.note(Reading::LinkReplays, device.pcie_replay_counter());
 }
@@ -153,7 +155,6 @@ fn memory(device: &Device<'_>, notes: &mut Notes) {
         notes.note(Reading::Bar1Free, Ok(window.free));
         notes.note(Reading::Bar1Used, Ok(window.used));
     }
-    notes.note(Reading::MemoryBusWidth, device.memory_bus_width());
     if let Ok(mode) = device.is_ecc_enabled() {
         notes.note(Reading::EccMode, Ok(mode.currently_enabled));
         notes.note(Reading::EccModePending, Ok(mode.pending_enabled));
@@ -168,12 +169,35 @@ fn memory(device: &Device<'_>, notes: &mut Notes) {
     }
 }
 
+/// The most and the least that can be.
+fn limits(device: &Device<'_>, notes: &mut Notes) {
+    for (clock, _, most) in CLOCKS {
+        notes.note(most, device.max_clock_info(clock));
+    }
+    for (reading, threshold) in [
+        (Reading::TemperatureShutdown, TemperatureThreshold::Shutdown),
+        (Reading::TemperatureSlowdown, TemperatureThreshold::Slowdown),
+        (Reading::TemperatureMemoryMost, TemperatureThreshold::MemoryMax),
+        (Reading::TemperatureGpuMost, TemperatureThreshold::GpuMax),
+    ] {
+        notes.note(reading, device.temperature_threshold(threshold));
+    }
+    notes.note(Reading::PowerLimitDefault, device.power_management_limit_default());
+    if let Ok(range) = device.power_management_limit_constraints() {
+        notes.note(Reading::PowerLimitLeast, Ok(range.min_limit));
+        notes.note(Reading::PowerLimitMost, Ok(range.max_limit));
+    }
+    notes.note(Reading::ClockEventReasonsSupported, device.supported_throttle_reasons().map(|reasons| reasons.bits()));
+    notes.note(Reading::LinkGenerationMost, device.max_pcie_link_gen());
+    notes.note(Reading::LinkWidthMost, device.max_pcie_link_width());
+    notes.note(Reading::MemoryBusWidth, device.memory_bus_width());
+}
+
 fn identity(device: &Device<'_>, notes: &mut Notes) {
     notes.note(Reading::Brand, device.brand().map(|brand| brand.as_c()));
     notes.note(Reading::MinorNumber, device.minor_number());
     notes.note(Reading::Board, device.board_id());
     notes.note(Reading::Cores, device.num_cores());
-    notes.note(Reading::PersistenceMode, device.is_in_persistent_mode());
     if let Ok(pci) = device.pci_info() {
         notes.note(Reading::PciDevice, Ok(pci.pci_device_id));
         notes.0.extend(pci.pci_sub_system_id.map(|id| (Reading::PciSubsystem, u64::from(id))));
