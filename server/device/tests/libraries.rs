@@ -2,7 +2,7 @@
 //! make a library of them, and opens it by its path. No GPU and no CPU device is needed.
 
 use floe_abi::{CudaError, Device, DevicePtr, Stream};
-use floe_device::{Content, Driver, LaunchRequest, LoadImage, LoadOption};
+use floe_device::{Content, Driver, LaunchRequest, LoadImage, LoadOption, open_nvml};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
@@ -29,6 +29,26 @@ const INIT: &str = "#[unsafe(no_mangle)] pub extern \"C\" fn cuInit(_flags: u32)
 fn client_library_is_refused_by_its_marker() {
     let path = library("client", &format!("{INIT}#[unsafe(no_mangle)] pub static floe_client_marker: u8 = 1;"));
     let error = Driver::open(Some(&path)).expect_err("is the client's");
+    assert!(error.to_string().contains("is floe's client library"), "{error}");
+}
+
+/// A management library that can be started and says its driver's version.
+const NVML: &str = "#[unsafe(no_mangle)] pub extern \"C\" fn nvmlInit_v2() -> u32 { 0 }
+    #[unsafe(no_mangle)] pub extern \"C\" fn nvmlShutdown() -> u32 { 0 }
+    #[unsafe(no_mangle)] pub unsafe extern \"C\" fn nvmlSystemGetDriverVersion(text: *mut u8, _length: u32) -> u32 {
+        unsafe { text.copy_from_nonoverlapping(b\"580.1\\0\".as_ptr(), 6) };
+        0
+    }\n";
+
+#[test]
+fn management_library_is_taken_unless_it_is_the_clients() {
+    let path = library("management", NVML);
+    let nvml = open_nvml(Some(&path)).expect("opens");
+    assert_eq!(nvml.sys_driver_version().expect("it says so"), "580.1");
+    let device = nvml.device_by_index(0);
+    assert!(device.is_err(), "a function that is not there is an error");
+    let path = library("own", &format!("{NVML}#[unsafe(no_mangle)] pub static floe_client_marker: u8 = 1;"));
+    let error = open_nvml(Some(&path)).expect_err("is the client's");
     assert!(error.to_string().contains("is floe's client library"), "{error}");
 }
 

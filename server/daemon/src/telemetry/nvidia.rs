@@ -52,7 +52,7 @@ impl Notes {
 
 impl Nvidia {
     pub(super) fn open() -> Result<Self, OpenError> {
-        let nvml = open_nvml()?;
+        let nvml = open_nvml(None)?;
         let driver = nvml.sys_driver_version().unwrap_or_default();
         Ok(Self { nvml, driver, lasting: Mutex::default() })
     }
