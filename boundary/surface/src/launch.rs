@@ -6,6 +6,7 @@ use floe_abi::{
     CudaError, CudaResult, Function, LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END,
     LaunchAttribute, Stream, launch_attribute,
 };
+use smallvec::SmallVec;
 use std::ffi::c_void;
 
 /// One launch.
@@ -40,6 +41,9 @@ impl<'a> Launch<'a> {
         self
     }
 }
+
+/// A packed parameter block; one of up to 256 bytes lies where it is made.
+pub type ParameterBlock = SmallVec<[u8; 256]>;
 
 /// Where one parameter lies in a kernel's parameter block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +128,17 @@ impl KernelArguments {
     /// INVALID_VALUE where parameters are missing or the layout is longer than any kernel's,
     /// LAUNCH_OUT_OF_RESOURCES where a block has another size than the layout.
     pub fn pack(&self, layout: &[ParameterLayout]) -> CudaResult<Vec<u8>> {
+        self.pack_in_place(layout).map(ParameterBlock::into_vec)
+    }
+
+    /// As `pack`, without an allocation where the block is as short as most are.
+    ///
+    /// # Errors
+    /// As `pack`.
+    pub fn pack_in_place(&self, layout: &[ParameterLayout]) -> CudaResult<ParameterBlock> {
         let length = block_length(layout)?;
         match self.form {
-            Form::None if length == 0 => Ok(Vec::new()),
+            Form::None if length == 0 => Ok(ParameterBlock::new()),
             Form::None => Err(CudaError::INVALID_VALUE),
             Form::Block(address, size) => copy_block(address, size, length),
             Form::Pointers(array) => copy_each(array, layout, length),
@@ -144,18 +156,18 @@ fn block_length(layout: &[ParameterLayout]) -> CudaResult<usize> {
 }
 
 /// A block has exactly the layout's size: for any other an H200's driver answers LAUNCH_OUT_OF_RESOURCES.
-fn copy_block(address: u64, size: usize, length: usize) -> CudaResult<Vec<u8>> {
+fn copy_block(address: u64, size: usize, length: usize) -> CudaResult<ParameterBlock> {
     if size != length {
         return Err(CudaError::LAUNCH_OUT_OF_RESOURCES);
     }
-    let mut bytes = vec![0; length];
+    let mut bytes = ParameterBlock::from_elem(0, length);
     // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `length` is as many.
     unsafe { std::ptr::copy(address as *const u8, bytes.as_mut_ptr(), length) };
     Ok(bytes)
 }
 
-fn copy_each(array: u64, layout: &[ParameterLayout], length: usize) -> CudaResult<Vec<u8>> {
-    let mut bytes = vec![0_u8; length];
+fn copy_each(array: u64, layout: &[ParameterLayout], length: usize) -> CudaResult<ParameterBlock> {
+    let mut bytes = ParameterBlock::from_elem(0, length);
     for (index, parameter) in layout.iter().enumerate() {
         // SAFETY: `new`'s caller vouched for a pointer per parameter of the function.
         let source = unsafe { (array as *const *const u8).add(index).read() };
@@ -198,6 +210,7 @@ mod tests {
         // SAFETY: the list is well formed.
         let arguments = unsafe { KernelArguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) }.expect("valid");
         assert_eq!(arguments.pack(&LAYOUT).expect("packs"), [1; 16]);
+        assert!(!arguments.pack_in_place(&LAYOUT).expect("packs").spilled());
         for size in [15, 17] {
             let other = [ParameterLayout { offset: 0, size }];
             assert_eq!(arguments.pack(&other), Err(CudaError::LAUNCH_OUT_OF_RESOURCES));

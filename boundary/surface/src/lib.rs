@@ -29,5 +29,5 @@ pub use floe_image::Image;
 pub use generated::traits::*;
 pub use host::{HostBlock, HostFunction, HostRange, StreamCallback, UnifiedRange};
 pub use jit::JitOptions;
-pub use launch::{KernelArguments, Launch, ParameterLayout};
+pub use launch::{KernelArguments, Launch, ParameterBlock, ParameterLayout};
 pub use pointer::PointerAttribute;

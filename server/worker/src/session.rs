@@ -59,7 +59,7 @@ pub(crate) struct Session<D: Device> {
     libraries: Objects<crate::device::Code>,
     contents: contents::Contents,
     kernels: Objects<library::Kernel>,
-    streams: Objects<stream::StreamObject>,
+    streams: Objects<stream::StreamObject<D>>,
     legacy_used: bool,
     /// Marks of destroyed streams whose work may be unfinished.
     orphans: Vec<Arc<Mark<D>>>,

@@ -109,7 +109,10 @@ impl<D: Device> Session<D> {
         let lane = Lane::Stream(id.0);
         let issued = self.issue_pieces(sequence, stream, lane, slices);
         let marks = match issued {
-            Ok(Some(mark)) => Ok(vec![mark]),
+            Ok(Some(mark)) => {
+                self.marked(id, &mark);
+                Ok(vec![mark])
+            }
             Ok(None) => self.pool.mark(stream).map(|mark| vec![mark]),
             Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
             Err(contract) => return Err(contract),

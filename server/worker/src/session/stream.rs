@@ -17,10 +17,11 @@ use crate::fault::Fault;
 const ORPHANS: usize = 16;
 
 /// A stream of the client's.
-#[derive(Debug)]
-pub(crate) struct StreamObject {
+pub(crate) struct StreamObject<D: Device> {
     stream: Stream,
     used: bool,
+    /// A mark behind everything the stream holds, where there is one.
+    last: Option<Arc<Mark<D>>>,
 }
 
 impl<D: Device> Session<D> {
@@ -32,7 +33,16 @@ impl<D: Device> Session<D> {
         }
         let object = self.streams.get_mut(id.0)?;
         object.used = true;
+        object.last = None;
         Ok(object.stream)
+    }
+
+    /// The mark stands behind everything the stream holds. The legacy default stream's would not: work of others may be
+    /// in order with it.
+    pub(super) fn marked(&mut self, id: StreamId, mark: &Arc<Mark<D>>) {
+        if let Ok(object) = self.streams.get_mut(id.0) {
+            object.last = Some(Arc::clone(mark));
+        }
     }
 
     fn stream(&self, id: StreamId) -> Result<Stream, Fault> {
@@ -42,7 +52,7 @@ impl<D: Device> Session<D> {
     pub(super) fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
         self.streams.check_new(message.stream.0)?;
         let created = self.device().create_stream(message.flags, message.priority);
-        self.streams.bind(message.stream.0, created.map(|stream| StreamObject { stream, used: false }));
+        self.streams.bind(message.stream.0, created.map(|stream| StreamObject { stream, used: false, last: None }));
         created?;
         Ok(Answer::Nothing)
     }
@@ -68,7 +78,11 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn synchronize_stream(&mut self, sequence: u64, message: SynchronizeStream) -> Result<Answer, Fault> {
-        let marks = self.pool.mark(self.stream(message.stream)?).map(|mark| vec![mark]);
+        let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
+        let marks = match known {
+            Some(mark) => Ok(vec![mark]),
+            None => self.pool.mark(self.stream(message.stream)?).map(|mark| vec![mark]),
+        };
         Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
     }
 
