@@ -38,6 +38,8 @@ number_of! {
     BlockId;
     /// A host function that waits in a stream.
     FunctionId;
+    /// A graph.
+    GraphId;
     /// An address on the device, a number to everybody but the device.
     DevicePtr;
 }

@@ -17,7 +17,7 @@ mod sample;
 pub use error::{DecodeError, Problem};
 pub use frame::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT};
 pub use generated::*;
-pub use ids::{BlockId, DevicePtr, EventId, FunctionId, KernelId, LibraryId, StreamId};
+pub use ids::{BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId};
 pub use message::{Call, Class, Decode, Message};
 pub use reader::{Field, Reader};
 pub use runs::changed_runs;

@@ -2,7 +2,7 @@
 //! In: a byte string, as a property test makes it. Out: values that borrow from it.
 //! When the bytes run out it gives zeros and empty strings.
 
-use crate::ids::{BlockId, DevicePtr, EventId, FunctionId, KernelId, LibraryId, StreamId};
+use crate::ids::{BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId};
 
 /// Arbitrary bytes to draw from.
 pub(crate) struct Source<'a>(pub(crate) &'a [u8]);
@@ -60,6 +60,7 @@ samples! {
     };
     StreamId: |source| Self(source.number());
     EventId: |source| Self(source.number());
+    GraphId: |source| Self(source.number());
     LibraryId: |source| Self(source.number());
     KernelId: |source| Self(source.number());
     BlockId: |source| Self(source.number());

@@ -161,6 +161,8 @@ pub struct Calls {
         Option<unsafe extern "C" fn(Graph, *const GraphNode, *const GraphNode, *const GraphEdge, usize) -> CuResult>,
     /// `cuGraphInstantiateWithFlags`.
     pub cuGraphInstantiateWithFlags: Option<unsafe extern "C" fn(*mut GraphExec, Graph, u64) -> CuResult>,
+    /// `cuGraphNodeSetEnabled`.
+    pub cuGraphNodeSetEnabled: Option<unsafe extern "C" fn(GraphExec, GraphNode, u32) -> CuResult>,
     /// `cuGraphLaunch`.
     pub cuGraphLaunch: Option<unsafe extern "C" fn(GraphExec, Stream) -> CuResult>,
     /// `cuGraphUpload`.
@@ -566,6 +568,8 @@ impl Calls {
             cuGraphAddDependencies_v2: unsafe { symbol(library, c"cuGraphAddDependencies_v2") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuGraphInstantiateWithFlags: unsafe { symbol(library, c"cuGraphInstantiateWithFlags") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphNodeSetEnabled: unsafe { symbol(library, c"cuGraphNodeSetEnabled") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuGraphLaunch: unsafe { symbol(library, c"cuGraphLaunch") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.

@@ -38,17 +38,7 @@ impl Driver {
     /// # Errors
     /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
     pub fn launch_kernel(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {
-        let mut size = request.parameters.len();
-        let mut extra: [*mut c_void; 5] = [
-            key(LAUNCH_PARAM_BUFFER_POINTER),
-            request.parameters.as_ptr().cast_mut().cast(),
-            key(LAUNCH_PARAM_BUFFER_SIZE),
-            (&raw mut size).cast(),
-            key(LAUNCH_PARAM_END),
-        ];
-        // A kernel without parameters gets no block: drivers refuse one of no bytes.
-        let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
-        match self.calls.cuLaunchKernelEx {
+        with_parameters(request.parameters, |extra| match self.calls.cuLaunchKernelEx {
             Some(call) => {
                 let config = config(request)?;
                 // SAFETY: configuration, attributes and parameters live through the call, which copies them.
@@ -56,7 +46,7 @@ impl Driver {
             }
             None if request.attributes.is_empty() => self.launch_plain(request, extra),
             None => Err(missing("cuLaunchKernelEx")),
-        }
+        })
     }
 
     /// How many clusters of such a launch are on the device at once. `cuOccupancyMaxActiveClusters`.
@@ -126,6 +116,20 @@ impl Driver {
         }
         queued
     }
+}
+
+/// Calls `act` with the list that names a parameter block, valid until it returns.
+pub(crate) fn with_parameters<R>(parameters: &[u8], act: impl FnOnce(*mut *mut c_void) -> R) -> R {
+    let mut size = parameters.len();
+    let mut extra: [*mut c_void; 5] = [
+        key(LAUNCH_PARAM_BUFFER_POINTER),
+        parameters.as_ptr().cast_mut().cast(),
+        key(LAUNCH_PARAM_BUFFER_SIZE),
+        (&raw mut size).cast(),
+        key(LAUNCH_PARAM_END),
+    ];
+    // A kernel without parameters gets no block: drivers refuse one of no bytes.
+    act(if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() })
 }
 
 /// A number where C's list has pointers.

@@ -5,6 +5,7 @@
 mod content;
 mod driver;
 mod generated;
+mod graph;
 mod image;
 mod launch;
 mod module;
@@ -16,6 +17,7 @@ mod tensor_map;
 pub use content::Content;
 pub use driver::Driver;
 pub use generated::Calls;
+pub use graph::GraphKernel;
 pub use image::LoadImage;
 pub use launch::{HostCall, LaunchRequest};
 pub use module::{LoadLog, LoadOption};

@@ -3,7 +3,8 @@
 //! It never hands out a pointer; the implementation over a real library is `driver`, the tests have one in memory.
 
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream, TensorMap, TensorShape,
+    CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
+    TensorMap, TensorShape,
 };
 use floe_device::Content;
 
@@ -105,6 +106,68 @@ pub struct Pattern {
     pub height: u64,
     /// Bytes from one row to the next.
     pub pitch: u64,
+}
+
+/// What a node of a graph does.
+#[derive(Clone, Copy, Debug)]
+pub enum NodeWork<'a> {
+    /// Nothing.
+    Empty,
+    /// Launches a kernel, with attributes by number.
+    Kernel(NodeKernel<'a>, &'a [(u32, [u8; 64])]),
+    /// Copies within the device.
+    Copy(NodeCopy),
+    /// Sets memory.
+    Fill(DevicePtr, Pattern),
+}
+
+/// A kernel of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeKernel<'a> {
+    /// What runs.
+    pub function: Function,
+    /// Blocks per axis.
+    pub grid: [u32; 3],
+    /// Threads per axis.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes per block.
+    pub shared: u32,
+    /// The packed parameter block.
+    pub parameters: &'a [u8],
+}
+
+/// A copy of a graph: a box, whose slices are whole numbers of pitches.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "as in the message")]
+pub struct NodeCopy {
+    pub to: DevicePtr,
+    pub to_pitch: u64,
+    pub to_slice: u64,
+    pub from: DevicePtr,
+    pub from_pitch: u64,
+    pub from_slice: u64,
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+/// A dependency on an earlier node of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeEdge {
+    /// The earlier node.
+    pub from: GraphNode,
+    /// Which moment of it is waited for.
+    pub port: u8,
+    /// One of `graph_dependency_type`.
+    pub kind: u8,
+}
+
+impl NodeEdge {
+    /// Whether all of the node is waited for.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.port == 0 && self.kind == 0
+    }
 }
 
 /// Host memory the device reads and writes by itself. Ranges are checked; that nobody uses a range while the device
@@ -254,6 +317,27 @@ pub trait Device: Send + Sync + 'static {
     ) -> CudaResult<i32>;
     /// The map by which kernels access a tensor.
     fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap>;
+
+    /// A graph without nodes.
+    fn create_graph(&self) -> CudaResult<Graph>;
+    /// Adds a node behind others of the graph.
+    fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode>;
+    /// Makes a graph ready to be launched; the graph is kept as long as that.
+    fn instantiate(&self, graph: Graph, flags: u64) -> CudaResult<GraphExec>;
+    /// Launches a graph in stream order, after its earlier launches.
+    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()>;
+    /// Brings a graph to the device ahead of its launch.
+    fn upload_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()>;
+    /// Changes what a node does, from the next launch on.
+    fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()>;
+    /// Lets a node do its work or nothing, from the next launch on.
+    fn enable_node(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()>;
+    /// Makes an instantiated graph do what another graph of its shape does.
+    fn update_graph(&self, exec: GraphExec, graph: Graph) -> CudaResult<()>;
+    /// Destroys an instantiated graph; its launches still complete.
+    fn destroy_exec(&self, exec: GraphExec) -> CudaResult<()>;
+    /// Destroys a graph.
+    fn destroy_graph(&self, graph: Graph) -> CudaResult<()>;
 
     /// Creates a stream.
     fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream>;

@@ -2,6 +2,7 @@
 //! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
 //! It decides nothing: every answer is the driver's own.
 
+mod graph;
 mod mapped;
 mod pinned;
 
@@ -10,16 +11,16 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, DevicePtr, Event, Function, Kernel, LaunchAttribute, LaunchAttributeValue,
-    MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, TensorMap, TensorShape,
-    allocation_type, granularity, location_type, memory_type,
+    Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel, LaunchAttribute,
+    LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, TensorMap,
+    TensorShape, allocation_type, granularity, location_type, memory_type,
 };
 use floe_device::{Driver, LaunchRequest, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
     ClusterQuestion, Code, Device, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading,
-    Pattern, Rows,
+    NodeEdge, NodeWork, Pattern, Rows,
 };
 use crate::open::{OpenLibraryError, open};
 pub use mapped::MappedMemory;
@@ -413,6 +414,46 @@ impl Device for Gpu {
 
     fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap> {
         self.driver.tensor_map_encode(shape, address)
+    }
+
+    fn create_graph(&self) -> CudaResult<Graph> {
+        self.driver.graph_create()
+    }
+
+    fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode> {
+        graph::add(self.driver, self.context(), graph, after, work)
+    }
+
+    fn instantiate(&self, graph: Graph, flags: u64) -> CudaResult<GraphExec> {
+        self.driver.graph_instantiate(graph, flags)
+    }
+
+    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        self.driver.graph_launch(exec, stream)
+    }
+
+    fn upload_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        self.driver.graph_upload(exec, stream)
+    }
+
+    fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()> {
+        graph::set(self.driver, self.context(), exec, node, work)
+    }
+
+    fn enable_node(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
+        self.driver.graph_exec_enable(exec, node, enabled)
+    }
+
+    fn update_graph(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
+        self.driver.graph_exec_update(exec, graph)
+    }
+
+    fn destroy_exec(&self, exec: GraphExec) -> CudaResult<()> {
+        self.driver.graph_exec_destroy(exec)
+    }
+
+    fn destroy_graph(&self, graph: Graph) -> CudaResult<()> {
+        self.driver.graph_destroy(graph)
     }
 
     fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream> {

@@ -7,6 +7,7 @@ mod contents;
 mod context;
 mod copy;
 mod event;
+mod graph;
 mod launch;
 mod library;
 mod memory;
@@ -64,6 +65,7 @@ pub(crate) struct Session<D: Device> {
     /// Marks of destroyed streams whose work may be unfinished.
     orphans: Vec<Arc<Mark<D>>>,
     events: Objects<event::EventObject<D>>,
+    graphs: Objects<graph::GraphObject>,
 }
 
 /// How a command is answered.
@@ -120,6 +122,7 @@ impl<D: Device> Session<D> {
             legacy_used: false,
             orphans: Vec::new(),
             events: Objects::new("event"),
+            graphs: Objects::new("graph"),
         }
     }
 
@@ -207,6 +210,20 @@ impl<D: Device> Session<D> {
             Request::WriteMirror(message) => self.write_mirror(&message),
             Request::ClusterOccupancy(message) => self.cluster_occupancy(&message),
             Request::EncodeTensorMap(message) => self.encode_tensor_map(&message),
+            Request::CreateGraph(message) => self.create_graph(message),
+            Request::AddGraphKernel(message) => self.add_graph_kernel(&message),
+            Request::AddGraphCopy(message) => self.add_graph_copy(&message),
+            Request::AddGraphFill(message) => self.add_graph_fill(&message),
+            Request::AddGraphEmpty(message) => self.add_graph_empty(&message),
+            Request::InstantiateGraph(message) => self.instantiate_graph(message),
+            Request::LaunchGraph(message) => self.launch_graph(message),
+            Request::UploadGraph(message) => self.upload_graph(message),
+            Request::SetGraphKernel(message) => self.set_graph_kernel(&message),
+            Request::SetGraphCopy(message) => self.set_graph_copy(&message),
+            Request::SetGraphFill(message) => self.set_graph_fill(&message),
+            Request::EnableGraphNode(message) => self.enable_graph_node(message),
+            Request::UpdateGraph(message) => self.update_graph(message),
+            Request::DestroyGraph(message) => self.destroy_graph(message),
             // The reader takes these out of the line.
             Request::HostFunctionDone(_) => broken("a host function's end stands in the line of commands"),
             Request::Hello(_)

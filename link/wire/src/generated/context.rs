@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, KernelId, LibraryId, Message, Reader,
-    StreamId,
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
+    Reader, StreamId,
 };
 
 /// Replies when all work issued before it has completed, after all deliveries and output of that work.

@@ -148,6 +148,150 @@ impl<'a> Sample<'a> for DestroyEvent {
     }
 }
 
+impl<'a> Sample<'a> for CreateGraph {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for AddGraphKernel<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            graph: Sample::sample(source),
+            after: Sample::sample(source),
+            kernel: Sample::sample(source),
+            grid_x: Sample::sample(source),
+            grid_y: Sample::sample(source),
+            grid_z: Sample::sample(source),
+            block_x: Sample::sample(source),
+            block_y: Sample::sample(source),
+            block_z: Sample::sample(source),
+            shared: Sample::sample(source),
+            parameters: Sample::sample(source),
+            attributes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for AddGraphCopy {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), after: Sample::sample(source), copy: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for AddGraphFill {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), after: Sample::sample(source), fill: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for AddGraphEmpty {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), after: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for InstantiateGraph {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), flags: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for LaunchGraph {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), stream: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for UploadGraph {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), stream: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SetGraphKernel<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            graph: Sample::sample(source),
+            node: Sample::sample(source),
+            kernel: Sample::sample(source),
+            grid_x: Sample::sample(source),
+            grid_y: Sample::sample(source),
+            grid_z: Sample::sample(source),
+            block_x: Sample::sample(source),
+            block_y: Sample::sample(source),
+            block_z: Sample::sample(source),
+            shared: Sample::sample(source),
+            parameters: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for SetGraphCopy {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), node: Sample::sample(source), copy: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SetGraphFill {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), node: Sample::sample(source), fill: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for EnableGraphNode {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), node: Sample::sample(source), enabled: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for UpdateGraph {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), new: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyGraph {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for GraphCopy {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            to: Sample::sample(source),
+            to_pitch: Sample::sample(source),
+            to_slice: Sample::sample(source),
+            from: Sample::sample(source),
+            from_pitch: Sample::sample(source),
+            from_slice: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for GraphEdge {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { from: Sample::sample(source), port: Sample::sample(source), kind: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for GraphFill {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            at: Sample::sample(source),
+            pitch: Sample::sample(source),
+            element: Sample::sample(source),
+            value: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+        }
+    }
+}
+
 impl<'a> Sample<'a> for Launch<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -613,7 +757,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 51;
+pub(crate) const REQUEST_SAMPLES: usize = 65;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -634,39 +778,53 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         14 => Request::QueryEvent(Sample::sample(source)),
         15 => Request::ElapsedTime(Sample::sample(source)),
         16 => Request::DestroyEvent(Sample::sample(source)),
-        17 => Request::Launch(Sample::sample(source)),
-        18 => Request::HostFunction(Sample::sample(source)),
-        19 => Request::HostFunctionDone(Sample::sample(source)),
-        20 => Request::MaxActiveBlocks(Sample::sample(source)),
-        21 => Request::AvailableShared(Sample::sample(source)),
-        22 => Request::ClusterOccupancy(Sample::sample(source)),
-        23 => Request::LibraryPart(Sample::sample(source)),
-        24 => Request::UnloadLibrary(Sample::sample(source)),
-        25 => Request::ListKernels(Sample::sample(source)),
-        26 => Request::FindKernel(Sample::sample(source)),
-        27 => Request::FindGlobal(Sample::sample(source)),
-        28 => Request::SetKernelAttribute(Sample::sample(source)),
-        29 => Request::LoadLibrary(Sample::sample(source)),
-        30 => Request::CreateBlock(Sample::sample(source)),
-        31 => Request::ReleaseBlock(Sample::sample(source)),
-        32 => Request::MapBlock(Sample::sample(source)),
-        33 => Request::SetAccess(Sample::sample(source)),
-        34 => Request::UnmapRange(Sample::sample(source)),
-        35 => Request::MemoryInfo(Sample::sample(source)),
-        36 => Request::MirrorMemory(Sample::sample(source)),
-        37 => Request::UnmirrorMemory(Sample::sample(source)),
-        38 => Request::WriteMirror(Sample::sample(source)),
-        39 => Request::Hello(Sample::sample(source)),
-        40 => Request::Authenticate(Sample::sample(source)),
-        41 => Request::ListGpus(Sample::sample(source)),
-        42 => Request::ListSessions(Sample::sample(source)),
-        43 => Request::Attach(Sample::sample(source)),
-        44 => Request::CreateStream(Sample::sample(source)),
-        45 => Request::DestroyStream(Sample::sample(source)),
-        46 => Request::WaitEvent(Sample::sample(source)),
-        47 => Request::SynchronizeStream(Sample::sample(source)),
-        48 => Request::QueryStream(Sample::sample(source)),
-        49 => Request::ReadTelemetry(Sample::sample(source)),
+        17 => Request::CreateGraph(Sample::sample(source)),
+        18 => Request::AddGraphKernel(Sample::sample(source)),
+        19 => Request::AddGraphCopy(Sample::sample(source)),
+        20 => Request::AddGraphFill(Sample::sample(source)),
+        21 => Request::AddGraphEmpty(Sample::sample(source)),
+        22 => Request::InstantiateGraph(Sample::sample(source)),
+        23 => Request::LaunchGraph(Sample::sample(source)),
+        24 => Request::UploadGraph(Sample::sample(source)),
+        25 => Request::SetGraphKernel(Sample::sample(source)),
+        26 => Request::SetGraphCopy(Sample::sample(source)),
+        27 => Request::SetGraphFill(Sample::sample(source)),
+        28 => Request::EnableGraphNode(Sample::sample(source)),
+        29 => Request::UpdateGraph(Sample::sample(source)),
+        30 => Request::DestroyGraph(Sample::sample(source)),
+        31 => Request::Launch(Sample::sample(source)),
+        32 => Request::HostFunction(Sample::sample(source)),
+        33 => Request::HostFunctionDone(Sample::sample(source)),
+        34 => Request::MaxActiveBlocks(Sample::sample(source)),
+        35 => Request::AvailableShared(Sample::sample(source)),
+        36 => Request::ClusterOccupancy(Sample::sample(source)),
+        37 => Request::LibraryPart(Sample::sample(source)),
+        38 => Request::UnloadLibrary(Sample::sample(source)),
+        39 => Request::ListKernels(Sample::sample(source)),
+        40 => Request::FindKernel(Sample::sample(source)),
+        41 => Request::FindGlobal(Sample::sample(source)),
+        42 => Request::SetKernelAttribute(Sample::sample(source)),
+        43 => Request::LoadLibrary(Sample::sample(source)),
+        44 => Request::CreateBlock(Sample::sample(source)),
+        45 => Request::ReleaseBlock(Sample::sample(source)),
+        46 => Request::MapBlock(Sample::sample(source)),
+        47 => Request::SetAccess(Sample::sample(source)),
+        48 => Request::UnmapRange(Sample::sample(source)),
+        49 => Request::MemoryInfo(Sample::sample(source)),
+        50 => Request::MirrorMemory(Sample::sample(source)),
+        51 => Request::UnmirrorMemory(Sample::sample(source)),
+        52 => Request::WriteMirror(Sample::sample(source)),
+        53 => Request::Hello(Sample::sample(source)),
+        54 => Request::Authenticate(Sample::sample(source)),
+        55 => Request::ListGpus(Sample::sample(source)),
+        56 => Request::ListSessions(Sample::sample(source)),
+        57 => Request::Attach(Sample::sample(source)),
+        58 => Request::CreateStream(Sample::sample(source)),
+        59 => Request::DestroyStream(Sample::sample(source)),
+        60 => Request::WaitEvent(Sample::sample(source)),
+        61 => Request::SynchronizeStream(Sample::sample(source)),
+        62 => Request::QueryStream(Sample::sample(source)),
+        63 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -39,6 +39,7 @@ impl<D: Device> Session<D> {
         let never_run = self.functions.give_up();
         self.shared.queue.host_functions_end(never_run);
         self.tasks.wait_until_done();
+        self.drop_graphs();
         self.events.drain().for_each(drop);
         self.kernels.drain().for_each(drop);
         self.contents.clear();

@@ -25,7 +25,7 @@ struct Piece {
     offset: u64,
 }
 
-fn further(at: DevicePtr, bytes: u64) -> Result<floe_abi::DevicePtr, Fault> {
+pub(super) fn further(at: DevicePtr, bytes: u64) -> Result<floe_abi::DevicePtr, Fault> {
     let address = at.0.checked_add(bytes).ok_or(CudaError::INVALID_VALUE)?;
     Ok(floe_abi::DevicePtr(address))
 }

@@ -106,7 +106,8 @@ impl<D: Device> Session<D> {
     }
 }
 
-fn plain_attributes(attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8; 64])>, Fault> {
+/// The attributes as the device takes them.
+pub(super) fn plain_attributes(attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8; 64])>, Fault> {
     if attributes.len() > ATTRIBUTES {
         return broken(format!("more than {ATTRIBUTES} launch attributes: {}", attributes.len()));
     }

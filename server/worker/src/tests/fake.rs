@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, Event, Function, Library, MemHandle, Module, Stream, TensorMap, TensorShape,
+    CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
+    TensorMap, TensorShape,
 };
 
 use crate::device::{
     ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Mapped,
-    Pattern, Pinned, Rows,
+    NodeEdge, NodeWork, Pattern, Pinned, Rows,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -47,6 +48,9 @@ struct State {
     /// Host memory kernels reach, by address.
     host: HashMap<u64, Arc<Mutex<Vec<u8>>>>,
     launches: Vec<(String, [u32; 3], Vec<u8>)>,
+    /// Nodes of graphs, by graph, as words; an instantiated graph has the number of its graph.
+    graphs: HashMap<u64, Vec<String>>,
+    graph_launches: Vec<Vec<String>>,
     next: u64,
     broken: Option<CudaError>,
     elsewhere: bool,
@@ -473,6 +477,70 @@ impl Device for Fake {
         Ok(())
     }
 
+    fn create_graph(&self) -> CudaResult<Graph> {
+        let mut state = self.state();
+        state.check()?;
+        state.next += 1;
+        let id = state.next;
+        state.graphs.insert(id, Vec::new());
+        Ok(Graph(id))
+    }
+
+    fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode> {
+        let mut state = self.state();
+        let words = words(&state, work);
+        let nodes = state.graphs.get_mut(&graph.0).unwrap();
+        let after: Vec<u64> = after.iter().map(|edge| edge.from.0 - 1).collect();
+        nodes.push(format!("{words} after {after:?}"));
+        Ok(GraphNode(nodes.len() as u64))
+    }
+
+    fn instantiate(&self, graph: Graph, _flags: u64) -> CudaResult<GraphExec> {
+        self.state().check()?;
+        Ok(GraphExec(graph.0))
+    }
+
+    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let nodes = self.state().graphs[&exec.0].clone();
+        self.work(stream, move |state| state.graph_launches.push(nodes))
+    }
+
+    fn upload_graph(&self, _exec: GraphExec, _stream: Stream) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()> {
+        let mut state = self.state();
+        state.check()?;
+        let words = words(&state, work);
+        state.graphs.get_mut(&exec.0).unwrap()[usize::try_from(node.0).unwrap() - 1] = words;
+        Ok(())
+    }
+
+    fn enable_node(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
+        let at = usize::try_from(node.0).unwrap() - 1;
+        self.state().graphs.get_mut(&exec.0).unwrap()[at] += if enabled { " on" } else { " off" };
+        Ok(())
+    }
+
+    fn update_graph(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
+        let mut state = self.state();
+        let nodes = state.graphs[&graph.0].clone();
+        if nodes.len() != state.graphs[&exec.0].len() {
+            return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE);
+        }
+        state.graphs.insert(exec.0, nodes);
+        Ok(())
+    }
+
+    fn destroy_exec(&self, _exec: GraphExec) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn destroy_graph(&self, graph: Graph) -> CudaResult<()> {
+        self.state().graphs.remove(&graph.0).map(drop).ok_or(CudaError::INVALID_VALUE)
+    }
+
     fn max_active_blocks(&self, _function: Function, block: i32, _shared: u64, _flags: u32) -> CudaResult<i32> {
         Ok(2048 / block.max(1))
     }
@@ -575,5 +643,17 @@ impl Device for Fake {
     fn destroy_event(&self, event: Event) -> CudaResult<()> {
         self.state().events.remove(&event.0);
         Ok(())
+    }
+}
+
+/// A node in words.
+fn words(state: &State, work: &NodeWork<'_>) -> String {
+    match work {
+        NodeWork::Empty => "nothing".to_owned(),
+        NodeWork::Kernel(kernel, _) => {
+            format!("{} {:?} {:?}", state.functions[&kernel.function.0].0, kernel.grid, kernel.parameters)
+        }
+        NodeWork::Copy(copy) => format!("copy {} to {:#x}", copy.width, copy.to.0),
+        NodeWork::Fill(at, pattern) => format!("fill {:#x} with {}", at.0, pattern.value),
     }
 }

@@ -1,0 +1,711 @@
+//! Graphs: device work that is sent once and launched many times. A graph is filled node by node (a node is named by its place in the order of sending, from 0), then instantiated, from when on it can be launched and what its nodes do can be changed. What is not device work (copies from and to the host, host functions, events) is no node here: the client issues it on the stream between graphs.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
+    Reader, StreamId,
+};
+
+/// A graph without nodes. A node that cannot be added fails the graph's instantiation, not a later call.
+///
+/// Kind 0x0a01, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CreateGraph {
+    pub graph: GraphId,
+}
+
+impl<'a> Field<'a> for CreateGraph {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")? })
+    }
+}
+
+impl Message for CreateGraph {
+    const KIND: u16 = 0x0a01;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CreateGraph";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The next node launches a kernel, as `Launch` does. Attributes are those a node can have.
+///
+/// Kind 0x0a02, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddGraphKernel<'a> {
+    pub graph: GraphId,
+    pub after: Vec<GraphEdge>,
+    pub kernel: KernelId,
+    pub grid_x: u32,
+    pub grid_y: u32,
+    pub grid_z: u32,
+    pub block_x: u32,
+    pub block_y: u32,
+    pub block_z: u32,
+    pub shared: u32,
+    pub parameters: &'a [u8],
+    pub attributes: Vec<LaunchAttribute<'a>>,
+}
+
+impl<'a> Field<'a> for AddGraphKernel<'a> {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST
+        + <Vec<GraphEdge> as Field<'a>>::LEAST
+        + <KernelId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <Vec<LaunchAttribute<'a>> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.after.write(out);
+        self.kernel.write(out);
+        self.grid_x.write(out);
+        self.grid_y.write(out);
+        self.grid_z.write(out);
+        self.block_x.write(out);
+        self.block_y.write(out);
+        self.block_z.write(out);
+        self.shared.write(out);
+        self.parameters.write(out);
+        self.attributes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            graph: reader.field("graph")?,
+            after: reader.field("after")?,
+            kernel: reader.field("kernel")?,
+            grid_x: reader.field("grid_x")?,
+            grid_y: reader.field("grid_y")?,
+            grid_z: reader.field("grid_z")?,
+            block_x: reader.field("block_x")?,
+            block_y: reader.field("block_y")?,
+            block_z: reader.field("block_z")?,
+            shared: reader.field("shared")?,
+            parameters: reader.field("parameters")?,
+            attributes: reader.field("attributes")?,
+        })
+    }
+}
+
+impl Message for AddGraphKernel<'_> {
+    const KIND: u16 = 0x0a02;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "AddGraphKernel";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The next node copies a box within the device. A slice is a whole number of pitches.
+///
+/// Kind 0x0a03, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddGraphCopy {
+    pub graph: GraphId,
+    pub after: Vec<GraphEdge>,
+    pub copy: GraphCopy,
+}
+
+impl<'a> Field<'a> for AddGraphCopy {
+    const LEAST: usize =
+        <GraphId as Field<'a>>::LEAST + <Vec<GraphEdge> as Field<'a>>::LEAST + <GraphCopy as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.after.write(out);
+        self.copy.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, after: reader.field("after")?, copy: reader.field("copy")? })
+    }
+}
+
+impl Message for AddGraphCopy {
+    const KIND: u16 = 0x0a03;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "AddGraphCopy";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The next node sets memory, as `Fill` does.
+///
+/// Kind 0x0a04, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddGraphFill {
+    pub graph: GraphId,
+    pub after: Vec<GraphEdge>,
+    pub fill: GraphFill,
+}
+
+impl<'a> Field<'a> for AddGraphFill {
+    const LEAST: usize =
+        <GraphId as Field<'a>>::LEAST + <Vec<GraphEdge> as Field<'a>>::LEAST + <GraphFill as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.after.write(out);
+        self.fill.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, after: reader.field("after")?, fill: reader.field("fill")? })
+    }
+}
+
+impl Message for AddGraphFill {
+    const KIND: u16 = 0x0a04;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "AddGraphFill";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The next node does nothing: dependencies meet there.
+///
+/// Kind 0x0a05, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddGraphEmpty {
+    pub graph: GraphId,
+    pub after: Vec<GraphEdge>,
+}
+
+impl<'a> Field<'a> for AddGraphEmpty {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <Vec<GraphEdge> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.after.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, after: reader.field("after")? })
+    }
+}
+
+impl Message for AddGraphEmpty {
+    const KIND: u16 = 0x0a05;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "AddGraphEmpty";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Makes the graph ready to be launched; no node can be added from then on. `flags` as cuGraphInstantiateWithFlags (0 or 8, kernels keep their nodes' priorities).
+///
+/// Kind 0x0a06, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct InstantiateGraph {
+    pub graph: GraphId,
+    pub flags: u64,
+}
+
+impl<'a> Field<'a> for InstantiateGraph {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.flags.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, flags: reader.field("flags")? })
+    }
+}
+
+impl Message for InstantiateGraph {
+    const KIND: u16 = 0x0a06;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "InstantiateGraph";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for InstantiateGraph {
+    type Reply<'a> = ();
+}
+
+/// Runs the graph in stream order, after its earlier launches on any stream.
+///
+/// Kind 0x0a07, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LaunchGraph {
+    pub graph: GraphId,
+    pub stream: StreamId,
+}
+
+impl<'a> Field<'a> for LaunchGraph {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <StreamId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.stream.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, stream: reader.field("stream")? })
+    }
+}
+
+impl Message for LaunchGraph {
+    const KIND: u16 = 0x0a07;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "LaunchGraph";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Brings the graph to the device ahead of its next launch.
+///
+/// Kind 0x0a08, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UploadGraph {
+    pub graph: GraphId,
+    pub stream: StreamId,
+}
+
+impl<'a> Field<'a> for UploadGraph {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <StreamId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.stream.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, stream: reader.field("stream")? })
+    }
+}
+
+impl Message for UploadGraph {
+    const KIND: u16 = 0x0a08;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "UploadGraph";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// From the next launch on, node `node` launches this. Where that cannot be, the graph cannot be launched any more.
+///
+/// Kind 0x0a09, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SetGraphKernel<'a> {
+    pub graph: GraphId,
+    pub node: u32,
+    pub kernel: KernelId,
+    pub grid_x: u32,
+    pub grid_y: u32,
+    pub grid_z: u32,
+    pub block_x: u32,
+    pub block_y: u32,
+    pub block_z: u32,
+    pub shared: u32,
+    pub parameters: &'a [u8],
+}
+
+impl<'a> Field<'a> for SetGraphKernel<'a> {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <KernelId as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.node.write(out);
+        self.kernel.write(out);
+        self.grid_x.write(out);
+        self.grid_y.write(out);
+        self.grid_z.write(out);
+        self.block_x.write(out);
+        self.block_y.write(out);
+        self.block_z.write(out);
+        self.shared.write(out);
+        self.parameters.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            graph: reader.field("graph")?,
+            node: reader.field("node")?,
+            kernel: reader.field("kernel")?,
+            grid_x: reader.field("grid_x")?,
+            grid_y: reader.field("grid_y")?,
+            grid_z: reader.field("grid_z")?,
+            block_x: reader.field("block_x")?,
+            block_y: reader.field("block_y")?,
+            block_z: reader.field("block_z")?,
+            shared: reader.field("shared")?,
+            parameters: reader.field("parameters")?,
+        })
+    }
+}
+
+impl Message for SetGraphKernel<'_> {
+    const KIND: u16 = 0x0a09;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "SetGraphKernel";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.graph.write(out);
+        self.node.write(out);
+        self.kernel.write(out);
+        self.grid_x.write(out);
+        self.grid_y.write(out);
+        self.grid_z.write(out);
+        self.block_x.write(out);
+        self.block_y.write(out);
+        self.block_z.write(out);
+        self.shared.write(out);
+        crate::reader::write_length(self.parameters.len(), out);
+        self.parameters
+    }
+}
+
+/// From the next launch on, node `node` copies this. As `SetGraphKernel`.
+///
+/// Kind 0x0a0a, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetGraphCopy {
+    pub graph: GraphId,
+    pub node: u32,
+    pub copy: GraphCopy,
+}
+
+impl<'a> Field<'a> for SetGraphCopy {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <GraphCopy as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.node.write(out);
+        self.copy.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, node: reader.field("node")?, copy: reader.field("copy")? })
+    }
+}
+
+impl Message for SetGraphCopy {
+    const KIND: u16 = 0x0a0a;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "SetGraphCopy";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// From the next launch on, node `node` sets this. As `SetGraphKernel`.
+///
+/// Kind 0x0a0b, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetGraphFill {
+    pub graph: GraphId,
+    pub node: u32,
+    pub fill: GraphFill,
+}
+
+impl<'a> Field<'a> for SetGraphFill {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <GraphFill as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.node.write(out);
+        self.fill.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, node: reader.field("node")?, fill: reader.field("fill")? })
+    }
+}
+
+impl Message for SetGraphFill {
+    const KIND: u16 = 0x0a0b;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "SetGraphFill";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// From the next launch on, node `node` does what it says, or nothing. As `SetGraphKernel`.
+///
+/// Kind 0x0a0c, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnableGraphNode {
+    pub graph: GraphId,
+    pub node: u32,
+    pub enabled: bool,
+}
+
+impl<'a> Field<'a> for EnableGraphNode {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.node.write(out);
+        self.enabled.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, node: reader.field("node")?, enabled: reader.field("enabled")? })
+    }
+}
+
+impl Message for EnableGraphNode {
+    const KIND: u16 = 0x0a0c;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "EnableGraphNode";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The instantiated graph does what the nodes of `new` do, which has the same shape and is not instantiated; `new` is gone after it. A refusal leaves the graph as it was.
+///
+/// Kind 0x0a0d, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UpdateGraph {
+    pub graph: GraphId,
+    pub new: GraphId,
+}
+
+impl<'a> Field<'a> for UpdateGraph {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST + <GraphId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.new.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, new: reader.field("new")? })
+    }
+}
+
+impl Message for UpdateGraph {
+    const KIND: u16 = 0x0a0d;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "UpdateGraph";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for UpdateGraph {
+    type Reply<'a> = ();
+}
+
+/// The graph is gone; its launches still complete.
+///
+/// Kind 0x0a0e, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DestroyGraph {
+    pub graph: GraphId,
+}
+
+impl<'a> Field<'a> for DestroyGraph {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")? })
+    }
+}
+
+impl Message for DestroyGraph {
+    const KIND: u16 = 0x0a0e;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "DestroyGraph";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// A box of device memory to another place; pitches are any for one row, slices any for one slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GraphCopy {
+    pub to: DevicePtr,
+    pub to_pitch: u64,
+    pub to_slice: u64,
+    pub from: DevicePtr,
+    pub from_pitch: u64,
+    pub from_slice: u64,
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+impl<'a> Field<'a> for GraphCopy {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.to.write(out);
+        self.to_pitch.write(out);
+        self.to_slice.write(out);
+        self.from.write(out);
+        self.from_pitch.write(out);
+        self.from_slice.write(out);
+        self.width.write(out);
+        self.height.write(out);
+        self.depth.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            to: reader.field("to")?,
+            to_pitch: reader.field("to_pitch")?,
+            to_slice: reader.field("to_slice")?,
+            from: reader.field("from")?,
+            from_pitch: reader.field("from_pitch")?,
+            from_slice: reader.field("from_slice")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+            depth: reader.field("depth")?,
+        })
+    }
+}
+
+/// A dependency on an earlier node of the graph; `port` and `kind` as CUgraphEdgeData.from_port and .type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GraphEdge {
+    pub from: u32,
+    pub port: u8,
+    pub kind: u8,
+}
+
+impl<'a> Field<'a> for GraphEdge {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u8 as Field<'a>>::LEAST + <u8 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.from.write(out);
+        self.port.write(out);
+        self.kind.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { from: reader.field("from")?, port: reader.field("port")?, kind: reader.field("kind")? })
+    }
+}
+
+/// `height` rows of `width` elements of `element` bytes (1, 2 or 4) to `value`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GraphFill {
+    pub at: DevicePtr,
+    pub pitch: u64,
+    pub element: u32,
+    pub value: u32,
+    pub width: u64,
+    pub height: u64,
+}
+
+impl<'a> Field<'a> for GraphFill {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.pitch.write(out);
+        self.element.write(out);
+        self.value.write(out);
+        self.width.write(out);
+        self.height.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            at: reader.field("at")?,
+            pitch: reader.field("pitch")?,
+            element: reader.field("element")?,
+            value: reader.field("value")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! Graphs: nodes with packed parameters, instantiation, launches and changes. Values come in, C's structs go out. Handles
+//! are this driver's; what a node may do is the driver's to judge.
+
+use crate::Driver;
+use crate::driver::missing;
+use crate::launch::with_parameters;
+use floe_abi::{
+    Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec, GraphNode, GraphUpdate, KernelNodeParams,
+    KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, Stream,
+};
+
+/// A kernel as a node has it.
+#[derive(Debug, Clone, Copy)]
+pub struct GraphKernel<'a> {
+    /// What runs.
+    pub function: Function,
+    /// Blocks per axis.
+    pub grid: [u32; 3],
+    /// Threads per axis.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes per block.
+    pub shared_bytes: u32,
+    /// The parameter block, every parameter at its offset.
+    pub parameters: &'a [u8],
+}
+
+impl GraphKernel<'_> {
+    /// Calls `act` with C's struct, whose addresses are valid until it returns.
+    fn with_params<R>(&self, act: impl FnOnce(&KernelNodeParams) -> R) -> R {
+        with_parameters(self.parameters, |extra| {
+            act(&KernelNodeParams {
+                first: KernelNodeParamsV1 {
+                    function: self.function,
+                    grid: self.grid,
+                    block: self.block,
+                    shared_bytes: self.shared_bytes,
+                    parameters: 0,
+                    extra: extra as u64,
+                },
+                ..KernelNodeParams::default()
+            })
+        })
+    }
+}
+
+macro_rules! find {
+    ($driver:ident, $name:ident) => {
+        $driver.calls.$name.ok_or_else(|| missing(stringify!($name)))?
+    };
+}
+
+// All methods: what the driver answers, and NOT_SUPPORTED where the library lacks the function.
+#[allow(clippy::missing_errors_doc, reason = "said above, once for all")]
+impl Driver {
+    /// A graph without nodes. `cuGraphCreate`.
+    pub fn graph_create(&self) -> CudaResult<Graph> {
+        let (call, mut graph) = (find!(self, cuGraphCreate), Graph::NULL);
+        // SAFETY: the output is our own.
+        unsafe { call(&raw mut graph, 0) }.into_result()?;
+        Ok(graph)
+    }
+
+    /// Ends a graph. `cuGraphDestroy`.
+    pub fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {
+        let call = find!(self, cuGraphDestroy);
+        // SAFETY: the handle is this driver's.
+        unsafe { call(graph) }.into_result()
+    }
+
+    /// Adds a kernel. `cuGraphAddKernelNode_v2`, and `cuGraphKernelNodeSetAttribute` for each attribute.
+    pub fn graph_add_kernel(
+        &self,
+        graph: Graph,
+        after: &[GraphNode],
+        kernel: &GraphKernel<'_>,
+        attributes: &[LaunchAttribute],
+    ) -> CudaResult<GraphNode> {
+        let (call, mut node) = (find!(self, cuGraphAddKernelNode_v2), GraphNode::NULL);
+        kernel
+            .with_params(|params| {
+                // SAFETY: the output is our own, the struct lives through the call, which copies the parameters.
+                unsafe { call(&raw mut node, graph, after.as_ptr(), after.len(), params) }
+            })
+            .into_result()?;
+        for attribute in attributes {
+            let call = find!(self, cuGraphKernelNodeSetAttribute);
+            // SAFETY: the value lives through the call.
+            unsafe { call(node, attribute.id, &raw const attribute.value) }.into_result()?;
+        }
+        Ok(node)
+    }
+
+    /// Adds a copy within the device. `cuGraphAddMemcpyNode`.
+    pub fn graph_add_copy(
+        &self,
+        graph: Graph,
+        after: &[GraphNode],
+        copy: &Memcpy3d,
+        context: Context,
+    ) -> CudaResult<GraphNode> {
+        is_on_device(copy)?;
+        let (call, mut node) = (find!(self, cuGraphAddMemcpyNode), GraphNode::NULL);
+        // SAFETY: the output is our own; both ends are the device's, so no memory of this process is meant.
+        unsafe { call(&raw mut node, graph, after.as_ptr(), after.len(), copy, context) }.into_result()?;
+        Ok(node)
+    }
+
+    /// Adds a fill. `cuGraphAddMemsetNode`.
+    pub fn graph_add_fill(
+        &self,
+        graph: Graph,
+        after: &[GraphNode],
+        fill: &MemsetNodeParams,
+        context: Context,
+    ) -> CudaResult<GraphNode> {
+        let (call, mut node) = (find!(self, cuGraphAddMemsetNode), GraphNode::NULL);
+        // SAFETY: the output is our own, the struct lives through the call.
+        unsafe { call(&raw mut node, graph, after.as_ptr(), after.len(), fill, context) }.into_result()?;
+        Ok(node)
+    }
+
+    /// Adds a node that does nothing. `cuGraphAddEmptyNode`.
+    pub fn graph_add_empty(&self, graph: Graph, after: &[GraphNode]) -> CudaResult<GraphNode> {
+        let (call, mut node) = (find!(self, cuGraphAddEmptyNode), GraphNode::NULL);
+        // SAFETY: the output is our own.
+        unsafe { call(&raw mut node, graph, after.as_ptr(), after.len()) }.into_result()?;
+        Ok(node)
+    }
+
+    /// Adds a dependency that waits for part of a node. `cuGraphAddDependencies_v2`.
+    pub fn graph_add_edge(&self, graph: Graph, from: GraphNode, to: GraphNode, edge: GraphEdge) -> CudaResult<()> {
+        let call = find!(self, cuGraphAddDependencies_v2);
+        // SAFETY: each array has the one value that is counted.
+        unsafe { call(graph, &raw const from, &raw const to, &raw const edge, 1) }.into_result()
+    }
+
+    /// Makes a graph ready to be launched. `cuGraphInstantiateWithFlags`.
+    pub fn graph_instantiate(&self, graph: Graph, flags: u64) -> CudaResult<GraphExec> {
+        let (call, mut exec) = (find!(self, cuGraphInstantiateWithFlags), GraphExec::NULL);
+        // SAFETY: the output is our own.
+        unsafe { call(&raw mut exec, graph, flags) }.into_result()?;
+        Ok(exec)
+    }
+
+    /// Queues a launch. `cuGraphLaunch`.
+    pub fn graph_launch(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let call = find!(self, cuGraphLaunch);
+        // SAFETY: the handles are this driver's.
+        unsafe { call(exec, stream) }.into_result()
+    }
+
+    /// Brings a graph to the device. `cuGraphUpload`.
+    pub fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let call = find!(self, cuGraphUpload);
+        // SAFETY: the handles are this driver's.
+        unsafe { call(exec, stream) }.into_result()
+    }
+
+    /// Ends an instantiated graph. `cuGraphExecDestroy`.
+    pub fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
+        let call = find!(self, cuGraphExecDestroy);
+        // SAFETY: the handle is this driver's.
+        unsafe { call(exec) }.into_result()
+    }
+
+    /// Makes an instantiated graph do what another of its shape does. `cuGraphExecUpdate_v2`.
+    pub fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
+        let (call, mut info) = (find!(self, cuGraphExecUpdate_v2), GraphUpdate::default());
+        // SAFETY: the output is our own.
+        unsafe { call(exec, graph, &raw mut info) }.into_result()
+    }
+
+    /// Changes a kernel of an instantiated graph. `cuGraphExecKernelNodeSetParams_v2`.
+    pub fn graph_exec_set_kernel(&self, exec: GraphExec, node: GraphNode, kernel: &GraphKernel<'_>) -> CudaResult<()> {
+        let call = find!(self, cuGraphExecKernelNodeSetParams_v2);
+        // SAFETY: the struct lives through the call, which copies the parameters.
+        kernel.with_params(|params| unsafe { call(exec, node, params) }).into_result()
+    }
+
+    /// Changes a copy of an instantiated graph. `cuGraphExecMemcpyNodeSetParams`.
+    pub fn graph_exec_set_copy(
+        &self,
+        exec: GraphExec,
+        node: GraphNode,
+        copy: &Memcpy3d,
+        context: Context,
+    ) -> CudaResult<()> {
+        is_on_device(copy)?;
+        let call = find!(self, cuGraphExecMemcpyNodeSetParams);
+        // SAFETY: both ends are the device's, so no memory of this process is meant.
+        unsafe { call(exec, node, copy, context) }.into_result()
+    }
+
+    /// Changes a fill of an instantiated graph. `cuGraphExecMemsetNodeSetParams`.
+    pub fn graph_exec_set_fill(
+        &self,
+        exec: GraphExec,
+        node: GraphNode,
+        fill: &MemsetNodeParams,
+        context: Context,
+    ) -> CudaResult<()> {
+        let call = find!(self, cuGraphExecMemsetNodeSetParams);
+        // SAFETY: the struct lives through the call.
+        unsafe { call(exec, node, fill, context) }.into_result()
+    }
+
+    /// Lets a node of an instantiated graph do its work or nothing. `cuGraphNodeSetEnabled`.
+    pub fn graph_exec_enable(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
+        let call = find!(self, cuGraphNodeSetEnabled);
+        // SAFETY: the handles are this driver's.
+        unsafe { call(exec, node, u32::from(enabled)) }.into_result()
+    }
+}
+
+/// Addresses of this process are not passed on.
+fn is_on_device(copy: &Memcpy3d) -> CudaResult<()> {
+    let device = floe_abi::memory_type::DEVICE;
+    if copy.source_memory_type == device && copy.destination_memory_type == device {
+        Ok(())
+    } else {
+        Err(CudaError::INVALID_VALUE)
+    }
+}

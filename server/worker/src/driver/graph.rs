@@ -1,0 +1,97 @@
+//! What nodes of graphs do, as the driver's structs have it.
+//! In: checked numbers. Out: calls of the library.
+//! Pitches of a single row are left out: drivers refuse long ones although nothing is stepped over.
+
+use floe_abi::{
+    Context, CudaResult, Graph, GraphExec, GraphNode, LaunchAttribute, Memcpy3d, MemsetNodeParams, memory_type,
+};
+use floe_device::{Driver, GraphKernel};
+
+use super::{launch_attribute, size};
+use crate::device::{NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
+
+fn kernel<'a>(kernel: &NodeKernel<'a>) -> GraphKernel<'a> {
+    let NodeKernel { function, grid, block, shared: shared_bytes, parameters } = *kernel;
+    GraphKernel { function, grid, block, shared_bytes, parameters }
+}
+
+/// Pitch and rows per slice of one end.
+fn steps(copy: &NodeCopy, pitch: u64, slice: u64) -> CudaResult<(usize, usize)> {
+    if copy.height <= 1 && copy.depth <= 1 {
+        return Ok((0, 0));
+    }
+    let rows = if copy.depth <= 1 { copy.height } else { slice.checked_div(pitch).unwrap_or(0) };
+    Ok((size(pitch)?, size(rows)?))
+}
+
+fn box_of(copy: &NodeCopy) -> CudaResult<Memcpy3d> {
+    let (source_pitch, source_height) = steps(copy, copy.from_pitch, copy.from_slice)?;
+    let (destination_pitch, destination_height) = steps(copy, copy.to_pitch, copy.to_slice)?;
+    Ok(Memcpy3d {
+        source_memory_type: memory_type::DEVICE,
+        source_device: copy.from.0,
+        source_pitch,
+        source_height,
+        destination_memory_type: memory_type::DEVICE,
+        destination_device: copy.to.0,
+        destination_pitch,
+        destination_height,
+        width_bytes: size(copy.width)?,
+        height: size(copy.height)?,
+        depth: size(copy.depth)?,
+        ..Memcpy3d::default()
+    })
+}
+
+fn fill(at: floe_abi::DevicePtr, pattern: &Pattern) -> CudaResult<MemsetNodeParams> {
+    Ok(MemsetNodeParams {
+        at,
+        pitch: if pattern.height <= 1 { 0 } else { size(pattern.pitch)? },
+        value: pattern.value,
+        element: pattern.element,
+        width: size(pattern.width)?,
+        height: size(pattern.height)?,
+    })
+}
+
+/// Adds a node; an edge that waits for all of its node is a plain dependency, others are added behind it.
+pub(super) fn add(
+    driver: &Driver,
+    context: Context,
+    graph: Graph,
+    after: &[NodeEdge],
+    work: &NodeWork<'_>,
+) -> CudaResult<GraphNode> {
+    let whole: Vec<GraphNode> = after.iter().filter(|edge| edge.is_whole()).map(|edge| edge.from).collect();
+    let node = match work {
+        NodeWork::Empty => driver.graph_add_empty(graph, &whole),
+        NodeWork::Kernel(work, attributes) => {
+            let attributes: Vec<LaunchAttribute> =
+                attributes.iter().map(|(id, value)| launch_attribute(*id, value)).collect();
+            driver.graph_add_kernel(graph, &whole, &kernel(work), &attributes)
+        }
+        NodeWork::Copy(work) => driver.graph_add_copy(graph, &whole, &box_of(work)?, context),
+        NodeWork::Fill(at, pattern) => driver.graph_add_fill(graph, &whole, &fill(*at, pattern)?, context),
+    }?;
+    for edge in after.iter().filter(|edge| !edge.is_whole()) {
+        let data = floe_abi::GraphEdge { from_port: edge.port, kind: edge.kind, ..floe_abi::GraphEdge::default() };
+        driver.graph_add_edge(graph, edge.from, node, data)?;
+    }
+    Ok(node)
+}
+
+/// Changes what a node of an instantiated graph does.
+pub(super) fn set(
+    driver: &Driver,
+    context: Context,
+    exec: GraphExec,
+    node: GraphNode,
+    work: &NodeWork<'_>,
+) -> CudaResult<()> {
+    match work {
+        NodeWork::Empty => Ok(()),
+        NodeWork::Kernel(work, _) => driver.graph_exec_set_kernel(exec, node, &kernel(work)),
+        NodeWork::Copy(work) => driver.graph_exec_set_copy(exec, node, &box_of(work)?, context),
+        NodeWork::Fill(at, pattern) => driver.graph_exec_set_fill(exec, node, &fill(*at, pattern)?, context),
+    }
+}
