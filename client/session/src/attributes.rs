@@ -68,19 +68,29 @@ impl Attributes {
     /// # Errors
     /// NOT_SUPPORTED for an attribute that would mean something else at the server.
     pub(crate) fn of_launch(launch: &Launch<'_>) -> CudaResult<Self> {
+        let mut attributes = Self::of_node(launch.attributes)?;
+        let values = &mut attributes.values;
+        if launch.cooperative && !values.iter().any(|value| value.id == launch_attribute::COOPERATIVE) {
+            let mut bytes = [0; LONGEST];
+            bytes[0] = 1;
+            values.push(Value { id: launch_attribute::COOPERATIVE, length: 4, bytes });
+        }
+        Ok(attributes)
+    }
+
+    /// The attributes of a kernel in a graph.
+    ///
+    /// # Errors
+    /// As [`Attributes::of_launch`].
+    pub(crate) fn of_node(attributes: &[LaunchAttribute]) -> CudaResult<Self> {
         let mut values = Vec::new();
-        for attribute in launch.attributes.iter().filter(|attribute| attribute.id != launch_attribute::IGNORE) {
+        for attribute in attributes.iter().filter(|attribute| attribute.id != launch_attribute::IGNORE) {
             let Some(length) = length(attribute.id) else {
                 let id = attribute.id;
                 log!(Warn, "cuLaunchKernelEx: a launch attribute is not supported: CUlaunchAttributeID {id}");
                 return Err(CudaError::NOT_SUPPORTED);
             };
             values.push(value(attribute, length));
-        }
-        if launch.cooperative && !values.iter().any(|value| value.id == launch_attribute::COOPERATIVE) {
-            let mut bytes = [0; LONGEST];
-            bytes[0] = 1;
-            values.push(Value { id: launch_attribute::COOPERATIVE, length: 4, bytes });
         }
         Ok(Self { values })
     }

@@ -12,6 +12,7 @@ use floe_surface::graph::Graphs;
 use crate::connection::{ConnectError, Greeting, attach};
 use crate::context::ContextState;
 use crate::device::DeviceState;
+use crate::graph::ExecState;
 use crate::handles::{Handle, Kind};
 use crate::host_memory::HostMemory;
 use crate::kernel::KernelState;
@@ -38,6 +39,7 @@ pub struct Client {
     pub(crate) pools: Table<PoolState>,
     pub(crate) host_memory: HostMemory,
     pub(crate) graphs: Graphs,
+    pub(crate) execs: Table<ExecState>,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
     ended: AtomicBool,
@@ -65,6 +67,7 @@ impl Client {
             pools: Table::default(),
             host_memory: HostMemory::default(),
             graphs: Graphs::default(),
+            execs: Table::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
             ended: AtomicBool::new(false),

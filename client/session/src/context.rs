@@ -310,6 +310,7 @@ impl ContextCalls for Client {
     fn ctx_synchronize(&self) -> CudaResult<()> {
         let _call = self.enter();
         let context = self.current()?;
+        self.graphs.refuse_synchronize(context.handle().0)?;
         context.session.errors.report()?;
         context.session.synchronize()
     }
@@ -317,6 +318,7 @@ impl ContextCalls for Client {
     fn ctx_synchronize_of(&self, context: Context) -> CudaResult<()> {
         let _call = self.enter();
         let context = self.any_context(context)?;
+        self.graphs.refuse_synchronize(context.handle().0)?;
         context.session.errors.report()?;
         context.session.synchronize()
     }

@@ -7,7 +7,7 @@ mod boxes;
 use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
-use floe_surface::{CopyBox, CopyCalls, HostBlock, HostRange, UnifiedRange};
+use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostBlock, HostRange, UnifiedRange};
 use floe_wire::{CopyFromDevice, CopyOnDevice, CopyToDevice, PIECE_BYTES};
 
 use crate::client::Client;
@@ -31,6 +31,19 @@ enum Mode {
     Waits,
     /// The call returns when the copy is queued, where the memory allows it.
     Queues,
+    /// The copy is part of a graph: whatever the memory, it is read and written when the stream gets there.
+    Recorded,
+}
+
+impl Mode {
+    /// Whether the program goes on before the memory has been read or written.
+    fn goes_on(self, is_pinned: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Waits => false,
+            Self::Queues => is_pinned(),
+            Self::Recorded => true,
+        }
+    }
 }
 
 /// One side of a unified copy.
@@ -113,8 +126,7 @@ impl Client {
         if !self.may_change(source)? {
             return Ok(false);
         }
-        let pinned = self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
-        if mode == Mode::Queues && pinned {
+        if mode.goes_on(|| self.host_memory.is_pinned(source.pointer().0, source.len() as u64)) {
             return Ok(true);
         }
         if mode == Mode::Waits {
@@ -173,9 +185,9 @@ impl Client {
 
     /// Whether a copy to these bytes may arrive after the call: pinned memory, but none that a kernel behind the copy may
     /// read at the server.
-    fn may_arrive_late(&self, target: &HostRange) -> bool {
+    fn may_arrive_late(&self, target: &HostRange, mode: Mode) -> bool {
         let (at, bytes) = (target.pointer().0, target.len() as u64);
-        self.host_memory.is_pinned(at, bytes) && !self.is_mirrored(at, bytes)
+        mode.goes_on(|| self.host_memory.is_pinned(at, bytes)) && !self.is_mirrored(at, bytes)
     }
 
     /// Device to host.
@@ -195,7 +207,7 @@ impl Client {
         let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
         session.statistics.came_from_device(bytes);
         session.late.admit_download(bytes);
-        if mode == Mode::Queues && self.may_arrive_late(&target) {
+        if self.may_arrive_late(&target, mode) {
             return session.connection.fetch_unwatched(&message, Target::Line(target), stream.course());
         }
         let ticket = session.connection.fetch(&message, Target::Line(target), stream.course())?;
@@ -297,20 +309,34 @@ impl Client {
         to.copy_from(&from, from.len().min(to.len()))
     }
 
-    fn side(&self, range: &UnifiedRange, stream: &StreamState) -> CudaResult<Side> {
-        if self.owner(range.device(), Some(&stream.session)).is_some() {
+    fn side(&self, range: &UnifiedRange, session: &Arc<Session>) -> CudaResult<Side> {
+        if self.owner(range.device(), Some(session)).is_some() {
             return Ok(Side::Device(range.device()));
         }
         check_host(&range.host())?;
         Ok(Side::Host(range.host()))
     }
 
+    /// Records a copy in one line where the stream is captured; `false` where it is not.
+    fn record_line(&self, stream: Stream, to: CopyPlace, from: CopyPlace, bytes: usize) -> CudaResult<bool> {
+        let Some(stream) = self.capturing(stream)? else {
+            return Ok(false);
+        };
+        let end = |place| CopyEnd { place, pitch: bytes, slice: bytes };
+        let copy = CopyBox { source: end(from), destination: end(to), width: bytes, height: 1, depth: 1 };
+        self.record_copy(&stream, &copy).map(|()| true)
+    }
+
     fn copy(&self, stream: Stream, to: UnifiedRange, from: UnifiedRange, mode: Mode) -> CudaResult<()> {
+        let (target, source) = (CopyPlace::Unified(to), CopyPlace::Unified(from));
+        if mode == Mode::Queues && self.record_line(stream, target, source, from.len())? {
+            return Ok(());
+        }
         let stream = self.working_stream(stream)?;
         if from.is_empty() {
             return Ok(());
         }
-        match (self.side(&to, &stream)?, self.side(&from, &stream)?) {
+        match (self.side(&to, &stream.session)?, self.side(&from, &stream.session)?) {
             (Side::Device(to), Side::Host(from)) => self.upload(&stream, to, from, mode),
             (Side::Host(to), Side::Device(from)) => self.download(&stream, to, from, mode),
             (Side::Device(to), Side::Device(at)) => self.move_on_device(&stream, to, at, from.len() as u64),
@@ -357,6 +383,10 @@ impl CopyCalls for Client {
 
     fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
         let _call = self.enter();
+        let bytes = source.len();
+        if self.record_line(stream, CopyPlace::Device(destination, bytes), CopyPlace::Host(source), bytes)? {
+            return Ok(());
+        }
         let stream = self.working_stream(stream)?;
         self.upload(&stream, destination, source, Mode::Queues)
     }
@@ -369,6 +399,10 @@ impl CopyCalls for Client {
 
     fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
         let _call = self.enter();
+        let bytes = destination.len();
+        if self.record_line(stream, CopyPlace::Host(destination), CopyPlace::Device(source, bytes), bytes)? {
+            return Ok(());
+        }
         let stream = self.working_stream(stream)?;
         self.download(&stream, destination, source, Mode::Queues)
     }
@@ -386,6 +420,11 @@ impl CopyCalls for Client {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()> {
+        let _call = self.enter();
+        let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
+        if self.record_line(stream, to, from, bytes)? {
+            return Ok(());
+        }
         self.memcpy_dtod(stream, destination, source, bytes)
     }
 
@@ -422,6 +461,11 @@ impl CopyCalls for Client {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()> {
+        let _call = self.enter();
+        let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
+        if self.record_line(stream, to, from, bytes)? {
+            return Ok(());
+        }
         self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)
     }
 }

@@ -4,8 +4,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{Context, CudaError, CudaResult, Event, Stream, event_flags};
+use floe_abi::{Context, CudaError, CudaResult, Event, Stream, event_flags, event_record_flags};
 use floe_surface::EventCalls;
+use floe_surface::graph::Work;
 use floe_wire::{Call, CreateEvent, DestroyEvent, ElapsedTime, EventId, QueryEvent, RecordEvent, SynchronizeEvent};
 
 use crate::client::Client;
@@ -13,6 +14,7 @@ use crate::connection::NotReady;
 use crate::handles::{Handle, Kind};
 use crate::order::Course;
 use crate::session::Session;
+use crate::stream::StreamState;
 use crate::table::lock;
 
 /// One event.
@@ -98,7 +100,21 @@ impl Client {
         if flags > 1 {
             return Err(CudaError::INVALID_VALUE);
         }
-        let (event, stream) = (self.event(event)?, self.working_stream(stream)?);
+        let state = self.event(event)?;
+        if flags == event_record_flags::EXTERNAL {
+            let stream = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+            return self.record_work(&stream, Work::Record(event));
+        }
+        if self.graphs.is_watching() {
+            if self.graphs.record_event(&self.stream(stream)?.for_capture(), event)? {
+                return Ok(());
+            }
+        }
+        self.record_on(&state, &*self.working_stream(stream)?)
+    }
+
+    /// Records what the stream holds so far.
+    pub(crate) fn record_on(&self, event: &EventState, stream: &StreamState) -> CudaResult<()> {
         if !Arc::ptr_eq(&event.session, &stream.session) {
             return Err(CudaError::INVALID_HANDLE);
         }
@@ -167,6 +183,8 @@ impl EventCalls for Client {
 
     fn event_query(&self, event: Event) -> CudaResult<()> {
         let _call = self.enter();
+        self.graphs.refuse_captured(event)?;
+        self.graphs.refuse_unsafe()?;
         let event = self.event(event)?;
         event.session.errors.report()?;
         let Some(record) = event.outstanding() else {
@@ -190,6 +208,7 @@ impl EventCalls for Client {
 
     fn event_synchronize(&self, event: Event) -> CudaResult<()> {
         let _call = self.enter();
+        self.graphs.refuse_captured(event)?;
         let event = self.event(event)?;
         event.session.errors.report()?;
         let Some(record) = event.outstanding() else {
@@ -207,12 +226,15 @@ impl EventCalls for Client {
             .session(handle)
             .and_then(|session| session.events.remove(handle.id))
             .ok_or(CudaError::INVALID_HANDLE)?;
+        self.graphs.forget_event(event);
         state.session.connection.post(&DestroyEvent { event: EventId(state.id) })?;
         Ok(())
     }
 
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
         let _call = self.enter();
+        self.graphs.refuse_captured(start)?;
+        self.graphs.refuse_captured(end)?;
         let (start, end) = (self.event(start)?, self.event(end)?);
         let untimed =
             |event: &EventState| event.flags & event_flags::DISABLE_TIMING != 0 || lock(&event.record).is_none();

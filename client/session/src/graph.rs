@@ -1,60 +1,246 @@
-//! Graphs of this process. The surface keeps them; kernels, copies and fills come in to be checked, plans to be run.
-//! Nothing of that is done yet: every call says NOT_SUPPORTED.
+//! Graphs of this process: the surface keeps them, here is what only a session knows. Nodes come in to be checked, plans to
+//! be split into parts for the server and steps on the stream between them, launches to be posted. A graph of device work
+//! alone is one part, so that its launch is one message.
 
-use floe_abi::{Context, CudaError, CudaResult, Event, GraphExec, MemsetNodeParams, Stream};
-use floe_surface::graph::{ExecFlags, Graphs, KernelWork, Plan, Work};
+mod parts;
+mod send;
+mod steps;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{
+    Context, CudaError, CudaResult, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
+    MemsetNodeParams, Stream, launch_attribute,
+};
+use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Work};
 use floe_surface::{CopyBox, GraphCalls, Launch};
+use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, LaunchGraph, UploadGraph};
 
+use crate::attributes::{self, Attributes};
 use crate::client::Client;
 use crate::log::log;
+use crate::session::Session;
+use crate::stream::StreamState;
+use crate::table::lock;
+use parts::{Part, Parts, Place};
 
-fn missing<T>(what: &str) -> CudaResult<T> {
-    log!(Warn, "{what} is not supported");
-    Err(CudaError::NOT_SUPPORTED)
+/// One instantiated graph.
+#[derive(Debug)]
+pub(crate) struct ExecState {
+    session: Arc<Session>,
+    /// The session's epoch when it was made.
+    epoch: u64,
+    parts: Parts,
+    /// An event behind the last launch and the stream that was on, where launches are more than one message: the server
+    /// orders launches of a part only.
+    last: Mutex<Option<(u64, u64)>>,
+    /// Nodes of the plan that are turned off at the server.
+    disabled: Mutex<HashSet<usize>>,
+    /// A change that came half way: what it would do now nobody asked for.
+    broken: Mutex<Option<CudaError>>,
+}
+
+impl ExecState {
+    fn is_valid(&self) -> bool {
+        self.epoch == self.session.epoch()
+    }
+
+    fn check(&self) -> CudaResult<()> {
+        match *lock(&self.broken) {
+            Some(error) => Err(error),
+            None if self.is_valid() => Ok(()),
+            None => Err(CudaError::CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    fn post(&self, message: &impl floe_wire::Message) -> CudaResult<()> {
+        self.session.connection.post(message).map(drop)
+    }
+}
+
+impl Client {
+    fn exec(&self, exec: GraphExec) -> CudaResult<Arc<ExecState>> {
+        self.execs.get(exec.0).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// The context a node is of: the one it names, or the current one.
+    fn context_of_node(&self, context: Context) -> CudaResult<Arc<crate::context::ContextState>> {
+        if context.is_null() { self.current() } else { self.context(context) }
+    }
+
+    /// A launch as a node does it, checked as a launch on a stream is.
+    pub(crate) fn kernel_work(&self, launch: &Launch<'_>, context: Context) -> CudaResult<KernelWork> {
+        let session = &self.context(context)?.session;
+        let function = self.function_on(launch.function, session)?;
+        session.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
+        if launch.cooperative {
+            function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
+        }
+        // What cannot travel is refused now, while the program can see which call it was.
+        Attributes::of_launch(launch)?;
+        if attributes::events(launch.attributes).next().is_some() {
+            log!(Warn, "a launch that records an event by an attribute is not supported in a graph");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let mut attributes = launch.attributes.to_vec();
+        attributes.retain(|attribute| attribute.id != launch_attribute::IGNORE);
+        if launch.cooperative && !attributes.iter().any(|it| it.id == launch_attribute::COOPERATIVE) {
+            attributes.push(attribute(launch_attribute::COOPERATIVE, 1));
+        }
+        let parameters = launch.arguments.pack(function.layout())?;
+        Ok(KernelWork {
+            function: launch.function,
+            kernel: function.kernel(),
+            context,
+            grid: launch.grid,
+            block: launch.block,
+            shared_bytes: launch.shared_bytes,
+            parameters: Arc::new(ParameterBlock::new(parameters, function.layout())),
+            attributes,
+        })
+    }
+
+    /// A launch on a stream that is captured. The node has the stream's priority, as CUDA gives it.
+    pub(crate) fn record_launch(&self, stream: &StreamState, launch: &Launch<'_>) -> CudaResult<()> {
+        let mut work = self.kernel_work(launch, stream.context())?;
+        let priority = stream.priority();
+        if priority != 0 && !work.attributes.iter().any(|it| it.id == launch_attribute::PRIORITY) {
+            work.attributes.push(attribute(launch_attribute::PRIORITY, priority.cast_unsigned()));
+        }
+        self.record_work(stream, Work::Kernel(work))
+    }
+
+    /// The function of a handle on a vGPU.
+    fn function_on(&self, function: Function, session: &Arc<Session>) -> CudaResult<Arc<crate::kernel::FunctionState>> {
+        let function = self.function_for(function, session)?;
+        if function.session.ordinal == session.ordinal { Ok(function) } else { Err(CudaError::INVALID_HANDLE) }
+    }
+}
+
+fn attribute(id: u32, value: u32) -> LaunchAttribute {
+    LaunchAttribute { id, value: LaunchAttributeValue::from_u32(value), ..LaunchAttribute::default() }
 }
 
 impl GraphCalls for Client {
     fn graphs(&self) -> &Graphs {
+        let _call = self.enter();
         &self.graphs
     }
 
-    fn graph_kernel(&self, _launch: &Launch<'_>, _context: Context) -> CudaResult<KernelWork> {
-        missing("cuGraphAddKernelNode")
+    fn graph_kernel(&self, launch: &Launch<'_>, context: Context) -> CudaResult<KernelWork> {
+        let _call = self.enter();
+        let context = self.context_of_node(context)?.handle();
+        self.kernel_work(launch, context)
     }
 
-    fn graph_copy(&self, _copy: &CopyBox, _context: Context) -> CudaResult<CopyBox> {
-        missing("cuGraphAddMemcpyNode")
+    fn graph_copy(&self, copy: &CopyBox, context: Context) -> CudaResult<CopyBox> {
+        let _call = self.enter();
+        self.settled_box(copy, &self.context_of_node(context)?.session)
     }
 
-    fn graph_fill(&self, _fill: &MemsetNodeParams, _context: Context) -> CudaResult<()> {
-        missing("cuGraphAddMemsetNode")
+    fn graph_fill(&self, fill: &MemsetNodeParams, context: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        self.check_fill(fill, &self.context_of_node(context)?.session)
     }
 
-    fn graph_event(&self, _event: Event) -> CudaResult<()> {
-        missing("cuGraphAddEventRecordNode")
+    fn graph_event(&self, event: Event) -> CudaResult<()> {
+        let _call = self.enter();
+        self.event(event).map(drop)
     }
 
-    fn graph_instantiate(&self, _exec: GraphExec, _plan: &Plan, _flags: ExecFlags) -> CudaResult<()> {
-        missing("cuGraphInstantiate")
+    fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {
+        let _call = self.enter();
+        let session = self.session_of_plan(plan)?;
+        session.errors.report()?;
+        let mut parts = self.split(plan, &session)?;
+        // As cuGraphInstantiateWithFlags numbers them; the others concern what is no part of the server's graph.
+        let kept = if flags.uses_node_priority() { 8 } else { 0 };
+        self.send_parts(&mut parts, plan, &session, kept)?;
+        let epoch = session.epoch();
+        let state = ExecState {
+            session,
+            epoch,
+            parts,
+            last: Mutex::default(),
+            disabled: Mutex::default(),
+            broken: Mutex::default(),
+        };
+        self.execs.insert(exec.0, Arc::new(state));
+        Ok(())
     }
 
-    fn graph_launch(&self, _exec: GraphExec, _plan: &Plan, _stream: Stream) -> CudaResult<()> {
-        missing("cuGraphLaunch")
+    fn graph_launch(&self, exec: GraphExec, plan: &Plan, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let (exec, stream) = (self.exec(exec)?, self.working_stream(stream)?);
+        exec.check()?;
+        if !Arc::ptr_eq(&exec.session, &stream.session) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if let [Part::Device { graph, .. }] = exec.parts.list.as_slice() {
+            return stream.post(&LaunchGraph { graph: GraphId(*graph), stream: stream.id() });
+        }
+        self.launch_in_parts(&exec, plan, &stream)
     }
 
-    fn graph_upload(&self, _exec: GraphExec, _stream: Stream) -> CudaResult<()> {
-        missing("cuGraphUpload")
+    fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let _call = self.enter();
+        let (exec, stream) = (self.exec(exec)?, self.working_stream(stream)?);
+        exec.check()?;
+        if !Arc::ptr_eq(&exec.session, &stream.session) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        exec.parts.graphs().try_for_each(|graph| stream.post(&UploadGraph { graph, stream: stream.id() }))
     }
 
-    fn graph_exec_destroy(&self, _exec: GraphExec) -> CudaResult<()> {
-        missing("cuGraphExecDestroy")
+    fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
+        let _call = self.enter();
+        let exec = self.execs.remove(exec.0).ok_or(CudaError::INVALID_VALUE)?;
+        if !exec.is_valid() {
+            return Ok(());
+        }
+        exec.parts.graphs().try_for_each(|graph| exec.post(&DestroyGraph { graph }))?;
+        match *lock(&exec.last) {
+            Some((event, _)) => exec.post(&floe_wire::DestroyEvent { event: floe_wire::EventId(event) }),
+            None => Ok(()),
+        }
     }
 
-    fn graph_exec_update(&self, _exec: GraphExec, _plan: &Plan) -> CudaResult<()> {
-        missing("cuGraphExecUpdate")
+    fn graph_exec_update(&self, exec: GraphExec, plan: &Plan) -> CudaResult<()> {
+        let _call = self.enter();
+        let exec = self.exec(exec)?;
+        exec.check()?;
+        let mut new = self.split(plan, &exec.session)?;
+        if !new.has_shape_of(&exec.parts) {
+            log!(Warn, "cuGraphExecUpdate: a copy that moves between host and device is not supported");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        self.send_nodes(&mut new, plan, &exec.session)?;
+        exec.update(&new)
     }
 
-    fn graph_exec_set(&self, _exec: GraphExec, _at: usize, _work: &Work) -> CudaResult<()> {
-        missing("cuGraphExecKernelNodeSetParams")
+    fn graph_exec_set(&self, exec: GraphExec, at: usize, work: &Work) -> CudaResult<()> {
+        let _call = self.enter();
+        let exec = self.exec(exec)?;
+        exec.check()?;
+        let is_device = self.is_device_work(work, &exec.session)?;
+        match exec.parts.places.get(at) {
+            Some(Place::Node { graph, node }) if is_device => {
+                let graph = GraphId(*graph);
+                if matches!(work, Work::Empty) {
+                    // So the surface says that the node does nothing for a while.
+                    lock(&exec.disabled).insert(at);
+                    return exec.post(&EnableGraphNode { graph, node: *node, enabled: false });
+                }
+                self.send_change(&exec.session, graph, *node, work)?;
+                if lock(&exec.disabled).remove(&at) {
+                    exec.post(&EnableGraphNode { graph, node: *node, enabled: true })?;
+                }
+                Ok(())
+            }
+            Some(Place::Step) if !is_device || matches!(work, Work::Empty) => Ok(()),
+            // A copy would change sides: the graph would have to be cut elsewhere.
+            _ => Err(CudaError::INVALID_VALUE),
+        }
     }
 }

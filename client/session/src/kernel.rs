@@ -71,6 +71,7 @@ impl KernelState {
             functions.resize(index + 1, None);
         }
         functions[index] = Some(Arc::clone(&function));
+        function.kernel.store(self.id, Ordering::Release);
         Ok(function)
     }
 }
@@ -82,6 +83,8 @@ pub(crate) struct FunctionState {
     id: u64,
     name: String,
     module: Module,
+    /// The kernel of a library it is; 0 where it is none.
+    kernel: AtomicU64,
     epoch: u64,
     layout: Vec<ParameterLayout>,
     attributes: RwLock<HashMap<u32, i32>>,
@@ -103,6 +106,7 @@ impl FunctionState {
             id,
             name: name.to_owned(),
             module: loaded.handle(),
+            kernel: AtomicU64::new(0),
             epoch: loaded.session().epoch(),
             layout: found
                 .parameters
@@ -123,6 +127,14 @@ impl FunctionState {
     /// Its id on the wire.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The kernel of a library that it is, as the program calls it; NULL for a module's.
+    pub(crate) fn kernel(&self) -> Kernel {
+        match self.kernel.load(Ordering::Acquire) {
+            0 => Kernel::NULL,
+            id => Kernel(Handle::new(Kind::Kernel, 0, id).value()),
+        }
     }
 
     /// What the program calls it.
@@ -250,11 +262,24 @@ impl Client {
 
     /// The function of a handle, which may be a kernel's: then it is the one on the current context's vGPU.
     pub(crate) fn function(&self, function: Function) -> CudaResult<Arc<FunctionState>> {
+        self.function_or(function, || Ok(Arc::clone(&self.current()?.session)))
+    }
+
+    /// As `function`, with a kernel that belongs to no context looked for on this vGPU.
+    pub(crate) fn function_for(&self, function: Function, session: &Arc<Session>) -> CudaResult<Arc<FunctionState>> {
+        self.function_or(function, || Ok(Arc::clone(session)))
+    }
+
+    fn function_or(
+        &self,
+        function: Function,
+        session: impl FnOnce() -> CudaResult<Arc<Session>>,
+    ) -> CudaResult<Arc<FunctionState>> {
         let handle = Handle::parse(function.0).ok_or(CudaError::INVALID_HANDLE)?;
         match handle.kind {
             Kind::Kernel => {
                 let kernel = self.kernels.get(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
-                kernel.on(&self.current()?.session)
+                kernel.on(&session()?)
             }
             Kind::Function => self
                 .session(handle)

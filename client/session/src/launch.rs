@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, Stream};
+use floe_surface::graph::{HostWork as HostWorkOfNode, Work};
 use floe_surface::{HostFunction, Launch, LaunchCalls};
 
 use crate::attributes::{self, Attributes};
@@ -53,6 +54,9 @@ impl Client {
 impl LaunchCalls for Client {
     fn launch_kernel(&self, launch: &Launch<'_>) -> CudaResult<()> {
         let _call = self.enter();
+        if let Some(stream) = self.capturing(launch.stream)? {
+            return self.record_launch(&stream, launch);
+        }
         let stream = self.working_stream(launch.stream)?;
         let function = self.function(launch.function)?;
         let session = &stream.session;
@@ -94,6 +98,9 @@ impl LaunchCalls for Client {
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {
         let _call = self.enter();
+        if let Some(stream) = self.capturing(stream)? {
+            return self.record_work(&stream, Work::Host(HostWorkOfNode::new(function)));
+        }
         let stream = self.working_stream(stream)?;
         let session = &stream.session;
         session.connection.host_function(stream.course(), session.next_id(), HostWork::Function(function))

@@ -8,6 +8,7 @@ mod addresses;
 mod attributes;
 mod beyond;
 mod blocks;
+mod capture;
 mod client;
 mod connection;
 mod content;

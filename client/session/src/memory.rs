@@ -130,6 +130,7 @@ impl MemoryCalls for Client {
 
     fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
         let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
         let context = self.working()?;
         let at = context.session.allocate(bytes as u64, context.handle(), None)?;
         Ok(DevicePtr(at))
@@ -137,6 +138,7 @@ impl MemoryCalls for Client {
 
     fn mem_alloc_pitch(&self, width: usize, height: usize, element_bytes: u32) -> CudaResult<(DevicePtr, usize)> {
         let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
         if !matches!(element_bytes, 4 | 8 | 16) || width == 0 || height == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -147,6 +149,7 @@ impl MemoryCalls for Client {
 
     fn mem_free(&self, address: DevicePtr) -> CudaResult<()> {
         let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
         if address.is_null() {
             return Ok(());
         }
@@ -173,6 +176,7 @@ impl MemoryCalls for Client {
 
     fn mem_alloc_host(&self, bytes: usize) -> CudaResult<HostPointer> {
         let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
         self.allocate_host(bytes, 0)
     }
 
@@ -188,6 +192,7 @@ impl MemoryCalls for Client {
 
     fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
         let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
         // Asking for a mapping is common and using it is not: it is made with the use.
         self.allocate_host(bytes, flags)
     }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_abi::{CudaError, CudaResult, DevicePtr, MemsetNodeParams, Stream};
+use floe_surface::graph::{FillWork, Work};
 use floe_surface::{HostRange, MemsetCalls};
 
 use crate::client::Client;
+use crate::session::Session;
 use crate::stream::StreamState;
 
 /// One fill: `height` rows of `width` elements.
@@ -19,6 +21,24 @@ struct Extent {
 impl Extent {
     fn line(count: usize) -> Self {
         Self { pitch: 0, width: count, height: 1 }
+    }
+
+    fn of_node(fill: &MemsetNodeParams) -> Self {
+        Self { pitch: fill.pitch, width: fill.width, height: fill.height }
+    }
+
+    /// The same as a node of a graph has it.
+    fn as_node(&self, at: DevicePtr, element: u32, value: u32) -> MemsetNodeParams {
+        MemsetNodeParams { at, pitch: self.pitch, value, element, width: self.width, height: self.height }
+    }
+
+    /// Bytes from the first to the last of a fill at this address.
+    fn checked_span(&self, at: DevicePtr, element: u32) -> CudaResult<u64> {
+        let steps = self.height <= 1 || self.pitch.is_multiple_of(element as usize);
+        if !at.0.is_multiple_of(u64::from(element)) || !steps {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(self.span(element as usize)? as u64)
     }
 
     /// Bytes from the first to the last, for elements of this size.
@@ -34,14 +54,45 @@ impl Extent {
 impl Client {
     fn fill(&self, stream: Stream, at: DevicePtr, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
         let _call = self.enter();
+        if let Some(stream) = self.capturing(stream)? {
+            let fill = extent.as_node(at, element, value);
+            if fill.width == 0 || fill.height == 0 {
+                return Ok(());
+            }
+            self.check_fill(&fill, &stream.session)?;
+            return self.record_work(&stream, Work::Fill(FillWork::new(fill, stream.context())));
+        }
         let stream = self.working_stream(stream)?;
+        self.fill_on(&stream, at, element, value, extent)
+    }
+
+    /// A fill of a graph, on the stream that launches the graph.
+    pub(crate) fn fill_recorded(&self, stream: &StreamState, fill: &MemsetNodeParams) -> CudaResult<()> {
+        let extent = Extent::of_node(fill);
+        self.fill_on(stream, fill.at, fill.element, fill.value, &extent)
+    }
+
+    /// Whether a fill of a graph sets memory that is there.
+    pub(crate) fn check_fill(&self, fill: &MemsetNodeParams, session: &Arc<Session>) -> CudaResult<()> {
+        let span = Extent::of_node(fill).checked_span(fill.at, fill.element)?;
+        if self.host_memory.range(fill.at.0, span).is_some() {
+            return Ok(());
+        }
+        self.device_memory(fill.at, span, session).map(drop)
+    }
+
+    fn fill_on(
+        &self,
+        stream: &StreamState,
+        at: DevicePtr,
+        element: u32,
+        value: u32,
+        extent: &Extent,
+    ) -> CudaResult<()> {
         if extent.width == 0 || extent.height == 0 {
             return Ok(());
         }
-        if !at.0.is_multiple_of(u64::from(element)) || !extent.pitch.is_multiple_of(element as usize) {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        let span = extent.span(element as usize)? as u64;
+        let span = extent.checked_span(at, element)?;
         let message = |stream| floe_wire::Fill {
             stream,
             at: floe_wire::DevicePtr(at.0),
@@ -55,13 +106,13 @@ impl Client {
             return stream.post(&message(stream.id()));
         }
         if let Some(range) = self.host_memory.range(at.0, span) {
-            return Self::fill_host(&stream, range, element, value, extent);
+            return Self::fill_host(stream, range, element, value, extent);
         }
         let session = self.device_memory(at, span, &stream.session)?;
         if Arc::ptr_eq(&session, &stream.session) {
             return stream.post(&message(stream.id()));
         }
-        self.with_remote(&stream, &session, |remote| remote.post(&message(remote.id())))
+        self.with_remote(stream, &session, |remote| remote.post(&message(remote.id())))
     }
 }
 

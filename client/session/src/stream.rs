@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, launch_attribute, stream_flags,
+    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, event_wait_flags, launch_attribute,
+    stream_flags,
 };
-use floe_surface::graph::CaptureStream;
+use floe_surface::graph::{CaptureStream, Work};
 use floe_surface::{StreamCallback, StreamCalls};
 use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, WaitEvent};
 
@@ -80,6 +81,16 @@ impl StreamState {
         self.context
     }
 
+    /// Whether it and the legacy default stream wait for each other.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.flags & stream_flags::NON_BLOCKING == 0
+    }
+
+    /// Its priority.
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority
+    }
+
     /// Its counters.
     pub(crate) fn course(&self) -> &Arc<Course> {
         &self.course
@@ -123,10 +134,12 @@ impl Client {
         self.session(handle).and_then(|session| session.streams.get(handle.id)).ok_or(CudaError::INVALID_HANDLE)
     }
 
-    /// As `stream`, for work that is put on it: reports what failed earlier.
+    /// As `stream`, for work that is put on it: reports what failed earlier. Work that can be recorded has looked before
+    /// whether the stream is captured; all other is refused then.
     pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
         let stream = self.stream(stream)?;
         stream.session.errors.report()?;
+        self.refuse_captured(&stream)?;
         // Whatever is put on the stream sees what the program has written so far.
         stream.session.send_mirrors()?;
         Ok(stream)
@@ -143,6 +156,17 @@ impl Client {
         let handle = Handle::new(Kind::Stream, context.session.ordinal, id);
         context.session.streams.insert(id, state);
         Ok(Stream(handle.value()))
+    }
+
+    /// The stream waits for what an event records.
+    pub(crate) fn wait_on(stream: &StreamState, event: &crate::event::EventState) -> CudaResult<()> {
+        if event.is_known_complete() {
+            return Ok(());
+        }
+        if !Arc::ptr_eq(&stream.session, &event.session) {
+            return Self::wait_across(stream, event);
+        }
+        stream.post(&WaitEvent { stream: stream.id(), event: floe_wire::EventId(event.id()), flags: 0 })
     }
 
     /// The stream waits for an event of another vGPU: the client waits for it in the stream's stead.
@@ -185,6 +209,7 @@ impl StreamCalls for Client {
             .session(handle)
             .and_then(|session| session.streams.remove(handle.id))
             .ok_or(CudaError::INVALID_HANDLE)?;
+        self.graphs.forget_stream(&state.for_capture());
         state.abandon();
         Ok(())
     }
@@ -230,14 +255,17 @@ impl StreamCalls for Client {
         if flags > 1 {
             return Err(CudaError::INVALID_VALUE);
         }
-        let (stream, event) = (self.working_stream(stream)?, self.event(event)?);
-        if event.is_known_complete() {
-            return Ok(());
+        let state = self.event(event)?;
+        if flags == event_wait_flags::EXTERNAL {
+            let stream = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+            return self.record_work(&stream, Work::Wait(event));
         }
-        if !Arc::ptr_eq(&stream.session, &event.session) {
-            return Self::wait_across(&stream, &event);
+        if self.graphs.is_watching() {
+            if self.graphs.wait_event(&self.stream(stream)?.for_capture(), event)? {
+                return Ok(());
+            }
         }
-        stream.post(&WaitEvent { stream: stream.id(), event: floe_wire::EventId(event.id()), flags })
+        Self::wait_on(&*self.working_stream(stream)?, &state)
     }
 
     fn stream_get_flags(&self, stream: Stream) -> CudaResult<u32> {
@@ -269,8 +297,7 @@ impl StreamCalls for Client {
     fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
         let _call = self.enter();
         let stream = self.stream(stream)?;
-        // No stream can be captured yet; the legacy default stream never can.
-        Ok(CaptureStream { key: stream.course.stream(), context: stream.context.0, legacy: true, blocking: true })
+        Ok(stream.for_capture())
     }
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {

@@ -53,6 +53,8 @@ impl Work {
 pub struct KernelWork {
     /// What runs.
     pub function: Function,
+    /// The kernel of a library it comes from, which the runtime knows it by; NULL where there is none.
+    pub kernel: Kernel,
     /// As the program gave it; NULL is the context that was current.
     pub context: Context,
     /// Blocks per axis.
@@ -79,8 +81,7 @@ impl KernelWork {
                 parameters: self.parameters.addresses(),
                 extra: 0,
             },
-            // The runtime knows its kernels by this one; both handles are of one set of numbers.
-            kernel: Kernel(self.function.0),
+            kernel: self.kernel,
             context: self.context,
         }
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
+use floe_surface::graph::{CopyWork, Work};
 use floe_surface::{CopyBox, CopyEnd, CopyPlace, HostRange};
 use floe_wire::{CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
 
@@ -110,43 +111,80 @@ fn send_box(session: &Session, course: &Course, to: u64, source: &HostRange, sha
 
 impl Client {
     pub(super) fn copy_box(&self, stream: Stream, copy: &CopyBox, mode: Mode) -> CudaResult<()> {
+        if let (Mode::Queues, Some(stream)) = (mode, self.capturing(stream)?) {
+            return self.record_copy(&stream, copy);
+        }
         let stream = self.working_stream(stream)?;
+        self.copy_box_on(&stream, copy, mode)
+    }
+
+    /// A copy of a graph, on the stream that launches the graph.
+    pub(crate) fn copy_recorded(&self, stream: &StreamState, copy: &CopyBox) -> CudaResult<()> {
+        self.copy_box_on(stream, copy, Mode::Recorded)
+    }
+
+    fn copy_box_on(&self, stream: &StreamState, copy: &CopyBox, mode: Mode) -> CudaResult<()> {
         if copy.is_empty() {
             return Ok(());
         }
         let shape = Shape::new(copy);
-        let to = self.side_of(&copy.destination, &stream)?;
-        let from = self.side_of(&copy.source, &stream)?;
+        let to = self.side_of(&copy.destination, &stream.session)?;
+        let from = self.side_of(&copy.source, &stream.session)?;
         if shape.is_line() {
-            return self.copy_line(&stream, to, from, shape.bytes(), mode);
+            return self.copy_line(stream, to, from, shape.bytes(), mode);
         }
         match (to, from) {
             (Side::Device(at), Side::Host(source)) => {
-                self.upload_box(&stream, at, span(&copy.destination), source, shape, mode)
+                self.upload_box(stream, at, span(&copy.destination), source, shape, mode)
             }
             (Side::Host(target), Side::Device(at)) => {
-                self.download_box(&stream, target, at, span(&copy.source), &shape, mode)
+                self.download_box(stream, target, at, span(&copy.source), &shape, mode)
             }
             (Side::Device(to), Side::Device(from)) => {
                 let spans = (span(&copy.destination), span(&copy.source));
-                self.move_box(&stream, to, from, spans, &shape)
+                self.move_box(stream, to, from, spans, &shape)
             }
             (Side::Host(target), Side::Host(source)) => {
                 for row in copy.rows() {
                     let line = source.sub(row.source, copy.width)?;
-                    self.move_on_host(&stream, target.sub(row.destination, copy.width)?, line)?;
+                    self.move_on_host(stream, target.sub(row.destination, copy.width)?, line)?;
                 }
                 Ok(())
             }
         }
     }
 
-    fn side_of(&self, end: &CopyEnd, stream: &StreamState) -> CudaResult<Side> {
+    fn side_of(&self, end: &CopyEnd, session: &Arc<Session>) -> CudaResult<Side> {
         match end.place {
             CopyPlace::Host(range) => check_host(&range).map(|()| Side::Host(range)),
             CopyPlace::Device(at, _) => Ok(Side::Device(at)),
-            CopyPlace::Unified(range) => self.side(&range, stream),
+            CopyPlace::Unified(range) => self.side(&range, session),
         }
+    }
+
+    /// The same copy with both ends told apart, checked as far as it can be before it is done.
+    pub(crate) fn settled_box(&self, copy: &CopyBox, session: &Arc<Session>) -> CudaResult<CopyBox> {
+        let settled = |end: &CopyEnd| -> CudaResult<CopyEnd> {
+            let place = match self.side_of(end, session)? {
+                Side::Host(range) => CopyPlace::Host(range),
+                Side::Device(at) => {
+                    let bytes = span(end);
+                    self.device_memory(at, bytes as u64, session)?;
+                    CopyPlace::Device(at, bytes)
+                }
+            };
+            Ok(CopyEnd { place, ..*end })
+        };
+        Ok(CopyBox { source: settled(&copy.source)?, destination: settled(&copy.destination)?, ..*copy })
+    }
+
+    /// A copy on a stream that is captured.
+    pub(super) fn record_copy(&self, stream: &StreamState, copy: &CopyBox) -> CudaResult<()> {
+        if copy.is_empty() {
+            return Ok(());
+        }
+        let copy = self.settled_box(copy, &stream.session)?;
+        self.record_work(stream, Work::Copy(Box::new(CopyWork::new(copy, stream.context()))))
     }
 
     fn copy_line(&self, stream: &StreamState, to: Side, from: Side, bytes: u64, mode: Mode) -> CudaResult<()> {
@@ -216,7 +254,7 @@ impl Client {
         session.statistics.came_from_device(shape.bytes());
         session.late.admit_download(shape.bytes());
         let connection = &session.connection;
-        if mode == Mode::Queues && self.may_arrive_late(&target) {
+        if self.may_arrive_late(&target, mode) {
             return connection.fetch_unwatched(&message, rows, stream.course());
         }
         let ticket = connection.fetch(&message, rows, stream.course())?;

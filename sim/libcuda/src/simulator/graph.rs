@@ -57,6 +57,8 @@ impl Simulator {
         let bytes = super::launch::parameters(launch, &kernel, &layout)?;
         Ok(KernelWork {
             function: launch.function,
+            // Both handles are of one set of numbers.
+            kernel: launch.function.as_kernel(),
             context: Context(context.handle),
             grid: launch.grid,
             block: launch.block,
@@ -97,7 +99,8 @@ impl Simulator {
 
     fn scene(&self, node: &PlanNode) -> CudaResult<Scene> {
         // A kernel that may begin before its predecessor ends begins when that has ended: the strictest it can ask for.
-        Ok(Scene { step: self.step(&node.work)?, after: node.after.iter().map(|edge| edge.from).collect() })
+        let step = if node.enabled { self.step(&node.work)? } else { Step::Nothing };
+        Ok(Scene { step, after: node.after.iter().map(|edge| edge.from).collect() })
     }
 
     fn script(&self, plan: &Plan) -> CudaResult<Script> {

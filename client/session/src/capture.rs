@@ -1,0 +1,48 @@
+//! Streams whose work is recorded: what the program asks of one becomes a node of the surface's graph, and nothing is sent.
+//! Launches, copies and fills come in as they were asked; each noun's own file checks them first. Which stream is in which
+//! capture only the surface knows.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaResult, Stream};
+use floe_surface::graph::{CaptureStream, Work};
+
+use crate::client::Client;
+use crate::stream::StreamState;
+
+/// Bits of a stream's key below the vGPU's ordinal: more than any id has.
+const ORDINAL_SHIFT: u32 = 48;
+
+impl StreamState {
+    /// The stream as captures know it.
+    pub(crate) fn for_capture(&self) -> CaptureStream {
+        let id = self.course().stream();
+        CaptureStream {
+            key: u64::from(self.session.ordinal) << ORDINAL_SHIFT | id,
+            context: self.context().0,
+            legacy: id == crate::order::LEGACY,
+            blocking: self.is_blocking(),
+        }
+    }
+}
+
+impl Client {
+    /// The stream, if its work is recorded.
+    pub(crate) fn capturing(&self, stream: Stream) -> CudaResult<Option<Arc<StreamState>>> {
+        if !self.graphs.is_watching() {
+            return Ok(None);
+        }
+        let stream = self.stream(stream)?;
+        Ok(self.graphs.is_capturing(&stream.for_capture())?.then_some(stream))
+    }
+
+    /// Records work of a stream that is captured.
+    pub(crate) fn record_work(&self, stream: &StreamState, work: Work) -> CudaResult<()> {
+        self.graphs.record(&stream.for_capture(), work)
+    }
+
+    /// Refuses what a stream that is captured cannot do; the capture cannot go on then.
+    pub(crate) fn refuse_captured(&self, stream: &StreamState) -> CudaResult<()> {
+        if self.graphs.is_watching() { self.graphs.refuse_on(&stream.for_capture()) } else { Ok(()) }
+    }
+}
