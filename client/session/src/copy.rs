@@ -179,7 +179,7 @@ impl Client {
         }
         session.late.admit_upload(source.len() as u64);
         let lends = || source.len() >= LENT_FROM && self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
-        let passage = if mode == Mode::Queues && lends() { Passage::Lent } else { Passage::AtOnce };
+        let passage = if mode != Mode::Waits && lends() { Passage::Lent } else { Passage::AtOnce };
         send(&session, stream.course(), to.0, &source, passage)
     }
 

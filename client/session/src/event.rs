@@ -105,10 +105,8 @@ impl Client {
             let stream = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
             return self.record_work(&stream, Work::Record(event));
         }
-        if self.graphs.is_watching() {
-            if self.graphs.record_event(&self.stream(stream)?.for_capture(), event)? {
-                return Ok(());
-            }
+        if self.graphs.is_watching() && self.graphs.record_event(&self.stream(stream)?.for_capture(), event)? {
+            return Ok(());
         }
         self.record_on(&state, &*self.working_stream(stream)?)
     }

@@ -75,7 +75,7 @@ impl Client {
     /// Whether a fill of a graph sets memory that is there.
     pub(crate) fn check_fill(&self, fill: &MemsetNodeParams, session: &Arc<Session>) -> CudaResult<()> {
         let span = Extent::of_node(fill).checked_span(fill.at, fill.element)?;
-        if self.host_memory.range(fill.at.0, span).is_some() {
+        if session.mirrors.covers(fill.at.0, span) || self.host_memory.range(fill.at.0, span).is_some() {
             return Ok(());
         }
         self.device_memory(fill.at, span, session).map(drop)

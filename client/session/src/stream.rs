@@ -260,10 +260,8 @@ impl StreamCalls for Client {
             let stream = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
             return self.record_work(&stream, Work::Wait(event));
         }
-        if self.graphs.is_watching() {
-            if self.graphs.wait_event(&self.stream(stream)?.for_capture(), event)? {
-                return Ok(());
-            }
+        if self.graphs.is_watching() && self.graphs.wait_event(&self.stream(stream)?.for_capture(), event)? {
+            return Ok(());
         }
         Self::wait_on(&*self.working_stream(stream)?, &state)
     }

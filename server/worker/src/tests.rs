@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod fake;
+mod graphs;
 mod launches;
 mod mirrors;
 

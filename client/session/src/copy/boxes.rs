@@ -169,7 +169,9 @@ impl Client {
                 Side::Host(range) => CopyPlace::Host(range),
                 Side::Device(at) => {
                     let bytes = span(end);
-                    self.device_memory(at, bytes as u64, session)?;
+                    if self.mirrored(at, bytes).is_none() {
+                        self.device_memory(at, bytes as u64, session)?;
+                    }
                     CopyPlace::Device(at, bytes)
                 }
             };

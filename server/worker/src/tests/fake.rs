@@ -186,6 +186,10 @@ impl Fake {
         Arc::clone(&self.state().host[&at])
     }
 
+    pub(super) fn graph_launches(&self) -> Vec<Vec<String>> {
+        self.state().graph_launches.clone()
+    }
+
     pub(super) fn launches(&self) -> Vec<(String, [u32; 3], Vec<u8>)> {
         self.state().launches.clone()
     }

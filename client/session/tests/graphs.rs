@@ -1,0 +1,244 @@
+//! Captures and graphs: what of them the server is told, and when. Recording and asking tell it nothing; a launch is one
+//! message; what is not device work stays on the stream, in its place.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test may fail; C's rules are kept"
+)]
+
+mod scripted;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use floe_abi::{CudaError, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, GraphUpdate, Stream};
+use floe_session::Client;
+use floe_surface::marshal::{graph as graphs, stream as streams};
+use floe_surface::*;
+use floe_wire::Request;
+use scripted::*;
+
+/// A client with a kernel and a stream that can be captured.
+fn prepared(server: &Server) -> (&'static Client, Function, Stream, DevicePtr) {
+    let client = client(server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    let at = client.mem_alloc(4096).unwrap();
+    (client, function, client.stream_create(1).unwrap(), at)
+}
+
+fn launch(client: &Client, function: Function, stream: Stream, n: u32) {
+    launch_as(client, function, [1, 1, 1], [32, 1, 1], stream, (0, 0, 0, n), false).unwrap();
+}
+
+fn begin(client: &'static Client, stream: Stream) {
+    unsafe { streams::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, 1) }.unwrap();
+}
+
+fn end(client: &'static Client, stream: Stream) -> Result<Graph, CudaError> {
+    let mut graph = Graph::NULL;
+    unsafe { streams::cuStreamEndCapture(client, Stream::LEGACY, stream, &raw mut graph) }.map(|()| graph)
+}
+
+fn instantiate(client: &'static Client, graph: Graph) -> Result<GraphExec, CudaError> {
+    let mut exec = GraphExec::NULL;
+    unsafe { graphs::cuGraphInstantiateWithFlags(client, &raw mut exec, graph, 0) }.map(|()| exec)
+}
+
+fn replay(client: &'static Client, exec: GraphExec, stream: Stream) {
+    unsafe { graphs::cuGraphLaunch(client, Stream::LEGACY, exec, stream) }.unwrap();
+}
+
+/// Status and number of nodes to wait for.
+fn info(client: &'static Client, stream: Stream) -> (u32, usize) {
+    let (mut status, mut count) = (9, 9);
+    let none = std::ptr::null_mut();
+    unsafe {
+        streams::cuStreamGetCaptureInfo_v3(
+            client,
+            Stream::LEGACY,
+            stream,
+            &raw mut status,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            none,
+            none,
+            &raw mut count,
+        )
+    }
+    .unwrap();
+    (status, count)
+}
+
+/// Names of what came after the preparation, which ends with `CreateStream`.
+fn since(server: &Server) -> Vec<&'static str> {
+    let names = server.names();
+    let start = names.iter().position(|name| *name == "CreateStream").unwrap();
+    names[start + 1..].to_vec()
+}
+
+#[test]
+fn a_capture_tells_the_server_nothing_and_a_replay_is_one_post() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, at) = prepared(&server);
+    assert_eq!(info(client, stream).0, 0);
+    begin(client, stream);
+    launch(client, function, stream, 1);
+    client.memset_d32_async(at, 7, 4, stream).unwrap();
+    client.memcpy_dtod_async(DevicePtr(at.0 + 64), at, 16, stream).unwrap();
+    assert_eq!(info(client, stream), (1, 1));
+    let graph = end(client, stream).unwrap();
+    assert_eq!(info(client, stream), (0, 0));
+    server.wait_for("CreateStream", 1);
+    assert_eq!(since(&server), [""; 0]);
+
+    let exec = instantiate(client, graph).unwrap();
+    assert_eq!(since(&server), ["CreateGraph", "AddGraphKernel", "AddGraphFill", "AddGraphCopy", "InstantiateGraph"]);
+    let before = client.statistics();
+    replay(client, exec, stream);
+    replay(client, exec, stream);
+    server.wait_for("LaunchGraph", 2);
+    assert_eq!(server.names().iter().rev().take(2).collect::<Vec<_>>(), [&"LaunchGraph", &"LaunchGraph"]);
+    let after = client.statistics();
+    assert_eq!(after.waited.iter().sum::<u64>(), before.waited.iter().sum::<u64>());
+}
+
+#[test]
+fn streams_that_fork_and_join_by_events_make_one_graph_with_its_dependencies() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, at) = prepared(&server);
+    let other = client.stream_create(1).unwrap();
+    let (fork, join) = (client.event_create(2).unwrap(), client.event_create(2).unwrap());
+    begin(client, stream);
+    launch(client, function, stream, 1);
+    client.event_record(fork, stream).unwrap();
+    client.stream_wait_event(other, fork, 0).unwrap();
+    launch(client, function, other, 2);
+    client.memset_d8_async(at, 1, 16, stream).unwrap();
+    client.event_record(join, other).unwrap();
+    client.stream_wait_event(stream, join, 0).unwrap();
+    launch(client, function, stream, 3);
+    instantiate(client, end(client, stream).unwrap()).unwrap();
+    let mut dependencies = Vec::new();
+    for seen in server.seen() {
+        let after = match seen.request() {
+            Request::AddGraphKernel(node) => node.after,
+            Request::AddGraphFill(node) => node.after,
+            _ => continue,
+        };
+        dependencies.push(after.iter().map(|edge| edge.from).collect::<Vec<_>>());
+    }
+    assert_eq!(dependencies, [vec![], vec![0], vec![0], vec![2, 1]]);
+    assert_eq!(server.count("RecordEvent") + server.count("WaitEvent") + server.count("Launch"), 0);
+}
+
+static RAN: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn count(_: *mut c_void) {
+    RAN.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn what_is_not_device_work_is_done_on_the_stream_at_every_launch() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, at) = prepared(&server);
+    let mut source = vec![1_u8; 8];
+    let range = host(&mut source);
+    begin(client, stream);
+    client.memcpy_htod_async(at, range, stream).unwrap();
+    launch(client, function, stream, 1);
+    // SAFETY: the function does not use its argument.
+    client.launch_host_func(stream, unsafe { HostFunction::new(count, std::ptr::null_mut()) }).unwrap();
+    let exec = instantiate(client, end(client, stream).unwrap()).unwrap();
+    for value in [5, 6] {
+        range.write(&[value; 8]).unwrap();
+        replay(client, exec, stream);
+        client.stream_synchronize(stream).unwrap();
+    }
+    assert_eq!(RAN.load(Ordering::SeqCst), 2);
+    let copied: Vec<Vec<u8>> = server
+        .seen()
+        .iter()
+        .filter_map(|seen| match seen.request() {
+            Request::CopyToDevice(copy) => Some(copy.bytes.to_vec()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(copied, [vec![5; 8], vec![6; 8]]);
+    let order: Vec<_> = since(&server)
+        .into_iter()
+        .filter(|name| ["CopyToDevice", "LaunchGraph", "HostFunction"].contains(name))
+        .collect();
+    let once = ["CopyToDevice", "LaunchGraph", "HostFunction"];
+    assert_eq!(order, [once, once].concat());
+}
+
+type Act = fn(&Client, Stream) -> Result<(), CudaError>;
+
+#[test]
+fn what_capture_forbids_is_refused_and_ends_in_an_error() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, _) = prepared(&server);
+    let refused: [(&str, Act, CudaError); 4] = [
+        ("synchronize", |client, stream| client.stream_synchronize(stream), CudaError::STREAM_CAPTURE_UNSUPPORTED),
+        ("query", |client, stream| client.stream_query(stream), CudaError::STREAM_CAPTURE_UNSUPPORTED),
+        ("allocate", |client, _| client.mem_alloc(64).map(drop), CudaError::STREAM_CAPTURE_UNSUPPORTED),
+        ("context", |client, _| client.ctx_synchronize(), CudaError::STREAM_CAPTURE_UNSUPPORTED),
+    ];
+    for (what, act, error) in refused {
+        begin(client, stream);
+        assert_eq!(act(client, stream), Err(error), "{what}");
+        assert_eq!(info(client, stream).0, 2, "{what}");
+        assert_eq!(end(client, stream), Err(CudaError::STREAM_CAPTURE_INVALIDATED), "{what}");
+    }
+    // An event of a capture answers nobody; a stream left behind is noticed.
+    let (event, other) = (client.event_create(2).unwrap(), client.stream_create(1).unwrap());
+    begin(client, stream);
+    client.event_record(event, stream).unwrap();
+    client.stream_wait_event(other, event, 0).unwrap();
+    launch(client, function, other, 1);
+    assert_eq!(end(client, other), Err(CudaError::STREAM_CAPTURE_UNMATCHED));
+    assert_eq!(end(client, stream), Err(CudaError::STREAM_CAPTURE_UNJOINED));
+    assert_eq!(client.event_query(Event(event.0)), Err(CudaError::CAPTURED_EVENT));
+    assert_eq!(server.count("SynchronizeStream") + server.count("Launch"), 0);
+}
+
+#[test]
+fn an_update_is_a_graph_of_the_same_shape_and_a_changed_node_one_post() {
+    let server = Server::start(Options::default());
+    let (client, function, stream, _) = prepared(&server);
+    let captured = |n: u32| {
+        begin(client, stream);
+        launch(client, function, stream, n);
+        end(client, stream).unwrap()
+    };
+    let (first, second) = (captured(1), captured(2));
+    let exec = instantiate(client, first).unwrap();
+    let mut told = GraphUpdate::default();
+    unsafe { graphs::cuGraphExecUpdate_v2(client, exec, second, &raw mut told) }.unwrap();
+    assert_eq!(server.count("UpdateGraph"), 1);
+
+    let (mut node, mut one) = (GraphNode::NULL, 1);
+    unsafe { graphs::cuGraphGetNodes(client, first, &raw mut node, &raw mut one) }.unwrap();
+    let mut params = floe_abi::KernelNodeParams::default();
+    unsafe { graphs::cuGraphKernelNodeGetParams_v2(client, node, &raw mut params) }.unwrap();
+    params.first.grid = [9, 1, 1];
+    unsafe { graphs::cuGraphExecKernelNodeSetParams_v2(client, exec, node, &raw const params) }.unwrap();
+    server.wait_for("SetGraphKernel", 1);
+    let changed = server.seen().iter().any(|seen| match seen.request() {
+        Request::SetGraphKernel(change) => change.grid_x == 9 && change.node == 0,
+        _ => false,
+    });
+    assert!(changed);
+
+    begin(client, stream);
+    launch(client, function, stream, 1);
+    launch(client, function, stream, 2);
+    let longer = end(client, stream).unwrap();
+    let refused = unsafe { graphs::cuGraphExecUpdate_v2(client, exec, longer, &raw mut told) };
+    assert_eq!(refused, Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE));
+    assert_eq!(told.result, floe_abi::graph_update_result::ERROR_TOPOLOGY_CHANGED);
+    unsafe { graphs::cuGraphExecDestroy(client, exec) }.unwrap();
+    server.wait_for("DestroyGraph", 1);
+}
