@@ -1,5 +1,5 @@
 //! Global variables of a cubin, from its symbol table.
-//! In goes a cubin, out come names and sizes of the variables other code can see.
+//! In goes a cubin, out come names and sizes of its variables; the host asks for `static` ones too.
 //! It reads no initial values and no addresses: these are the loader's business.
 
 use crate::elf::{self, Section};
@@ -9,8 +9,6 @@ use crate::error::ImageError;
 const SYMBOL: usize = 24;
 /// `STT_OBJECT`, the lower half of info.
 const OBJECT: u8 = 1;
-/// `STB_LOCAL`, the upper half of info.
-const LOCAL: u8 = 0;
 
 /// A global variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +19,7 @@ pub struct Variable {
     pub size: u64,
 }
 
-/// The variables of a cubin that are visible outside it.
+/// The variables of a cubin.
 ///
 /// # Errors
 /// A file that is no cubin.
@@ -35,7 +33,7 @@ pub fn variables(cubin: &[u8]) -> Result<Vec<Variable>, ImageError> {
 fn variable(symbol: &[u8], names: &[u8]) -> Option<Variable> {
     let info = *symbol.get(4)?;
     let size = u64::from_le_bytes(symbol.get(16..24)?.try_into().ok()?);
-    if info & 0xf != OBJECT || info >> 4 == LOCAL || size == 0 {
+    if info & 0xf != OBJECT || size == 0 {
         return None;
     }
     let start = usize::try_from(u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?)).ok()?;
@@ -56,11 +54,11 @@ mod tests {
     }
 
     #[test]
-    fn only_visible_objects_with_a_size_are_variables() {
+    fn only_objects_with_a_size_are_variables() {
         let names = b"\0first\0second\0";
         let found = variable(&symbol(1, 0x11, 16), names);
         assert_eq!(found, Some(Variable { name: "first".to_owned(), size: 16 }));
-        for other in [symbol(1, 0x12, 16), symbol(1, 0x01, 16), symbol(1, 0x11, 0), symbol(99, 0x11, 16)] {
+        for other in [symbol(1, 0x12, 16), symbol(1, 0x11, 0), symbol(99, 0x11, 16)] {
             assert_eq!(variable(&other, names), None);
         }
     }

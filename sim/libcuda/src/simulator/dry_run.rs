@@ -3,9 +3,10 @@
 //! program asks of the driver, how often it waits and what it sends needs no GPU for it; results mean nothing, and the
 //! device says so in its name.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use floe_image::{ComputeCapability, Image, ImageError, Limits, kernel_parameters, variables};
+use floe_image::{ComputeCapability, Image, ImageError, Limits, Variable, kernel_parameters, variables};
 
 /// Parameters and variables are blocks of bytes with the strictest alignment PTX programs use.
 const ALIGNMENT: u32 = 16;
@@ -23,8 +24,10 @@ pub(crate) fn stand_in(image: &Image, device: ComputeCapability) -> Result<Optio
         return Ok(None);
     }
     let mut text = format!(".version 8.0\n.target sm_{}\n.address_size 64\n", device.number());
+    let mut known = HashSet::new();
     for cubin in &cubins {
-        for variable in variables(cubin)?.iter().filter(|variable| is_name(&variable.name)) {
+        let fitting = |variable: &Variable| is_name(&variable.name) && known.insert(variable.name.clone());
+        for variable in variables(cubin)?.into_iter().filter(fitting) {
             // Whoever copies to a constant sees memory like any other.
             let _ = writeln!(text, ".visible .global .align {ALIGNMENT} .b8 {}[{}];", variable.name, variable.size);
         }

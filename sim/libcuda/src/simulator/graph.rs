@@ -12,7 +12,7 @@ use super::capture::boxed;
 use super::context::ContextState;
 use super::event::key_of;
 use super::executor::replay::{Scene, Script, Stage, Step};
-use super::launch::{check_attributes, layout};
+use super::launch::layout;
 use super::transfer::Transfer;
 use super::{Simulator, lock};
 
@@ -72,7 +72,7 @@ impl Simulator {
         let context = self.context(work.context)?;
         let launch = launch_of(work);
         // Attributes are set on nodes after the kernel was checked.
-        if !check_attributes(&work.attributes)?.is_empty() {
+        if !self.check_attributes(&work.attributes, context.device)?.is_empty() {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let kernel = self.checked(&launch, &context)?;

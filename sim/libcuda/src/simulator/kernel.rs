@@ -226,10 +226,7 @@ impl Simulator {
             ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
             | ask::REQUIRED_CLUSTER_WIDTH
             | ask::REQUIRED_CLUSTER_HEIGHT
-            | ask::REQUIRED_CLUSTER_DEPTH => {
-                super::log::warn(format_args!("thread block clusters are not supported by the CPU device"));
-                Err(CudaError::NOT_SUPPORTED)
-            }
+            | ask::REQUIRED_CLUSTER_DEPTH => self.need_clusters(device),
             _ => Err(CudaError::INVALID_VALUE),
         }
     }

@@ -149,46 +149,47 @@ fn is_event(attribute: u32) -> bool {
     matches!(attribute, ask::PROGRAMMATIC_EVENT | ask::LAUNCH_COMPLETION_EVENT)
 }
 
-/// The events that a launch's attributes ask to be recorded with it.
-///
-/// # Errors
-/// NOT_SUPPORTED for an attribute that changes what the launch means and cannot be honoured.
-pub(crate) fn check_attributes(attributes: &[LaunchAttribute]) -> CudaResult<Vec<Event>> {
-    let mut events = Vec::new();
-    for attribute in attributes {
-        match attribute.id {
-            // The kernel is done before anything behind it starts, which is the strictest these three can ask for.
-            ask::PROGRAMMATIC_EVENT | ask::LAUNCH_COMPLETION_EVENT => events.push(Event(attribute.value.words[0])),
-            ask::PROGRAMMATIC_STREAM_SERIALIZATION => {}
-            ask::CLUSTER_DIMENSION | ask::PREFERRED_CLUSTER_DIMENSION => {
-                if attribute.value.as_dimensions().iter().any(|size| *size > 1) {
-                    super::log::warn(format_args!("thread block clusters are not supported by the CPU device"));
-                    return Err(CudaError::NOT_SUPPORTED);
+impl Simulator {
+    /// The events that a launch's attributes ask to be recorded with it.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED for an attribute that changes what the launch means and cannot be honoured.
+    pub(crate) fn check_attributes(&self, attributes: &[LaunchAttribute], device: usize) -> CudaResult<Vec<Event>> {
+        let mut events = Vec::new();
+        for attribute in attributes {
+            match attribute.id {
+                // The kernel is done before anything behind it starts, which is the strictest these three can ask for.
+                ask::PROGRAMMATIC_EVENT | ask::LAUNCH_COMPLETION_EVENT => events.push(Event(attribute.value.words[0])),
+                ask::PROGRAMMATIC_STREAM_SERIALIZATION => {}
+                ask::CLUSTER_DIMENSION | ask::PREFERRED_CLUSTER_DIMENSION => {
+                    if attribute.value.as_dimensions().iter().any(|size| *size > 1) {
+                        self.need_clusters(device)?;
+                    }
                 }
+                ask::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CudaError::NOT_SUPPORTED),
+                // What is left are hints about caches, priorities and scheduling, and what the surface has read already.
+                ask::IGNORE
+                | ask::ACCESS_POLICY_WINDOW
+                | ask::COOPERATIVE
+                | ask::SYNCHRONIZATION_POLICY
+                | ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
+                | ask::PRIORITY
+                | ask::MEM_SYNC_DOMAIN_MAP
+                | ask::MEM_SYNC_DOMAIN
+                | ask::PREFERRED_SHARED_MEMORY_CARVEOUT
+                | ask::NVLINK_UTIL_CENTRIC_SCHEDULING => {}
+                _ => return Err(CudaError::INVALID_VALUE),
             }
-            ask::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CudaError::NOT_SUPPORTED),
-            // What is left are hints about caches, priorities and scheduling, and what the surface has read already.
-            ask::IGNORE
-            | ask::ACCESS_POLICY_WINDOW
-            | ask::COOPERATIVE
-            | ask::SYNCHRONIZATION_POLICY
-            | ask::CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            | ask::PRIORITY
-            | ask::MEM_SYNC_DOMAIN_MAP
-            | ask::MEM_SYNC_DOMAIN
-            | ask::PREFERRED_SHARED_MEMORY_CARVEOUT
-            | ask::NVLINK_UTIL_CENTRIC_SCHEDULING => {}
-            _ => return Err(CudaError::INVALID_VALUE),
         }
+        Ok(events)
     }
-    Ok(events)
 }
 
 impl LaunchCalls for Simulator {
     fn launch_kernel(&self, launch: &Launch<'_>) -> CudaResult<()> {
         let (context, stream) = self.stream(launch.stream)?;
         self.executor.fault(context.serial)?;
-        let events = check_attributes(launch.attributes)?;
+        let events = self.check_attributes(launch.attributes, context.device)?;
         if let Some(captured) = self.capturing(launch.stream)? {
             return self.record_kernel(launch, &context, &captured, &events);
         }

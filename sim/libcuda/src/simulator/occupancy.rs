@@ -53,8 +53,8 @@ impl OccupancyCalls for Simulator {
     fn occupancy_max_active_clusters(&self, launch: &Launch<'_>) -> CudaResult<i32> {
         let context = self.working()?;
         self.resolve(launch.function.0, &context)?;
-        // The device has no clusters, so none is ever active.
-        Ok(0)
+        // The device has no clusters, so none is ever active; in a dry run nothing is, which no caller need know.
+        Ok(i32::from(self.is_dry_run(context.device)))
     }
 
     fn occupancy_max_potential_cluster_size(&self, launch: &Launch<'_>) -> CudaResult<i32> {
@@ -62,5 +62,23 @@ impl OccupancyCalls for Simulator {
         self.resolve(launch.function.0, &context)?;
         // Each block by itself.
         Ok(1)
+    }
+}
+
+impl Simulator {
+    fn is_dry_run(&self, device: usize) -> bool {
+        self.devices.get(device).is_some_and(|device| device.dry_run)
+    }
+
+    /// The device has no clusters and says so in its attributes; a dry run takes them like everything else.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED.
+    pub(super) fn need_clusters(&self, device: usize) -> CudaResult<()> {
+        if self.is_dry_run(device) {
+            return Ok(());
+        }
+        super::log::warn_once(format_args!("thread block clusters are not supported by the CPU device"));
+        Err(CudaError::NOT_SUPPORTED)
     }
 }
