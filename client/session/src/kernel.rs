@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use floe_abi::{CudaError, CudaResult, Device, Function, Kernel, Library, Module, function_attribute};
+use floe_abi::{
+    CudaError, CudaResult, Device, Function, Kernel, Library, Module, device_attribute, function_attribute,
+};
 use floe_surface::{KernelCalls, ParameterLayout};
 use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
 
@@ -28,6 +30,10 @@ const MUST_SAY: u64 = 1 << 63;
 const AXIS: u64 = (1 << 20) - 1;
 /// Dynamic shared memory in bytes a kernel may use that asked for no more.
 const DEFAULT_SHARED: u32 = 48 << 10;
+
+/// Values of the attributes that are set without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Settings([i32; 3]);
 
 /// A kernel of a library, on any vGPU.
 #[derive(Debug)]
@@ -225,9 +231,37 @@ impl FunctionState {
         let answer = self.session.call(&message)?;
         let reply = self.session.connection.read(SetKernelAttribute::decode_reply(&answer.body))?;
         self.learn(&reply.attributes);
-        // Occupancy depends on the attributes.
+        // Occupancy may depend on it.
         lock(&self.session.occupancy).clear();
         Ok(())
+    }
+
+    /// Whether every device takes this value, so that nobody need wait for its word: libraries set some attributes before
+    /// each launch.
+    fn is_certain(&self, number: u32, value: i32) -> bool {
+        use function_attribute as a;
+        match number {
+            a::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+                let most = self.session.snapshot.attribute(device_attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+                let fixed = i32::try_from(self.static_shared.load(Ordering::Relaxed)).unwrap_or(i32::MAX);
+                value >= 0 && most.is_some_and(|most| value <= most.saturating_sub(fixed))
+            }
+            a::PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&value),
+            a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => matches!(value, 0 | 1),
+            _ => false,
+        }
+    }
+
+    /// What the program set of what occupancy depends on.
+    pub(crate) fn settings(&self) -> Settings {
+        use function_attribute as a;
+        let known = self.attributes.read().unwrap_or_else(PoisonError::into_inner);
+        let value = |number: u32| known.get(&number).copied().unwrap_or_default();
+        Settings([
+            value(a::MAX_DYNAMIC_SHARED_SIZE_BYTES),
+            value(a::PREFERRED_SHARED_MEMORY_CARVEOUT),
+            value(a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED),
+        ])
     }
 
     fn set_attribute(&self, number: u32, value: i32) -> CudaResult<()> {
@@ -235,7 +269,13 @@ impl FunctionState {
         if self.attribute(number) == Ok(value) {
             return Ok(());
         }
-        self.set(0, number, value)
+        let Some(attribute) = i32::try_from(number).ok().filter(|_| self.is_certain(number, value)) else {
+            return self.set(0, number, value);
+        };
+        let message = SetKernelAttribute { kernel: KernelId(self.id), what: 0, number: attribute, value };
+        self.session.connection.call_unwatched(&message)?;
+        self.learn(&[Attribute { number: attribute, value }]);
+        Ok(())
     }
 
     fn configure(&self, what: u32, config: u32) -> CudaResult<()> {

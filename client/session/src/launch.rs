@@ -92,7 +92,7 @@ impl LaunchCalls for Client {
         // Whether a cluster fits only the device knows, and CUDA says so at the launch: the first launch of its kind waits
         // for the answer.
         let (block, shared, whole) = (launch.block, launch.shared_bytes, is_whole(launch.grid, cluster));
-        let kind = ClusterLaunch { kernel: function.id(), cluster, block, shared };
+        let kind = ClusterLaunch { kernel: function.id(), settings: function.settings(), cluster, block, shared };
         if whole && function.has_accepted(&kind) { Ok(()) } else { function.confirm(kind, whole) }
     }
 

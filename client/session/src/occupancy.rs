@@ -1,5 +1,5 @@
 //! Occupancy: how many blocks of a kernel fit a multiprocessor, and how many clusters the device. A question comes in; its
-//! answer is asked of the server once and remembered until an attribute of a kernel changes.
+//! answer is asked of the server once for each setting of the kernel's attributes and remembered.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use floe_wire::{AvailableShared, Call, ClusterOccupancy, KernelId, MaxActiveBloc
 
 use crate::attributes::Attributes;
 use crate::client::Client;
-use crate::kernel::FunctionState;
+use crate::kernel::{FunctionState, Settings};
 use crate::table::lock;
 
 /// Flags no occupancy question has, to keep the second kind of question apart in the same memory.
@@ -23,24 +23,28 @@ const LARGEST_SIZE: u32 = 1;
 /// What one vGPU's server has said about how kernels fit. All of it depends on the kernels' attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
-    blocks: HashMap<(u64, i32, u64, u32), i64>,
+    blocks: HashMap<BlocksQuestion, i64>,
     clusters: HashMap<ClusterQuestion, i32>,
     /// Launches with clusters that the device has taken once.
     accepted: HashSet<ClusterLaunch>,
 }
 
 impl Occupancy {
-    /// Forgets everything: an attribute has changed.
+    /// Forgets everything: something has changed that is not among a kernel's [`Settings`].
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 }
+
+/// One question about blocks: the kernel, how it is set, and two numbers and flags that say what is asked.
+type BlocksQuestion = (u64, Settings, i32, u64, u32);
 
 /// One question about clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ClusterQuestion {
     what: u32,
     kernel: u64,
+    settings: Settings,
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
@@ -51,13 +55,14 @@ struct ClusterQuestion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClusterLaunch {
     pub(crate) kernel: u64,
+    pub(crate) settings: Settings,
     pub(crate) cluster: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
 }
 
 impl FunctionState {
-    fn remembered(&self, key: (u64, i32, u64, u32), ask: impl FnOnce() -> CudaResult<i64>) -> CudaResult<i64> {
+    fn remembered(&self, key: BlocksQuestion, ask: impl FnOnce() -> CudaResult<i64>) -> CudaResult<i64> {
         if let Some(answer) = lock(&self.session.occupancy).blocks.get(&key) {
             return Ok(*answer);
         }
@@ -68,7 +73,7 @@ impl FunctionState {
 
     /// How many blocks of `block` threads with `shared` bytes of dynamic shared memory fit a multiprocessor.
     fn blocks_per_multiprocessor(&self, block: i32, shared: u64, flags: u32) -> CudaResult<i32> {
-        let answer = self.remembered((self.id(), block, shared, flags), || {
+        let answer = self.remembered((self.id(), self.settings(), block, shared, flags), || {
             let session = &self.session;
             let question = MaxActiveBlocks { kernel: KernelId(self.id()), block, shared, flags };
             let answer = session.call(&question)?;
@@ -119,6 +124,7 @@ impl Client {
         let question = ClusterQuestion {
             what,
             kernel: function.id(),
+            settings: function.settings(),
             grid: launch.grid,
             block: launch.block,
             shared: launch.shared_bytes,
@@ -183,7 +189,7 @@ impl OccupancyCalls for Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let function = self.function(function)?;
-        let key = (function.id(), block_size, wanted, AVAILABLE_SHARED);
+        let key = (function.id(), function.settings(), block_size, wanted, AVAILABLE_SHARED);
         let answer = function.remembered(key, || {
             let session = &function.session;
             let answer =

@@ -159,6 +159,27 @@ fn names_attributes_and_occupancy_are_asked_once() {
 }
 
 #[test]
+fn attributes_that_every_device_takes_are_set_without_waiting_and_occupancy_remembers_each_setting() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
+    let step = || {
+        for bytes in [65_536, 98_304] {
+            client.func_set_attribute(function, 8, bytes).unwrap();
+            assert_eq!(client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0), Ok(4));
+        }
+    };
+    step();
+    let before = client.statistics().waits_with_context;
+    step();
+    assert_eq!(client.statistics().waits_with_context, before);
+    // More than any device has: only the server can say what that is answered with.
+    client.func_set_attribute(function, 8, 1 << 30).unwrap();
+    assert_eq!(client.statistics().waits_with_context, before + 1);
+}
+
+#[test]
 fn the_primary_context_has_one_handle_and_is_active_only_while_retained() {
     let server = Server::start(Options::default());
     let client = client_with(&[&server], &[]);
