@@ -1,18 +1,19 @@
 //! Objects of one kind by their ids. Ids and objects come in, shared objects go out. It holds its lock only for the look-up
 //! and never while an object is used.
 
-use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Objects by id.
+use rustc_hash::FxHashMap;
+
+/// Objects by id. The ids are our own and count up, so a hash that strangers could foresee does no harm.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    objects: RwLock<HashMap<u64, Arc<T>>>,
+    objects: RwLock<FxHashMap<u64, Arc<T>>>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { objects: RwLock::new(HashMap::new()) }
+        Self { objects: RwLock::default() }
     }
 }
 
@@ -54,11 +55,11 @@ impl<T> Table<T> {
         self.write().clear();
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<u64, Arc<T>>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, FxHashMap<u64, Arc<T>>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<u64, Arc<T>>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, FxHashMap<u64, Arc<T>>> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
