@@ -164,7 +164,7 @@ impl Client {
             return Ok(());
         }
         check_host(&source)?;
-        if let Some(to) = self.mirrored(to, source.len()) {
+        if let Some(to) = self.host_side(to, source.len(), &stream.session) {
             return self.move_on_host(stream, to, source);
         }
         let session = self.device_memory(to, source.len() as u64, &stream.session)?;
@@ -197,7 +197,7 @@ impl Client {
         }
         check_host(&target)?;
         let bytes = target.len() as u64;
-        if let Some(from) = self.mirrored(from, target.len()) {
+        if let Some(from) = self.host_side(from, target.len(), &stream.session) {
             return self.move_on_host(stream, target, from);
         }
         let session = self.device_memory(from, bytes, &stream.session)?;
@@ -221,10 +221,10 @@ impl Client {
             return Ok(());
         }
         let length = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
-        if let Some(from) = self.mirrored(from, length) {
+        if let Some(from) = self.host_side(from, length, &stream.session) {
             return self.upload(stream, to, from, Mode::Waits);
         }
-        if let Some(to) = self.mirrored(to, length) {
+        if let Some(to) = self.host_side(to, length, &stream.session) {
             return self.download(stream, to, from, Mode::Waits);
         }
         let source = self.device_memory(from, bytes, &stream.session)?;

@@ -3,10 +3,10 @@
 //! seen. It never sends a byte that has not changed, so that neither side undoes what the other is doing.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use floe_abi::{CudaError, CudaResult, DevicePtr};
+use floe_abi::{CudaError, CudaResult, DevicePtr, device_attribute};
 use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, MirrorRun, UnmirrorMemory, WriteMirror, changed_runs};
 
@@ -149,7 +149,7 @@ impl Session {
         if self.mirrors.covers(at, bytes) {
             return Ok(());
         }
-        if self.mirrors.bytes() + bytes > MOST_BYTES {
+        if !self.has_room_to_mirror(&range) {
             log!(
                 Warn,
                 "cuMemHostGetDevicePointer: kernels reach at most {MOST_BYTES} bytes of host memory, not {bytes} more\n  \
@@ -164,6 +164,16 @@ impl Session {
         self.mirrors.add(range);
         drop(sending);
         self.send_mirrors()
+    }
+
+    /// Whether the device's kernels can reach host memory at all.
+    fn can_mirror(&self) -> bool {
+        self.snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY).is_some_and(|can| can != 0)
+    }
+
+    /// Whether a range can be mirrored beside those that are.
+    fn has_room_to_mirror(&self, range: &HostRange) -> bool {
+        self.mirrors.bytes() + range.len() as u64 <= MOST_BYTES
     }
 
     /// Sends what the program has changed in mirrored memory, ahead of work and waits.
@@ -212,10 +222,21 @@ impl Client {
         devices.iter().any(|device| device.session.mirrors.touches(at, bytes))
     }
 
-    /// Mirrored host memory where a device's address is asked for.
-    pub(crate) fn mirrored(&self, at: DevicePtr, bytes: usize) -> Option<HostRange> {
-        let range = || self.host_memory.range(at.0, bytes as u64);
-        if self.is_mirrored(at.0, bytes as u64) { range() } else { None }
+    /// Pinned host memory where a device's address is asked for: with unified addresses it may stand there, whether or not
+    /// the program has asked for its device pointer. An address that is a variable's of a device stays the device's.
+    pub(crate) fn host_side(&self, at: DevicePtr, bytes: usize, current: &Arc<Session>) -> Option<HostRange> {
+        let bytes = bytes as u64;
+        let is_host = self.is_mirrored(at.0, bytes) || self.owner(at, Some(current)).is_none();
+        if is_host { self.host_memory.range(at.0, bytes) } else { None }
+    }
+
+    /// Lets kernels reach pinned memory that the program uses as a device's, where there is room for it.
+    pub(crate) fn mirror_pinned(&self, at: DevicePtr, session: &Session) -> bool {
+        let pinned = self.host_memory.find(at.0);
+        let whole = pinned.and_then(|pinned| self.host_memory.range(pinned.start, pinned.bytes));
+        whole.is_some_and(|whole| {
+            session.can_mirror() && session.has_room_to_mirror(&whole) && session.mirror(whole).is_ok()
+        })
     }
 }
 

@@ -20,7 +20,7 @@ fn counting_server() -> (Server, Seen) {
     let mirrors = Seen::default();
     let seen = Arc::clone(&mirrors);
     let mut told: HashMap<u64, u8> = HashMap::new();
-    let server = Server::scripted(move |request, _, peer| {
+    let script = move |request: &Request<'_>, _: u64, peer: &mut Peer| {
         let mut seen = seen.lock().unwrap();
         match request {
             Request::MirrorMemory(m) => {
@@ -49,8 +49,8 @@ fn counting_server() -> (Server, Seen) {
             _ => {}
         }
         Flow::Usual
-    });
-    (server, mirrors)
+    };
+    (Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() }), mirrors)
 }
 
 fn function(client: &Client) -> Function {
@@ -86,6 +86,28 @@ fn memory_whose_device_pointer_is_asked_for_is_kept_equal_on_both_sides() {
     assert_eq!(seen.lock().unwrap()[&pointer.0][..4], [41, 6, 7, 0]);
     client.mem_free_host(pointer).unwrap();
     assert_eq!((server.count("UnmirrorMemory"), seen.lock().unwrap().len()), (1, 0));
+}
+
+#[test]
+fn pinned_memory_used_like_a_devices_is_reached_by_kernels_without_asking_for_a_pointer() {
+    let (server, seen) = counting_server();
+    let client = client(&server);
+    let function = function(client);
+    let pointer = client.mem_host_alloc(8, 0).unwrap();
+    let memory = pinned(pointer, 8);
+    memory.write(&[9; 8]).unwrap();
+    client.memset_d32_async(DevicePtr(pointer.0), 0, 2, Stream::LEGACY).unwrap();
+    launch_with(client, function, [1, 1, 1], &[]).unwrap();
+    let mut bytes = [0u8; 8];
+    client.memcpy_dtoh_async(host(&mut bytes), DevicePtr(pointer.0), Stream::LEGACY).unwrap();
+    assert_eq!(bytes[0], 10, "what the kernel made of what the program wrote; the scripted device fills nothing");
+    let sent = ["MirrorMemory", "Fill", "CopyFromDevice"].map(|name| server.count(name));
+    assert_eq!(sent, [1, 1, 0], "the device fills it, and the bytes come with the wait");
+    // Memory of no size the client would look through before every launch stays the host's.
+    let large = client.mem_host_alloc(32 << 20, 0).unwrap();
+    client.memset_d32_async(DevicePtr(large.0), 7, 2, Stream::LEGACY).unwrap();
+    assert_eq!(pinned(large, 8).to_vec(), [7, 0, 0, 0, 7, 0, 0, 0]);
+    assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl Client {
                 Side::Host(range) => CopyPlace::Host(range),
                 Side::Device(at) => {
                     let bytes = span(end);
-                    if self.mirrored(at, bytes).is_none() {
+                    if self.host_side(at, bytes, session).is_none() {
                         self.device_memory(at, bytes as u64, session)?;
                     }
                     CopyPlace::Device(at, bytes)

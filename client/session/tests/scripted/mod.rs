@@ -49,12 +49,14 @@ pub struct Options {
     pub granularity: u64,
     /// `DeviceSnapshot.code`.
     pub code: u32,
+    /// Whether kernels can reach host memory.
+    pub maps: bool,
     pub script: Option<Script>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { token: None, memory: 1 << 30, granularity: 2 << 20, code: 0, script: None }
+        Self { token: None, memory: 1 << 30, granularity: 2 << 20, code: 0, maps: false, script: None }
     }
 }
 
@@ -380,6 +382,7 @@ impl Peer {
                     attribute(7, 65535),
                     attribute(8, 49152),
                     attribute(16, 2),
+                    attribute(19, i32::from(self.options.maps)),
                     attribute(97, 101_376),
                     // Compute capability 9.0.
                     attribute(75, 9),
