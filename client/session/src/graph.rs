@@ -89,6 +89,7 @@ impl Client {
             attributes.push(attribute(launch_attribute::COOPERATIVE, 1));
         }
         let parameters = launch.arguments.pack(function.layout())?;
+        self.mirror_named(&parameters, &function.session);
         Ok(KernelWork {
             function: launch.function,
             kernel: function.kernel(),

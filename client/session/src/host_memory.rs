@@ -45,6 +45,15 @@ const PAGE: usize = 4096;
 /// The next place nothing has had in this process.
 static NEXT_PLACE: AtomicU64 = AtomicU64::new(PLACES);
 
+/// The addresses among a kernel's parameters that may be of memory placed here. Where none ever was, nothing is read.
+pub(crate) fn placed_addresses(parameters: &[u8]) -> impl Iterator<Item = u64> {
+    let end = NEXT_PLACE.load(Ordering::Relaxed);
+    let parameters = if end == PLACES { &[] } else { parameters };
+    let words =
+        parameters.chunks_exact(size_of::<u64>()).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes));
+    words.filter(move |word| (PLACES..end).contains(word))
+}
+
 /// All pinned host memory of the process, by first address.
 #[derive(Debug, Default)]
 pub(crate) struct HostMemory {

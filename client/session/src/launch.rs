@@ -70,6 +70,7 @@ impl LaunchCalls for Client {
         let mut attributes = Attributes::of_launch(launch)?;
         self.name_events(&mut attributes)?;
         let parameters = launch.arguments.pack_in_place(function.layout())?;
+        self.mirror_named(&parameters, session);
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
         let message = floe_wire::Launch {
             kernel: floe_wire::KernelId(function.id()),

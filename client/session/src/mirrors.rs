@@ -11,6 +11,7 @@ use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, MirrorRun, UnmirrorMemory, WriteMirror, changed_runs};
 
 use crate::client::Client;
+use crate::host_memory::placed_addresses;
 use crate::log::log;
 use crate::session::Session;
 use crate::table::lock;
@@ -228,6 +229,19 @@ impl Client {
         let bytes = bytes as u64;
         let is_host = self.is_mirrored(at.0, bytes) || self.owner(at, Some(current)).is_none();
         if is_host { self.host_memory.range(at.0, bytes) } else { None }
+    }
+
+    /// Lets a kernel reach the pinned memory whose addresses it is given, as unified addresses promise. Addresses it finds
+    /// in memory are not seen here: memory behind those is reached once its device pointer was asked for.
+    pub(crate) fn mirror_named(&self, parameters: &[u8], session: &Session) {
+        for at in placed_addresses(parameters) {
+            if !session.mirrors.touches(at, 1) && !self.mirror_pinned(DevicePtr(at), session) {
+                log!(
+                    Warn,
+                    "a kernel is given the address of pinned memory it cannot reach: {at:#x}\n  copy it to the device instead"
+                );
+            }
+        }
     }
 
     /// Lets kernels reach pinned memory that the program uses as a device's, where there is room for it.

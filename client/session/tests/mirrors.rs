@@ -111,6 +111,21 @@ fn pinned_memory_used_like_a_devices_is_reached_by_kernels_without_asking_for_a_
 }
 
 #[test]
+fn a_kernel_reaches_the_pinned_memory_it_is_given_the_address_of() {
+    let (server, _) = counting_server();
+    let client = client(&server);
+    let function = function(client);
+    let (given, other) = (client.mem_host_alloc(8, 0).unwrap(), client.mem_host_alloc(8, 0).unwrap());
+    pinned(given, 8).write(&[3]).unwrap();
+    for _ in 0..2 {
+        launch(client, function, [1, 1, 1], [32, 1, 1], Stream::LEGACY, (0, given.0 + 4, 0, 1)).unwrap();
+    }
+    client.ctx_synchronize().unwrap();
+    assert_eq!(server.count("MirrorMemory"), 1);
+    assert_eq!((pinned(given, 8).to_vec()[0], pinned(other, 8).to_vec()[0]), (5, 0));
+}
+
+#[test]
 fn a_change_is_sent_ahead_of_the_launch_that_reads_it() {
     let (server, _) = counting_server();
     let client = client(&server);
