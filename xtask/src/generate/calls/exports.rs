@@ -35,6 +35,25 @@ const VARIABLES: [(&str, usize); 25] = [
     ("cudbgUseExternalDebugger", 1),
 ];
 
+/// Functions without an entry that `cuGetProcAddress` finds all the same, and that answer NOT_SUPPORTED when called:
+/// PyTorch looks all of these up before its first virtual memory call and gives up where one is missing, also when it
+/// never calls it (c10/cuda/driver_api.h of release 2.11).
+const FOUND_AND_REFUSED: [&str; 13] = [
+    "cuCtxFromGreenCtx",
+    "cuDevResourceGenerateDesc",
+    "cuDevSmResourceSplitByCount",
+    "cuDeviceGetDevResource",
+    "cuGreenCtxCreate",
+    "cuGreenCtxDestroy",
+    "cuMemExportToShareableHandle",
+    "cuMemImportFromShareableHandle",
+    "cuMulticastAddDevice",
+    "cuMulticastBindMem",
+    "cuMulticastCreate",
+    "cuMulticastUnbind",
+    "cuStreamWriteValue32_v2",
+];
+
 /// Whether an exported name is a variable.
 pub(super) fn is_variable(name: &str) -> bool {
     VARIABLES.iter().any(|(variable, _)| *variable == name)
@@ -65,7 +84,8 @@ pub(super) fn text(table: &Table) -> String {
         .filter(|name| !implemented.contains(*name) && !is_variable(name))
         .collect();
     let _ = writeln!(functions, "$crate::unsupported_exports! {{ {} }}", missing.join(" "));
-    let addresses: String = implemented.iter().fold(String::new(), |mut text, name| {
+    let found: BTreeSet<&str> = implemented.iter().map(String::as_str).chain(FOUND_AND_REFUSED).collect();
+    let addresses: String = found.iter().fold(String::new(), |mut text, name| {
         let _ = writeln!(text, "$crate::expansion::Symbol::new(\"{name}\", {name} as *const ()),");
         text
     });
