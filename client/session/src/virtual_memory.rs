@@ -19,6 +19,10 @@ use crate::handles::{Handle, Kind};
 use crate::session::Session;
 use crate::table::lock;
 
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: PyTorch's expandable segments ask for it always, and export only when memory
+/// is shared between processes.
+const POSIX_FILE_DESCRIPTOR: u32 = 1;
+
 /// Physical memory the program made.
 #[derive(Debug, Clone)]
 struct Physical {
@@ -189,7 +193,8 @@ impl VirtualMemoryCalls for Client {
         if flags != 0 || bytes == 0 || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
-        if properties.requested_handle_types != 0 {
+        // Memory that could be exported is like any other until somebody exports it, which is refused by name.
+        if properties.requested_handle_types & !POSIX_FILE_DESCRIPTOR != 0 {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let session = self.location_session(&properties.location)?;

@@ -297,6 +297,9 @@ fn virtual_memory_is_reserved_mapped_and_given_back() {
     let properties = MemAllocationProperties { kind: 1, location, ..MemAllocationProperties::default() };
     let granularity = client.mem_get_allocation_granularity(&properties, 0).unwrap();
     let at = client.mem_address_reserve(4 * granularity, 0, DevicePtr::NULL, 0).unwrap();
+    let fabric = MemAllocationProperties { requested_handle_types: 8, ..properties };
+    assert_eq!(client.mem_create(granularity, &fabric, 0), Err(CudaError::NOT_SUPPORTED));
+    let properties = MemAllocationProperties { requested_handle_types: 1, ..properties };
     let memory = client.mem_create(granularity, &properties, 0).unwrap();
     client.mem_map(at, granularity, 0, memory, 0).unwrap();
     assert_eq!(client.mem_map(at, granularity, 0, memory, 0), Err(CudaError::INVALID_VALUE), "taken");
