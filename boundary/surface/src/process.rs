@@ -43,6 +43,7 @@ fn refused(name: &str, error: CudaError) -> CuResult {
 }
 
 fn caught(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
+    trace::begins(name);
     // What a panic leaves half-done lies behind the implementation's own locks, which report it at the next call.
     let answer = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.into(),

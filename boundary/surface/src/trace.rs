@@ -1,6 +1,7 @@
 //! What the program asked of the driver and what it was answered, for whoever looks for a call that goes wrong. The name
-//! and the answer of a call come in; with `FLOE_TRACE=failures` the calls that fail, with `FLOE_TRACE=calls` all of them,
-//! go to stderr. Nothing is formatted, and no call is slower than one comparison, when nobody asked.
+//! and the answer of a call come in; with `FLOE_TRACE=failures` the calls that fail, with `FLOE_TRACE=calls` also every
+//! call as it begins, go to stderr with the number of their thread: a thread's last line is the call that it hangs in.
+//! Nothing is formatted, and no call is slower than two comparisons, when nobody asked.
 
 use floe_abi::{CuResult, CudaError};
 use std::io::Write;
@@ -28,20 +29,26 @@ fn parse(value: Option<&str>) -> Detail {
 }
 
 fn line(text: std::fmt::Arguments<'_>) {
+    // SAFETY: gettid takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() };
     // One write per line, so that those of several threads do not mix. A closed stderr is the program's wish.
-    let _ = std::io::stderr().write_all(format!("floe: {text}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("floe[{thread}]: {text}\n").as_bytes());
+}
+
+/// A call begins.
+pub(crate) fn begins(name: &str) {
+    if detail() == Detail::Calls {
+        line(format_args!("{name}"));
+    }
 }
 
 /// A call has been answered.
 pub(crate) fn answered(name: &str, answer: CuResult) {
-    let detail = detail();
-    if detail == Detail::Nothing {
+    if detail() == Detail::Nothing {
         return;
     }
-    match CudaError::from_code(answer.0) {
-        Some(error) => line(format_args!("{name}: {error}")),
-        None if detail == Detail::Calls => line(format_args!("{name}")),
-        None => {}
+    if let Some(error) = CudaError::from_code(answer.0) {
+        line(format_args!("{name}: {error}"));
     }
 }
 
