@@ -54,6 +54,9 @@ pub enum LinkError {
         /// What there is.
         is: usize,
     },
+    /// The link leads to another machine, or might.
+    #[error("only a link over a Unix socket carries descriptors")]
+    NoDescriptors,
     /// This side has closed the link.
     #[error("the link is closed")]
     Closed,

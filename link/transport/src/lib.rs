@@ -11,6 +11,7 @@ mod flusher;
 mod link;
 mod listener;
 mod outgoing;
+mod reading;
 mod receiver;
 mod sender;
 mod spin;

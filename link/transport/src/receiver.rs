@@ -5,15 +5,13 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use floe_wire::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
+use crate::reading::{Reading, Wait};
 use crate::spin::Spin;
 
 /// How many bytes one read asks for at least, so that many small frames cost one system call.
@@ -57,10 +55,9 @@ pub enum Now<'a> {
 /// The incoming direction of a link; one thread at a time has it.
 #[derive(Debug)]
 pub struct Receiver {
-    socket: Arc<OwnedFd>,
+    reading: Reading,
     received: u64,
     limit: u32,
-    spin: Spin,
     buffer: Vec<u8>,
     /// The bytes of `buffer` that hold what is not yet returned.
     start: usize,
@@ -86,24 +83,12 @@ enum Have {
     Closed,
 }
 
-/// How one read waits.
-#[derive(Clone, Copy)]
-enum Wait {
-    /// As long as it takes; looks again for a moment before it sleeps.
-    Always,
-    /// Until then.
-    Until(Instant),
-    /// Not at all.
-    Never,
-}
-
 impl Receiver {
     pub(crate) fn new(socket: Arc<OwnedFd>, received: u64) -> Self {
         Self {
-            socket,
+            reading: Reading::new(socket),
             received,
             limit: PAYLOAD_LIMIT,
-            spin: Spin::default(),
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -125,7 +110,18 @@ impl Receiver {
 
     /// How long a wait for bytes looks again before it sleeps.
     pub fn set_spin(&mut self, spin: Spin) {
-        self.spin = spin;
+        self.reading.spin = spin;
+    }
+
+    /// Takes one descriptor that comes with a frame, or from here on none: the system closes what is not taken.
+    pub fn take_descriptors(&mut self, take: bool) {
+        self.reading.wants_descriptors = take;
+        self.reading.descriptor = None;
+    }
+
+    /// The descriptor that came last, with the frame read last or one before it.
+    pub fn descriptor(&mut self) -> Option<OwnedFd> {
+        self.reading.descriptor.take()
     }
 
     /// Waits for the next frame; `None` when the peer has closed the connection between two frames.
@@ -176,7 +172,7 @@ impl Receiver {
     /// The socket, for whoever waits until there is something to read.
     #[must_use]
     pub fn socket(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.socket)
+        Arc::clone(&self.reading.socket)
     }
 
     fn next_frame(&mut self, ahead: usize, wait: Wait) -> Result<Option<Frame<'_>>, LinkError> {
@@ -250,7 +246,7 @@ impl Receiver {
         self.make_room(needed.max(ahead));
         while self.end - self.start < needed {
             let until = if ahead == 0 { self.start + needed } else { self.buffer.len() };
-            let read = read(&self.socket, &mut self.buffer[self.end..until], wait, self.spin)?;
+            let read = self.reading.read(&mut self.buffer[self.end..until], wait)?;
             match read {
                 None => return Ok(Have::Nothing),
                 Some(0) if self.start == self.end => return Ok(Have::Closed),
@@ -279,7 +275,7 @@ impl Receiver {
         self.start += buffered;
         let needed = rest.len();
         while !rest.is_empty() {
-            match read(&self.socket, rest, Wait::Always, self.spin)? {
+            match self.reading.read(rest, Wait::Always)? {
                 Some(0) | None => return Err(LinkError::CutOff { have: needed - rest.len(), needed }),
                 Some(count) => rest = &mut rest[count..],
             }
@@ -295,56 +291,4 @@ impl Receiver {
 
 fn size(bytes: u32) -> usize {
     usize::try_from(bytes).expect("addresses have at least 32 bits")
-}
-
-/// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
-fn read(socket: &OwnedFd, target: &mut [u8], wait: Wait, spin: Spin) -> Result<Option<usize>, LinkError> {
-    match wait {
-        Wait::Always if spin.is_on() => {
-            if let Some(done) = spin.look(|| read_now(socket, target).transpose()) {
-                return done.map(Some);
-            }
-        }
-        Wait::Never => return read_now(socket, target),
-        Wait::Always | Wait::Until(_) => {}
-    }
-    loop {
-        if let Wait::Until(deadline) = wait {
-            wait_until(socket, deadline)?;
-        }
-        match rustix::io::read(socket, &mut *target) {
-            Ok(count) => return Ok(Some(count)),
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(source) => return Err(LinkError::system("receiving", source)),
-        }
-    }
-}
-
-fn read_now(socket: &OwnedFd, target: &mut [u8]) -> Result<Option<usize>, LinkError> {
-    match recv(socket, target, RecvFlags::DONTWAIT) {
-        Ok((_, count)) => Ok(Some(count)),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(None),
-        Err(source) => Err(LinkError::system("receiving", source)),
-    }
-}
-
-fn wait_until(socket: &OwnedFd, deadline: Instant) -> Result<(), LinkError> {
-    let began = Instant::now();
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut fds = [PollFd::new(socket, PollFlags::IN)];
-        match poll(&mut fds, Some(&timespec(left))) {
-            Ok(0) if left.is_zero() => {
-                let after = deadline.saturating_duration_since(began);
-                return Err(LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after });
-            }
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(source) => return Err(LinkError::system("waiting for the peer", source)),
-        }
-    }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
 }

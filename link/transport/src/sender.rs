@@ -3,12 +3,14 @@
 //! Posting waits for the socket only when much is unsent. Bulk bytes are written from where they lie.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use floe_wire::Message;
+use rustix::cmsg_space;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, sockopt};
 
 use crate::error::LinkError;
 use crate::flusher;
@@ -134,6 +136,29 @@ impl Sender {
         Ok(sequence)
     }
 
+    /// Whether the link can carry descriptors: the peer's socket is of this machine.
+    #[must_use]
+    pub fn carries_descriptors(&self) -> bool {
+        sockopt::socket_domain(&*self.shared.socket) == Ok(AddressFamily::UNIX)
+    }
+
+    /// As [`Sender::send`], with a descriptor of which the peer's receiver may take a duplicate.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]; [`LinkError::NoDescriptors`] with nothing sent where the link carries none.
+    pub fn send_with(
+        &self,
+        message: &impl Message,
+        descriptor: BorrowedFd<'_>,
+        numbered: impl FnOnce(u64),
+    ) -> Result<u64, LinkError> {
+        if self.carries_descriptors() {
+            self.shared.write_with(message, descriptor, numbered)
+        } else {
+            Err(LinkError::NoDescriptors)
+        }
+    }
+
     /// Gives everything posted so far to the socket.
     ///
     /// # Errors
@@ -188,6 +213,32 @@ impl Shared {
         numbered(sequence);
         self.let_go(outgoing, leave)?;
         Ok(sequence)
+    }
+
+    /// Writes everything posted so far, then a frame that a descriptor goes with.
+    fn write_with<M: Message>(
+        &self,
+        message: &M,
+        descriptor: BorrowedFd<'_>,
+        numbered: impl FnOnce(u64),
+    ) -> Result<u64, LinkError> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut outgoing = self.open()?;
+            if outgoing.is_empty() {
+                let (sequence, tail) = outgoing.add_head(message);
+                numbered(sequence);
+                let buffer = outgoing.take_buffer();
+                drop(outgoing);
+                // The descriptor goes with the first byte, so the receiver has it when it has the frame.
+                let sent = self.said(write_first(&self.socket, &buffer, descriptor))?;
+                self.said(write_all(&self.socket, &buffer[sent..], tail))?;
+                self.outgoing().recycle(buffer);
+                return Ok(sequence);
+            }
+            drop(outgoing);
+            self.write_segment()?;
+        }
     }
 
     /// Writes a frame whose trailing bytes go to the socket from where they lie, and everything before it.
@@ -258,16 +309,17 @@ impl Shared {
     }
 
     fn write(&self, buffer: Vec<u8>, tail: &[u8]) -> Result<(), LinkError> {
-        match write_all(&self.socket, &buffer, tail) {
-            Ok(()) => {
-                self.outgoing().recycle(buffer);
-                Ok(())
-            }
-            Err(source) => {
-                self.end(State::Broken(source));
-                Err(LinkError::system("sending", source))
-            }
-        }
+        self.said(write_all(&self.socket, &buffer, tail))?;
+        self.outgoing().recycle(buffer);
+        Ok(())
+    }
+
+    /// A write that failed ends the link.
+    fn said<T>(&self, written: Result<T, Errno>) -> Result<T, LinkError> {
+        written.map_err(|source| {
+            self.end(State::Broken(source));
+            LinkError::system("sending", source)
+        })
     }
 
     /// The link is over: what is lent goes back to its owners.
@@ -283,6 +335,20 @@ impl Drop for Owner {
         // The link may be over; then there is nothing left to send.
         let _ = self.0.flush();
         self.0.end(State::Closed);
+    }
+}
+
+/// Writes the first of the bytes with a descriptor; how many.
+fn write_first(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
+    let descriptors = [descriptor];
+    let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    loop {
+        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
     }
 }
 
