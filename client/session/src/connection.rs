@@ -8,12 +8,12 @@ mod pending;
 mod receive;
 mod waiter;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_transport::{Link, LinkError, Sender, Spin};
-use floe_wire::{Call, DecodeError, Message};
+use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use handshake::{Attached, Greeting, attach};
 pub use handshake::{ConnectError, Inquiry};
@@ -75,7 +75,7 @@ impl Connection {
         mirrors: Arc<Mirrors>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = link.split();
-        let (queue, arrivals) = mpsc::channel();
+        let (host, arrivals) = HostFunctions::new();
         let shared = Arc::new(Shared {
             sender: sender.clone(),
             incoming: Incoming::new(receiver, Spin::of_process()),
@@ -83,11 +83,11 @@ impl Connection {
             order,
             pending: Pending::default(),
             deliveries: AtomicUsize::new(0),
-            host: HostFunctions::new(queue),
+            host,
             heard: AtomicU64::new(0),
             mirrors,
         });
-        host_functions::start(Arc::clone(&shared), sender.clone(), arrivals)?;
+        host_functions::start(&shared, &sender, arrivals)?;
         let background = Arc::clone(&shared);
         std::thread::Builder::new().name("floe-receive".into()).spawn(move || background.incoming.run(&background))?;
         Ok(Self { sender, shared })
@@ -228,17 +228,32 @@ impl Connection {
 
     /// Puts a host function on a stream.
     pub(crate) fn host_function(&self, course: &Arc<Course>, id: u64, work: HostWork) -> CudaResult<()> {
-        self.shared.host.add(id, work);
         let message = floe_wire::HostFunction {
             stream: floe_wire::StreamId(course.stream()),
             function: floe_wire::FunctionId(id),
         };
-        let sequence = self.post(&message).inspect_err(|_| {
+        self.in_order(course, id, work, &message)
+    }
+
+    /// Puts a copy on a stream whose bytes `work`, of this id, reads when the stream gets there.
+    pub(crate) fn late_copy(&self, course: &Arc<Course>, message: &CopyLate, work: HostWork) -> CudaResult<()> {
+        self.in_order(course, message.function.0, work, message)
+    }
+
+    /// Posts a message behind which the stream waits for `work`.
+    fn in_order(&self, course: &Arc<Course>, id: u64, work: HostWork, message: &impl Message) -> CudaResult<()> {
+        self.shared.host.add(id, work);
+        let sequence = self.post(message).inspect_err(|_| {
             self.shared.host.cancel(id);
         })?;
         course.issue(sequence);
         self.shared.incoming.watch();
         Ok(())
+    }
+
+    /// Whether host functions are waiting or running that may write the program's memory.
+    pub(crate) fn host_functions_may_write(&self) -> bool {
+        self.shared.host.may_write()
     }
 
     /// Whether host functions are waiting or running.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostBlock, HostRange, UnifiedRange};
-use floe_wire::{CopyFromDevice, CopyOnDevice, CopyToDevice, PIECE_BYTES};
+use floe_wire::{CopyFromDevice, CopyLate, CopyOnDevice, CopyToDevice, PIECE_BYTES};
 
 use crate::client::Client;
 use crate::connection::{HostWork, Target};
@@ -62,6 +62,15 @@ enum Passage {
     Lent,
 }
 
+/// Where bytes go that are read late.
+#[derive(Debug, Clone, Copy)]
+struct LateRows {
+    to: u64,
+    pitch: u64,
+    width: usize,
+    height: u64,
+}
+
 /// Posts host bytes in pieces.
 fn send(session: &Session, course: &Course, to: u64, source: &HostRange, passage: Passage) -> CudaResult<()> {
     let mut done = 0;
@@ -113,7 +122,7 @@ impl Client {
     fn may_change(&self, source: &HostRange) -> CudaResult<bool> {
         Ok(self.devices()?.iter().any(|device| {
             let connection = &device.session.connection;
-            connection.has_host_functions() || connection.writes_into(source.pointer().0, source.len() as u64)
+            connection.host_functions_may_write() || connection.writes_into(source.pointer().0, source.len() as u64)
         }))
     }
 
@@ -138,24 +147,36 @@ impl Client {
         Ok(false)
     }
 
-    /// Runs `copy` on a stream of floe's own when `stream` has got there; `stream` goes on when it is done.
-    fn copy_late(
+    /// Puts a copy on `stream` whose bytes are read when the stream gets there. They go past all that waits at the server:
+    /// it may be in a call that waits for this very stream, as loading a module does.
+    fn copy_late(stream: &StreamState, to: u64, source: &HostRange) -> CudaResult<()> {
+        let mut done = 0;
+        while done < source.len() {
+            let piece = source.sub(done, PIECE_BYTES.min(source.len() - done))?;
+            let row = LateRows { to: to + done as u64, pitch: 0, width: piece.len(), height: 1 };
+            Self::copy_piece_late(stream, row, move || piece.to_vec())?;
+            done += piece.len();
+        }
+        Ok(())
+    }
+
+    /// The same for rows that are a piece at most, which `read` gives without gaps.
+    fn copy_piece_late(
         stream: &StreamState,
-        bytes: u64,
-        copy: impl FnOnce(&Session, &Course) -> CudaResult<()> + Send + 'static,
+        rows: LateRows,
+        read: impl FnOnce() -> Vec<u8> + Send + 'static,
     ) -> CudaResult<()> {
-        let session = Arc::clone(&stream.session);
-        let side = session.side_course()?;
-        let outstanding = session.late.begin(bytes);
-        let work = move || {
-            let _outstanding = outstanding;
-            let result = copy(&session, &side).and_then(|()| session.synchronize_stream(&side));
-            if let Err(error) = result {
-                session.errors.note(error);
-            }
-        };
         let session = &stream.session;
-        session.connection.host_function(stream.course(), session.next_id(), HostWork::Own(Box::new(work)))
+        let message = CopyLate {
+            stream: stream.id(),
+            function: floe_wire::FunctionId(session.next_id()),
+            to: floe_wire::DevicePtr(rows.to),
+            pitch: rows.pitch,
+            width: rows.width as u64,
+            height: rows.height,
+        };
+        session.statistics.went_to_device(message.width * message.height);
+        session.connection.late_copy(stream.course(), &message, HostWork::Bytes(Box::new(read)))
     }
 
     /// Host to device.
@@ -172,12 +193,8 @@ impl Client {
             return self.with_remote(stream, &session, |remote| self.upload(remote, to, source, mode));
         }
         if self.must_read_late(stream, &source, mode)? {
-            let bytes = source.len() as u64;
-            return Self::copy_late(stream, bytes, move |session, course| {
-                send(session, course, to.0, &source, Passage::AtOnce)
-            });
+            return Self::copy_late(stream, to.0, &source);
         }
-        session.late.admit_upload(source.len() as u64);
         let lends = || source.len() >= LENT_FROM && self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
         let passage = if mode != Mode::Waits && lends() { Passage::Lent } else { Passage::AtOnce };
         send(&session, stream.course(), to.0, &source, passage)
@@ -206,7 +223,6 @@ impl Client {
         }
         let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
         session.statistics.came_from_device(bytes);
-        session.late.admit_download(bytes);
         if self.may_arrive_late(&target, mode) {
             return session.connection.fetch_unwatched(&message, Target::Line(target), stream.course());
         }

@@ -21,7 +21,6 @@ mod graph;
 mod handles;
 mod host_memory;
 mod kernel;
-mod late;
 mod launch;
 mod lent;
 mod library;

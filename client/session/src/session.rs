@@ -15,7 +15,6 @@ use crate::connection::{Answer, Attached, Connection};
 use crate::errors::Errors;
 use crate::event::EventState;
 use crate::kernel::FunctionState;
-use crate::late::Late;
 use crate::lent::LentRanges;
 use crate::limits::DeviceLimits;
 use crate::mirrors::Mirrors;
@@ -44,7 +43,6 @@ pub(crate) struct Session {
     pub(crate) order: Arc<Order>,
     pub(crate) errors: Arc<Errors>,
     pub(crate) statistics: Arc<Statistics>,
-    pub(crate) late: Arc<Late>,
     pub(crate) lent: Arc<LentRanges>,
     pub(crate) blocks: Mutex<Blocks<Fence>>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
@@ -70,7 +68,6 @@ pub(crate) struct Session {
     epoch: AtomicU64,
     ids: AtomicU64,
     collected_news: AtomicU64,
-    side: Mutex<Option<Arc<Course>>>,
 }
 
 impl Session {
@@ -92,7 +89,6 @@ impl Session {
             order,
             errors,
             statistics,
-            late: Arc::default(),
             lent: Arc::default(),
             blocks: Mutex::new(Blocks::new(window.start..middle, granularity)),
             virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
@@ -110,7 +106,6 @@ impl Session {
             epoch: AtomicU64::new(0),
             ids: AtomicU64::new(1),
             collected_news: AtomicU64::new(0),
-            side: Mutex::default(),
             snapshot: attached.snapshot,
             window,
         }))
@@ -187,23 +182,6 @@ impl Session {
         range.contains(&at).then_some(range)
     }
 
-    /// A stream of floe's own that waits for no other, for work that must not stand in the program's order.
-    pub(crate) fn side_course(&self) -> CudaResult<Arc<Course>> {
-        let mut side = lock(&self.side);
-        if let Some(course) = &*side {
-            return Ok(Arc::clone(course));
-        }
-        let id = self.next_id();
-        self.connection.post(&floe_wire::CreateStream {
-            stream: floe_wire::StreamId(id),
-            flags: floe_abi::stream_flags::NON_BLOCKING,
-            priority: 0,
-        })?;
-        let course = self.order.add(id, false);
-        *side = Some(Arc::clone(&course));
-        Ok(course)
-    }
-
     /// Gives freed memory back to the allocator, and to the server what is not worth keeping, where streams have come
     /// further since the last time.
     pub(crate) fn collect(&self) -> CudaResult<()> {
@@ -241,7 +219,6 @@ impl Session {
     /// call to report a failure.
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
         self.epoch.fetch_add(1, Ordering::AcqRel);
-        *lock(&self.side) = None;
         self.streams.clear();
         self.events.clear();
         self.modules.clear();

@@ -1,5 +1,6 @@
 //! Host functions that stand in streams.
-//! In: from the driver, that a stream has got there; from the client, that the function has returned.
+//! In: from the driver, that a stream has got there; from the client, that the function has returned, or the data that the
+//! work behind it waits for.
 //! Out: the driver's callback returns, and the stream goes on. It never runs anything of the program's.
 
 use std::collections::{HashMap, HashSet};
@@ -15,9 +16,25 @@ pub(crate) struct HostFunctions {
 
 #[derive(Debug, Default)]
 struct Gates {
-    closed: HashMap<u64, Arc<Gate>>,
+    closed: HashMap<u64, Closed>,
     /// Given up with their context; the client may still be running them.
     given_up: HashSet<u64>,
+}
+
+/// Takes the data a stream waits for to where its work reads them; `false` where they are not as many as that expects.
+pub(crate) type Fill = Box<dyn FnOnce(&[u8]) -> bool + Send>;
+
+/// A function that has not returned.
+struct Closed {
+    gate: Arc<Gate>,
+    /// For one that brings data.
+    fill: Option<Fill>,
+}
+
+impl std::fmt::Debug for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Closed").field("brings_data", &self.fill.is_some()).finish_non_exhaustive()
+    }
 }
 
 /// What the end of a host function means here.
@@ -27,7 +44,7 @@ pub(crate) enum Done {
     GoesOn,
     /// Its stream is gone already.
     GivenUp,
-    /// There is none of that id.
+    /// There is none of that id that ends like this.
     Unknown,
 }
 
@@ -58,23 +75,40 @@ impl HostFunctions {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A function is about to be put into a stream. `None`: there is one of that id.
-    pub(crate) fn expect(&self, function: FunctionId) -> Option<Arc<Gate>> {
+    /// A function is about to be put into a stream; one that brings data says where they go. `None`: there is one of that
+    /// id.
+    pub(crate) fn expect(&self, function: FunctionId, fill: Option<Fill>) -> Option<Arc<Gate>> {
         let gate = Arc::new(Gate::default());
         let mut gates = self.gates();
         if gates.closed.contains_key(&function.0) {
             return None;
         }
-        gates.closed.insert(function.0, Arc::clone(&gate));
+        gates.closed.insert(function.0, Closed { gate: Arc::clone(&gate), fill });
         Some(gate)
     }
 
-    /// The function has returned, or will not run.
+    /// The function could not be put into its stream.
+    pub(crate) fn cancel(&self, function: FunctionId) {
+        self.gates().closed.remove(&function.0);
+    }
+
+    /// The function has returned.
     pub(crate) fn done(&self, function: FunctionId) -> Done {
+        self.end(function, |fill| fill.is_none())
+    }
+
+    /// The data have come that the stream waits for.
+    pub(crate) fn filled(&self, function: FunctionId, bytes: &[u8]) -> Done {
+        self.end(function, |fill| fill.is_some_and(|fill| fill(bytes)))
+    }
+
+    fn end(&self, function: FunctionId, ends_so: impl FnOnce(Option<Fill>) -> bool) -> Done {
         let mut gates = self.gates();
-        if let Some(gate) = gates.closed.remove(&function.0) {
+        if let Some(Closed { gate, fill }) = gates.closed.remove(&function.0) {
+            drop(gates);
+            let ends_so = ends_so(fill);
             gate.open();
-            return Done::GoesOn;
+            return if ends_so { Done::GoesOn } else { Done::Unknown };
         }
         if gates.given_up.remove(&function.0) { Done::GivenUp } else { Done::Unknown }
     }
@@ -84,8 +118,8 @@ impl HostFunctions {
         let mut gates = self.gates();
         let Gates { closed, given_up } = &mut *gates;
         // What an earlier context's functions have not said by now, they may still say: ids are not used again.
-        let open = |(function, gate): (u64, Arc<Gate>)| {
-            gate.open();
+        let open = |(function, closed): (u64, Closed)| {
+            closed.gate.open();
             given_up.insert(function);
         };
         closed.drain().map(open).count()

@@ -1,12 +1,13 @@
 //! The incoming half of the session's connection.
-//! In: frames. Out: commands in the queue; the ends of host functions straight to who waits for them; the data of large
+//! In: frames. Out: commands in the queue; the ends of host functions and what copies behind them write straight to who
+//! waits for them, past the issuer, which may be in a call that waits for the very stream; the data of large
 //! copies to the device in staging memory, so that they are touched once.
 //! It decodes nothing else, and it stops reading while the queue or the staging memory is full.
 
 use std::sync::Arc;
 
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver};
-use floe_wire::{CopyToDevice, Decode as _, HostFunctionDone, Message as _};
+use floe_wire::{CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _};
 
 use crate::device::{Device, Pinned as _};
 use crate::host_functions::{Done, HostFunctions};
@@ -55,19 +56,24 @@ impl<D: Device> Reader<D> {
     }
 
     fn take(&self, frame: Frame<'_>) -> Result<(), InputEnd> {
+        let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
         if frame.kind == HostFunctionDone::KIND {
-            return self.host_function_done(frame.payload);
+            let message = HostFunctionDone::decode(frame.payload).map_err(unreadable)?;
+            return self.goes_on(message.function, self.functions.done(message.function));
+        }
+        if frame.kind == LateBytes::KIND {
+            let message = LateBytes::decode(frame.payload).map_err(unreadable)?;
+            return self.goes_on(message.function, self.functions.filled(message.function, message.bytes));
         }
         self.push(Command { sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec(), staged: None })
     }
 
-    fn host_function_done(&self, payload: &[u8]) -> Result<(), InputEnd> {
-        let message = HostFunctionDone::decode(payload).map_err(|error| InputEnd::Contract(error.to_string()))?;
-        match self.functions.done(message.function) {
+    fn goes_on(&self, function: FunctionId, done: Done) -> Result<(), InputEnd> {
+        match done {
             Done::GoesOn => self.shared.queue.host_functions_end(1),
             Done::GivenUp => {}
             Done::Unknown => {
-                return Err(InputEnd::Contract(format!("no host function runs with the id: {}", message.function.0)));
+                return Err(InputEnd::Contract(format!("no host function runs with the id: {}", function.0)));
             }
         }
         Ok(())

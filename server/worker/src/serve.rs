@@ -25,7 +25,7 @@ use crate::queue::Queue;
 use crate::reader::{InputEnd, Reader};
 use crate::session::{Allowance, Session, Stop};
 use crate::shared::Shared;
-use crate::staging::Uploads;
+use crate::staging::{UPLOAD_BYTES, Uploads};
 use crate::window::Window;
 
 /// How long the last word to a client that does not read may take.
@@ -141,7 +141,7 @@ fn run_threads<D: Device>(
 ) -> Ending {
     let functions = Arc::new(HostFunctions::default());
     let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
-    let uploads = Uploads::new();
+    let uploads = Uploads::new(UPLOAD_BYTES);
     let session =
         Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache);
     let (endings, first) = mpsc::channel();

@@ -31,7 +31,7 @@ use crate::host_functions::HostFunctions;
 use crate::objects::Objects;
 use crate::queue::Command;
 use crate::shared::Shared;
-use crate::staging::{Downloads, Staged, Uploads};
+use crate::staging::{Downloads, LATE_BYTES, Staged, Uploads};
 use crate::window::Window;
 
 /// What the session may have.
@@ -51,6 +51,8 @@ pub(crate) struct Session<D: Device> {
     functions: Arc<HostFunctions>,
     pool: Arc<Pool<D>>,
     uploads: Arc<Uploads<D>>,
+    /// For copies whose bytes the client reads when their stream gets there.
+    late: Arc<Uploads<D>>,
     /// Where the data of the present command lie, if not in its payload.
     staged: Option<Staged>,
     downloads: Arc<Downloads<D>>,
@@ -110,6 +112,7 @@ impl<D: Device> Session<D> {
             functions,
             pool,
             uploads,
+            late: Uploads::new(LATE_BYTES),
             staged: None,
             downloads: Downloads::new(),
             allowance,
@@ -173,6 +176,7 @@ impl<D: Device> Session<D> {
             Request::UnmapRange(message) => self.unmap_range(message),
             Request::MemoryInfo(_) => self.memory_info(),
             Request::CopyToDevice(message) => self.copy_to_device(message),
+            Request::CopyLate(message) => self.copy_late(sequence, message),
             Request::CopyFromDevice(message) => self.copy_from_device(sequence, message),
             Request::CopyOnDevice(message) => self.copy_on_device(message),
             Request::CopyBoxToDevice(message) => self.copy_box_to_device(message),
@@ -225,7 +229,9 @@ impl<D: Device> Session<D> {
             Request::UpdateGraph(message) => self.update_graph(message),
             Request::DestroyGraph(message) => self.destroy_graph(message),
             // The reader takes these out of the line.
-            Request::HostFunctionDone(_) => broken("a host function's end stands in the line of commands"),
+            Request::HostFunctionDone(_) | Request::LateBytes(_) => {
+                broken("a host function's end stands in the line of commands")
+            }
             Request::Hello(_)
             | Request::Authenticate(_)
             | Request::ListGpus(_)

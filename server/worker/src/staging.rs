@@ -16,13 +16,16 @@ use crate::ring::{Ring, Ticket};
 pub(crate) const UPLOAD_BYTES: usize = 16 * floe_wire::PIECE_BYTES;
 /// Bytes of the ring from the device: eight pieces of the largest size.
 pub(crate) const DOWNLOAD_BYTES: usize = 8 * floe_wire::PIECE_BYTES;
+/// Bytes of the ring for copies whose bytes the client reads when their stream gets there.
+pub(crate) const LATE_BYTES: usize = 4 * floe_wire::PIECE_BYTES;
 /// How long to wait before looking again whether an upload has completed.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Uploads in flight from which on the oldest are looked at even when there is room.
 const LOOK_AT: usize = 64;
 
-/// The ring towards the device; the reader and the issuer take ranges, completed copies give them back.
+/// A ring towards the device; the reader and the issuer take ranges, completed copies give them back.
 pub(crate) struct Uploads<D: Device> {
+    bytes: usize,
     state: Mutex<UploadState<D>>,
 }
 
@@ -41,9 +44,10 @@ pub(crate) struct Staged {
 }
 
 impl<D: Device> Uploads<D> {
-    pub(crate) fn new() -> Arc<Self> {
-        let state = UploadState { memory: None, ring: Ring::new(UPLOAD_BYTES), flying: VecDeque::new() };
-        Arc::new(Self { state: Mutex::new(state) })
+    /// A ring of `bytes`, which are taken from the device when they are asked for first.
+    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+        let state = UploadState { memory: None, ring: Ring::new(bytes), flying: VecDeque::new() };
+        Arc::new(Self { bytes, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, UploadState<D>> {
@@ -55,7 +59,7 @@ impl<D: Device> Uploads<D> {
         let mut state = self.state();
         match &state.memory {
             Some(memory) => Ok(Arc::clone(memory)),
-            None => Ok(Arc::clone(state.memory.insert(Arc::new(device.pin(UPLOAD_BYTES)?)))),
+            None => Ok(Arc::clone(state.memory.insert(Arc::new(device.pin(self.bytes)?)))),
         }
     }
 

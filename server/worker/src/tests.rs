@@ -311,6 +311,53 @@ fn a_copy_larger_than_a_small_frame_is_staged_and_one_behind_a_host_function_sti
 }
 
 #[test]
+fn late_bytes_come_through_while_the_issuer_waits_for_their_stream() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    let late = |function, to, height| CopyLate {
+        stream: StreamId(1),
+        function: FunctionId(function),
+        to: DevicePtr(to),
+        pitch: 8,
+        width: 4,
+        height,
+    };
+    client.send(&late(1, BASE, 1));
+    client.send(&late(2, BASE + 16, 2));
+    assert_eq!(client.get(), Some(Got::RunHostFunction(1)));
+    // This load is not over before the copies are.
+    let hash = hash_of(b"kernel k");
+    client.send(&LibraryPart { library: LibraryId(1), content: 0, bytes: b"kernel k" });
+    let load = LoadLibrary { contents: vec![content(b"kernel k", &hash)], at_once: true, ..text(LibraryId(1)) };
+    let loaded = client.send(&load);
+    client.nothing_comes();
+    client.send(&LateBytes { function: FunctionId(1), bytes: &[1, 2, 3, 4] });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(2)));
+    client.send(&LateBytes { function: FunctionId(2), bytes: &[5, 6, 7, 8, 9, 10, 11, 12] });
+    assert!(matches!(client.get(), Some(Got::Reply { request, status: 0, .. }) if request == loaded));
+    assert_eq!(client.device.memory(BASE, 4), [1, 2, 3, 4]);
+    let rows = client.device.memory(BASE + 16, 12);
+    assert_eq!((&rows[..4], &rows[8..]), ([5, 6, 7, 8].as_slice(), [9, 10, 11, 12].as_slice()));
+}
+
+#[test]
+fn late_bytes_that_are_not_what_was_asked_for_break_the_contract() {
+    let late =
+        CopyLate { stream: StreamId(0), function: FunctionId(1), to: DevicePtr(BASE), pitch: 0, width: 4, height: 1 };
+    for wrong in [&[1, 2, 3][..], &[1, 2, 3, 4, 5]] {
+        let mut client = Client::new();
+        client.memory();
+        client.send(&late);
+        assert_eq!(client.get(), Some(Got::RunHostFunction(1)));
+        let words = client.break_with(&LateBytes { function: FunctionId(1), bytes: wrong });
+        assert!(words.contains("host function"), "{words}");
+    }
+    let words = Client::new().break_with(&CopyLate { width: 5 << 20, ..late });
+    assert!(words.contains("piece"), "{words}");
+}
+
+#[test]
 fn copies_that_stand_behind_a_reset_keep_their_bytes() {
     let mut client = Client::new();
     let piece = vec![7; 100_000];

@@ -1,6 +1,6 @@
 //! Functions of the program that run in stream order, and floe's own work that must. Work comes in with an id, the server
-//! says when its turn has come, a thread runs it and tells the server when it is done. A link that ends drops what has not
-//! run.
+//! says when its turn has come, a thread runs it and tells the server when it is done. Memory that is read in stream order
+//! is read by another thread, which no function of the program holds up. A link that ends drops what has not run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::{HostFunction, StreamCallback};
 use floe_transport::Sender;
-use floe_wire::{FunctionId, HostFunctionDone};
+use floe_wire::{FunctionId, HostFunctionDone, LateBytes};
 
 use super::Shared;
 use crate::table::lock;
@@ -23,6 +23,8 @@ pub(crate) enum HostWork {
     Callback(StreamCallback),
     /// floe's own.
     Own(Box<dyn FnOnce() + Send>),
+    /// Bytes for the device, a piece at most, which are read now.
+    Bytes(Box<dyn FnOnce() -> Vec<u8> + Send>),
 }
 
 impl std::fmt::Debug for HostWork {
@@ -31,19 +33,28 @@ impl std::fmt::Debug for HostWork {
             Self::Function(_) => "Function",
             Self::Callback(_) => "Callback",
             Self::Own(_) => "Own",
+            Self::Bytes(_) => "Bytes",
         })
     }
 }
 
 impl HostWork {
-    fn run(self, status: CudaResult<()>) {
+    /// Whether it may write the program's memory.
+    fn may_write(&self) -> bool {
+        !matches!(self, Self::Bytes(_))
+    }
+
+    /// Does it; returns the bytes it brings.
+    fn run(self, status: CudaResult<()>) -> Option<Vec<u8>> {
         match self {
             // CUDA does not run host functions of a context in error, but callbacks it does.
             Self::Function(function) if status.is_ok() => function.call(),
             Self::Function(_) => {}
             Self::Callback(callback) => callback.call(status),
             Self::Own(work) => work(),
+            Self::Bytes(read) => return Some(read()),
         }
+        None
     }
 }
 
@@ -58,25 +69,66 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct HostFunctions {
     waiting: Mutex<HashMap<u64, HostWork>>,
-    /// Those waiting and the one running.
+    /// Those waiting and the ones running.
     busy: AtomicUsize,
-    queue: Mutex<Option<mpsc::Sender<Arrival>>>,
+    /// Those among them that may write the program's memory.
+    writing: AtomicUsize,
+    queues: Mutex<Option<Queues>>,
+}
+
+/// Where what has arrived is waiting for its thread.
+#[derive(Debug)]
+struct Queues {
+    functions: mpsc::Sender<Arrival>,
+    sources: mpsc::Sender<Arrival>,
+}
+
+impl Queues {
+    fn of(&self, work: &HostWork) -> &mpsc::Sender<Arrival> {
+        if work.may_write() { &self.functions } else { &self.sources }
+    }
+}
+
+/// The other ends of the queues.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    functions: Receiver<Arrival>,
+    sources: Receiver<Arrival>,
 }
 
 impl HostFunctions {
-    pub(super) fn new(queue: mpsc::Sender<Arrival>) -> Self {
-        Self { waiting: Mutex::default(), busy: AtomicUsize::new(0), queue: Mutex::new(Some(queue)) }
+    pub(super) fn new() -> (Self, Arrivals) {
+        let (functions, arriving_functions) = mpsc::channel();
+        let (sources, arriving_sources) = mpsc::channel();
+        let own = Self {
+            waiting: Mutex::default(),
+            busy: AtomicUsize::new(0),
+            writing: AtomicUsize::new(0),
+            queues: Mutex::new(Some(Queues { functions, sources })),
+        };
+        (own, Arrivals { functions: arriving_functions, sources: arriving_sources })
     }
 
     pub(super) fn add(&self, id: u64, work: HostWork) {
         self.busy.fetch_add(1, Ordering::AcqRel);
+        self.writing.fetch_add(usize::from(work.may_write()), Ordering::AcqRel);
         lock(&self.waiting).insert(id, work);
     }
 
     pub(super) fn cancel(&self, id: u64) {
-        if lock(&self.waiting).remove(&id).is_some() {
-            self.busy.fetch_sub(1, Ordering::AcqRel);
+        if let Some(work) = lock(&self.waiting).remove(&id) {
+            self.is_over(work.may_write());
         }
+    }
+
+    fn is_over(&self, could_write: bool) {
+        self.writing.fetch_sub(usize::from(could_write), Ordering::AcqRel);
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether any may write the program's memory.
+    pub(super) fn may_write(&self) -> bool {
+        self.writing.load(Ordering::Acquire) != 0
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -89,44 +141,50 @@ impl HostFunctions {
             return false;
         };
         // Without a queue the link is over, and nobody waits for the function.
-        lock(&self.queue).as_ref().is_some_and(|queue| queue.send(Arrival { id, work, status }).is_ok())
+        lock(&self.queues).as_ref().is_some_and(|queues| queues.of(&work).send(Arrival { id, work, status }).is_ok())
     }
 
     /// The server has given up what has not arrived: it never will.
     pub(super) fn give_up(&self) {
         let never_run: Vec<_> = lock(&self.waiting).drain().collect();
-        self.busy.fetch_sub(never_run.len(), Ordering::AcqRel);
+        never_run.iter().for_each(|(_, work)| self.is_over(work.may_write()));
     }
 
-    /// The link is over: nothing more will arrive, the thread ends.
+    /// The link is over: nothing more will arrive, the threads end.
     pub(super) fn abandon(&self) {
         lock(&self.waiting).clear();
-        *lock(&self.queue) = None;
+        *lock(&self.queues) = None;
     }
 }
 
-/// Starts the thread that runs them, one after the other as CUDA does.
-pub(super) fn start(shared: Arc<Shared>, sender: Sender, arrivals: Receiver<Arrival>) -> std::io::Result<()> {
-    std::thread::Builder::new()
-        .name("floe-host".into())
-        .spawn(move || {
+/// Starts the threads that run them: functions one after the other, as CUDA does.
+pub(super) fn start(shared: &Arc<Shared>, sender: &Sender, arrivals: Arrivals) -> std::io::Result<()> {
+    let thread = |name: &str, arrivals: Receiver<Arrival>| {
+        let (shared, sender) = (Arc::clone(shared), sender.clone());
+        let work = move || {
             for arrival in arrivals {
-                let (shared, sender) = (Arc::clone(&shared), sender.clone());
                 if let HostWork::Own(_) = arrival.work {
-                    aside(shared, sender, arrival);
+                    aside(Arc::clone(&shared), sender.clone(), arrival);
                 } else {
                     run(&shared, &sender, arrival);
                 }
             }
-        })
-        .map(drop)
+        };
+        std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    };
+    thread("floe-host", arrivals.functions)?;
+    thread("floe-late", arrivals.sources)
 }
 
 fn run(shared: &Shared, sender: &Sender, Arrival { id, work, status }: Arrival) {
-    work.run(status);
-    shared.host.busy.fetch_sub(1, Ordering::AcqRel);
+    let (function, could_write) = (FunctionId(id), work.may_write());
+    let bytes = work.run(status);
+    shared.host.is_over(could_write);
     // Sent rather than posted: a stream stands still until the server knows. A link that is gone needs no telling.
-    let _ = sender.send(&HostFunctionDone { function: FunctionId(id) }, |_| ());
+    let _ = match bytes {
+        Some(bytes) => sender.send(&LateBytes { function, bytes: &bytes }, |_| ()),
+        None => sender.send(&HostFunctionDone { function }, |_| ()),
+    };
 }
 
 /// Runs floe's own work in a thread of its own: it may wait for another stream, which may wait for a host function.

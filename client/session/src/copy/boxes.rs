@@ -8,7 +8,7 @@ use floe_surface::graph::{CopyWork, Work};
 use floe_surface::{CopyBox, CopyEnd, CopyPlace, HostRange};
 use floe_wire::{CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
 
-use super::{Mode, Passage, Side, check_host, send};
+use super::{LateRows, Mode, Passage, Side, check_host, send};
 use crate::client::Client;
 use crate::connection::{BoxTarget, Target};
 use crate::order::Course;
@@ -62,50 +62,76 @@ fn span(end: &CopyEnd) -> usize {
     }
 }
 
-/// Posts a box of host bytes, whole rows to a message.
-fn send_box(session: &Session, course: &Course, to: u64, source: &HostRange, shape: &Shape) -> CudaResult<()> {
+/// Whole rows of a box in host memory: as many as fit a message, or a row that fills several.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    /// From the first row's first byte to the last's last.
+    source: HostRange,
+    source_pitch: usize,
+    to: u64,
+    to_pitch: u64,
+    width: usize,
+    count: usize,
+}
+
+impl Rows {
+    fn bytes(&self) -> usize {
+        self.width * self.count
+    }
+
+    /// The rows without gaps, into `target`, which is as long.
+    fn pack(&self, target: &mut [u8]) {
+        for (index, bytes) in target.chunks_exact_mut(self.width).enumerate() {
+            let row = self.source.sub(index * self.source_pitch, self.width).expect("the rows lie in their range");
+            row.read_into(bytes).expect("a row long");
+        }
+    }
+}
+
+/// Cuts a box, of which no row is empty, into what one message carries, and rows that are larger.
+fn each_rows(
+    to: u64,
+    source: &HostRange,
+    shape: &Shape,
+    mut act: impl FnMut(Rows) -> CudaResult<()>,
+) -> CudaResult<()> {
     let size = |value: u64| usize::try_from(value).map_err(|_| CudaError::INVALID_VALUE);
-    let width = size(shape.width)?;
+    let (width, source_pitch) = (size(shape.width)?, size(shape.from_pitch)?);
+    let rows_at_once = (PIECE_BYTES / width).max(1) as u64;
     for slice in 0..shape.depth {
         let (to, from) = (to + slice * shape.to_slice, slice * shape.from_slice);
-        if width > PIECE_BYTES {
-            // A row that fills several messages goes as a line.
-            for row in 0..shape.height {
-                let piece = source.sub(size(from + row * shape.from_pitch)?, width)?;
-                send(session, course, to + row * shape.to_pitch, &piece, Passage::AtOnce)?;
-            }
-            continue;
-        }
-        let rows_at_once = (PIECE_BYTES / width) as u64;
         let mut row = 0;
         while row < shape.height {
             let rows = rows_at_once.min(shape.height - row);
-            let message = CopyBoxToDevice {
-                stream: StreamId(course.stream()),
-                to: floe_wire::DevicePtr(to + row * shape.to_pitch),
-                pitch: shape.to_pitch,
-                slice: shape.to_slice,
-                width: shape.width,
-                height: rows,
-                depth: 1,
-                bytes: &[],
-            };
-            // Checked before the message is begun: filling it must not fail.
+            let count = size(rows)?;
             let first = size(from + row * shape.from_pitch)?;
-            let pitch = size(shape.from_pitch)?;
-            source.sub(first, pitch * (size(rows)? - 1) + width)?;
-            let fill = |target: &mut [u8]| {
-                for (index, bytes) in target.chunks_exact_mut(width).enumerate() {
-                    let line = source.sub(first + index * pitch, width).expect("checked above");
-                    line.read_into(bytes).expect("a row long");
-                }
-            };
-            let sequence = session.connection.post_filled(&message, width * size(rows)?, fill)?;
-            course.issue(sequence);
+            let source = source.sub(first, source_pitch * (count - 1) + width)?;
+            let to = to + row * shape.to_pitch;
+            act(Rows { source, source_pitch, to, to_pitch: shape.to_pitch, width, count })?;
             row += rows;
         }
     }
-    session.statistics.went_to_device(shape.bytes());
+    Ok(())
+}
+
+/// Posts rows of host bytes.
+fn send_rows(session: &Session, course: &Course, rows: &Rows) -> CudaResult<()> {
+    if rows.width > PIECE_BYTES {
+        return send(session, course, rows.to, &rows.source, Passage::AtOnce);
+    }
+    let message = CopyBoxToDevice {
+        stream: StreamId(course.stream()),
+        to: floe_wire::DevicePtr(rows.to),
+        pitch: rows.to_pitch,
+        slice: 0,
+        width: rows.width as u64,
+        height: rows.count as u64,
+        depth: 1,
+        bytes: &[],
+    };
+    let sequence = session.connection.post_filled(&message, rows.bytes(), |target| rows.pack(target))?;
+    course.issue(sequence);
+    session.statistics.went_to_device(rows.bytes() as u64);
     Ok(())
 }
 
@@ -212,13 +238,22 @@ impl Client {
             return self.with_remote(stream, &session, |remote| self.upload_box(remote, to, span, source, shape, mode));
         }
         if self.must_read_late(stream, &source, mode)? {
-            let bytes = shape.bytes();
-            return Self::copy_late(stream, bytes, move |session, course| {
-                send_box(session, course, to.0, &source, &shape)
-            });
+            return each_rows(to.0, &source, &shape, |rows| Self::copy_rows_late(stream, rows));
         }
-        session.late.admit_upload(shape.bytes());
-        send_box(&session, stream.course(), to.0, &source, &shape)
+        each_rows(to.0, &source, &shape, |rows| send_rows(&session, stream.course(), &rows))
+    }
+
+    /// Puts rows on `stream` that are read when the stream gets there.
+    fn copy_rows_late(stream: &StreamState, rows: Rows) -> CudaResult<()> {
+        if rows.width > PIECE_BYTES {
+            return Self::copy_late(stream, rows.to, &rows.source);
+        }
+        let Rows { to, to_pitch: pitch, width, count, .. } = rows;
+        Self::copy_piece_late(stream, LateRows { to, pitch, width, height: count as u64 }, move || {
+            let mut bytes = vec![0; rows.bytes()];
+            rows.pack(&mut bytes);
+            bytes
+        })
     }
 
     fn download_box(
@@ -254,7 +289,6 @@ impl Client {
             depth: shape.depth,
         });
         session.statistics.came_from_device(shape.bytes());
-        session.late.admit_download(shape.bytes());
         let connection = &session.connection;
         if self.may_arrive_late(&target, mode) {
             return connection.fetch_unwatched(&message, rows, stream.course());

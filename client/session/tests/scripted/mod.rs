@@ -74,6 +74,8 @@ pub struct Peer {
     blocks: HashMap<u64, u64>,
     /// Streams that stand at a host function, with what waits behind it.
     standing: HashMap<u64, (u64, VecDeque<Seen>)>,
+    /// Where copies write that wait for their bytes, by their function: address, pitch, width, height.
+    late: HashMap<u64, (u64, u64, u64, u64)>,
     /// Contents of modules by hash.
     pub contents: HashMap<Vec<u8>, Vec<u8>>,
     parts: HashMap<(u64, u32), Vec<u8>>,
@@ -101,6 +103,7 @@ impl Server {
                 memory: HashMap::new(),
                 blocks: HashMap::new(),
                 standing: HashMap::new(),
+                late: HashMap::new(),
                 contents: HashMap::new(),
                 parts: HashMap::new(),
                 options,
@@ -164,6 +167,7 @@ fn stream_of(request: &Request<'_>) -> Option<u64> {
         Request::Fill(m) => m.stream.0,
         Request::Launch(m) => m.stream.0,
         Request::HostFunction(m) => m.stream.0,
+        Request::CopyLate(m) => m.stream.0,
         Request::SynchronizeStream(m) => m.stream.0,
         _ => return None,
     })
@@ -216,6 +220,16 @@ impl Peer {
         }
     }
 
+    /// A host function has returned: its stream goes on with what waits behind it.
+    fn go_on(&mut self, function: u64) {
+        let stream = self.standing.iter().find(|(_, (standing, _))| *standing == function);
+        let stream = *stream.expect("it was running").0;
+        let (_, waiting) = self.standing.remove(&stream).expect("found");
+        for seen in waiting {
+            self.take(seen);
+        }
+    }
+
     fn box_rows(at: u64, pitch: u64, slice: u64, height: u64, depth: u64) -> Vec<u64> {
         (0..depth).flat_map(|z| (0..height).map(move |y| at + z * slice + y * pitch)).collect()
     }
@@ -265,13 +279,20 @@ impl Peer {
                 self.standing.insert(m.stream.0, (m.function.0, VecDeque::new()));
                 let _ = self.sender.send(&RunHostFunction { function: m.function, status: 0 }, |_| ());
             }
-            Request::HostFunctionDone(m) => {
-                let stream = self.standing.iter().find(|(_, (function, _))| *function == m.function.0);
-                let stream = *stream.expect("it was running").0;
-                let (_, waiting) = self.standing.remove(&stream).expect("found");
-                for seen in waiting {
-                    self.take(seen);
+            Request::HostFunctionDone(m) => self.go_on(m.function.0),
+            Request::CopyLate(m) => {
+                self.standing.insert(m.stream.0, (m.function.0, VecDeque::new()));
+                self.late.insert(m.function.0, (m.to.0, m.pitch, m.width, m.height));
+                let _ = self.sender.send(&RunHostFunction { function: m.function, status: 0 }, |_| ());
+            }
+            Request::LateBytes(m) => {
+                let (to, pitch, width, height) = self.late.remove(&m.function.0).expect("it was asked for");
+                assert_eq!(m.bytes.len() as u64, width * height);
+                for (at, row) in Self::box_rows(to, pitch, 0, height, 1).into_iter().zip(m.bytes.chunks(width as usize))
+                {
+                    self.write(at, row);
                 }
+                self.go_on(m.function.0);
             }
             Request::CreateBlock(m) => {
                 let used: u64 = self.blocks.values().sum();

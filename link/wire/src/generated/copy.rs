@@ -393,3 +393,92 @@ impl Message for Fill {
         &[]
     }
 }
+
+/// Writes `height` rows of `width` bytes (a piece at most) at `to`, `pitch` bytes from row to row, which the client reads when the stream gets here: the server says `RunHostFunction`, the client answers `LateBytes`, and the stream goes on.
+///
+/// Kind 0x0220, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyLate {
+    pub stream: StreamId,
+    pub function: FunctionId,
+    pub to: DevicePtr,
+    pub pitch: u64,
+    pub width: u64,
+    pub height: u64,
+}
+
+impl<'a> Field<'a> for CopyLate {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST
+        + <FunctionId as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.function.write(out);
+        self.to.write(out);
+        self.pitch.write(out);
+        self.width.write(out);
+        self.height.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            stream: reader.field("stream")?,
+            function: reader.field("function")?,
+            to: reader.field("to")?,
+            pitch: reader.field("pitch")?,
+            width: reader.field("width")?,
+            height: reader.field("height")?,
+        })
+    }
+}
+
+impl Message for CopyLate {
+    const KIND: u16 = 0x0220;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CopyLate";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// What a `CopyLate` writes: its rows without gaps. Handled as soon as it is read, not in command order, so that it comes through whatever the issuer waits for.
+///
+/// Kind 0x0221, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LateBytes<'a> {
+    pub function: FunctionId,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for LateBytes<'a> {
+    const LEAST: usize = <FunctionId as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.function.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { function: reader.field("function")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for LateBytes<'_> {
+    const KIND: u16 = 0x0221;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "LateBytes";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.function.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}

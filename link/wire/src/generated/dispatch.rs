@@ -30,6 +30,10 @@ pub enum Request<'a> {
     CopyBoxOnDevice(CopyBoxOnDevice),
     /// See [`Fill`].
     Fill(Fill),
+    /// See [`CopyLate`].
+    CopyLate(CopyLate),
+    /// See [`LateBytes`].
+    LateBytes(LateBytes<'a>),
     /// See [`CreateEvent`].
     CreateEvent(CreateEvent),
     /// See [`RecordEvent`].
@@ -158,6 +162,8 @@ impl<'a> Request<'a> {
             CopyBoxFromDevice::KIND => CopyBoxFromDevice::decode(payload).map(Self::CopyBoxFromDevice),
             CopyBoxOnDevice::KIND => CopyBoxOnDevice::decode(payload).map(Self::CopyBoxOnDevice),
             Fill::KIND => Fill::decode(payload).map(Self::Fill),
+            CopyLate::KIND => CopyLate::decode(payload).map(Self::CopyLate),
+            LateBytes::KIND => LateBytes::decode(payload).map(Self::LateBytes),
             CreateEvent::KIND => CreateEvent::decode(payload).map(Self::CreateEvent),
             RecordEvent::KIND => RecordEvent::decode(payload).map(Self::RecordEvent),
             SynchronizeEvent::KIND => SynchronizeEvent::decode(payload).map(Self::SynchronizeEvent),
@@ -231,6 +237,8 @@ impl<'a> Request<'a> {
             Self::CopyBoxFromDevice(_) => CopyBoxFromDevice::NAME,
             Self::CopyBoxOnDevice(_) => CopyBoxOnDevice::NAME,
             Self::Fill(_) => Fill::NAME,
+            Self::CopyLate(_) => CopyLate::NAME,
+            Self::LateBytes(_) => LateBytes::NAME,
             Self::CreateEvent(_) => CreateEvent::NAME,
             Self::RecordEvent(_) => RecordEvent::NAME,
             Self::SynchronizeEvent(_) => SynchronizeEvent::NAME,
@@ -303,6 +311,8 @@ impl<'a> Request<'a> {
             Self::CopyBoxFromDevice(_) => CopyBoxFromDevice::CLASS,
             Self::CopyBoxOnDevice(_) => CopyBoxOnDevice::CLASS,
             Self::Fill(_) => Fill::CLASS,
+            Self::CopyLate(_) => CopyLate::CLASS,
+            Self::LateBytes(_) => LateBytes::CLASS,
             Self::CreateEvent(_) => CreateEvent::CLASS,
             Self::RecordEvent(_) => RecordEvent::CLASS,
             Self::SynchronizeEvent(_) => SynchronizeEvent::CLASS,
@@ -375,6 +385,8 @@ impl<'a> Request<'a> {
             Self::CopyBoxFromDevice(_) => CopyBoxFromDevice::KIND,
             Self::CopyBoxOnDevice(_) => CopyBoxOnDevice::KIND,
             Self::Fill(_) => Fill::KIND,
+            Self::CopyLate(_) => CopyLate::KIND,
+            Self::LateBytes(_) => LateBytes::KIND,
             Self::CreateEvent(_) => CreateEvent::KIND,
             Self::RecordEvent(_) => RecordEvent::KIND,
             Self::SynchronizeEvent(_) => SynchronizeEvent::KIND,
@@ -446,6 +458,8 @@ impl<'a> Request<'a> {
             Self::CopyBoxFromDevice(message) => message.encode(out),
             Self::CopyBoxOnDevice(message) => message.encode(out),
             Self::Fill(message) => message.encode(out),
+            Self::CopyLate(message) => message.encode(out),
+            Self::LateBytes(message) => message.encode(out),
             Self::CreateEvent(message) => message.encode(out),
             Self::RecordEvent(message) => message.encode(out),
             Self::SynchronizeEvent(message) => message.encode(out),

@@ -112,6 +112,25 @@ impl<'a> Sample<'a> for Fill {
     }
 }
 
+impl<'a> Sample<'a> for CopyLate {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            stream: Sample::sample(source),
+            function: Sample::sample(source),
+            to: Sample::sample(source),
+            pitch: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for LateBytes<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { function: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for CreateEvent {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { event: Sample::sample(source), flags: Sample::sample(source) }
@@ -757,7 +776,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 65;
+pub(crate) const REQUEST_SAMPLES: usize = 67;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -772,59 +791,61 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         8 => Request::CopyBoxFromDevice(Sample::sample(source)),
         9 => Request::CopyBoxOnDevice(Sample::sample(source)),
         10 => Request::Fill(Sample::sample(source)),
-        11 => Request::CreateEvent(Sample::sample(source)),
-        12 => Request::RecordEvent(Sample::sample(source)),
-        13 => Request::SynchronizeEvent(Sample::sample(source)),
-        14 => Request::QueryEvent(Sample::sample(source)),
-        15 => Request::ElapsedTime(Sample::sample(source)),
-        16 => Request::DestroyEvent(Sample::sample(source)),
-        17 => Request::CreateGraph(Sample::sample(source)),
-        18 => Request::AddGraphKernel(Sample::sample(source)),
-        19 => Request::AddGraphCopy(Sample::sample(source)),
-        20 => Request::AddGraphFill(Sample::sample(source)),
-        21 => Request::AddGraphEmpty(Sample::sample(source)),
-        22 => Request::InstantiateGraph(Sample::sample(source)),
-        23 => Request::LaunchGraph(Sample::sample(source)),
-        24 => Request::UploadGraph(Sample::sample(source)),
-        25 => Request::SetGraphKernel(Sample::sample(source)),
-        26 => Request::SetGraphCopy(Sample::sample(source)),
-        27 => Request::SetGraphFill(Sample::sample(source)),
-        28 => Request::EnableGraphNode(Sample::sample(source)),
-        29 => Request::UpdateGraph(Sample::sample(source)),
-        30 => Request::DestroyGraph(Sample::sample(source)),
-        31 => Request::Launch(Sample::sample(source)),
-        32 => Request::HostFunction(Sample::sample(source)),
-        33 => Request::HostFunctionDone(Sample::sample(source)),
-        34 => Request::MaxActiveBlocks(Sample::sample(source)),
-        35 => Request::AvailableShared(Sample::sample(source)),
-        36 => Request::ClusterOccupancy(Sample::sample(source)),
-        37 => Request::LibraryPart(Sample::sample(source)),
-        38 => Request::UnloadLibrary(Sample::sample(source)),
-        39 => Request::ListKernels(Sample::sample(source)),
-        40 => Request::FindKernel(Sample::sample(source)),
-        41 => Request::FindGlobal(Sample::sample(source)),
-        42 => Request::SetKernelAttribute(Sample::sample(source)),
-        43 => Request::LoadLibrary(Sample::sample(source)),
-        44 => Request::CreateBlock(Sample::sample(source)),
-        45 => Request::ReleaseBlock(Sample::sample(source)),
-        46 => Request::MapBlock(Sample::sample(source)),
-        47 => Request::SetAccess(Sample::sample(source)),
-        48 => Request::UnmapRange(Sample::sample(source)),
-        49 => Request::MemoryInfo(Sample::sample(source)),
-        50 => Request::MirrorMemory(Sample::sample(source)),
-        51 => Request::UnmirrorMemory(Sample::sample(source)),
-        52 => Request::WriteMirror(Sample::sample(source)),
-        53 => Request::Hello(Sample::sample(source)),
-        54 => Request::Authenticate(Sample::sample(source)),
-        55 => Request::ListGpus(Sample::sample(source)),
-        56 => Request::ListSessions(Sample::sample(source)),
-        57 => Request::Attach(Sample::sample(source)),
-        58 => Request::CreateStream(Sample::sample(source)),
-        59 => Request::DestroyStream(Sample::sample(source)),
-        60 => Request::WaitEvent(Sample::sample(source)),
-        61 => Request::SynchronizeStream(Sample::sample(source)),
-        62 => Request::QueryStream(Sample::sample(source)),
-        63 => Request::ReadTelemetry(Sample::sample(source)),
+        11 => Request::CopyLate(Sample::sample(source)),
+        12 => Request::LateBytes(Sample::sample(source)),
+        13 => Request::CreateEvent(Sample::sample(source)),
+        14 => Request::RecordEvent(Sample::sample(source)),
+        15 => Request::SynchronizeEvent(Sample::sample(source)),
+        16 => Request::QueryEvent(Sample::sample(source)),
+        17 => Request::ElapsedTime(Sample::sample(source)),
+        18 => Request::DestroyEvent(Sample::sample(source)),
+        19 => Request::CreateGraph(Sample::sample(source)),
+        20 => Request::AddGraphKernel(Sample::sample(source)),
+        21 => Request::AddGraphCopy(Sample::sample(source)),
+        22 => Request::AddGraphFill(Sample::sample(source)),
+        23 => Request::AddGraphEmpty(Sample::sample(source)),
+        24 => Request::InstantiateGraph(Sample::sample(source)),
+        25 => Request::LaunchGraph(Sample::sample(source)),
+        26 => Request::UploadGraph(Sample::sample(source)),
+        27 => Request::SetGraphKernel(Sample::sample(source)),
+        28 => Request::SetGraphCopy(Sample::sample(source)),
+        29 => Request::SetGraphFill(Sample::sample(source)),
+        30 => Request::EnableGraphNode(Sample::sample(source)),
+        31 => Request::UpdateGraph(Sample::sample(source)),
+        32 => Request::DestroyGraph(Sample::sample(source)),
+        33 => Request::Launch(Sample::sample(source)),
+        34 => Request::HostFunction(Sample::sample(source)),
+        35 => Request::HostFunctionDone(Sample::sample(source)),
+        36 => Request::MaxActiveBlocks(Sample::sample(source)),
+        37 => Request::AvailableShared(Sample::sample(source)),
+        38 => Request::ClusterOccupancy(Sample::sample(source)),
+        39 => Request::LibraryPart(Sample::sample(source)),
+        40 => Request::UnloadLibrary(Sample::sample(source)),
+        41 => Request::ListKernels(Sample::sample(source)),
+        42 => Request::FindKernel(Sample::sample(source)),
+        43 => Request::FindGlobal(Sample::sample(source)),
+        44 => Request::SetKernelAttribute(Sample::sample(source)),
+        45 => Request::LoadLibrary(Sample::sample(source)),
+        46 => Request::CreateBlock(Sample::sample(source)),
+        47 => Request::ReleaseBlock(Sample::sample(source)),
+        48 => Request::MapBlock(Sample::sample(source)),
+        49 => Request::SetAccess(Sample::sample(source)),
+        50 => Request::UnmapRange(Sample::sample(source)),
+        51 => Request::MemoryInfo(Sample::sample(source)),
+        52 => Request::MirrorMemory(Sample::sample(source)),
+        53 => Request::UnmirrorMemory(Sample::sample(source)),
+        54 => Request::WriteMirror(Sample::sample(source)),
+        55 => Request::Hello(Sample::sample(source)),
+        56 => Request::Authenticate(Sample::sample(source)),
+        57 => Request::ListGpus(Sample::sample(source)),
+        58 => Request::ListSessions(Sample::sample(source)),
+        59 => Request::Attach(Sample::sample(source)),
+        60 => Request::CreateStream(Sample::sample(source)),
+        61 => Request::DestroyStream(Sample::sample(source)),
+        62 => Request::WaitEvent(Sample::sample(source)),
+        63 => Request::SynchronizeStream(Sample::sample(source)),
+        64 => Request::QueryStream(Sample::sample(source)),
+        65 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

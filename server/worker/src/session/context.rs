@@ -47,6 +47,7 @@ impl<D: Device> Session<D> {
             let _ = self.shared.device.unload(library);
         }
         self.uploads.let_go();
+        self.late.let_go();
         self.downloads.reset();
         self.drop_streams();
         self.pool.empty();
@@ -55,6 +56,7 @@ impl<D: Device> Session<D> {
         self.shared.failures.take();
         self.device().reset()?;
         self.uploads.take_up();
+        self.late.take_up();
         body(&())
     }
 

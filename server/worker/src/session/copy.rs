@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use floe_abi::CudaError;
 use floe_wire::{
-    CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyFromDevice, CopyOnDevice, CopyToDevice, DevicePtr, Fill,
-    PIECE_BYTES, StreamId,
+    CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyFromDevice, CopyLate, CopyOnDevice, CopyToDevice,
+    DevicePtr, Fill, PIECE_BYTES, StreamId,
 };
 
 use super::{Answer, Session};
 use crate::completer::{Action, Lane, Task};
-use crate::device::{Device, Pattern, Rows};
+use crate::device::{Device, Pattern, Pinned as _, Rows};
 use crate::events::Mark;
 use crate::fault::{Fault, broken};
-use crate::staging::Staged;
+use crate::staging::{Staged, Uploads};
 
 /// A piece of a copy to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,25 +48,72 @@ impl<D: Device> Session<D> {
             None => self.uploads.put(&self.shared.device, message.bytes)?,
         };
         let Some(staged) = staged else { return Ok(Answer::Nothing) };
-        self.upload(stream, staged, |device, memory| {
+        self.upload(&self.uploads, stream, staged, |device, memory| {
             let to = further(message.to, 0)?;
             Ok(device.upload(to, memory, staged.offset, staged.bytes, stream)?)
         })
     }
 
+    /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a ring of their own,
+    /// of which no command that still waits in line has a part: so there is always room in the end.
+    pub(super) fn copy_late(&mut self, sequence: u64, message: CopyLate) -> Result<Answer, Fault> {
+        let CopyLate { stream, function, to, pitch, width, height } = message;
+        let bytes = product([width, height, 1])?;
+        if bytes == 0 || bytes > PIECE_BYTES as u64 {
+            return broken(format!("{width} × {height} bytes are no piece"));
+        }
+        let stream = self.use_stream(stream)?;
+        let device = &self.shared.device;
+        let bytes = size(bytes)?;
+        let slot = self.late.memory(device).and_then(|memory| {
+            let staged = self.late.room(device, bytes, || true).ok_or(CudaError::OUT_OF_MEMORY)?;
+            Ok((memory, staged))
+        });
+        let (memory, staged) = match slot {
+            Ok(slot) => slot,
+            Err(error) => {
+                // The client waits for its turn all the same.
+                self.stand_behind(sequence, stream, function, Some(Box::new(|_| true)))?;
+                return Err(error.into());
+            }
+        };
+        let fill = move |data: &[u8]| {
+            let fits = data.len() == staged.bytes;
+            if fits {
+                memory.write(staged.offset, data);
+            }
+            fits
+        };
+        if let Err(fault) = self.stand_behind(sequence, stream, function, Some(Box::new(fill))) {
+            self.late.drop_range(staged);
+            return Err(fault);
+        }
+        self.upload(&self.late, stream, staged, |device, memory| {
+            let at = further(to, 0)?;
+            let rows = Rows { at, pitch, width, height };
+            let copied = match height {
+                1 => device.upload(at, memory, staged.offset, staged.bytes, stream),
+                _ => device.upload_rows(rows, memory, staged.offset, stream),
+            };
+            copied.map_err(Fault::from)
+        })
+    }
+
+    /// Issues a copy from a staged range of `ring`, which has it back when the copy has completed.
     fn upload(
-        &mut self,
+        &self,
+        ring: &Uploads<D>,
         stream: floe_abi::Stream,
         staged: Staged,
         copy: impl FnOnce(&D, &D::Pinned) -> Result<(), Fault>,
     ) -> Result<Answer, Fault> {
-        let memory = self.uploads.memory(&self.shared.device)?;
+        let memory = ring.memory(&self.shared.device)?;
         let copied = copy(&self.shared.device, &memory);
         // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
         let mark = self.mark_or_wait(stream);
         match &mark {
-            Ok(mark) => self.uploads.fly(staged, Arc::clone(mark)),
-            Err(_) => self.uploads.drop_range(staged),
+            Ok(mark) => ring.fly(staged, Arc::clone(mark)),
+            Err(_) => ring.drop_range(staged),
         }
         copied?;
         mark?;
@@ -183,7 +230,7 @@ impl<D: Device> Session<D> {
             places.push(further(to, product([index, slice, 1])?)?);
         }
         let Some(staged) = self.uploads.put(&self.shared.device, bytes)? else { return Ok(Answer::Nothing) };
-        self.upload(stream, staged, |device, memory| {
+        self.upload(&self.uploads, stream, staged, |device, memory| {
             let mut offset = staged.offset;
             for at in places {
                 device.upload_rows(Rows { at, pitch, width, height }, memory, offset, stream)?;

@@ -5,14 +5,15 @@
 
 use floe_abi::CudaError;
 use floe_wire::{
-    AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, HostFunction, Launch,
-    LaunchAttribute, MaxActiveBlocks, MaxActiveBlocksReply,
+    AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, FunctionId, HostFunction,
+    Launch, LaunchAttribute, MaxActiveBlocks, MaxActiveBlocksReply,
 };
 
 use super::{Answer, Session, body};
 use crate::completer::{Action, Lane, Task};
 use crate::device::{ClusterQuestion, Device, LaunchShape};
 use crate::fault::{Fault, broken};
+use crate::host_functions::Fill;
 
 /// `CUlaunchAttributeID`s whose value is plain: access policy window (a device address), cooperative, synchronization
 /// policy, cluster dimension, cluster policy, programmatic stream serialization, priority, memory synchronization
@@ -73,9 +74,20 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn host_function(&mut self, sequence: u64, message: HostFunction) -> Result<Answer, Fault> {
-        let HostFunction { stream, function } = message;
-        let stream = self.use_stream(stream)?;
-        let Some(gate) = self.functions.expect(function).filter(|_| function.0 != 0) else {
+        let stream = self.use_stream(message.stream)?;
+        self.stand_behind(sequence, stream, message.function, None)?;
+        Ok(Answer::Nothing)
+    }
+
+    /// Has the stream wait until the client has done what `function` names, and brought the data `fill` takes.
+    pub(super) fn stand_behind(
+        &mut self,
+        sequence: u64,
+        stream: floe_abi::Stream,
+        function: FunctionId,
+        fill: Option<Fill>,
+    ) -> Result<(), Fault> {
+        let Some(gate) = self.functions.expect(function, fill).filter(|_| function.0 != 0) else {
             return broken(format!("host function id is taken: {}", function.0));
         };
         self.shared.queue.host_function_begins();
@@ -86,11 +98,11 @@ impl<D: Device> Session<D> {
             gate.pass();
         };
         if let Err(error) = self.device().launch_host_function(stream, Box::new(reached)) {
-            self.functions.done(function);
+            self.functions.cancel(function);
             self.shared.queue.host_functions_end(1);
             return Err(error.into());
         }
-        Ok(Answer::Nothing)
+        Ok(())
     }
 
     pub(super) fn max_active_blocks(&mut self, message: MaxActiveBlocks) -> Result<Answer, Fault> {

@@ -416,6 +416,10 @@ impl Device for Fake {
             };
             kernels.push(((*name).to_owned(), sizes.iter().map(|size| size.parse().unwrap()).collect()));
         }
+        if loading.at_once {
+            // NVIDIA's driver waits for all work of the context.
+            let _ = self.synchronize();
+        }
         let mut state = self.state();
         let handle = state.handle();
         state.libraries.insert(handle, kernels);
