@@ -2,7 +2,7 @@
 //! In: a connected socket. Out: frames, one at a time, with a deadline for each: what a handshake needs.
 //! It reads no byte beyond the frame it returns, so the socket can be handed to another process between two frames.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,14 @@ impl Link {
     /// [`LinkError`] when the link is over.
     pub fn send(&mut self, message: &impl Message) -> Result<u64, LinkError> {
         self.sender.send(message, |_| ())
+    }
+
+    /// As [`Link::send`], with a descriptor as [`Sender::send_with`] has it.
+    ///
+    /// # Errors
+    /// As [`Sender::send_with`].
+    pub fn send_with(&mut self, message: &impl Message, descriptor: BorrowedFd<'_>) -> Result<u64, LinkError> {
+        self.sender.send_with(message, descriptor, |_| ())
     }
 
     /// The next frame; `None` when the peer has closed the connection between two frames.

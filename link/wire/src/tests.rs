@@ -56,6 +56,17 @@ fn map_block_has_its_golden_bytes() {
 }
 
 #[test]
+fn shared_pages_have_their_golden_bytes() {
+    let message = MapShared { at: DevicePtr(0x6000_0000_1000), bytes: 0x2000 };
+    let golden = [0, 0x10, 0, 0, 0, 0x60, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0];
+    assert_eq!(encoded(&message), golden);
+    assert_eq!(MapShared::decode(&golden), Ok(message));
+    assert_eq!(encoded(&ShareMemory { at: message.at, bytes: message.bytes }), golden);
+    assert_eq!(encoded(&UnmapShared { at: message.at }), golden[..8]);
+    assert_eq!((ShareMemory::KIND, MapShared::KIND, UnmapShared::KIND), (0x0c01, 0x0c02, 0x0c03));
+}
+
+#[test]
 fn hello_has_its_golden_bytes() {
     let message = Hello { magic: MAGIC, oldest: 1, newest: 1, client: "floe" };
     let golden = b"FLOE\x01\0\0\0\x01\0\0\0\x04\0\0\0floe";

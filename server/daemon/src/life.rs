@@ -48,6 +48,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         token,
         worker: settings.worker.clone(),
         memory_per_session: settings.memory_per_session,
+        shared_memory: settings.shared_memory,
         module_cache: settings.module_cache.clone(),
         max_sessions: settings.max_sessions,
         sessions: Mutex::new(Sessions::default()),

@@ -44,6 +44,9 @@ pub struct Options {
     /// The most memory a session may have: bytes, or with K, M, G, T [default: all of the GPU]
     #[arg(long, env = "FLOE_MEMORY_PER_SESSION", value_name = "BYTES")]
     pub memory_per_session: Option<String>,
+    /// The most pinned host memory a session of this machine may share with its worker, over the Unix socket: bytes, or with K, M, G, T; 0 shares none [default: half of the machine's memory]
+    #[arg(long, env = "FLOE_SHARED_MEMORY", value_name = "BYTES")]
+    pub shared_memory: Option<String>,
     /// The most sessions at once [default: 64]
     #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
     pub max_sessions: Option<usize>,
@@ -82,6 +85,7 @@ pub struct FileOptions {
     device_library: Option<String>,
     gpus: Vec<u32>,
     memory_per_session: Option<String>,
+    shared_memory: Option<String>,
     max_sessions: Option<usize>,
     module_cache: Option<PathBuf>,
     module_cache_limit: Option<String>,
@@ -109,6 +113,8 @@ pub struct Settings {
     pub gpus: Vec<u32>,
     /// The most bytes a session may have; 0 for all there is.
     pub memory_per_session: u64,
+    /// The most bytes of host memory a session may share with its worker.
+    pub shared_memory: u64,
     /// The most sessions at once.
     pub max_sessions: usize,
     /// Where contents of modules are kept; `None`: nowhere.
@@ -128,6 +134,7 @@ impl Settings {
         let file = read_file(flags.config.as_deref())?;
         let no_token = flags.no_token || file.no_token;
         let memory = flags.memory_per_session.or(file.memory_per_session);
+        let shared = flags.shared_memory.or(file.shared_memory);
         let mut settings = Self {
             tcp: None,
             socket: None,
@@ -135,6 +142,7 @@ impl Settings {
             device_library: flags.device_library.or(file.device_library).unwrap_or_else(|| "auto".to_owned()),
             gpus: if flags.gpus.is_empty() { file.gpus } else { flags.gpus },
             memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
+            shared_memory: shared.as_deref().map_or_else(|| Ok(half_of_memory()), bytes)?,
             max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
             module_cache: module_cache(
                 flags.module_cache.or(file.module_cache),
@@ -156,6 +164,12 @@ impl Settings {
         settings.token_file = (!no_token).then(|| flags.token_file.or(file.token_file).unwrap_or_else(default_token));
         Ok(settings)
     }
+}
+
+/// Pinned memory is the client's, and its own limits count it; the other half is for everybody else when they do not.
+fn half_of_memory() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.totalram.saturating_mul(machine.mem_unit.into()) / 2
 }
 
 fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
@@ -272,6 +286,15 @@ mod tests {
         let off = Settings::new(Options { module_cache_limit: Some("0".into()), ..named.clone() });
         assert_eq!(off.expect("0 is a size").module_cache, None);
         assert!(Settings::new(Options { module_cache_limit: Some("much".into()), ..named }).is_err());
+    }
+
+    #[test]
+    fn host_memory_is_shared_up_to_half_of_the_machines_unless_the_operator_says_otherwise() {
+        assert!(Settings::new(flags()).expect("the defaults hold").shared_memory > 0);
+        for (text, bytes) in [("0", 0), ("3G", 3 << 30)] {
+            let settings = Settings::new(Options { shared_memory: Some(text.into()), ..flags() });
+            assert_eq!(settings.expect("a size").shared_memory, bytes);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::sessions::{Admission, Applicant, Sessions};
 use crate::status;
 use crate::telemetry::{Readings, Target, Telemetry};
 use crate::token::Token;
-use crate::worker_process::{self, Frames};
+use crate::worker_process::{self, Frames, Place};
 
 /// Connections that have no session yet: each is a thread that waits at most seconds. The server's own user and
 /// strangers are counted apart, so that strangers who say nothing do not keep the user out.
@@ -50,6 +50,8 @@ pub(crate) struct Server {
     pub(crate) device_library: String,
     pub(crate) worker: PathBuf,
     pub(crate) memory_per_session: u64,
+    /// The most bytes of host memory a session may share with its worker.
+    pub(crate) shared_memory: u64,
     /// Where workers keep contents of modules.
     pub(crate) module_cache: Option<CachePlace>,
     pub(crate) max_sessions: usize,
@@ -122,8 +124,13 @@ impl Server {
             Ok(parts) => parts,
             Err(error) => return log(format_args!("session {session}: {error}")),
         };
-        let cache = self.module_cache.as_ref();
-        let started = worker_process::start(&self.worker, &self.device_library, cache, admission, connection, frames);
+        let place = Place {
+            worker: &self.worker,
+            library: &self.device_library,
+            cache: self.module_cache.as_ref(),
+            shared_memory: self.shared_memory,
+        };
+        let started = worker_process::start(&place, admission, connection, frames);
         let worker = match started {
             Ok(worker) => worker,
             Err(error) => {

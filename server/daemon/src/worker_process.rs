@@ -19,32 +19,43 @@ pub(crate) struct Frames {
     pub(crate) received: u64,
 }
 
+/// What all workers of a daemon are started with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The executable.
+    pub(crate) worker: &'a Path,
+    /// The library that is the device.
+    pub(crate) library: &'a str,
+    pub(crate) cache: Option<&'a CachePlace>,
+    /// The most bytes of host memory a session may share.
+    pub(crate) shared_memory: u64,
+}
+
 /// Starts the worker with the connection as its stdin.
 ///
 /// The thread that calls this must live as long as the worker: the worker asks the kernel to be killed when its parent
 /// ends, and the kernel means the thread.
 pub(crate) fn start(
-    worker: &Path,
-    library: &str,
-    cache: Option<&CachePlace>,
+    place: &Place<'_>,
     admission: &Admission,
     connection: OwnedFd,
     frames: Frames,
 ) -> Result<Child, DaemonError> {
     let task = Task {
         session: admission.session,
-        library: library.to_owned(),
+        library: place.library.to_owned(),
         gpu: admission.gpu,
         ordinal: admission.ordinal,
         memory: admission.memory,
         granularity: admission.granularity,
-        cache: cache.cloned(),
+        shared_memory: place.shared_memory,
+        cache: place.cache.cloned(),
         sent: frames.sent,
         received: frames.received,
     };
-    let failed = |source| DaemonError::Worker { path: worker.to_path_buf(), source };
+    let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
     let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
-    Command::new(worker)
+    Command::new(place.worker)
         .env(TASK_VARIABLE, task)
         .envs(admission.settings.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(connection))

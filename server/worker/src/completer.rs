@@ -40,6 +40,8 @@ pub(crate) enum Action<D: Device> {
     Deliver { landing: Landing<D>, offset: u64 },
     /// Answer the request; `failed` is an error known before the work was even marked.
     Reply { failed: Option<CudaError> },
+    /// Give shared memory up, then answer the request.
+    Release { memory: D::Mapped, failed: Option<CudaError> },
     /// Have the client run a host function.
     RunHostFunction(FunctionId),
     /// Say that a stream has come as far as this frame.
@@ -180,18 +182,12 @@ impl<D: Device> Completer<D> {
                 // The reply that follows on the same lane carries the error.
                 Err(_) => Ok(()),
             },
-            Action::Reply { failed } => {
+            Action::Reply { failed } => self.reply(task.sequence, &task.marks, failed.or(outcome.err())),
+            Action::Release { memory, failed } => {
                 let error = failed.or(outcome.err());
-                for mark in &task.marks {
-                    mark.settle();
-                }
-                if error.is_some_and(CudaError::is_sticky) {
-                    // No event can be recorded any more, and what the kernel said last is still to be written out.
-                    let _ = shared.device.synchronize();
-                }
-                shared.output.send_new(&shared.sender)?;
-                let status = error.map_or(0, CudaError::code);
-                shared.queue_reply(task.sequence, status)
+                task.marks.iter().for_each(|mark| mark.settle());
+                self.release(task.sequence, memory, error);
+                Ok(())
             }
             Action::Report { stream, reached } => {
                 let status = outcome.map_or_else(CudaError::code, |()| 0);
@@ -203,6 +199,43 @@ impl<D: Device> Completer<D> {
                 shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
             }
         }
+    }
+}
+
+impl<D: Device> Completer<D> {
+    /// Gives shared memory up in a thread of its own: the driver may wait for work that waits for what is told here.
+    fn release(&self, request: u64, memory: D::Mapped, error: Option<CudaError>) {
+        self.open.change(1);
+        let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
+        let body = move || {
+            // On a context beyond use the driver refuses; the pages go all the same.
+            let _ = shared.device.enter();
+            drop(memory);
+            // A client that cannot be told is gone, which others notice.
+            let _ = shared.queue_reply(request, error.map_or(0, CudaError::code)).and_then(|()| shared.sender.flush());
+            open.change(-1);
+        };
+        let started = std::thread::Builder::new().name("floe-release".into()).spawn(body);
+        if let Err(error) = started {
+            // The memory went with the thread that is not.
+            self.shared.log.line(format_args!("no thread to give shared memory up: {error}"));
+            let _ = self.shared.queue_reply(request, CudaError::OPERATING_SYSTEM.code());
+            self.open.change(-1);
+        }
+    }
+
+    /// Answers a request whose work is over.
+    fn reply(&self, request: u64, marks: &[Arc<Mark<D>>], error: Option<CudaError>) -> Result<(), LinkError> {
+        let shared = &*self.shared;
+        for mark in marks {
+            mark.settle();
+        }
+        if error.is_some_and(CudaError::is_sticky) {
+            // No event can be recorded any more, and what the kernel said last is still to be written out.
+            let _ = shared.device.synchronize();
+        }
+        shared.output.send_new(&shared.sender)?;
+        shared.queue_reply(request, error.map_or(0, CudaError::code))
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Task {
     pub memory: u64,
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
+    /// The most bytes of host memory it may share with its client; 0: none.
+    pub shared_memory: u64,
     /// Where contents of modules are kept; `None`: nowhere.
     pub cache: Option<CachePlace>,
     /// Frames the daemon has sent and received on the connection.

@@ -2,6 +2,8 @@
 //! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
 //! It never hands out a pointer; the implementation over a real library is `driver`, the tests have one in memory.
 
+use std::os::fd::BorrowedFd;
+
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
     TensorMap, TensorShape,
@@ -195,7 +197,26 @@ pub trait Mapped: Send + Sync {
     fn write(&self, offset: usize, bytes: &[u8]);
     /// Copies what lies at `offset` out.
     fn read(&self, offset: usize, bytes: &mut [u8]);
+    /// Whether kernels reach it, at its own address.
+    fn is_reached(&self) -> bool;
 }
+
+/// One end of a copy.
+#[derive(Debug)]
+pub enum End<'a, P> {
+    /// What the driver takes the address for.
+    Device(DevicePtr),
+    /// Host memory shared with the client, from an offset on.
+    Host(&'a P, usize),
+}
+
+impl<P> Clone for End<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for End<'_, P> {}
 
 /// What the device says a kernel is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -254,6 +275,9 @@ pub trait Device: Send + Sync + 'static {
     /// Maps zeros at an address of this process that the device reaches at the same address. NOT_SUPPORTED where the
     /// address is taken.
     fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
+    /// Maps pages of a file in memory at an address of this process, for copies and, where the device can, for kernels.
+    /// NOT_SUPPORTED where the address is taken.
+    fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;
     /// Copies a range of pinned memory to the device, in stream order.
     fn upload(&self, to: DevicePtr, from: &Self::Pinned, offset: usize, bytes: usize, stream: Stream)
     -> CudaResult<()>;
@@ -270,10 +294,16 @@ pub trait Device: Send + Sync + 'static {
     fn upload_rows(&self, to: Rows, from: &Self::Pinned, offset: usize, stream: Stream) -> CudaResult<()>;
     /// Copies rows of the device to pinned memory, without gaps.
     fn download_rows(&self, to: &Self::Pinned, offset: usize, from: Rows, stream: Stream) -> CudaResult<()>;
-    /// Copies within the device.
-    fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: u64, stream: Stream) -> CudaResult<()>;
-    /// Copies rows within the device; `from` has the same width and height as `to`.
-    fn copy_rows(&self, to: Rows, from: DevicePtr, from_pitch: u64, stream: Stream) -> CudaResult<()>;
+    /// Copies by the device. Shared memory stays mapped until the work has completed.
+    fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()>;
+    /// Copies rows of `extent`, their width and number, by the device. As `copy`.
+    fn copy_rows(
+        &self,
+        to: (Place<'_, Self>, u64),
+        from: (Place<'_, Self>, u64),
+        extent: [u64; 2],
+        stream: Stream,
+    ) -> CudaResult<()>;
     /// Sets device memory.
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()>;
 
@@ -361,6 +391,9 @@ pub trait Device: Send + Sync + 'static {
     /// Destroys an event.
     fn destroy_event(&self, event: Event) -> CudaResult<()>;
 }
+
+/// One end of a copy a device does by itself.
+pub type Place<'a, D> = End<'a, <D as Device>::Mapped>;
 
 /// `CU_EVENT_DISABLE_TIMING`: events that only say whether something is done are cheaper without a clock.
 pub const EVENT_DISABLE_TIMING: u32 = 2;

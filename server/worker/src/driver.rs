@@ -7,20 +7,21 @@ mod mapped;
 mod pinned;
 
 use std::ffi::CString;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel, LaunchAttribute,
-    LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Memcpy2d, Stream, TensorMap,
-    TensorShape, allocation_type, granularity, location_type, memory_type,
+    LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, TensorMap, TensorShape,
+    allocation_type, device_attribute, granularity, location_type,
 };
 use floe_device::{Driver, LaunchRequest, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
     ClusterQuestion, Code, Device, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading,
-    NodeEdge, NodeWork, Pattern, Rows,
+    NodeEdge, NodeWork, Pattern, Place, Rows,
 };
 use crate::open::{OpenLibraryError, open};
 pub use mapped::MappedMemory;
@@ -201,6 +202,11 @@ impl Device for Gpu {
         MappedMemory::new(self.driver, at, bytes)
     }
 
+    fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<MappedMemory> {
+        let maps = self.driver.device_get_attribute(device_attribute::CAN_MAP_HOST_MEMORY, self.device)? != 0;
+        MappedMemory::shared(self.driver, (file, offset), at, bytes, maps)
+    }
+
     fn upload(
         &self,
         to: DevicePtr,
@@ -231,23 +237,19 @@ impl Device for Gpu {
         to.download_rows(offset, from, stream)
     }
 
-    fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: u64, stream: Stream) -> CudaResult<()> {
-        self.driver.memcpy_dtod_async(to, from, size(bytes)?, stream)
+    fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
+        mapped::copy(self.driver, to, from, size(bytes)?, stream)
     }
 
-    fn copy_rows(&self, to: Rows, from: DevicePtr, from_pitch: u64, stream: Stream) -> CudaResult<()> {
-        let copy = Memcpy2d {
-            source_memory_type: memory_type::DEVICE,
-            source_device: from.0,
-            source_pitch: size(from_pitch)?,
-            destination_memory_type: memory_type::DEVICE,
-            destination_device: to.at.0,
-            destination_pitch: size(to.pitch)?,
-            width_bytes: size(to.width)?,
-            height: size(to.height)?,
-            ..Memcpy2d::default()
-        };
-        pinned::copy_on_device(self.driver, &copy, stream)
+    fn copy_rows(
+        &self,
+        (to, to_pitch): (Place<'_, Self>, u64),
+        (from, from_pitch): (Place<'_, Self>, u64),
+        [width, height]: [u64; 2],
+        stream: Stream,
+    ) -> CudaResult<()> {
+        let (width, height) = (size(width)?, size(height)?);
+        mapped::copy_rows(self.driver, (to, size(to_pitch)?), (from, size(from_pitch)?), [width, height], stream)
     }
 
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {

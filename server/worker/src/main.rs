@@ -93,6 +93,7 @@ fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports:
         ordinal: task.ordinal,
         memory: task.memory,
         granularity: task.granularity,
+        shared_memory: task.shared_memory,
         cache: cache(task, log),
         used: Arc::clone(used),
     };

@@ -1,13 +1,17 @@
 //! The incoming half of the session's connection.
 //! In: frames. Out: commands in the queue; the ends of host functions and what copies behind them write straight to who
 //! waits for them, past the issuer, which may be in a call that waits for the very stream; the data of large
-//! copies to the device in staging memory, so that they are touched once.
+//! copies to the device in staging memory, so that they are touched once; the one descriptor a
+//! client may send.
 //! It decodes nothing else, and it stops reading while the queue or the staging memory is full.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
 
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver};
-use floe_wire::{CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _};
+use floe_wire::{
+    CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _, ShareMemory,
+};
 
 use crate::device::{Device, Pinned as _};
 use crate::host_functions::{Done, HostFunctions};
@@ -45,27 +49,43 @@ impl<D: Device> Reader<D> {
         loop {
             let taken = match receiver.next_arrival(CopyToDevice::KIND) {
                 Ok(Some(Arrival::Frame(frame))) => self.take(frame),
-                Ok(Some(Arrival::Bulk(bulk))) => self.take_bulk(bulk),
+                Ok(Some(Arrival::Bulk(bulk))) => self.take_bulk(bulk).map(Some),
                 Ok(None) => return InputEnd::Closed,
                 Err(error) => return error.into(),
             };
-            if let Err(end) = taken {
+            let pushed = taken.and_then(|command| {
+                let Some(command) = command else { return Ok(()) };
+                if command.kind == ShareMemory::KIND {
+                    self.keep(receiver.descriptor());
+                    // It is said once.
+                    receiver.take_descriptors(false);
+                }
+                self.push(command)
+            });
+            if let Err(end) = pushed {
                 return end;
             }
         }
     }
 
-    fn take(&self, frame: Frame<'_>) -> Result<(), InputEnd> {
+    /// What is to stand in line for the issuer, if anything.
+    fn take(&self, frame: Frame<'_>) -> Result<Option<Command>, InputEnd> {
+        let Frame { sequence, kind, payload } = frame;
         let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
-        if frame.kind == HostFunctionDone::KIND {
-            let message = HostFunctionDone::decode(frame.payload).map_err(unreadable)?;
-            return self.goes_on(message.function, self.functions.done(message.function));
+        if kind == HostFunctionDone::KIND {
+            let message = HostFunctionDone::decode(payload).map_err(unreadable)?;
+            return self.goes_on(message.function, self.functions.done(message.function)).map(|()| None);
         }
-        if frame.kind == LateBytes::KIND {
-            let message = LateBytes::decode(frame.payload).map_err(unreadable)?;
-            return self.goes_on(message.function, self.functions.filled(message.function, message.bytes));
+        if kind == LateBytes::KIND {
+            let message = LateBytes::decode(payload).map_err(unreadable)?;
+            let filled = self.functions.filled(message.function, message.bytes);
+            return self.goes_on(message.function, filled).map(|()| None);
         }
-        self.push(Command { sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec(), staged: None })
+        Ok(Some(Command { sequence, kind, payload: payload.to_vec(), staged: None }))
+    }
+
+    fn keep(&self, descriptor: Option<OwnedFd>) {
+        *self.shared.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = descriptor;
     }
 
     fn goes_on(&self, function: FunctionId, done: Done) -> Result<(), InputEnd> {
@@ -79,14 +99,14 @@ impl<D: Device> Reader<D> {
         Ok(())
     }
 
-    fn take_bulk(&self, mut bulk: Bulk<'_>) -> Result<(), InputEnd> {
+    fn take_bulk(&self, mut bulk: Bulk<'_>) -> Result<Command, InputEnd> {
         let head = bulk.hollow()?;
         let (sequence, kind) = (bulk.sequence(), bulk.kind());
         let (payload, staged) = match self.stage(&mut bulk)? {
             Some(staged) => (head.to_vec(), Some(staged)),
             None => (bulk.read_whole()?, None),
         };
-        self.push(Command { sequence, kind, payload, staged })
+        Ok(Command { sequence, kind, payload, staged })
     }
 
     /// Reads the data into staging memory; `None` where there is none to be had.

@@ -3,9 +3,9 @@
 //! It does not end the process and frees nothing on the device: that is the caller's, who ends the process.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
@@ -40,6 +40,8 @@ pub struct Plan {
     pub memory: u64,
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
+    /// The most bytes of host memory it may share with its client; 0: none.
+    pub shared_memory: u64,
     /// Where contents of modules are kept for later sessions, where they are.
     pub cache: Option<Cache>,
     /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
@@ -91,6 +93,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let spin = Spin::of_process();
     let (sender, mut receiver) = link.split();
     receiver.set_spin(spin);
+    receiver.take_descriptors(plan.shared_memory > 0);
     let shared = Arc::new(Shared {
         device,
         sender,
@@ -99,13 +102,19 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         queue: Queue::new(spin),
         log,
         mirrors: Mirrors::default(),
+        descriptor: Mutex::default(),
         used: Arc::clone(&plan.used),
     });
     let ending = match (timed, reserve_window(&*shared.device, plan.ordinal)) {
         (Err(error), _) => Ending::Link(error.to_string()),
         (_, Err(ending)) => ending,
         (_, Ok(window)) => {
-            let allowance = Allowance { window, quota: plan.memory, granularity: plan.granularity.max(1) };
+            let allowance = Allowance {
+                window,
+                quota: plan.memory,
+                granularity: plan.granularity.max(1),
+                shared_memory: plan.shared_memory,
+            };
             run_threads(&shared, receiver, allowance, spin, plan.cache)
         }
     };

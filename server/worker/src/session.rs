@@ -12,6 +12,7 @@ mod launch;
 mod library;
 mod memory;
 mod mirror;
+mod sharing;
 mod stream;
 mod tensor_map;
 
@@ -42,6 +43,8 @@ pub(crate) struct Allowance {
     pub(crate) quota: u64,
     /// Physical memory comes in multiples of this.
     pub(crate) granularity: u64,
+    /// The most bytes of host memory it may share with its client.
+    pub(crate) shared_memory: u64,
 }
 
 /// The session's objects and how to reach everything else.
@@ -68,6 +71,7 @@ pub(crate) struct Session<D: Device> {
     orphans: Vec<Arc<Mark<D>>>,
     events: Objects<event::EventObject<D>>,
     graphs: Objects<graph::GraphObject>,
+    sharing: sharing::Sharing<D::Mapped>,
 }
 
 /// How a command is answered.
@@ -126,6 +130,7 @@ impl<D: Device> Session<D> {
             orphans: Vec::new(),
             events: Objects::new("event"),
             graphs: Objects::new("graph"),
+            sharing: sharing::Sharing::default(),
         }
     }
 
@@ -212,6 +217,9 @@ impl<D: Device> Session<D> {
             Request::MirrorMemory(message) => self.mirror_memory(message),
             Request::UnmirrorMemory(message) => self.unmirror_memory(message),
             Request::WriteMirror(message) => self.write_mirror(&message),
+            Request::ShareMemory(message) => self.share_memory(message),
+            Request::MapShared(message) => self.map_shared(message),
+            Request::UnmapShared(message) => self.unmap_shared(sequence, message),
             Request::ClusterOccupancy(message) => self.cluster_occupancy(&message),
             Request::EncodeTensorMap(message) => self.encode_tensor_map(&message),
             Request::CreateGraph(message) => self.create_graph(message),

@@ -2,8 +2,9 @@
 //! In: outcomes. Out: frames to the client.
 //! It keeps no objects of the session; these are the issuer's alone.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use floe_abi::CudaError;
 use floe_transport::{LinkError, Sender};
@@ -26,6 +27,8 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) log: Log,
     /// Host memory of the client that kernels reach.
     pub(crate) mirrors: Mirrors<D::Mapped>,
+    /// What came with `ShareMemory`, until that is carried out.
+    pub(crate) descriptor: Mutex<Option<OwnedFd>>,
     /// Bytes of physical memory the session holds.
     pub(crate) used: Arc<AtomicU64>,
 }

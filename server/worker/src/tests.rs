@@ -8,6 +8,7 @@ mod fake;
 mod graphs;
 mod launches;
 mod mirrors;
+mod sharing;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::{Ending, Log, Output, Plan, serve};
 const PATIENCE: Duration = Duration::from_secs(20);
 const BLOCK: u64 = 2 << 20;
 const BASE: u64 = WINDOW_BASE;
+/// Bytes of host memory a session may share.
+const SHARED: u64 = 1 << 20;
 
 /// What the client got, as owned values.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +60,14 @@ impl Client {
     fn on(device: Arc<Fake>, memory: u64) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let used = Arc::new(AtomicU64::new(0));
-        let plan = Plan { ordinal: 0, memory, granularity: BLOCK, cache: None, used: Arc::clone(&used) };
+        let plan = Plan {
+            ordinal: 0,
+            memory,
+            granularity: BLOCK,
+            shared_memory: SHARED,
+            cache: None,
+            used: Arc::clone(&used),
+        };
         let served = Arc::clone(&device);
         let worker =
             std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));

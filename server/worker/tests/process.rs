@@ -79,8 +79,18 @@ impl Session {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let granularity = offer.gpus[0].granularity;
         let library = offer.library.clone();
-        let task =
-            Task { session: 1, library, gpu: 0, ordinal, memory, granularity, cache: None, sent: 0, received: 0 };
+        let task = Task {
+            session: 1,
+            library,
+            gpu: 0,
+            ordinal,
+            memory,
+            granularity,
+            shared_memory: 1 << 30,
+            cache: None,
+            sent: 0,
+            received: 0,
+        };
         let child = Command::new(worker())
             .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -516,8 +526,18 @@ fn gpu_that_is_not_there_is_told() {
     let offer = offer();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let library = offer.library.clone();
-    let task =
-        Task { session: 1, library, gpu: 99, ordinal: 0, memory: 0, granularity: 1, cache: None, sent: 0, received: 0 };
+    let task = Task {
+        session: 1,
+        library,
+        gpu: 99,
+        ordinal: 0,
+        memory: 0,
+        granularity: 1,
+        shared_memory: 0,
+        cache: None,
+        sent: 0,
+        received: 0,
+    };
     let mut child = Command::new(worker())
         .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
         .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -552,4 +572,57 @@ fn started_by_hand_it_says_what_it_is() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/library: "));
     assert!(!Path::new("/no/such/library").exists());
+}
+
+#[test]
+fn device_reads_and_writes_the_clients_own_pages() {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileExt as _;
+
+    let place = 0x6000_0000_0000;
+    let memory = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&memory, 1 << 40).unwrap();
+    rustix::fs::fcntl_add_seals(&memory, rustix::fs::SealFlags::SHRINK).unwrap();
+    let memory = std::fs::File::from(memory);
+    let mut session = Session::start();
+    session.memory();
+    let at = BASE;
+    let shared = ShareMemory { at: DevicePtr(place), bytes: 1 << 40 };
+    let sent = session.link().send_with(&shared, memory.as_fd()).unwrap();
+    assert!(matches!(session.get(), Some(Got::Reply { request, status: 0, .. }) if request == sent));
+    // Memory that lies far into the sparse whole, and more than one staging piece.
+    let (offset, bytes) = (1 << 39, 2 << 20);
+    session.ok(&MapShared { at: DevicePtr(place + offset), bytes: bytes + 4096 });
+    let data: Vec<u8> = (0..bytes / 2).map(|index| (index / 3).to_le_bytes()[0]).collect();
+    memory.write_all_at(&data, offset).unwrap();
+    let (host, half) = (place + offset, bytes / 2);
+    let copy = |to, from, bytes| CopyOnDevice { stream: StreamId(0), to: DevicePtr(to), from: DevicePtr(from), bytes };
+    session.send(&copy(at, host, half));
+    session.send(&copy(host + half, at, half));
+    session.ok(&SynchronizeContext {});
+    let mut came = vec![0; data.len()];
+    memory.read_exact_at(&mut came, offset + half).unwrap();
+    assert!(came == data, "what the device wrote is what it had read");
+    let shape = CopyBoxOnDevice {
+        stream: StreamId(0),
+        to: DevicePtr(at),
+        to_pitch: 3,
+        to_slice: 0,
+        from: DevicePtr(host),
+        from_pitch: 1024,
+        from_slice: 0,
+        width: 3,
+        height: 4,
+        depth: 1,
+    };
+    session.send(&shape);
+    session.send(&copy(host, at, 12));
+    session.ok(&SynchronizeContext {});
+    let mut packed = [0; 12];
+    memory.read_exact_at(&mut packed, offset).unwrap();
+    let rows: Vec<u8> = [0, 1024, 2048, 3072].iter().flat_map(|row| data[*row..*row + 3].to_vec()).collect();
+    assert_eq!(packed.to_vec(), rows);
+    session.ok(&UnmapShared { at: DevicePtr(host) });
+    session.send(&copy(at, host, 4));
+    assert_eq!(session.call(&SynchronizeContext {}).0, 0);
 }

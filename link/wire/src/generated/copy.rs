@@ -1,4 +1,4 @@
-//! Data. Host memory never crosses as an address: its bytes do.
+//! Data. Host memory crosses as bytes, but for shared memory: its addresses are the worker's too.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -89,7 +89,7 @@ impl Call for CopyFromDevice {
     type Reply<'a> = ();
 }
 
-/// Copies within the device, in stream order.
+/// Copies within the device, in stream order. Either end may be shared memory.
 ///
 /// Kind 0x0203, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -266,7 +266,7 @@ impl Call for CopyBoxFromDevice {
     type Reply<'a> = ();
 }
 
-/// Copies a box within the device.
+/// Copies a box within the device. Either end may be shared memory.
 ///
 /// Kind 0x0206, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

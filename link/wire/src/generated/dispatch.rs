@@ -128,6 +128,12 @@ pub enum Request<'a> {
     ListSessions(ListSessions),
     /// See [`Attach`].
     Attach(Attach<'a>),
+    /// See [`ShareMemory`].
+    ShareMemory(ShareMemory),
+    /// See [`MapShared`].
+    MapShared(MapShared),
+    /// See [`UnmapShared`].
+    UnmapShared(UnmapShared),
     /// See [`CreateStream`].
     CreateStream(CreateStream),
     /// See [`DestroyStream`].
@@ -211,6 +217,9 @@ impl<'a> Request<'a> {
             ListGpus::KIND => ListGpus::decode(payload).map(Self::ListGpus),
             ListSessions::KIND => ListSessions::decode(payload).map(Self::ListSessions),
             Attach::KIND => Attach::decode(payload).map(Self::Attach),
+            ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
+            MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
+            UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
             CreateStream::KIND => CreateStream::decode(payload).map(Self::CreateStream),
             DestroyStream::KIND => DestroyStream::decode(payload).map(Self::DestroyStream),
             WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
@@ -286,6 +295,9 @@ impl<'a> Request<'a> {
             Self::ListGpus(_) => ListGpus::NAME,
             Self::ListSessions(_) => ListSessions::NAME,
             Self::Attach(_) => Attach::NAME,
+            Self::ShareMemory(_) => ShareMemory::NAME,
+            Self::MapShared(_) => MapShared::NAME,
+            Self::UnmapShared(_) => UnmapShared::NAME,
             Self::CreateStream(_) => CreateStream::NAME,
             Self::DestroyStream(_) => DestroyStream::NAME,
             Self::WaitEvent(_) => WaitEvent::NAME,
@@ -360,6 +372,9 @@ impl<'a> Request<'a> {
             Self::ListGpus(_) => ListGpus::CLASS,
             Self::ListSessions(_) => ListSessions::CLASS,
             Self::Attach(_) => Attach::CLASS,
+            Self::ShareMemory(_) => ShareMemory::CLASS,
+            Self::MapShared(_) => MapShared::CLASS,
+            Self::UnmapShared(_) => UnmapShared::CLASS,
             Self::CreateStream(_) => CreateStream::CLASS,
             Self::DestroyStream(_) => DestroyStream::CLASS,
             Self::WaitEvent(_) => WaitEvent::CLASS,
@@ -434,6 +449,9 @@ impl<'a> Request<'a> {
             Self::ListGpus(_) => ListGpus::KIND,
             Self::ListSessions(_) => ListSessions::KIND,
             Self::Attach(_) => Attach::KIND,
+            Self::ShareMemory(_) => ShareMemory::KIND,
+            Self::MapShared(_) => MapShared::KIND,
+            Self::UnmapShared(_) => UnmapShared::KIND,
             Self::CreateStream(_) => CreateStream::KIND,
             Self::DestroyStream(_) => DestroyStream::KIND,
             Self::WaitEvent(_) => WaitEvent::KIND,
@@ -507,6 +525,9 @@ impl<'a> Request<'a> {
             Self::ListGpus(message) => message.encode(out),
             Self::ListSessions(message) => message.encode(out),
             Self::Attach(message) => message.encode(out),
+            Self::ShareMemory(message) => message.encode(out),
+            Self::MapShared(message) => message.encode(out),
+            Self::UnmapShared(message) => message.encode(out),
             Self::CreateStream(message) => message.encode(out),
             Self::DestroyStream(message) => message.encode(out),
             Self::WaitEvent(message) => message.encode(out),

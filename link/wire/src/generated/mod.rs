@@ -14,6 +14,7 @@ mod mirror;
 #[cfg(test)]
 mod sample;
 mod session;
+mod shared;
 mod stream;
 mod telemetry;
 mod tensor_map;
@@ -30,6 +31,7 @@ pub use mirror::*;
 #[cfg(test)]
 pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_sample};
 pub use session::*;
+pub use shared::*;
 pub use stream::*;
 pub use telemetry::*;
 pub use tensor_map::*;

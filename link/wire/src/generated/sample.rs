@@ -679,6 +679,24 @@ impl<'a> Sample<'a> for Setting<'a> {
     }
 }
 
+impl<'a> Sample<'a> for ShareMemory {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MapShared {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for UnmapShared {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { at: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for CreateStream {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { stream: Sample::sample(source), flags: Sample::sample(source), priority: Sample::sample(source) }
@@ -776,7 +794,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 67;
+pub(crate) const REQUEST_SAMPLES: usize = 70;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -840,12 +858,15 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         57 => Request::ListGpus(Sample::sample(source)),
         58 => Request::ListSessions(Sample::sample(source)),
         59 => Request::Attach(Sample::sample(source)),
-        60 => Request::CreateStream(Sample::sample(source)),
-        61 => Request::DestroyStream(Sample::sample(source)),
-        62 => Request::WaitEvent(Sample::sample(source)),
-        63 => Request::SynchronizeStream(Sample::sample(source)),
-        64 => Request::QueryStream(Sample::sample(source)),
-        65 => Request::ReadTelemetry(Sample::sample(source)),
+        60 => Request::ShareMemory(Sample::sample(source)),
+        61 => Request::MapShared(Sample::sample(source)),
+        62 => Request::UnmapShared(Sample::sample(source)),
+        63 => Request::CreateStream(Sample::sample(source)),
+        64 => Request::DestroyStream(Sample::sample(source)),
+        65 => Request::WaitEvent(Sample::sample(source)),
+        66 => Request::SynchronizeStream(Sample::sample(source)),
+        67 => Request::QueryStream(Sample::sample(source)),
+        68 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -1,16 +1,17 @@
-//! Host memory at a chosen address of this process that the device reaches there.
-//! In: the address, which must be free here and the device's too. Out: bytes copied in and out.
+//! Host memory at a chosen address of this process that the device reaches there: of its own, or shared with the client.
+//! In: the address, which must be free here and the device's too. Out: bytes copied in and out, by hand or by the device.
 //! No reference into the memory ever exists: kernels read and write it whenever they like.
 #![allow(unsafe_code, reason = "the memory is mapped at an address and registered with the driver, by pointer")]
 
 use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, host_register_flags};
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_register_flags, memory_type};
 use floe_device::Driver;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::device::Mapped;
+use crate::device::{End, Mapped};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
@@ -23,15 +24,20 @@ struct Pages {
 }
 
 impl Pages {
-    /// Maps the pages around a range, if none of them is taken.
-    fn around(address: usize, bytes: usize) -> CudaResult<Self> {
+    /// Maps the pages around a range, if none of them is taken: zeros, or what lies in a file from an offset on.
+    fn around(address: usize, bytes: usize, file: Option<(BorrowedFd<'_>, u64)>) -> CudaResult<Self> {
         let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(PAGE));
         let start = address - address % PAGE;
         let bytes = end.ok_or(CudaError::INVALID_VALUE)? - start;
         let wish = std::ptr::with_exposed_provenance_mut::<c_void>(start);
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE);
-        // SAFETY: the flag makes the kernel refuse pages that are mapped already, so no memory of anybody changes.
-        match unsafe { mmap_anonymous(wish, bytes, access, flags) } {
+        let (access, free) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::FIXED_NOREPLACE);
+        let mapped = match file {
+            // SAFETY: the flag makes the kernel refuse pages that are mapped already, so no memory of anybody changes.
+            None => unsafe { mmap_anonymous(wish, bytes, access, MapFlags::PRIVATE | free) },
+            // SAFETY: as above; the file cannot shrink, so its pages are there as long as they are mapped.
+            Some((file, offset)) => unsafe { mmap(wish, bytes, access, MapFlags::SHARED | free, file, offset) },
+        };
+        match mapped {
             Ok(mapped) if mapped == wish => Ok(Self { start, bytes }),
             // A kernel before 4.17 takes the address for a wish.
             Ok(elsewhere) => {
@@ -63,6 +69,8 @@ pub struct MappedMemory {
     address: usize,
     bytes: usize,
     pages: Pages,
+    /// Whether kernels reach it.
+    reached: bool,
 }
 
 impl MappedMemory {
@@ -72,15 +80,36 @@ impl MappedMemory {
     /// NOT_SUPPORTED where the address is taken or the device has another for it; else the driver's own.
     pub(super) fn new(driver: &'static Driver, at: DevicePtr, bytes: usize) -> CudaResult<Self> {
         let address = usize::try_from(at.0).map_err(|_| CudaError::INVALID_VALUE)?;
-        let pages = Pages::around(address, bytes)?;
-        let flags = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
+        let memory = Self::register(driver, Pages::around(address, bytes, None)?, address, bytes, true)?;
+        if memory.reached { Ok(memory) } else { Err(CudaError::NOT_SUPPORTED) }
+    }
+
+    /// Pages of a file that cannot shrink, at `at`; for kernels where the device `maps` and has the same address for them.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED where the address is taken; else the driver's own.
+    pub(super) fn shared(
+        driver: &'static Driver,
+        file: (BorrowedFd<'_>, u64),
+        at: DevicePtr,
+        bytes: usize,
+        maps: bool,
+    ) -> CudaResult<Self> {
+        let address = usize::try_from(at.0).map_err(|_| CudaError::INVALID_VALUE)?;
+        Self::register(driver, Pages::around(address, bytes, Some(file))?, address, bytes, maps)
+    }
+
+    fn register(driver: &'static Driver, pages: Pages, address: usize, bytes: usize, maps: bool) -> CudaResult<Self> {
+        let mapped = if maps { host_register_flags::DEVICEMAP } else { 0 };
         // SAFETY: the pages are ours; they stay mapped until `drop` has unregistered them.
-        unsafe { driver.mem_host_register(pages.start(), pages.bytes, flags) }?;
+        unsafe { driver.mem_host_register(pages.start(), pages.bytes, host_register_flags::PORTABLE | mapped) }?;
         let registered = HostPointer(pages.start as u64);
         // From here on dropping it takes the registration back.
-        let memory = Self { driver, address, bytes, pages };
-        let device = driver.mem_host_get_device_pointer(registered, 0)?;
-        if device.0 == registered.0 { Ok(memory) } else { Err(CudaError::NOT_SUPPORTED) }
+        let mut memory = Self { driver, address, bytes, pages, reached: false };
+        if maps {
+            memory.reached = driver.mem_host_get_device_pointer(registered, 0)?.0 == registered.0;
+        }
+        Ok(memory)
     }
 
     /// The address of a range, which must lie inside.
@@ -102,11 +131,88 @@ impl Mapped for MappedMemory {
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
+    fn is_reached(&self) -> bool {
+        self.reached
+    }
+
     fn read(&self, offset: usize, bytes: &mut [u8]) {
         let from = self.range(offset, bytes.len());
         // SAFETY: as in `write`.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
     }
+}
+
+/// Where a copy's end lies, after a look at whether all of `bytes` are inside.
+fn place(end: End<'_, MappedMemory>, bytes: usize) -> DevicePtr {
+    match end {
+        End::Device(at) => at,
+        End::Host(memory, offset) => DevicePtr(memory.range(offset, bytes) as u64),
+    }
+}
+
+/// Queues a copy of which the device does everything.
+pub(super) fn copy(
+    driver: &Driver,
+    to: End<'_, MappedMemory>,
+    from: End<'_, MappedMemory>,
+    bytes: usize,
+    stream: Stream,
+) -> CudaResult<()> {
+    let (target, source) = (place(to, bytes), place(from, bytes));
+    match (to, from) {
+        // SAFETY: `place` has found the range inside memory that the session keeps until work issued before it is given
+        // up has completed. Its bytes are the program's, who races on them or not as with a GPU of its own.
+        (End::Device(_), End::Host(..)) => unsafe {
+            driver.memcpy_htod_async(target, std::ptr::with_exposed_provenance(address(source)), bytes, stream)
+        },
+        // SAFETY: as above.
+        (End::Host(..), End::Device(_)) => unsafe {
+            driver.memcpy_dtoh_async(std::ptr::with_exposed_provenance_mut(address(target)), source, bytes, stream)
+        },
+        (End::Device(_), End::Device(_)) | (End::Host(..), End::Host(..)) => {
+            driver.memcpy_dtod_async(target, source, bytes, stream)
+        }
+    }
+}
+
+/// Queues a copy of rows, `extent` being their width and number, of which the device does everything.
+pub(super) fn copy_rows(
+    driver: &Driver,
+    (to, to_pitch): (End<'_, MappedMemory>, usize),
+    (from, from_pitch): (End<'_, MappedMemory>, usize),
+    [width, height]: [usize; 2],
+    stream: Stream,
+) -> CudaResult<()> {
+    // One row has no pitch of its own, and drivers refuse one below the width.
+    let pitch = |pitch: usize| if height == 1 { pitch.max(width) } else { pitch };
+    let span = |pitch: usize| (height - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width));
+    let (to_span, from_span) = (span(to_pitch), span(from_pitch));
+    let (target, source) =
+        (place(to, to_span.ok_or(CudaError::INVALID_VALUE)?), place(from, from_span.ok_or(CudaError::INVALID_VALUE)?));
+    let mut copy = Memcpy2d {
+        source_memory_type: memory_type::DEVICE,
+        source_device: source.0,
+        source_pitch: pitch(from_pitch),
+        destination_memory_type: memory_type::DEVICE,
+        destination_device: target.0,
+        destination_pitch: pitch(to_pitch),
+        width_bytes: width,
+        height,
+        ..Memcpy2d::default()
+    };
+    if let End::Host(..) = from {
+        (copy.source_memory_type, copy.source_device, copy.source_host) = (memory_type::HOST, 0, source.0);
+    }
+    if let End::Host(..) = to {
+        (copy.destination_memory_type, copy.destination_device, copy.destination_host) =
+            (memory_type::HOST, 0, target.0);
+    }
+    // SAFETY: as in `copy`; the whole rectangle of a host end is inside.
+    unsafe { driver.memcpy_2d_async(&copy, stream) }
+}
+
+fn address(at: DevicePtr) -> usize {
+    usize::try_from(at.0).expect("addresses of this process")
 }
 
 impl Drop for MappedMemory {

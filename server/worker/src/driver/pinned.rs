@@ -114,19 +114,6 @@ fn pitch(rows: Rows) -> CudaResult<usize> {
     usize::try_from(pitch).map_err(|_| CudaError::INVALID_VALUE)
 }
 
-/// Queues a copy both sides of which are on the device.
-pub(super) fn copy_on_device(driver: &Driver, copy: &Memcpy2d, stream: Stream) -> CudaResult<()> {
-    let kinds = [copy.source_memory_type, copy.destination_memory_type];
-    assert_eq!(kinds, [memory_type::DEVICE; 2], "no side is host memory");
-    let mut copy = *copy;
-    if copy.height == 1 {
-        copy.source_pitch = copy.source_pitch.max(copy.width_bytes);
-        copy.destination_pitch = copy.destination_pitch.max(copy.width_bytes);
-    }
-    // SAFETY: no side is host memory.
-    unsafe { driver.memcpy_2d_async(&copy, stream) }
-}
-
 impl Pinned for PinnedMemory {
     fn bytes(&self) -> usize {
         self.bytes

@@ -53,6 +53,7 @@ impl<D: Device> Session<D> {
         self.pool.empty();
         self.drop_memory();
         self.shared.mirrors.clear();
+        self.sharing.clear();
         self.shared.failures.take();
         self.device().reset()?;
         self.uploads.take_up();

@@ -1,4 +1,4 @@
-//! Data between client and device, and within the device.
+//! Data between client and device, within the device, and between the device and shared memory.
 //! In: bytes and ranges. Out: copies in stream order, through the staging rings where the host is one end.
 //! Addresses are the driver's to judge: a program may name globals, which lie outside the window.
 
@@ -12,7 +12,7 @@ use floe_wire::{
 
 use super::{Answer, Session};
 use crate::completer::{Action, Lane, Task};
-use crate::device::{Device, Pattern, Pinned as _, Rows};
+use crate::device::{Device, Pattern, Pinned as _, Place, Rows};
 use crate::events::Mark;
 use crate::fault::{Fault, broken};
 use crate::staging::{Staged, Uploads};
@@ -211,7 +211,9 @@ impl<D: Device> Session<D> {
 
     pub(super) fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
-        self.device().copy(further(message.to, 0)?, further(message.from, 0)?, message.bytes, stream)?;
+        let CopyOnDevice { to, from, bytes, .. } = message;
+        let (to, from) = (self.sharing.end(to, bytes)?, self.sharing.end(from, bytes)?);
+        self.device().copy(to, from, bytes, stream)?;
         Ok(Answer::Nothing)
     }
 
@@ -248,11 +250,18 @@ impl<D: Device> Session<D> {
             return Ok(Answer::Nothing);
         }
         for index in 0..depth {
-            let at = further(to, product([index, to_slice, 1])?)?;
-            let source = further(from, product([index, from_slice, 1])?)?;
-            self.device().copy_rows(Rows { at, pitch: to_pitch, width, height }, source, from_pitch, stream)?;
+            let to = self.end_of_rows(to, product([index, to_slice, 1])?, [to_pitch, width, height])?;
+            let from = self.end_of_rows(from, product([index, from_slice, 1])?, [from_pitch, width, height])?;
+            self.device().copy_rows((to, to_pitch), (from, from_pitch), [width, height], stream)?;
         }
         Ok(Answer::Nothing)
+    }
+
+    /// The end of a copy of rows, `start` bytes behind an address.
+    fn end_of_rows(&self, at: DevicePtr, start: u64, [pitch, width, height]: [u64; 3]) -> Result<Place<'_, D>, Fault> {
+        let at = further(at, start)?;
+        let bytes = product([height - 1, pitch, 1])?.checked_add(width).ok_or(CudaError::INVALID_VALUE)?;
+        self.sharing.end(DevicePtr(at.0), bytes)
     }
 
     pub(super) fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {

@@ -15,7 +15,7 @@ const PLACES: std::ops::Range<u64> = 1 << 32..0x7fff_ffff_f000;
 const WINDOWS: std::ops::Range<u64> = WINDOW_BASE..WINDOW_BASE + WINDOW_COUNT as u64 * WINDOW_BYTES;
 
 /// Whether host memory may lie there at all.
-fn is_place(at: u64, bytes: u64) -> bool {
+pub(super) fn is_place(at: u64, bytes: u64) -> bool {
     let Some(end) = at.checked_add(bytes) else { return false };
     at >= PLACES.start && end <= PLACES.end && (end <= WINDOWS.start || at >= WINDOWS.end)
 }

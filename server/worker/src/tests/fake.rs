@@ -3,6 +3,7 @@
 //! Work of a held stream waits, with everything issued on the stream after it, until the stream is released.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_abi::{
@@ -11,8 +12,8 @@ use floe_abi::{
 };
 
 use crate::device::{
-    ClusterQuestion, Code, Device, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Mapped,
-    NodeEdge, NodeWork, Pattern, Pinned, Rows,
+    ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Mapped,
+    NodeEdge, NodeWork, Pattern, Pinned, Place, Rows,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -98,20 +99,69 @@ impl Pinned for FakePinned {
     }
 }
 
+/// An end of a copy, as a stream keeps it.
+enum Spot {
+    Device(u64),
+    Host(Arc<Mutex<Vec<u8>>>, usize),
+}
+
+impl Spot {
+    fn of(end: Place<'_, Fake>) -> Self {
+        match end {
+            End::Device(at) => Self::Device(at.0),
+            End::Host(memory, offset) => Self::Host(Arc::clone(&memory.memory), offset),
+        }
+    }
+
+    fn read(&self, state: &mut State, further: u64, bytes: u64) -> Vec<u8> {
+        match self {
+            Self::Device(at) => state.at(at + further, bytes).unwrap().to_vec(),
+            Self::Host(memory, offset) => {
+                let start = offset + usize::try_from(further).unwrap();
+                memory.lock().unwrap()[start..start + usize::try_from(bytes).unwrap()].to_vec()
+            }
+        }
+    }
+
+    fn write(&self, state: &mut State, further: u64, bytes: &[u8]) {
+        match self {
+            Self::Device(at) => state.at(at + further, bytes.len() as u64).unwrap().copy_from_slice(bytes),
+            Self::Host(memory, offset) => {
+                let start = offset + usize::try_from(further).unwrap();
+                memory.lock().unwrap()[start..start + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
 /// Host memory kernels reach.
-pub(super) struct FakeMapped(Arc<Mutex<Vec<u8>>>);
+pub(super) struct FakeMapped {
+    memory: Arc<Mutex<Vec<u8>>>,
+    at: u64,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for FakeMapped {
+    fn drop(&mut self) {
+        self.state.lock().unwrap().host.remove(&self.at);
+    }
+}
 
 impl Mapped for FakeMapped {
     fn bytes(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.memory.lock().unwrap().len()
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) {
-        self.0.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.memory.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn is_reached(&self) -> bool {
+        true
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.0.lock().unwrap()[offset..offset + bytes.len()]);
+        bytes.copy_from_slice(&self.memory.lock().unwrap()[offset..offset + bytes.len()]);
     }
 }
 
@@ -179,6 +229,11 @@ impl Fake {
     pub(super) fn handles(&self) -> usize {
         let state = self.state();
         state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len() + state.libraries.len()
+    }
+
+    /// Whether the device reaches host memory that starts there.
+    pub(super) fn has_host(&self, at: u64) -> bool {
+        self.state().host.contains_key(&at)
     }
 
     /// What the device sees at host memory it reaches.
@@ -336,7 +391,7 @@ impl Device for Fake {
         }
         let memory = Arc::new(Mutex::new(vec![0; bytes]));
         state.host.insert(at.0, Arc::clone(&memory));
-        Ok(FakeMapped(memory))
+        Ok(FakeMapped { memory, at: at.0, state: Arc::clone(&self.state) })
     }
 
     fn upload(&self, to: DevicePtr, from: &FakePinned, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {
@@ -382,15 +437,31 @@ impl Device for Fake {
         })
     }
 
-    fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: u64, stream: Stream) -> CudaResult<()> {
-        self.copy_rows(Rows { at: to, pitch: 0, width: bytes, height: 1 }, from, 0, stream)
+    fn share_host(&self, file: BorrowedFd<'_>, offset: u64, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
+        let mut contents = vec![0; bytes];
+        let read = rustix::io::pread(file, &mut contents, offset).unwrap();
+        assert_eq!(read, bytes);
+        let memory = self.map_host(at, bytes)?;
+        memory.write(0, &contents);
+        Ok(memory)
     }
 
-    fn copy_rows(&self, to: Rows, from: DevicePtr, from_pitch: u64, stream: Stream) -> CudaResult<()> {
+    fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
+        self.copy_rows((to, 0), (from, 0), [bytes, 1], stream)
+    }
+
+    fn copy_rows(
+        &self,
+        (to, to_pitch): (Place<'_, Self>, u64),
+        (from, from_pitch): (Place<'_, Self>, u64),
+        [width, height]: [u64; 2],
+        stream: Stream,
+    ) -> CudaResult<()> {
+        let (to, from) = (Spot::of(to), Spot::of(from));
         self.work(stream, move |state| {
-            for index in 0..to.height {
-                let row = state.at(from.0 + index * from_pitch, to.width).unwrap().to_vec();
-                state.at(place(to, index), to.width).unwrap().copy_from_slice(&row);
+            for index in 0..height {
+                let row = from.read(state, index * from_pitch, width);
+                to.write(state, index * to_pitch, &row);
             }
         })
     }

@@ -1,0 +1,141 @@
+//! Shared memory: pinned host memory of the program that client and worker both map, at one address. Only over a Unix socket.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
+    Reader, StreamId,
+};
+
+/// The descriptor that goes with the frame is memory of the client's: byte 0 of it lies at address `at` of both processes, and there are `bytes`. Once per session, at most. NOT_SUPPORTED where no such descriptor came, where it is no memory of its own kind or could shrink, and where the server shares none.
+///
+/// Kind 0x0c01, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShareMemory {
+    pub at: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for ShareMemory {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for ShareMemory {
+    const KIND: u16 = 0x0c01;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ShareMemory";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ShareMemory {
+    type Reply<'a> = ();
+}
+
+/// Maps whole pages of the shared memory and lets the device reach them; from the reply on copies and fills may name addresses in them. `reached` says whether kernels may, too. OUT_OF_MEMORY beyond what a session may share, NOT_SUPPORTED where the addresses are taken.
+///
+/// Kind 0x0c02, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MapShared {
+    pub at: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for MapShared {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for MapShared {
+    const KIND: u16 = 0x0c02;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "MapShared";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for MapShared {
+    type Reply<'a> = MapSharedReply;
+}
+
+/// What answers [`MapShared`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MapSharedReply {
+    pub reached: bool,
+}
+
+impl<'a> Field<'a> for MapSharedReply {
+    const LEAST: usize = <bool as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.reached.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { reached: reader.field("reached")? })
+    }
+}
+
+/// Ends the mapping that starts at `at`. Replies when all work issued before has completed and the pages are no longer the worker's.
+///
+/// Kind 0x0c03, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnmapShared {
+    pub at: DevicePtr,
+}
+
+impl<'a> Field<'a> for UnmapShared {
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.at.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { at: reader.field("at")? })
+    }
+}
+
+impl Message for UnmapShared {
+    const KIND: u16 = 0x0c03;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "UnmapShared";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for UnmapShared {
+    type Reply<'a> = ();
+}

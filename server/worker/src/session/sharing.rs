@@ -1,0 +1,159 @@
+//! Host memory that client and worker share: the client's own pages, mapped here at the addresses they have there.
+//! In: the client's descriptor, then which pages. Out: ends of copies, for addresses that lie in such pages.
+//! A page is mapped only where nothing is, and only from memory that cannot shrink: reading it never ends this process.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::PoisonError;
+
+use floe_abi::CudaError;
+use floe_wire::{DevicePtr, MapShared, MapSharedReply, ShareMemory, UnmapShared};
+use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
+
+use super::mirror::is_place;
+use super::{Answer, Session, body};
+use crate::completer::{Action, Lane, Task};
+use crate::device::{Device, End, Mapped};
+use crate::fault::{Fault, broken};
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Mappings of a session. A process has some sixty thousand, and the driver wants most of them.
+const MOST_RANGES: usize = 16 << 10;
+/// `TMPFS_MAGIC`: what memory behind a descriptor says it is, when its pages are ordinary ones.
+const MEMORY_FILE: u64 = 0x0102_1994;
+
+/// What is shared.
+pub(crate) struct Sharing<P> {
+    memory: Option<Memory>,
+    /// By first address.
+    ranges: BTreeMap<u64, P>,
+    bytes: u64,
+}
+
+/// The client's memory: its first byte lies at `at`.
+struct Memory {
+    file: OwnedFd,
+    at: u64,
+    bytes: u64,
+}
+
+impl<P> Default for Sharing<P> {
+    fn default() -> Self {
+        Self { memory: None, ranges: BTreeMap::new(), bytes: 0 }
+    }
+}
+
+impl<P: Mapped> Sharing<P> {
+    /// The end of a copy of `bytes` at an address. Addresses of shared memory that is not mapped are nobody's.
+    pub(super) fn end(&self, at: DevicePtr, bytes: u64) -> Result<End<'_, P>, Fault> {
+        let is_ours = |memory: &Memory| at.0 >= memory.at && at.0 - memory.at < memory.bytes;
+        if !self.memory.as_ref().is_some_and(is_ours) {
+            return Ok(End::Device(floe_abi::DevicePtr(at.0)));
+        }
+        let outside =
+            || Fault::Explained(CudaError::INVALID_VALUE, format!("not shared: {bytes} bytes at {:#x}", at.0));
+        let (start, memory) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
+        let offset = at.0 - start;
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes() as u64);
+        if fits { Ok(End::Host(memory, usize::try_from(offset).map_err(|_| outside())?)) } else { Err(outside()) }
+    }
+
+    /// Whether pages may be mapped there, and where they lie in the client's memory.
+    fn check_new(&self, at: u64, bytes: u64) -> Result<(&Memory, u64), Fault> {
+        let Some(memory) = &self.memory else { return broken("no memory is shared") };
+        let offset = at.checked_sub(memory.at).filter(|offset| *offset < memory.bytes);
+        let inside = offset.filter(|offset| bytes <= memory.bytes - offset);
+        let whole = bytes > 0 && at.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
+        let Some(offset) = inside.filter(|_| whole) else {
+            return broken(format!("not pages of the shared memory: {bytes} bytes at {at:#x}"));
+        };
+        // The whole lies where addresses end, so this does not overflow.
+        let before = self.ranges.range(..at + bytes).next_back();
+        if before.is_some_and(|(start, range)| start + range.bytes() as u64 > at) {
+            return broken(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
+        }
+        Ok((memory, offset))
+    }
+
+    /// Takes a mapping out.
+    fn remove(&mut self, at: DevicePtr) -> Result<P, Fault> {
+        let Some(range) = self.ranges.remove(&at.0) else {
+            return broken(format!("no shared pages start at: {:#x}", at.0));
+        };
+        self.bytes -= range.bytes() as u64;
+        Ok(range)
+    }
+
+    /// Ends every mapping; the memory can be mapped again. No work that names it is left.
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+        self.bytes = 0;
+    }
+}
+
+/// Whether `bytes` behind a descriptor are memory that is there for as long as it is mapped.
+fn demand_memory(file: &OwnedFd, bytes: u64) -> Result<(), String> {
+    let refused = |error| format!("a descriptor that says nothing of itself: {error}");
+    let stat = fstat(file).map_err(refused)?;
+    let kind = fstatfs(file).map_err(refused)?.f_type;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || u64::try_from(kind) != Ok(MEMORY_FILE) {
+        return Err("the descriptor is of no memory".into());
+    }
+    if u64::try_from(stat.st_size).unwrap_or(0) < bytes {
+        return Err(format!("{bytes} bytes are said to be in memory of: {}", stat.st_size));
+    }
+    let seals = fcntl_get_seals(file).map_err(refused)?;
+    if seals.contains(SealFlags::SHRINK) { Ok(()) } else { Err("the memory could shrink while it is mapped".into()) }
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn share_memory(&mut self, message: ShareMemory) -> Result<Answer, Fault> {
+        let ShareMemory { at, bytes } = message;
+        if self.sharing.memory.is_some() {
+            return broken("memory is shared already");
+        }
+        let refuse = |words: String| Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
+        let file = self.shared.descriptor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.allowance.shared_memory == 0 {
+            return refuse("this server shares no memory".into());
+        }
+        let Some(file) = file else { return refuse("no descriptor came with the message".into()) };
+        if !at.0.is_multiple_of(PAGE) || !is_place(at.0, bytes) {
+            return refuse(format!("no place for host memory of {bytes} bytes: {:#x}", at.0));
+        }
+        if let Err(words) = demand_memory(&file, bytes) {
+            return refuse(words);
+        }
+        self.sharing.memory = Some(Memory { file, at: at.0, bytes });
+        body(&())
+    }
+
+    pub(super) fn map_shared(&mut self, message: MapShared) -> Result<Answer, Fault> {
+        let MapShared { at, bytes } = message;
+        let (memory, offset) = self.sharing.check_new(at.0, bytes)?;
+        let (held, most) = (self.sharing.bytes, self.allowance.shared_memory);
+        if bytes > most.saturating_sub(held) || self.sharing.ranges.len() >= MOST_RANGES {
+            let words = format!("{bytes} bytes more than {held} of shared memory, of at most: {most}");
+            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        }
+        let size = usize::try_from(bytes).map_err(|_| CudaError::OUT_OF_MEMORY)?;
+        let range = self.device().share_host(memory.file.as_fd(), offset, floe_abi::DevicePtr(at.0), size)?;
+        let reached = range.is_reached();
+        self.sharing.ranges.insert(at.0, range);
+        self.sharing.bytes += bytes;
+        body(&MapSharedReply { reached })
+    }
+
+    /// The pages go when the work that may name them has completed, which is not waited for here.
+    pub(super) fn unmap_shared(&mut self, sequence: u64, message: UnmapShared) -> Result<Answer, Fault> {
+        let memory = self.sharing.remove(message.at)?;
+        let (marks, failed) = match self.mark_everything() {
+            Ok(marks) => (marks, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let action = Action::Release { memory, failed };
+        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks, action });
+        Ok(Answer::Later)
+    }
+}

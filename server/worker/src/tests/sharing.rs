@@ -1,0 +1,201 @@
+//! Host memory that client and worker share, against the device in memory.
+//! In: messages over a socket pair, with descriptors of every kind. Out: the verdict.
+//! The fake device has a copy of the memory as it was when it was mapped; the process tests have the memory itself.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+
+use floe_abi::CudaError;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use super::*;
+
+const AT: u64 = 0x6000_0000_0000;
+const PAGE: u64 = 4096;
+const STREAM: StreamId = StreamId(0);
+
+/// Memory that starts with these bytes and cannot shrink.
+fn memory(bytes: u64, start: &[u8]) -> OwnedFd {
+    let file = memfd_create("shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&file, bytes).unwrap();
+    let file = File::from(file);
+    file.write_all_at(start, 0).unwrap();
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
+    file.into()
+}
+
+fn whole(bytes: u64) -> ShareMemory {
+    ShareMemory { at: DevicePtr(AT), bytes }
+}
+
+fn pages(first: u64, count: u64) -> MapShared {
+    MapShared { at: DevicePtr(AT + first * PAGE), bytes: count * PAGE }
+}
+
+impl Client {
+    /// Says `ShareMemory` with a descriptor; the reply's status.
+    fn share(&mut self, message: &ShareMemory, file: BorrowedFd<'_>) -> u32 {
+        let sent = self.link.send_with(message, file).unwrap();
+        match self.get() {
+            Some(Got::Reply { request, status, .. }) if request == sent => status,
+            other => panic!("expected the reply to {sent}: {other:?}"),
+        }
+    }
+
+    /// A client whose first pages are shared and mapped, and a block of the device's.
+    fn sharing(start: &[u8]) -> Self {
+        let mut client = Self::new();
+        client.memory();
+        assert_eq!(client.share(&whole(64 * PAGE), memory(64 * PAGE, start).as_fd()), 0);
+        assert_eq!(client.ok(&pages(0, 2)), [1], "kernels reach it");
+        client
+    }
+
+    fn shared(&self, from: usize, bytes: usize) -> Vec<u8> {
+        self.device.host(AT).lock().unwrap()[from..from + bytes].to_vec()
+    }
+}
+
+fn copy(to: u64, from: u64, bytes: u64) -> CopyOnDevice {
+    CopyOnDevice { stream: STREAM, to: DevicePtr(to), from: DevicePtr(from), bytes }
+}
+
+#[test]
+fn device_copies_from_and_to_shared_memory_by_itself() {
+    let mut client = Client::sharing(&[1, 2, 3, 4, 5, 6]);
+    client.send(&copy(BASE, AT + 2, 4));
+    client.send(&copy(AT + PAGE, BASE, 3));
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 4), [3, 4, 5, 6]);
+    assert_eq!(client.shared(4096, 4), [3, 4, 5, 0]);
+    assert_eq!(client.leave(), Ending::ClientLeft);
+}
+
+#[test]
+fn boxes_go_between_the_device_and_shared_memory() {
+    let mut client = Client::sharing(&(0..32).collect::<Vec<u8>>());
+    let shape = CopyBoxOnDevice {
+        stream: STREAM,
+        to: DevicePtr(BASE),
+        to_pitch: 100,
+        to_slice: 1000,
+        from: DevicePtr(AT + 1),
+        from_pitch: 8,
+        from_slice: 16,
+        width: 3,
+        height: 2,
+        depth: 2,
+    };
+    client.send(&shape);
+    let (to, from) = (DevicePtr(AT + PAGE), DevicePtr(BASE));
+    client.send(&CopyBoxOnDevice { to, to_pitch: 4, to_slice: 8, from, from_pitch: 100, from_slice: 1000, ..shape });
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE + 1100, 3), [25, 26, 27]);
+    assert_eq!(client.shared(4096, 16), [1, 2, 3, 0, 9, 10, 11, 0, 17, 18, 19, 0, 25, 26, 27, 0]);
+    // The last row of the last slice would end outside.
+    let outside = DevicePtr(AT + 2 * PAGE - 14);
+    client.send(&CopyBoxOnDevice { to: outside, to_pitch: 4, to_slice: 8, ..shape });
+    assert_eq!(client.call(&SynchronizeContext {}).1, CudaError::INVALID_VALUE.code());
+}
+
+#[test]
+fn pages_go_when_the_work_that_names_them_is_over() {
+    let mut client = Client::sharing(&[]);
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.ok(&MemoryInfo {});
+    client.device.hold(0);
+    client.send(&CopyOnDevice { stream: StreamId(1), ..copy(AT, BASE, 8) });
+    let unmapped = client.send(&UnmapShared { at: DevicePtr(AT) });
+    client.nothing_comes();
+    assert!(client.device.has_host(AT));
+    // Nobody else waits for it.
+    client.ok(&SynchronizeStream { stream: STREAM });
+    client.device.release(0);
+    assert_eq!(client.get(), status(unmapped, 0));
+    assert!(!client.device.has_host(AT));
+    client.ok(&pages(0, 1));
+}
+
+#[test]
+fn addresses_of_shared_memory_that_is_not_mapped_are_refused() {
+    let mut client = Client::sharing(&[]);
+    for (to, from) in [(BASE, AT + 2 * PAGE), (AT + 2 * PAGE - 4, BASE), (BASE, AT + 63 * PAGE)] {
+        client.send(&copy(to, from, 8));
+        assert_eq!(client.call(&SynchronizeContext {}).1, CudaError::INVALID_VALUE.code(), "{to:#x} {from:#x}");
+    }
+}
+
+#[test]
+fn what_is_no_memory_of_its_own_is_refused_and_the_session_goes_on() {
+    let refused = CudaError::NOT_SUPPORTED.code();
+    let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&unsealed, 4 * PAGE).unwrap();
+    let (file, pipe) = (tempfile::tempfile().unwrap(), std::io::pipe().unwrap());
+    file.set_len(4 * PAGE).unwrap();
+    for descriptor in [unsealed.as_fd(), file.as_fd(), pipe.0.as_fd(), File::open("/dev/zero").unwrap().as_fd()] {
+        let mut client = Client::new();
+        assert_eq!(client.share(&whole(4 * PAGE), descriptor), refused, "{descriptor:?}");
+        client.ok(&MemoryInfo {});
+    }
+    let small = memory(4 * PAGE, &[]);
+    for (at, bytes) in [(AT, 5 * PAGE), (AT + 1, PAGE), (BASE, PAGE), (u64::MAX - 4095, 2 * PAGE)] {
+        let message = ShareMemory { at: DevicePtr(at), bytes };
+        assert_eq!(Client::new().share(&message, small.as_fd()), refused, "{at:#x} {bytes}");
+    }
+    let mut client = Client::new();
+    assert_eq!(client.call(&whole(PAGE)).0, refused, "no descriptor");
+    client.ok(&MemoryInfo {});
+}
+
+#[test]
+fn session_shares_no_more_than_it_may() {
+    let mut client = Client::new();
+    let bytes = 4 * SHARED;
+    assert_eq!(client.share(&whole(bytes), memory(bytes, &[]).as_fd()), 0);
+    let all = SHARED / PAGE;
+    client.ok(&pages(0, all - 1));
+    assert_eq!(client.call(&pages(all, 2)).0, CudaError::OUT_OF_MEMORY.code());
+    client.ok(&pages(all, 1));
+    client.ok(&UnmapShared { at: DevicePtr(AT) });
+    client.ok(&pages(2 * all, all - 1));
+}
+
+#[test]
+fn numbers_that_do_not_fit_break_the_contract() {
+    let words = Client::new().break_with(&pages(0, 1));
+    assert!(words.ends_with("no memory is shared"), "{words}");
+    let odd = [
+        MapShared { at: DevicePtr(AT + 1), bytes: PAGE },
+        MapShared { at: DevicePtr(AT + 8 * PAGE), bytes: 1 },
+        MapShared { at: DevicePtr(AT + 8 * PAGE), bytes: 0 },
+        MapShared { at: DevicePtr(AT - PAGE), bytes: PAGE },
+        pages(63, 2),
+        pages(64, 1),
+        MapShared { at: DevicePtr(AT + 8 * PAGE), bytes: u64::MAX - 4095 },
+    ];
+    for message in odd {
+        let words = Client::sharing(&[]).break_with(&message);
+        assert!(words.contains("not pages of the shared memory"), "{message:?}: {words}");
+    }
+    for message in [pages(0, 2), pages(1, 1), pages(1, 4)] {
+        let words = Client::sharing(&[]).break_with(&message);
+        assert!(words.contains("pages are mapped there already"), "{message:?}: {words}");
+    }
+    let words = Client::sharing(&[]).break_with(&UnmapShared { at: DevicePtr(AT + PAGE) });
+    assert!(words.contains("no shared pages start at"), "{words}");
+    let words = Client::sharing(&[]).break_with(&whole(PAGE));
+    assert!(words.ends_with("memory is shared already"), "{words}");
+}
+
+#[test]
+fn reset_ends_the_mappings_and_the_memory_can_be_mapped_again() {
+    let mut client = Client::sharing(&[9]);
+    client.ok(&ResetContext {});
+    assert!(!client.device.has_host(AT));
+    client.memory();
+    client.ok(&pages(0, 2));
+    client.send(&copy(BASE, AT, 1));
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.memory(BASE, 1), [9]);
+}
