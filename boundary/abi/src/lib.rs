@@ -10,6 +10,7 @@ mod handles;
 mod launches;
 mod memory;
 mod result;
+mod stream_memory;
 mod tensor_maps;
 
 pub use constants::*;
@@ -26,6 +27,7 @@ pub use launches::{
 };
 pub use memory::{MemAccess, MemAllocationFlags, MemAllocationProperties, MemLocation, MemPoolProperties};
 pub use result::{CuResult, CudaError, CudaResult, error_names};
+pub use stream_memory::{MOST_STREAM_MEMORY_OPERATIONS, StreamMemoryOperation, WordOperation, WordTest};
 pub use tensor_maps::{TENSOR_RANK, TensorForm, TensorMap, TensorShape};
 
 /// The driver version floe implements, as `cuDriverGetVersion` writes it: 1000 × major + 10 × minor.

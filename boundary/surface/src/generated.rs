@@ -23,6 +23,7 @@ pub mod pointer;
 pub mod pool;
 pub mod profiler;
 pub mod stream;
+pub mod stream_memory;
 pub mod tensor_map;
 pub mod virtual_memory;
 
@@ -45,6 +46,7 @@ pub mod traits {
     pub use super::pool::PoolCalls;
     pub use super::profiler::ProfilerCalls;
     pub use super::stream::StreamCalls;
+    pub use super::stream_memory::StreamMemoryCalls;
     pub use super::tensor_map::TensorMapCalls;
     pub use super::virtual_memory::VirtualMemoryCalls;
 }
@@ -69,6 +71,7 @@ pub trait Driver:
     + PoolCalls
     + ProfilerCalls
     + StreamCalls
+    + StreamMemoryCalls
     + TensorMapCalls
     + VirtualMemoryCalls
     + Send
@@ -95,6 +98,7 @@ impl<T> Driver for T where
         + PoolCalls
         + ProfilerCalls
         + StreamCalls
+        + StreamMemoryCalls
         + TensorMapCalls
         + VirtualMemoryCalls
         + Send

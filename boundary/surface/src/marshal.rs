@@ -19,6 +19,7 @@ pub mod occupancy;
 pub mod pointer;
 pub mod pool;
 pub mod stream;
+pub mod stream_memory;
 pub mod tensor_map;
 
 /// Defines marshallers: the driver is their first argument and their names are C's.

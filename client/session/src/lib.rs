@@ -40,6 +40,7 @@ pub mod settings;
 mod snapshot;
 mod statistics;
 mod stream;
+mod stream_memory;
 mod table;
 mod tally;
 mod tensor_map;

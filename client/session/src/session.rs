@@ -24,6 +24,7 @@ use crate::order::{Course, Fence, Order};
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
 use crate::stream::StreamState;
+use crate::stream_memory::Watched;
 use crate::table::{Table, lock};
 use crate::tensor_map::TensorMaps;
 use crate::virtual_memory::VirtualMemory;
@@ -60,6 +61,8 @@ pub(crate) struct Session {
     pub(crate) tensor_maps: TensorMaps,
     /// Host memory that kernels of this vGPU reach.
     pub(crate) mirrors: Arc<Mirrors>,
+    /// Streams that wait for words of these.
+    pub(crate) watched: Watched,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -101,6 +104,7 @@ impl Session {
             occupancy: Mutex::default(),
             tensor_maps: TensorMaps::default(),
             mirrors,
+            watched: Watched::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),

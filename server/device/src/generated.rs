@@ -353,6 +353,8 @@ pub struct Calls {
     pub cuStreamGetAttribute: Option<unsafe extern "C" fn(Stream, u32, *mut LaunchAttributeValue) -> CuResult>,
     /// `cuStreamSetAttribute`.
     pub cuStreamSetAttribute: Option<unsafe extern "C" fn(Stream, u32, *const LaunchAttributeValue) -> CuResult>,
+    /// `cuStreamBatchMemOp_v2`.
+    pub cuStreamBatchMemOp_v2: Option<unsafe extern "C" fn(Stream, u32, *const StreamMemoryOperation, u32) -> CuResult>,
     /// `cuTensorMapEncodeTiled`.
     pub cuTensorMapEncodeTiled: Option<
         unsafe extern "C" fn(
@@ -728,6 +730,8 @@ impl Calls {
             cuStreamGetAttribute: unsafe { symbol(library, c"cuStreamGetAttribute") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuStreamSetAttribute: unsafe { symbol(library, c"cuStreamSetAttribute") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuStreamBatchMemOp_v2: unsafe { symbol(library, c"cuStreamBatchMemOp_v2") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuTensorMapEncodeTiled: unsafe { symbol(library, c"cuTensorMapEncodeTiled") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
@@ -2495,6 +2499,26 @@ impl Driver {
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
         // this driver's, which [`Driver`] asks of its callers.
         unsafe { call(stream, attribute, std::ptr::from_ref(value)) }.into_result()?;
+        Ok(())
+    }
+
+    /// Queues writes of values, waits for values and barriers, in their order; the other calls here arrive as batches of one.
+    ///
+    /// `cuStreamBatchMemOp_v2`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn stream_batch_mem_op(
+        &self,
+        stream: Stream,
+        operations: &[StreamMemoryOperation],
+        flags: u32,
+    ) -> CudaResult<()> {
+        let call = self.calls.cuStreamBatchMemOp_v2.ok_or_else(|| missing("cuStreamBatchMemOp_v2"))?;
+        let count = operations.len().try_into().map_err(|_| CudaError::INVALID_VALUE)?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(stream, count, operations.as_ptr(), flags) }.into_result()?;
         Ok(())
     }
 

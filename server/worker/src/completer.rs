@@ -46,6 +46,8 @@ pub(crate) enum Action<D: Device> {
     RunHostFunction(FunctionId),
     /// Say that a stream has come as far as this frame.
     Report { stream: StreamId, reached: u64 },
+    /// The same behind operations on words of memory, which may have stood there as a wait.
+    WordsDone { stream: StreamId, reached: u64, waits: bool },
 }
 
 /// The issuer's and the driver's callbacks' way to the completer.
@@ -189,10 +191,12 @@ impl<D: Device> Completer<D> {
                 self.release(task.sequence, memory, error);
                 Ok(())
             }
-            Action::Report { stream, reached } => {
-                let status = outcome.map_or_else(CudaError::code, |()| 0);
-                shared.output.send_new(&shared.sender)?;
-                shared.sender.queue(&Progress { stream, sequence: reached, status }).map(|_| ())
+            Action::Report { stream, reached } => report(shared, stream, reached, outcome),
+            Action::WordsDone { stream, reached, waits } => {
+                if waits {
+                    shared.queue.wait_ends();
+                }
+                report(shared, stream, reached, outcome)
             }
             Action::RunHostFunction(function) => {
                 shared.output.send_new(&shared.sender)?;
@@ -237,6 +241,17 @@ impl<D: Device> Completer<D> {
         shared.output.send_new(&shared.sender)?;
         shared.queue_reply(request, error.map_or(0, CudaError::code))
     }
+}
+
+fn report<D: Device>(
+    shared: &Shared<D>,
+    stream: StreamId,
+    reached: u64,
+    outcome: CudaResult<()>,
+) -> Result<(), LinkError> {
+    let status = outcome.map_or_else(CudaError::code, |()| 0);
+    shared.output.send_new(&shared.sender)?;
+    shared.sender.queue(&Progress { stream, sequence: reached, status }).map(|_| ())
 }
 
 /// Sends a piece from where the device wrote it.

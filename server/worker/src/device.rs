@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
-    TensorMap, TensorShape,
+    StreamMemoryOperation, TensorMap, TensorShape,
 };
 use floe_device::Content;
 
@@ -375,6 +375,8 @@ pub trait Device: Send + Sync + 'static {
     fn destroy_stream(&self, stream: Stream) -> CudaResult<()>;
     /// Makes later work of the stream wait for an event.
     fn wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()>;
+    /// Writes words of memory and waits for them, in stream order.
+    fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()>;
     /// Whether all work of the stream has completed.
     fn query_stream(&self, stream: Stream) -> CudaResult<()>;
 

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel, LaunchAttribute,
-    LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, TensorMap, TensorShape,
-    allocation_type, device_attribute, granularity, location_type,
+    LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, StreamMemoryOperation,
+    TensorMap, TensorShape, allocation_type, device_attribute, granularity, location_type,
 };
 use floe_device::{Driver, LaunchRequest, LoadImage, LoadOption};
 
@@ -468,6 +468,10 @@ impl Device for Gpu {
 
     fn wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
         self.driver.stream_wait_event(stream, event, flags)
+    }
+
+    fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()> {
+        self.driver.stream_batch_mem_op(stream, operations, 0)
     }
 
     fn query_stream(&self, stream: Stream) -> CudaResult<()> {

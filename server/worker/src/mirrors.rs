@@ -69,6 +69,15 @@ impl<P: Mapped> Mirrors<P> {
         }
     }
 
+    /// Whether the address is mirrored memory.
+    pub(crate) fn holds(&self, at: u64) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let mirrors = self.lock();
+        mirrors.range(..=at).next_back().is_some_and(|(start, mirror)| at - start < mirror.known.len() as u64)
+    }
+
     /// Ends all of them.
     pub(crate) fn clear(&self) {
         self.lock().clear();

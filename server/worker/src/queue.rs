@@ -12,8 +12,8 @@ use crate::staging::Staged;
 
 /// Bytes of waiting commands from which on the reader reads no further.
 const BYTES: usize = 256 << 20;
-/// The same while a host function runs: its end comes behind everything posted meanwhile, so reading must go on.
-const BYTES_WHILE_HOST_FUNCTION: usize = 4 << 30;
+/// The same while a stream is held: what lets it go on comes behind everything posted meanwhile, so reading must go on.
+const BYTES_WHILE_HELD: usize = 4 << 30;
 /// What a waiting command costs beside its payload.
 const OVERHEAD: usize = 64;
 
@@ -46,14 +46,22 @@ pub(crate) struct Queue {
 struct Line {
     commands: VecDeque<Command>,
     host_functions: usize,
+    /// Batches with waits for words of memory that are not over.
+    waits: usize,
     issuer_sleeps: bool,
     reader_sleeps: bool,
     closed: bool,
 }
 
-/// The queue is full for good: a host function is running and its end may be what cannot be read.
+/// The queue is full for good: a stream is held and what lets it go on may be what cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
+
+impl Line {
+    fn is_held(&self) -> bool {
+        self.host_functions > 0 || self.waits > 0
+    }
+}
 
 impl Queue {
     /// A queue whose issuer looks again for a moment before it sleeps.
@@ -70,10 +78,10 @@ impl Queue {
         let mut line = self.line();
         loop {
             let bytes = self.bytes.load(Ordering::SeqCst);
-            if line.host_functions > 0 && bytes >= BYTES_WHILE_HOST_FUNCTION {
+            if line.is_held() && bytes >= BYTES_WHILE_HELD {
                 return Err(Overrun);
             }
-            if line.host_functions > 0 || bytes < BYTES || line.closed {
+            if line.is_held() || bytes < BYTES || line.closed {
                 break;
             }
             line.reader_sleeps = true;
@@ -137,9 +145,26 @@ impl Queue {
         line.host_functions = line.host_functions.saturating_sub(count);
     }
 
-    /// Whether a host function stands in a stream.
-    pub(crate) fn has_host_functions(&self) -> bool {
-        self.line().host_functions > 0
+    /// Whether a host function or a wait for a word of memory stands in a stream.
+    pub(crate) fn has_held_streams(&self) -> bool {
+        self.line().is_held()
+    }
+
+    /// A wait for a word of memory stands in a stream from now on.
+    pub(crate) fn wait_begins(&self) {
+        self.line().waits += 1;
+        self.wake_reader();
+    }
+
+    /// One of these waits is over.
+    pub(crate) fn wait_ends(&self) {
+        let mut line = self.line();
+        line.waits = line.waits.saturating_sub(1);
+    }
+
+    /// Whether such a wait stands in a stream. The command that ends it may be one that was not issued yet.
+    pub(crate) fn has_waits(&self) -> bool {
+        self.line().waits > 0
     }
 
     fn wake_reader(&self) {

@@ -113,10 +113,13 @@ impl<D: Device> Reader<D> {
     fn stage(&self, bulk: &mut Bulk<'_>) -> Result<Option<Staged>, LinkError> {
         let device = &*self.shared.device;
         // A device that gives no memory says so to the command.
-        let Ok(memory) = self.uploads.memory(device) else { return Ok(None) };
-        // While a host function stands in a stream its end may be behind this frame, and copies behind the function.
-        let wait = || !self.shared.queue.has_host_functions();
+        if self.uploads.begin(device).is_err() {
+            return Ok(None);
+        }
+        // While a stream is held, what lets it go on may be behind this frame, and copies behind what holds it.
+        let wait = || !self.shared.queue.has_held_streams();
         let Some(staged) = self.uploads.room(device, bulk.left(), wait) else { return Ok(None) };
+        let memory = self.uploads.memory(staged);
         let mut read = Ok(());
         memory.fill(staged.offset, staged.bytes, &mut |target| read = bulk.read(target));
         read.map(|()| Some(staged))
@@ -124,7 +127,7 @@ impl<D: Device> Reader<D> {
 
     fn push(&self, command: Command) -> Result<(), InputEnd> {
         let overrun =
-            |_| InputEnd::Contract("4 GiB of commands wait behind a host function that does not return".into());
+            |_| InputEnd::Contract("4 GiB of commands wait behind a host function or a wait that does not end".into());
         self.shared.queue.push(command).map_err(overrun)
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod mirror;
 mod sharing;
 mod stream;
+mod stream_memory;
 mod tensor_map;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -204,6 +205,7 @@ impl<D: Device> Session<D> {
             Request::WaitEvent(message) => self.wait_event(message),
             Request::SynchronizeStream(message) => self.synchronize_stream(sequence, message),
             Request::QueryStream(message) => self.query_stream(sequence, message),
+            Request::MemoryOperations(message) => self.memory_operations(sequence, &message),
             Request::CreateEvent(message) => self.create_event(message),
             Request::RecordEvent(message) => self.record_event(sequence, message),
             Request::SynchronizeEvent(message) => self.synchronize_event(sequence, message),

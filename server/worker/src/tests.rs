@@ -9,6 +9,7 @@ mod graphs;
 mod launches;
 mod mirrors;
 mod sharing;
+mod stream_memory;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

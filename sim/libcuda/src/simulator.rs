@@ -41,11 +41,13 @@ mod queue;
 mod reservations;
 mod settings;
 mod stream;
+mod stream_memory;
 mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod virtual_memory;
+mod words;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -32,3 +32,53 @@ pub mod capture_mode {
     /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
     pub const RELAXED: u32 = Raw::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
 }
+
+/// What an operation of a batch does.
+pub mod stream_memory_operation {
+    use cudarc::driver::sys::CUstreamBatchMemOpType_enum as Raw;
+    /// `CU_STREAM_MEM_OP_WAIT_VALUE_32`.
+    pub const WAIT_VALUE_32: u32 = Raw::CU_STREAM_MEM_OP_WAIT_VALUE_32 as u32;
+    /// `CU_STREAM_MEM_OP_WRITE_VALUE_32`.
+    pub const WRITE_VALUE_32: u32 = Raw::CU_STREAM_MEM_OP_WRITE_VALUE_32 as u32;
+    /// `CU_STREAM_MEM_OP_WAIT_VALUE_64`.
+    pub const WAIT_VALUE_64: u32 = Raw::CU_STREAM_MEM_OP_WAIT_VALUE_64 as u32;
+    /// `CU_STREAM_MEM_OP_WRITE_VALUE_64`.
+    pub const WRITE_VALUE_64: u32 = Raw::CU_STREAM_MEM_OP_WRITE_VALUE_64 as u32;
+    /// `CU_STREAM_MEM_OP_BARRIER`.
+    pub const BARRIER: u32 = Raw::CU_STREAM_MEM_OP_BARRIER as u32;
+    /// `CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES`.
+    pub const FLUSH_REMOTE_WRITES: u32 = Raw::CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES as u32;
+}
+
+/// How a wait compares: one of the first four, with or without the last.
+pub mod stream_wait_value {
+    use cudarc::driver::sys::CUstreamWaitValue_flags_enum as Raw;
+    /// `CU_STREAM_WAIT_VALUE_GEQ`.
+    pub const GEQ: u32 = Raw::CU_STREAM_WAIT_VALUE_GEQ as u32;
+    /// `CU_STREAM_WAIT_VALUE_EQ`.
+    pub const EQ: u32 = Raw::CU_STREAM_WAIT_VALUE_EQ as u32;
+    /// `CU_STREAM_WAIT_VALUE_AND`.
+    pub const AND: u32 = Raw::CU_STREAM_WAIT_VALUE_AND as u32;
+    /// `CU_STREAM_WAIT_VALUE_NOR`.
+    pub const NOR: u32 = Raw::CU_STREAM_WAIT_VALUE_NOR as u32;
+    /// `CU_STREAM_WAIT_VALUE_FLUSH`.
+    pub const FLUSH: u32 = Raw::CU_STREAM_WAIT_VALUE_FLUSH as u32;
+}
+
+/// Flags of a write of a word.
+pub mod stream_write_value {
+    use cudarc::driver::sys::CUstreamWriteValue_flags_enum as Raw;
+    /// `CU_STREAM_WRITE_VALUE_DEFAULT`.
+    pub const DEFAULT: u32 = Raw::CU_STREAM_WRITE_VALUE_DEFAULT as u32;
+    /// `CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER`.
+    pub const NO_MEMORY_BARRIER: u32 = Raw::CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER as u32;
+}
+
+/// How far a barrier reaches.
+pub mod stream_memory_barrier {
+    use cudarc::driver::sys::CUstreamMemoryBarrier_flags_enum as Raw;
+    /// `CU_STREAM_MEMORY_BARRIER_TYPE_SYS`.
+    pub const SYS: u32 = Raw::CU_STREAM_MEMORY_BARRIER_TYPE_SYS as u32;
+    /// `CU_STREAM_MEMORY_BARRIER_TYPE_GPU`.
+    pub const GPU: u32 = Raw::CU_STREAM_MEMORY_BARRIER_TYPE_GPU as u32;
+}

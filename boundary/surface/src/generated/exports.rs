@@ -1713,6 +1713,106 @@ pub unsafe extern "C" fn cuStreamSetAttribute_ptsz(stream: Stream, attribute: u3
 guard("cuStreamSetAttribute_ptsz", || unsafe { $crate::generated::stream::cuStreamSetAttribute(driver(), Stream::PER_THREAD, stream, attribute, value) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBatchMemOp_v2(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBatchMemOp_v2", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::LEGACY, stream, count, operations, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBatchMemOp(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBatchMemOp", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::LEGACY, stream, count, operations, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBatchMemOp_v2_ptsz(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBatchMemOp_v2_ptsz", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::PER_THREAD, stream, count, operations, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamBatchMemOp_ptsz(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamBatchMemOp_ptsz", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::PER_THREAD, stream, count, operations, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue32_v2(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue32_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue32(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue32", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue32_v2_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue32_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue32_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue32_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue64_v2(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue64_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue64(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue64", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue64_v2_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue64_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWriteValue64_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWriteValue64_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue32_v2(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue32_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue32(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue32", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue32_v2_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue32_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue32_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue32_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue64_v2(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue64_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue64(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue64", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue64_v2_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue64_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitValue64_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuStreamWaitValue64_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapEncodeTiled(map: *mut TensorMap, data_type: u32, rank: u32, address: DevicePtr, dimensions: *const u64, strides: *const u64, box_dimensions: *const u32, element_strides: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuTensorMapEncodeTiled", || unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeTiled(driver(), map, data_type, rank, address, dimensions, strides, box_dimensions, element_strides, interleave, swizzle, promotion, fill) })
@@ -1837,7 +1937,7 @@ pub static cudbgRpcEnabled: $crate::expansion::Variable<1> = $crate::expansion::
 pub static cudbgSessionId: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
 #[unsafe(no_mangle)]
 pub static cudbgUseExternalDebugger: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
-$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceGraphMemTrim cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphConditionalHandleCreate cuGraphExecBatchMemOpNodeSetParams cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2 cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetDefaultMemPool cuMemGetHandleForAddressRange cuMemGetInfo cuMemGetMemPool cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchAsync cuMemPrefetchAsync_ptsz cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2 cuStreamBatchMemOp_v2_ptsz cuStreamWaitValue32 cuStreamWaitValue32_ptsz cuStreamWaitValue32_v2 cuStreamWaitValue32_v2_ptsz cuStreamWaitValue64 cuStreamWaitValue64_ptsz cuStreamWaitValue64_v2 cuStreamWaitValue64_v2_ptsz cuStreamWriteValue32 cuStreamWriteValue32_ptsz cuStreamWriteValue32_v2 cuStreamWriteValue32_v2_ptsz cuStreamWriteValue64 cuStreamWriteValue64_ptsz cuStreamWriteValue64_v2 cuStreamWriteValue64_v2_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
+$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceGraphMemTrim cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphConditionalHandleCreate cuGraphExecBatchMemOpNodeSetParams cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2 cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetDefaultMemPool cuMemGetHandleForAddressRange cuMemGetInfo cuMemGetMemPool cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchAsync cuMemPrefetchAsync_ptsz cuMemPrefetchAsync_v2 cuMemPrefetchAsync_v2_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
 
 /// What `cuGetProcAddress` can answer with.
 static SYMBOLS: Symbols = Symbols::new(&[
@@ -2149,6 +2249,10 @@ $crate::expansion::Symbol::new("cuProfilerStart", cuProfilerStart as *const ()),
 $crate::expansion::Symbol::new("cuProfilerStop", cuProfilerStop as *const ()),
 $crate::expansion::Symbol::new("cuStreamAddCallback", cuStreamAddCallback as *const ()),
 $crate::expansion::Symbol::new("cuStreamAddCallback_ptsz", cuStreamAddCallback_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamBatchMemOp", cuStreamBatchMemOp as *const ()),
+$crate::expansion::Symbol::new("cuStreamBatchMemOp_ptsz", cuStreamBatchMemOp_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamBatchMemOp_v2", cuStreamBatchMemOp_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamBatchMemOp_v2_ptsz", cuStreamBatchMemOp_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamBeginCapture", cuStreamBeginCapture as *const ()),
 $crate::expansion::Symbol::new("cuStreamBeginCaptureToGraph", cuStreamBeginCaptureToGraph as *const ()),
 $crate::expansion::Symbol::new("cuStreamBeginCaptureToGraph_ptsz", cuStreamBeginCaptureToGraph_ptsz as *const ()),
@@ -2198,7 +2302,22 @@ $crate::expansion::Symbol::new("cuStreamUpdateCaptureDependencies_v2", cuStreamU
 $crate::expansion::Symbol::new("cuStreamUpdateCaptureDependencies_v2_ptsz", cuStreamUpdateCaptureDependencies_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamWaitEvent", cuStreamWaitEvent as *const ()),
 $crate::expansion::Symbol::new("cuStreamWaitEvent_ptsz", cuStreamWaitEvent_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue32", cuStreamWaitValue32 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue32_ptsz", cuStreamWaitValue32_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue32_v2", cuStreamWaitValue32_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue32_v2_ptsz", cuStreamWaitValue32_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue64", cuStreamWaitValue64 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue64_ptsz", cuStreamWaitValue64_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue64_v2", cuStreamWaitValue64_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWaitValue64_v2_ptsz", cuStreamWaitValue64_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue32", cuStreamWriteValue32 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue32_ptsz", cuStreamWriteValue32_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamWriteValue32_v2", cuStreamWriteValue32_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue32_v2_ptsz", cuStreamWriteValue32_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue64", cuStreamWriteValue64 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue64_ptsz", cuStreamWriteValue64_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue64_v2", cuStreamWriteValue64_v2 as *const ()),
+$crate::expansion::Symbol::new("cuStreamWriteValue64_v2_ptsz", cuStreamWriteValue64_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeIm2col", cuTensorMapEncodeIm2col as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeIm2colWide", cuTensorMapEncodeIm2colWide as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeTiled", cuTensorMapEncodeTiled as *const ()),

@@ -405,6 +405,8 @@ impl Peer {
                     attribute(16, 2),
                     attribute(19, i32::from(self.options.maps)),
                     attribute(97, 101_376),
+                    attribute(122, 1),
+                    attribute(123, 1),
                     // Compute capability 9.0.
                     attribute(75, 9),
                     attribute(76, 0),

@@ -144,6 +144,8 @@ pub enum Request<'a> {
     SynchronizeStream(SynchronizeStream),
     /// See [`QueryStream`].
     QueryStream(QueryStream),
+    /// See [`MemoryOperations`].
+    MemoryOperations(MemoryOperations),
     /// See [`ReadTelemetry`].
     ReadTelemetry(ReadTelemetry<'a>),
     /// See [`EncodeTensorMap`].
@@ -225,6 +227,7 @@ impl<'a> Request<'a> {
             WaitEvent::KIND => WaitEvent::decode(payload).map(Self::WaitEvent),
             SynchronizeStream::KIND => SynchronizeStream::decode(payload).map(Self::SynchronizeStream),
             QueryStream::KIND => QueryStream::decode(payload).map(Self::QueryStream),
+            MemoryOperations::KIND => MemoryOperations::decode(payload).map(Self::MemoryOperations),
             ReadTelemetry::KIND => ReadTelemetry::decode(payload).map(Self::ReadTelemetry),
             EncodeTensorMap::KIND => EncodeTensorMap::decode(payload).map(Self::EncodeTensorMap),
             _ => Err(DecodeError::unknown_kind(kind)),
@@ -303,6 +306,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::NAME,
             Self::SynchronizeStream(_) => SynchronizeStream::NAME,
             Self::QueryStream(_) => QueryStream::NAME,
+            Self::MemoryOperations(_) => MemoryOperations::NAME,
             Self::ReadTelemetry(_) => ReadTelemetry::NAME,
             Self::EncodeTensorMap(_) => EncodeTensorMap::NAME,
         }
@@ -380,6 +384,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::CLASS,
             Self::SynchronizeStream(_) => SynchronizeStream::CLASS,
             Self::QueryStream(_) => QueryStream::CLASS,
+            Self::MemoryOperations(_) => MemoryOperations::CLASS,
             Self::ReadTelemetry(_) => ReadTelemetry::CLASS,
             Self::EncodeTensorMap(_) => EncodeTensorMap::CLASS,
         }
@@ -457,6 +462,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(_) => WaitEvent::KIND,
             Self::SynchronizeStream(_) => SynchronizeStream::KIND,
             Self::QueryStream(_) => QueryStream::KIND,
+            Self::MemoryOperations(_) => MemoryOperations::KIND,
             Self::ReadTelemetry(_) => ReadTelemetry::KIND,
             Self::EncodeTensorMap(_) => EncodeTensorMap::KIND,
         }
@@ -533,6 +539,7 @@ impl<'a> Request<'a> {
             Self::WaitEvent(message) => message.encode(out),
             Self::SynchronizeStream(message) => message.encode(out),
             Self::QueryStream(message) => message.encode(out),
+            Self::MemoryOperations(message) => message.encode(out),
             Self::ReadTelemetry(message) => message.encode(out),
             Self::EncodeTensorMap(message) => message.encode(out),
         }

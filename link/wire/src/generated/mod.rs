@@ -16,6 +16,7 @@ mod sample;
 mod session;
 mod shared;
 mod stream;
+mod stream_memory;
 mod telemetry;
 mod tensor_map;
 
@@ -33,5 +34,6 @@ pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_samp
 pub use session::*;
 pub use shared::*;
 pub use stream::*;
+pub use stream_memory::*;
 pub use telemetry::*;
 pub use tensor_map::*;

@@ -727,6 +727,23 @@ impl<'a> Sample<'a> for QueryStream {
     }
 }
 
+impl<'a> Sample<'a> for MemoryOperations {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), operations: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for MemoryOperation {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            operation: Sample::sample(source),
+            at: Sample::sample(source),
+            value: Sample::sample(source),
+            flags: Sample::sample(source),
+        }
+    }
+}
+
 impl<'a> Sample<'a> for ReadTelemetry<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { host: Sample::sample(source), gpus: Sample::sample(source), slow: Sample::sample(source) }
@@ -794,7 +811,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 70;
+pub(crate) const REQUEST_SAMPLES: usize = 71;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -866,7 +883,8 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         65 => Request::WaitEvent(Sample::sample(source)),
         66 => Request::SynchronizeStream(Sample::sample(source)),
         67 => Request::QueryStream(Sample::sample(source)),
-        68 => Request::ReadTelemetry(Sample::sample(source)),
+        68 => Request::MemoryOperations(Sample::sample(source)),
+        69 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

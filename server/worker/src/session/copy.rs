@@ -45,7 +45,7 @@ impl<D: Device> Session<D> {
         let staged = match self.staged.take() {
             Some(staged) => Some(staged),
             None if message.bytes.is_empty() => None,
-            None => self.uploads.put(&self.shared.device, message.bytes)?,
+            None => self.uploads.put(&self.shared.device, message.bytes, || self.shared.queue.has_waits())?,
         };
         let Some(staged) = staged else { return Ok(Answer::Nothing) };
         self.upload(&self.uploads, stream, staged, |device, memory| {
@@ -65,18 +65,16 @@ impl<D: Device> Session<D> {
         let stream = self.use_stream(stream)?;
         let device = &self.shared.device;
         let bytes = size(bytes)?;
-        let slot = self.late.memory(device).and_then(|memory| {
-            let staged = self.late.room(device, bytes, || true).ok_or(CudaError::OUT_OF_MEMORY)?;
-            Ok((memory, staged))
-        });
-        let (memory, staged) = match slot {
-            Ok(slot) => slot,
+        let taken = self.late.take(device, bytes, || self.shared.queue.has_waits());
+        let staged = match taken.and_then(|staged| staged.ok_or(CudaError::OUT_OF_MEMORY)) {
+            Ok(staged) => staged,
             Err(error) => {
                 // The client waits for its turn all the same.
                 self.stand_behind(sequence, stream, function, Some(Box::new(|_| true)))?;
                 return Err(error.into());
             }
         };
+        let memory = self.late.memory(staged);
         let fill = move |data: &[u8]| {
             let fits = data.len() == staged.bytes;
             if fits {
@@ -107,7 +105,7 @@ impl<D: Device> Session<D> {
         staged: Staged,
         copy: impl FnOnce(&D, &D::Pinned) -> Result<(), Fault>,
     ) -> Result<Answer, Fault> {
-        let memory = ring.memory(&self.shared.device)?;
+        let memory = ring.memory(staged);
         let copied = copy(&self.shared.device, &memory);
         // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
         let mark = self.mark_or_wait(stream);
@@ -197,7 +195,7 @@ impl<D: Device> Session<D> {
     ) -> Result<Arc<Mark<D>>, Fault> {
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
-        let landing = self.downloads.room(device, bytes)?;
+        let landing = self.downloads.room(device, bytes, || self.shared.queue.has_waits())?;
         if piece.rows.height == 1 {
             device.download(&landing.memory, landing.offset, piece.rows.at, bytes, stream)?;
         } else {
@@ -231,7 +229,9 @@ impl<D: Device> Session<D> {
         for index in 0..depth {
             places.push(further(to, product([index, slice, 1])?)?);
         }
-        let Some(staged) = self.uploads.put(&self.shared.device, bytes)? else { return Ok(Answer::Nothing) };
+        let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_waits())? else {
+            return Ok(Answer::Nothing);
+        };
         self.upload(&self.uploads, stream, staged, |device, memory| {
             let mut offset = staged.offset;
             for at in places {

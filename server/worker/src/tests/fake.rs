@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
-    TensorMap, TensorShape,
+    StreamMemoryOperation, TensorMap, TensorShape, WordOperation,
 };
 
 use crate::device::{
@@ -68,6 +68,8 @@ enum Step {
     Do(Work),
     Record(u64, u64),
     Wait(u64, u64),
+    /// Goes on when 32 bits are as the operation wants them.
+    Word(WordOperation),
     Host(Box<dyn FnOnce() + Send>),
 }
 
@@ -191,6 +193,28 @@ impl State {
         Ok(&mut self.physical.get_mut(&block).unwrap()[from..from + bytes])
     }
 
+    /// A word of host memory that kernels reach, with its offset there.
+    fn host_word(&self, at: u64, bytes: u32) -> Option<(Arc<Mutex<Vec<u8>>>, usize)> {
+        self.host.iter().find_map(|(start, memory)| {
+            let offset = usize::try_from(at.checked_sub(*start)?).ok()?;
+            (offset + bytes as usize <= memory.lock().unwrap().len()).then(|| (Arc::clone(memory), offset))
+        })
+    }
+
+    fn word_holds(&self, word: &WordOperation) -> bool {
+        let WordOperation::Wait { at, bytes, value, test, .. } = *word else { return true };
+        let mut read = [0; 8];
+        let size = bytes as usize;
+        if let Some((memory, offset)) = self.host_word(at.0, bytes) {
+            read[..size].copy_from_slice(&memory.lock().unwrap()[offset..][..size]);
+        } else {
+            let (start, (_, offset, block)) = self.mapped.range(..=at.0).next_back().unwrap();
+            let from = usize::try_from(at.0 - start + offset).unwrap();
+            read[..size].copy_from_slice(&self.physical[block][from..][..size]);
+        }
+        test.holds(u64::from_le_bytes(read), value, bytes)
+    }
+
     fn is_held(&self, stream: u64) -> bool {
         self.held.iter().any(|index| self.created.get(*index) == Some(&stream))
     }
@@ -282,6 +306,7 @@ impl Fake {
                 let free = !queue.busy && !state.is_held(*stream);
                 let go = match first {
                     Step::Wait(event, record) => state.event_done(*event, *record),
+                    Step::Word(word) => state.word_holds(word),
                     _ => true,
                 };
                 (free && go).then_some(*stream)
@@ -290,7 +315,7 @@ impl Fake {
             let queue = state.streams.get_mut(&stream).unwrap();
             match queue.work.pop_front().unwrap() {
                 Step::Do(work) => work(&mut state),
-                Step::Wait(..) => {}
+                Step::Wait(..) | Step::Word(_) => {}
                 Step::Record(event, record) => {
                     if let Some(entry) = state.events.get_mut(&event).filter(|entry| entry.0 == record) {
                         entry.1 = true;
@@ -673,6 +698,25 @@ impl Device for Fake {
     fn wait_event(&self, stream: Stream, event: Event, _flags: u32) -> CudaResult<()> {
         let record = self.state().events[&event.0].0;
         self.enqueue(stream, Step::Wait(event.0, record));
+        Ok(())
+    }
+
+    fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()> {
+        for operation in operations {
+            match operation.word()? {
+                WordOperation::Write { at, bytes, value } => self.work(stream, move |state| {
+                    let value = value.to_le_bytes();
+                    match state.host_word(at.0, bytes) {
+                        Some((memory, offset)) => {
+                            memory.lock().unwrap()[offset..][..bytes as usize].copy_from_slice(&value[..bytes as usize])
+                        }
+                        None => state.at(at.0, bytes.into()).unwrap().copy_from_slice(&value[..bytes as usize]),
+                    }
+                })?,
+                word @ WordOperation::Wait { .. } => self.enqueue(stream, Step::Word(word)),
+                WordOperation::Flush | WordOperation::Barrier => {}
+            }
+        }
         Ok(())
     }
 

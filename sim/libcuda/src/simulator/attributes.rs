@@ -109,6 +109,8 @@ fn abilities(attribute: u32) -> Option<u32> {
             | ask::READ_ONLY_HOST_REGISTER_SUPPORTED
             | ask::UNIFIED_FUNCTION_POINTERS
             | ask::MEM_SYNC_DOMAIN_COUNT
+            | ask::CAN_USE_64_BIT_STREAM_MEM_OPS
+            | ask::CAN_USE_STREAM_WAIT_VALUE_NOR
     );
     let unable = matches!(
         attribute,
@@ -127,8 +129,6 @@ fn abilities(attribute: u32) -> Option<u32> {
             | ask::CAN_USE_STREAM_MEM_OPS_V1
             | ask::CAN_USE_64_BIT_STREAM_MEM_OPS_V1
             | ask::CAN_USE_STREAM_WAIT_VALUE_NOR_V1
-            | ask::CAN_USE_64_BIT_STREAM_MEM_OPS
-            | ask::CAN_USE_STREAM_WAIT_VALUE_NOR
             | ask::COOPERATIVE_MULTI_DEVICE_LAUNCH
             | ask::CAN_FLUSH_REMOTE_WRITES
             | ask::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES

@@ -176,6 +176,15 @@ impl Simulator {
         }
     }
 
+    /// The same, but for streams that wait for a word of memory: nothing of theirs runs before that changes, and who is to
+    /// change it may stand behind this call.
+    pub(crate) fn wait_everything_unheld(&self) {
+        for context in self.contexts.all() {
+            self.executor.wait_unheld(context.serial);
+            context.kernels.output.drain();
+        }
+    }
+
     fn is_known(&self, context: Context) -> bool {
         self.contexts.get(context.0).is_some() || self.devices.iter().any(|device| device.primary_handle == context.0)
     }

@@ -1,7 +1,9 @@
 //! What comes in: work for streams, from any thread of the program. What goes out: the work done in stream order, on
-//! the machine's pool (kernels), a few transfer threads (copies) and one thread for host functions; waiting callers wake.
+//! the machine's pool (kernels), a few transfer threads (copies), one thread for host functions and one that looks at words
+//! of memory streams wait for; waiting callers wake.
 //! After a fault nothing more of that context runs. It never calls into the program while it holds its lock.
 
+mod held;
 pub(crate) mod replay;
 mod work;
 
@@ -15,6 +17,7 @@ use floe_machine::{Fault, FaultKind, Memory, Outcome, Pool};
 use super::events::{Event, EventKey, Events, NoTime};
 use super::host_memory::HostMemory;
 use super::queue::{Queues, StreamKey, StreamKind, Ticket};
+use held::Held;
 use work::Place;
 pub(crate) use work::Work;
 
@@ -28,6 +31,9 @@ struct State {
     transfer_threads: usize,
     idle_transfer_threads: usize,
     host_thread: bool,
+    /// Streams whose front waits for a word of memory.
+    held: Vec<Held>,
+    words_thread: bool,
     waiting: usize,
 }
 
@@ -36,6 +42,7 @@ pub(crate) struct Executor {
     state: Mutex<State>,
     transfers: Condvar,
     host_calls: Condvar,
+    words: Condvar,
     progress: Condvar,
     pool: Pool,
     memory: Arc<Memory>,
@@ -51,12 +58,15 @@ impl Executor {
             transfer_threads: 0,
             idle_transfer_threads: 0,
             host_thread: false,
+            held: Vec::new(),
+            words_thread: false,
             waiting: 0,
         };
         Arc::new(Self {
             state: Mutex::new(state),
             transfers: Condvar::new(),
             host_calls: Condvar::new(),
+            words: Condvar::new(),
             progress: Condvar::new(),
             pool: Pool::new(cores),
             memory,
@@ -133,13 +143,25 @@ impl Executor {
         drop(self.wait_locked(state, &tickets));
     }
 
-    fn wait_locked<'a>(
+    /// The same, but for what stands behind a wait for a word of memory: that touches nothing meanwhile.
+    pub(crate) fn wait_unheld(self: &Arc<Self>, context: u64) {
+        let state = self.lock();
+        let tickets = state.queues.unfinished_of_context(context);
+        drop(self.wait_until(state, &tickets, |state, ticket| state.queues.is_done(ticket) || state.is_held(ticket)));
+    }
+
+    fn wait_locked<'a>(self: &'a Arc<Self>, state: MutexGuard<'a, State>, tickets: &[Ticket]) -> MutexGuard<'a, State> {
+        self.wait_until(state, tickets, |state, ticket| state.queues.is_done(ticket))
+    }
+
+    fn wait_until<'a>(
         self: &'a Arc<Self>,
         mut state: MutexGuard<'a, State>,
         tickets: &[Ticket],
+        is_over: impl Fn(&State, Ticket) -> bool,
     ) -> MutexGuard<'a, State> {
         for ticket in tickets {
-            while !state.queues.is_done(*ticket) {
+            while !is_over(&state, *ticket) {
                 let mine = |work: &Work| work.place() != Place::HostThread;
                 if let Some((taken, work)) = state.queues.take_from(ticket.stream, mine) {
                     state = self.perform(state, taken, work);
@@ -147,7 +169,7 @@ impl Executor {
                 }
                 self.pump(state);
                 state = self.lock();
-                if state.queues.is_done(*ticket) {
+                if is_over(&state, *ticket) {
                     break;
                 }
                 state.waiting += 1;
@@ -238,9 +260,15 @@ impl Executor {
 
     /// Starts everything that is ready. Takes the lock and gives it up.
     fn pump<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
-        while let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::Here) {
-            drop(self.perform(state, ticket, work));
-            state = self.lock();
+        loop {
+            while let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::Here) {
+                drop(self.perform(state, ticket, work));
+                state = self.lock();
+            }
+            // What was done may be what a stream waits for.
+            if state.held.is_empty() || !self.look_at_words(&mut state) {
+                break;
+            }
         }
         if state.queues.ready() > 0 {
             self.wake_threads(&mut state);
@@ -330,7 +358,15 @@ impl Executor {
                 state = self.lock();
                 Ok(())
             }
-            Work::Transfer(_) | Work::Kernel(_) if fault.is_some() => Ok(()),
+            Work::Transfer(_) | Work::Kernel(_) | Work::Words(_) if fault.is_some() => Ok(()),
+            Work::Words(mut words) => match words.advance(&self.memory, &self.host_memory) {
+                Ok(true) => Ok(()),
+                Ok(false) => {
+                    self.hold(&mut state, ticket, context, words);
+                    return state;
+                }
+                Err(error) => Err(error),
+            },
             Work::Transfer(transfer) => {
                 drop(state);
                 let result = transfer.run(&self.memory);

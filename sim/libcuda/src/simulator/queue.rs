@@ -180,6 +180,11 @@ impl<W> Queues<W> {
         front.after.iter().copied().find(|ticket| !self.is_done(*ticket))
     }
 
+    /// The stream that has to do something first before the front of `key` can run.
+    pub(crate) fn waits_for(&self, key: StreamKey) -> Option<StreamKey> {
+        self.blocker(key).map(|ticket| ticket.stream)
+    }
+
     /// Lists the stream as ready, or leaves word with the stream it waits for.
     fn list_if_ready(&mut self, key: StreamKey) {
         let blocker = self.blocker(key);

@@ -105,8 +105,9 @@ impl VirtualMemoryCalls for Simulator {
     }
 
     fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
-        self.wait_everything();
-        lock(&self.virtual_memory).unmap(&self.memory, address.0, bytes as u64)
+        self.wait_everything_unheld();
+        self.executor
+            .while_no_word_is_looked_at(|| lock(&self.virtual_memory).unmap(&self.memory, address.0, bytes as u64))
     }
 
     fn mem_set_access(&self, address: DevicePtr, bytes: usize, access: &[MemAccess]) -> CudaResult<()> {
@@ -122,9 +123,11 @@ impl VirtualMemoryCalls for Simulator {
                 && (!accessible || at_edge(address.0) || at_edge(address.0 + bytes))
         };
         if waits {
-            self.wait_everything();
+            self.wait_everything_unheld();
         }
-        lock(&self.virtual_memory).set_access(&self.memory, address.0, bytes, accessible)
+        self.executor.while_no_word_is_looked_at(|| {
+            lock(&self.virtual_memory).set_access(&self.memory, address.0, bytes, accessible)
+        })
     }
 
     fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {

@@ -10,6 +10,7 @@ use floe_surface::HostFunction;
 use super::super::events::EventKey;
 use super::super::output::Output;
 use super::super::transfer::Transfer;
+use super::super::words::Words;
 
 /// Transfers up to this many bytes are done by whoever finds them ready: handing them over costs more.
 const INLINE_BYTES: u64 = 64 << 10;
@@ -25,6 +26,8 @@ pub(crate) enum Work {
     Record(EventKey),
     /// Copies and memsets.
     Transfer(Transfer),
+    /// Writes of words of memory and waits for them.
+    Words(Words),
     /// A kernel.
     Kernel(Arc<Grid>),
     /// Something of ours that is quick and calls nobody: a free in stream order.

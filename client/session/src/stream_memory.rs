@@ -1,0 +1,168 @@
+//! Writes of single words in stream order and waits for them. Batches come in; each is one post, and the server's stream
+//! waits, not the program. Words are of the vGPU or of pinned memory its kernels reach: while a stream waits for such a
+//! word, a thread sends what the program writes there, since nobody calls CUDA meanwhile.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation,
+    WordTest, device_attribute,
+};
+use floe_surface::StreamMemoryCalls;
+use floe_wire::{MemoryOperation, MemoryOperations};
+
+use crate::client::Client;
+use crate::log::log;
+use crate::order::Course;
+use crate::session::Session;
+use crate::stream::StreamState;
+use crate::table::lock;
+
+/// How soon mirrored memory is looked at again after a wait for a word of it was queued.
+const SOON: Duration = Duration::from_micros(50);
+/// How seldom it is looked at in the end: what a release by the program alone may be late.
+const LATE: Duration = Duration::from_millis(1);
+
+/// Waits for words of mirrored memory that are not known to be over: the stream and the frame.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    waits: Mutex<Vec<(Arc<Course>, u64)>>,
+}
+
+impl Watched {
+    /// Forgets the waits that are over; whether there are others.
+    fn any_left(&self) -> bool {
+        let mut waits = lock(&self.waits);
+        waits.retain(|(course, sequence)| course.completed() < *sequence);
+        !waits.is_empty()
+    }
+}
+
+impl Session {
+    /// Sends what the program writes to mirrored memory until the wait of this frame is over.
+    fn watch_mirrors(self: &Arc<Self>, course: &Arc<Course>, sequence: u64) -> CudaResult<()> {
+        let mut waits = lock(&self.watched.waits);
+        waits.push((Arc::clone(course), sequence));
+        if waits.len() > 1 {
+            // The thread runs: it ends only when it finds none.
+            return Ok(());
+        }
+        let session = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name("floe-words".into()).spawn(move || session.keep_mirrors());
+        spawned.map(drop).map_err(|error| {
+            waits.clear();
+            log!(Warn, "cuStreamWaitValue: no thread to watch host memory: {error}");
+            CudaError::OPERATING_SYSTEM
+        })
+    }
+
+    fn keep_mirrors(&self) {
+        let mut pause = SOON;
+        while self.watched.any_left() {
+            std::thread::sleep(pause);
+            pause = LATE.min(pause * 2);
+            if self.send_mirrors().is_err() {
+                // The link is over, and so are all waits.
+                lock(&self.watched.waits).clear();
+            }
+        }
+    }
+
+    fn has(&self, attribute: u32) -> bool {
+        self.snapshot.attribute(attribute).is_some_and(|has| has != 0)
+    }
+
+    /// Whether the device does this to a word.
+    fn check_ability(&self, operation: &WordOperation) -> CudaResult<()> {
+        use device_attribute::{CAN_FLUSH_REMOTE_WRITES, CAN_USE_64_BIT_STREAM_MEM_OPS, CAN_USE_STREAM_WAIT_VALUE_NOR};
+        let (bytes, nor, flushes) = match *operation {
+            WordOperation::Write { bytes, .. } => (bytes, false, false),
+            WordOperation::Wait { bytes, test, flush, .. } => (bytes, test == WordTest::Nor, flush),
+            WordOperation::Flush => (4, false, true),
+            WordOperation::Barrier => (4, false, false),
+        };
+        let able = (bytes == 4 || self.has(CAN_USE_64_BIT_STREAM_MEM_OPS))
+            && (!nor || self.has(CAN_USE_STREAM_WAIT_VALUE_NOR))
+            && (!flushes || self.has(CAN_FLUSH_REMOTE_WRITES));
+        if able { Ok(()) } else { Err(CudaError::NOT_SUPPORTED) }
+    }
+}
+
+impl Client {
+    /// The operation as it travels, and whether it waits for a word of host memory.
+    fn checked_operation(
+        &self,
+        operation: &StreamMemoryOperation,
+        session: &Arc<Session>,
+    ) -> CudaResult<(MemoryOperation, bool)> {
+        let word = operation.word()?;
+        session.check_ability(&word)?;
+        let message = |at: DevicePtr, value, flags| MemoryOperation {
+            operation: operation.operation,
+            at: floe_wire::DevicePtr(at.0),
+            value,
+            flags,
+        };
+        Ok(match word {
+            WordOperation::Write { at, bytes, value } => {
+                self.check_word(at, bytes, session)?;
+                (message(at, value, operation.flags), false)
+            }
+            WordOperation::Wait { at, bytes, value, .. } => {
+                (message(at, value, operation.flags), self.check_word(at, bytes, session)?)
+            }
+            WordOperation::Flush | WordOperation::Barrier => (message(DevicePtr(0), 0, operation.barrier_flags), false),
+        })
+    }
+
+    /// Whether a word that is there is host memory.
+    fn check_word(&self, at: DevicePtr, bytes: u32, session: &Arc<Session>) -> CudaResult<bool> {
+        let bytes = u64::from(bytes);
+        if session.mirrors.covers(at.0, bytes) {
+            return Ok(true);
+        }
+        let of_device = self.owner(at, Some(session)).is_some();
+        if !of_device && self.host_memory.range(at.0, bytes).is_some() {
+            if self.mirror_pinned(at, session) {
+                return Ok(true);
+            }
+            log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        if !Arc::ptr_eq(&self.device_memory(at, bytes, session)?, session) {
+            log!(Warn, "cuStreamBatchMemOp: words of another device are not supported: {:#x}", at.0);
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(false)
+    }
+
+    fn post_operations(stream: &StreamState, operations: Vec<MemoryOperation>, watches: bool) -> CudaResult<()> {
+        let session = &stream.session;
+        // The program may have written between the last look and the mirror's making.
+        session.send_mirrors()?;
+        let sequence = session.connection.post(&MemoryOperations { stream: stream.id(), operations })?;
+        stream.course().issue(sequence);
+        if watches { session.watch_mirrors(stream.course(), sequence) } else { Ok(()) }
+    }
+}
+
+impl StreamMemoryCalls for Client {
+    fn stream_batch_mem_op(&self, stream: Stream, operations: &[StreamMemoryOperation], flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        if flags != 0 || operations.is_empty() || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if self.capturing(stream)?.is_some() {
+            log!(Warn, "cuStreamBatchMemOp: graphs with nodes of this kind are not supported");
+        }
+        let stream = self.working_stream(stream)?;
+        let (mut checked, mut watches) = (Vec::with_capacity(operations.len()), false);
+        for operation in operations {
+            let (message, of_host) = self.checked_operation(operation, &stream.session)?;
+            checked.push(message);
+            watches |= of_host;
+        }
+        Self::post_operations(&stream, checked, watches)
+    }
+}

@@ -1,0 +1,77 @@
+//! Words of memory that streams write and wait for.
+//! Plain values and their encoding; they check nothing beyond what the types say.
+// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
+
+#[allow(unused_imports)]
+use super::*;
+#[allow(unused_imports)]
+use crate::{
+    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
+    Reader, StreamId,
+};
+
+/// Does these in stream order, one after the other. A wait holds up its stream only: whatever releases it may stand in the line behind it. What it does to mirrored memory is told when it is over, with `Progress`.
+///
+/// Kind 0x0506, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryOperations {
+    pub stream: StreamId,
+    pub operations: Vec<MemoryOperation>,
+}
+
+impl<'a> Field<'a> for MemoryOperations {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST + <Vec<MemoryOperation> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.operations.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { stream: reader.field("stream")?, operations: reader.field("operations")? })
+    }
+}
+
+impl Message for MemoryOperations {
+    const KIND: u16 = 0x0506;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "MemoryOperations";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// One operation: `operation`, `value` and `flags` as in CUstreamBatchMemOpParams, of a barrier and a flush its own flags; `at` is the word, in the vGPU's window or in a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryOperation {
+    pub operation: u32,
+    pub at: DevicePtr,
+    pub value: u64,
+    pub flags: u32,
+}
+
+impl<'a> Field<'a> for MemoryOperation {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.operation.write(out);
+        self.at.write(out);
+        self.value.write(out);
+        self.flags.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            operation: reader.field("operation")?,
+            at: reader.field("at")?,
+            value: reader.field("value")?,
+            flags: reader.field("flags")?,
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! Words of memory that streams write and wait for, against the device in memory.
+//! In: messages over a socket pair. Out: the verdict.
+//! What releases a wait stands behind it on the connection, as a program of one thread has it.
+
+use floe_abi::stream_memory_operation::{WAIT_VALUE_32, WRITE_VALUE_32};
+
+use super::*;
+
+const HOST: u64 = 0x6000_0000_2000;
+
+fn operation(operation: u32, at: u64, value: u64) -> MemoryOperation {
+    MemoryOperation { operation, at: DevicePtr(at), value, flags: 0 }
+}
+
+fn on(stream: u64, operations: Vec<MemoryOperation>) -> MemoryOperations {
+    MemoryOperations { stream: StreamId(stream), operations }
+}
+
+/// A client with memory and the streams 1 and 2.
+fn with_streams() -> Client {
+    let mut client = Client::new();
+    client.memory();
+    for stream in [1, 2] {
+        client.send(&CreateStream { stream: StreamId(stream), flags: 1, priority: 0 });
+    }
+    client
+}
+
+#[test]
+fn wait_holds_up_its_stream_until_another_writes_the_word() {
+    let mut client = with_streams();
+    let waiting = client.send(&on(1, vec![operation(WAIT_VALUE_32, BASE, 1), operation(WRITE_VALUE_32, BASE + 4, 7)]));
+    client.ok(&SynchronizeStream { stream: StreamId(2) });
+    let asked = client.send(&SynchronizeStream { stream: StreamId(1) });
+    client.nothing_comes();
+    assert_eq!(client.device.memory(BASE + 4, 4), [0; 4]);
+    client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
+    let mut got = [client.get(), client.get()];
+    got.sort_by_key(|got| matches!(got, Some(Got::Reply { .. })));
+    assert_eq!(got, [progress(1, waiting), status(asked, 0)]);
+    assert_eq!(client.device.memory(BASE + 4, 4), [7, 0, 0, 0]);
+}
+
+#[test]
+fn more_copies_behind_a_wait_than_the_rings_hold_do_not_keep_its_release_from_being_issued() {
+    let mut client = with_streams();
+    client.send(&on(1, vec![operation(WAIT_VALUE_32, BASE, 1)]));
+    let piece = vec![5; PIECE_BYTES / 2];
+    let to = DevicePtr(BASE + 4096);
+    let bytes = (BLOCK - 4096).min(piece.len() as u64);
+    let pieces = 2 + crate::staging::UPLOAD_BYTES as u64 / bytes;
+    for _ in 0..pieces {
+        client.send(&CopyToDevice { stream: StreamId(1), to, bytes: &piece[..usize::try_from(bytes).unwrap()] });
+    }
+    for _ in 0..2 + crate::staging::DOWNLOAD_BYTES as u64 / bytes {
+        client.send(&CopyFromDevice { stream: StreamId(1), from: to, bytes });
+    }
+    client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
+    let asked = client.send(&SynchronizeStream { stream: StreamId(1) });
+    let done =
+        std::iter::from_fn(|| client.get()).find(|got| matches!(got, Got::Reply { request, .. } if *request == asked));
+    assert_eq!(done, status(asked, 0));
+    assert_eq!(client.device.memory(BASE + 4096 + bytes - 1, 1), [5]);
+}
+
+#[test]
+fn mirrored_words_are_told_when_they_are_written_and_release_a_wait() {
+    let mut client = with_streams();
+    client.ok(&MirrorMemory { at: DevicePtr(HOST), bytes: 16 });
+    let written = client.send(&on(2, vec![operation(WRITE_VALUE_32, HOST + 4, 9)]));
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![9])])));
+    assert_eq!(client.get(), progress(2, written));
+    let waiting = client.send(&on(1, vec![operation(WAIT_VALUE_32, HOST, 3)]));
+    client.nothing_comes();
+    client.send(&WriteMirror { at: DevicePtr(HOST), runs: vec![MirrorRun { offset: 0, bytes: &[3] }] });
+    // The fake looks at its words when something is issued.
+    client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
+    assert_eq!(client.get(), progress(1, waiting));
+}
+
+#[test]
+fn batches_that_cannot_be_break_the_contract() {
+    for operations in [vec![], vec![operation(WRITE_VALUE_32, BASE, 1); 256], vec![operation(7, BASE, 1)]] {
+        let words = with_streams().break_with(&on(1, operations));
+        assert!(words.contains("operation"), "{words}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Writes of single words in stream order and waits for them: a batch of the program's comes in, checked work for the
+//! stream goes out. Words are of a device or of pinned host memory.
+//! A call does not wait; the stream does, and no other notices.
+
+use floe_abi::{CudaError, CudaResult, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation};
+use floe_surface::StreamMemoryCalls;
+
+use super::Simulator;
+use super::executor::Work;
+use super::words::Words;
+
+impl Simulator {
+    /// What an operation asks for, of a word that is there.
+    fn checked_word(&self, operation: &StreamMemoryOperation) -> CudaResult<WordOperation> {
+        let word = operation.word()?;
+        match word {
+            WordOperation::Write { at, bytes, .. } | WordOperation::Wait { at, bytes, flush: false, .. } => {
+                let pinned = !self.is_device_address(at.0) && self.host_memory.part(at.0, bytes as usize).is_some();
+                if !pinned {
+                    self.check_device_range(at.0, bytes.into())?;
+                }
+            }
+            // CAN_FLUSH_REMOTE_WRITES is 0.
+            WordOperation::Flush | WordOperation::Wait { flush: true, .. } => return Err(CudaError::NOT_SUPPORTED),
+            WordOperation::Barrier => {}
+        }
+        Ok(word)
+    }
+}
+
+impl StreamMemoryCalls for Simulator {
+    fn stream_batch_mem_op(&self, stream: Stream, operations: &[StreamMemoryOperation], flags: u32) -> CudaResult<()> {
+        let (context, key) = self.stream(stream)?;
+        self.executor.fault(context.serial)?;
+        if flags != 0 || operations.is_empty() || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let words = operations.iter().map(|operation| self.checked_word(operation)).collect::<CudaResult<Vec<_>>>()?;
+        if self.graphs.is_watching() {
+            // There are no nodes of this kind here; the capture cannot go on.
+            self.graphs.refuse_on(&floe_surface::StreamCalls::stream_for_capture(self, stream)?)?;
+        }
+        self.executor.post(key, Work::Words(Words::new(words))).map(|_| ())
+    }
+}
