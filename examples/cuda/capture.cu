@@ -263,6 +263,28 @@ static void memory_meanwhile(Verdict &verdict) {
     CHECK(cudaFree(data));
 }
 
+// A library may capture work on addresses that are no memory, to learn which kernels it would launch. cuDNN does.
+static void work_that_never_runs(Verdict &verdict) {
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    int *nowhere = reinterpret_cast<int *>(0x1000);
+    CHECK(cudaMemsetAsync(nowhere, 0, 4096, stream));
+    store<<<blocks(), block, 0, stream>>>(nowhere, 1);
+    CHECK_LAUNCH();
+    cudaGraph_t graph;
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    cudaGraphNode_t nodes[2];
+    size_t node_count = 2;
+    CHECK(cudaGraphGetNodes(graph, nodes, &node_count));
+    verdict.expect(node_count == 2, "work on no memory is recorded");
+    cudaMemsetParams fill;
+    CHECK(cudaGraphMemsetNodeGetParams(nodes[0], &fill));
+    verdict.expect(fill.dst == nowhere && fill.width * fill.elementSize * fill.height == 4096, "a fill as it was asked for");
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
+}
+
 int main() {
     Verdict verdict;
     for (const auto mode :
@@ -271,5 +293,6 @@ int main() {
     several_streams(verdict);
     into_a_graph(verdict);
     memory_meanwhile(verdict);
+    work_that_never_runs(verdict);
     return verdict.finish();
 }

@@ -71,7 +71,7 @@ impl DeviceCalls for Client {
     fn device_get_count(&self) -> CudaResult<i32> {
         let _call = self.enter();
         let count = self.devices()?.len();
-        Ok(i32::try_from(count).expect("there are at most 32 windows"))
+        Ok(i32::try_from(count).expect("there are at most 16 windows"))
     }
 
     fn device_get_name(&self, device: Device) -> CudaResult<String> {

@@ -31,9 +31,9 @@ pub const NEWEST_VERSION: u32 = 1;
 /// First address of the window of vGPU 0.
 pub const WINDOW_BASE: u64 = 0x2000_0000_0000;
 /// Bytes of each vGPU's window; vGPU `ordinal` has the one at `WINDOW_BASE + ordinal * WINDOW_BYTES`.
-pub const WINDOW_BYTES: u64 = 1 << 40;
+pub const WINDOW_BYTES: u64 = 3 << 40;
 /// How many windows there are: vGPU ordinals are below this.
-pub const WINDOW_COUNT: u32 = 32;
+pub const WINDOW_COUNT: u32 = 16;
 
 #[cfg(test)]
 mod tests;

@@ -671,6 +671,6 @@ fn window_elsewhere_refuses_the_session() {
     let device = Arc::new(Fake::default());
     device.reserve_elsewhere();
     let mut client = Client::on(device, 0);
-    assert!(matches!(client.get(), Some(Got::Ended(2, words)) if words.contains("reserving 0x10000000000 bytes")));
+    assert!(matches!(client.get(), Some(Got::Ended(2, words)) if words.contains("reserving 0x30000000000 bytes")));
     assert_eq!(client.get(), None);
 }

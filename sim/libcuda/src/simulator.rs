@@ -72,11 +72,12 @@ use pool::Pools;
 use settings::{MAX_DEVICES, Settings};
 use stream::Streams;
 
-/// Addresses of one device's allocations, of its variables, and of one window. Tests of this crate make many simulators
+/// Addresses of one device's allocations, and of its variables. Tests of this crate make many simulators
 /// in one process, which has room for few whole ones.
 const SPAN: u64 = if cfg!(test) { 1 << 32 } else { 1 << 40 };
-/// `cuMemAddressReserve` answers addresses of these windows, from 0x2000_0000_0000 on as a GPU's driver does.
-const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + MAX_DEVICES as u64 * SPAN;
+/// `cuMemAddressReserve` answers these addresses, from 0x2000_0000_0000 on as a GPU's driver does: 48 TiB, where the windows
+/// of all vGPUs of a program lie when a worker drives this device.
+const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 48 * SPAN;
 /// Variables of modules on device i lie from here + i spans on.
 const GLOBALS: u64 = WINDOWS.start - MAX_DEVICES as u64 * SPAN;
 /// `cuMemAlloc` of device i answers addresses from here + i spans on: 0x1000_0000_0000.
@@ -126,7 +127,7 @@ impl Simulator {
             Ok(memory) => Self::with_memory(settings, memory, None),
             Err(error) => {
                 log::warn(format_args!("cannot reserve addresses for the CPU device: {error}"));
-                log::warn(format_args!("a limit on the process's address space (ulimit -v) must allow 24 TiB"));
+                log::warn(format_args!("a limit on the process's address space (ulimit -v) must allow 64 TiB"));
                 // Without addresses there are no devices; one granule stands in so that every call can still answer.
                 let memory = Memory::reserve(ADDRESSES.start, GRANULARITY)
                     .expect("a process that cannot reserve 2 MiB of addresses cannot run either");

@@ -26,11 +26,13 @@ impl Simulator {
             return Ok(());
         }
         let fill = MemsetNodeParams { at: address, pitch, value, element, width, height };
-        let checked = self.checked_fill(&fill)?;
         if let Some(captured) = captured {
+            // What is there is judged when the graph is launched: cuDNN captures fills of addresses that never are.
+            shape(&fill)?;
             let work = FillWork::new(fill, Context(context.handle));
             return self.graphs.record(&captured, Recorded::Fill(work));
         }
+        let checked = self.checked_fill(&fill)?;
         self.executor.post(key, Work::Transfer(Transfer::Fill(checked))).map(|_| ())
     }
 
@@ -39,21 +41,27 @@ impl Simulator {
     /// # Errors
     /// INVALID_VALUE where a byte of it is not the program's, or address or pitch does not suit the elements.
     pub(crate) fn checked_fill(&self, fill: &MemsetNodeParams) -> CudaResult<Fill> {
-        let bytes = u64::from(fill.element);
-        let (address, width, height) = (fill.at.0, fill.width as u64, fill.height as u64);
-        let row = width.checked_mul(bytes).ok_or(CudaError::INVALID_VALUE)?;
-        let pitch = if height == 1 { row } else { fill.pitch as u64 };
-        if !address.is_multiple_of(bytes) || !pitch.is_multiple_of(bytes) || pitch < row || height == 0 {
+        let (checked, extent) = shape(fill)?;
+        if !self.is_device_address(checked.address) {
             return Err(CudaError::INVALID_VALUE);
         }
-        let before_last = pitch.checked_mul(height - 1).ok_or(CudaError::INVALID_VALUE)?;
-        let extent = before_last.checked_add(row).ok_or(CudaError::INVALID_VALUE)?;
-        if !self.is_device_address(address) {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        self.check_device_range(address, extent)?;
-        Ok(Fill { address, pitch, value: fill.value, element: fill.element, extent: [width, height] })
+        self.check_device_range(checked.address, extent)?;
+        Ok(checked)
     }
+}
+
+/// A fill whose address and pitch suit its elements, and its bytes from the first to the last.
+fn shape(fill: &MemsetNodeParams) -> CudaResult<(Fill, u64)> {
+    let bytes = u64::from(fill.element);
+    let (address, width, height) = (fill.at.0, fill.width as u64, fill.height as u64);
+    let row = width.checked_mul(bytes).ok_or(CudaError::INVALID_VALUE)?;
+    let pitch = if height == 1 { row } else { fill.pitch as u64 };
+    if !address.is_multiple_of(bytes) || !pitch.is_multiple_of(bytes) || pitch < row || height == 0 {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    let before_last = pitch.checked_mul(height - 1).ok_or(CudaError::INVALID_VALUE)?;
+    let extent = before_last.checked_add(row).ok_or(CudaError::INVALID_VALUE)?;
+    Ok((Fill { address, pitch, value: fill.value, element: fill.element, extent: [width, height] }, extent))
 }
 
 macro_rules! memsets {
