@@ -48,6 +48,14 @@ pub struct Statistics {
     pub call: Class,
     /// Waits once a context existed.
     pub waits_with_context: u64,
+    /// Bytes copied to devices.
+    pub bytes_to_device: u64,
+    /// Bytes copied from devices.
+    pub bytes_from_device: u64,
+    /// Of those to devices, the bytes the device read from shared memory.
+    pub shared_to_device: u64,
+    /// Of those from devices, the bytes the device wrote to shared memory.
+    pub shared_from_device: u64,
     /// Contents of modules that the server had.
     pub modules_known: u64,
     /// Contents of modules that were sent.

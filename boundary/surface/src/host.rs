@@ -4,7 +4,6 @@
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer};
 use std::ffi::c_void;
-use std::ptr::NonNull;
 
 /// Host memory of the program, `len` bytes from an address, valid until the operation it was passed to completes.
 ///
@@ -12,8 +11,8 @@ use std::ptr::NonNull;
 /// nobody touches what it writes until the operation has completed. Bytes are copied, or borrowed within one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
-    address: u64,
-    len: usize,
+    pub(crate) address: u64,
+    pub(crate) len: usize,
 }
 
 impl HostRange {
@@ -168,88 +167,6 @@ impl UnifiedRange {
     }
 }
 
-/// Host memory the implementation itself hands to the program: zeroed, aligned to pages, freed when dropped.
-#[derive(Debug)]
-pub struct HostBlock {
-    start: NonNull<u8>,
-    /// How it was taken: from the allocator, or `None` for pages of its own.
-    layout: Option<std::alloc::Layout>,
-    len: usize,
-}
-
-// SAFETY: the block is plain memory that nobody else owns; all access goes through ranges, whose users answer for it.
-unsafe impl Send for HostBlock {}
-// SAFETY: as above; the methods only read the address and the length.
-unsafe impl Sync for HostBlock {}
-
-impl HostBlock {
-    /// Takes `len` bytes; `None` where there is no memory or `len` is 0.
-    pub fn new(len: usize) -> Option<Self> {
-        let layout = std::alloc::Layout::from_size_align(pages(len)?, PAGE).ok()?;
-        // SAFETY: the layout's size is not 0.
-        let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        Some(Self { start, layout: Some(layout), len })
-    }
-
-    /// Takes `len` bytes at an address, a multiple of the page size; `None` where any of them is taken.
-    pub fn at(address: HostPointer, len: usize) -> Option<Self> {
-        let (wish, bytes) = (address.0 as *mut c_void, pages(len)?);
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: the kernel refuses pages that are mapped already, so no memory of anybody changes.
-        let start = unsafe { libc::mmap(wish, bytes, access, flags | libc::MAP_FIXED_NOREPLACE, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        if start != wish {
-            // A kernel before 4.17 takes the address for a wish.
-            // SAFETY: mapped just now, known to nobody.
-            unsafe { libc::munmap(start, bytes) };
-            return None;
-        }
-        Some(Self { start: NonNull::new(start.cast())?, layout: None, len })
-    }
-
-    /// Where it starts.
-    pub fn pointer(&self) -> HostPointer {
-        HostPointer(self.start.as_ptr() as u64)
-    }
-
-    /// Length in bytes, as asked for.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Never: a block of no bytes is not made.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// The block as a range, for as long as the block lives.
-    pub fn range(&self) -> HostRange {
-        HostRange { address: self.pointer().0, len: self.len }
-    }
-}
-
-impl Drop for HostBlock {
-    fn drop(&mut self) {
-        match (self.layout, pages(self.len)) {
-            // SAFETY: `new` took the block with this layout, and it is dropped once.
-            (Some(layout), _) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
-            // SAFETY: `at` mapped these pages, and the block is dropped once.
-            (None, Some(bytes)) => drop(unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) }),
-            (None, None) => {}
-        }
-    }
-}
-
-/// Bytes of a page.
-const PAGE: usize = 4096;
-
-/// Whole pages that hold `len` bytes; `None` for none.
-fn pages(len: usize) -> Option<usize> {
-    if len == 0 { None } else { len.checked_next_multiple_of(PAGE) }
-}
-
 /// A function of the program, to be called once in the program's process when its stream gets there.
 #[derive(Clone, Copy, Debug)]
 pub struct HostFunction {
@@ -312,6 +229,7 @@ impl StreamCallback {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HostBlock;
 
     #[test]
     fn range_reads_writes_and_refuses_what_lies_outside() {
@@ -332,24 +250,5 @@ mod tests {
         let to = block.range().sub(1, 5).expect("within");
         to.copy_from(&block.range(), 5).expect("both long enough");
         assert_eq!(block.range().to_vec(), [1, 1, 2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn block_is_aligned_to_pages_and_none_of_no_bytes() {
-        let block = HostBlock::new(5000).expect("memory");
-        assert_eq!((block.pointer().0 % 4096, block.len()), (0, 5000));
-        assert!(HostBlock::new(0).is_none());
-    }
-
-    #[test]
-    fn block_at_an_address_is_there_and_nowhere_else() {
-        let address = HostPointer(0x6123_0000_0000);
-        let block = HostBlock::at(address, 100).expect("free");
-        assert_eq!(block.pointer(), address);
-        block.range().write(&[7; 100]).expect("fits");
-        assert!(HostBlock::at(address, 1).is_none(), "taken");
-        drop(block);
-        let again = HostBlock::at(address, 4097).expect("free again");
-        assert_eq!(again.range().to_vec()[..2], [0, 0]);
     }
 }

@@ -8,6 +8,7 @@ mod pending;
 mod receive;
 mod waiter;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -137,6 +138,21 @@ impl Connection {
         tally::called();
         let waiter = Arc::new(Waiter::default());
         self.submit(message, Expected::Reply(Arc::clone(&waiter)), true)?;
+        self.answer(&Ticket { waiter })
+    }
+
+    /// Whether the server is on this machine and can be given descriptors.
+    pub(crate) fn carries_descriptors(&self) -> bool {
+        self.sender.carries_descriptors()
+    }
+
+    /// As `ask`, with a descriptor for the server.
+    pub(crate) fn ask_with<M: Call>(&self, message: &M, descriptor: BorrowedFd<'_>) -> CudaResult<Answer> {
+        tally::called();
+        let (shared, waiter) = (&self.shared, Arc::new(Waiter::default()));
+        let expected = Expected::Reply(Arc::clone(&waiter));
+        let numbered = |sequence| shared.pending.expect(sequence, expected, &shared.errors);
+        self.sender.send_with(message, descriptor, numbered).map_err(|error| shared.lost_by(&error))?;
         self.answer(&Ticket { waiter })
     }
 

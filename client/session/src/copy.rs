@@ -1,6 +1,6 @@
 //! Copies in one line: to the device, from it, on it, between vGPUs, within the host. Ranges come in; the bytes of a copy to
 //! the device travel with its message, those of a copy from it are waited for unless the memory is pinned and the copy
-//! asynchronous. Copies of boxes are in `boxes`.
+//! asynchronous. Memory the worker has, too, the device reads and writes itself. Copies of boxes are in `boxes`.
 
 mod boxes;
 
@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::connection::{HostWork, Target};
 use crate::order::Course;
 use crate::session::Session;
+use crate::sharing::copy_by_device;
 use crate::stream::StreamState;
 
 /// Bytes of a copy between vGPUs that are in the client at a time.
@@ -179,6 +180,11 @@ impl Client {
         session.connection.late_copy(stream.course(), &message, HostWork::Bytes(Box::new(read)))
     }
 
+    /// Waits for what was queued, where the program does.
+    fn wait_where(mode: Mode, stream: &StreamState) -> CudaResult<()> {
+        if mode == Mode::Waits { stream.session.synchronize_stream(stream.course()) } else { Ok(()) }
+    }
+
     /// Host to device.
     fn upload(&self, stream: &StreamState, to: DevicePtr, source: HostRange, mode: Mode) -> CudaResult<()> {
         if source.is_empty() {
@@ -191,6 +197,12 @@ impl Client {
         let session = self.device_memory(to, source.len() as u64, &stream.session)?;
         if !Arc::ptr_eq(&session, &stream.session) {
             return self.with_remote(stream, &session, |remote| self.upload(remote, to, source, mode));
+        }
+        let sends = mode == Mode::Waits && Self::had_better_send(&source, &session);
+        if !sends && self.is_shared(&source, &session)? {
+            session.statistics.read_by_device(source.len() as u64);
+            copy_by_device(stream, to.0, source.pointer().0, source.len() as u64)?;
+            return Self::wait_where(mode, stream);
         }
         if self.must_read_late(stream, &source, mode)? {
             return Self::copy_late(stream, to.0, &source);
@@ -220,6 +232,11 @@ impl Client {
         let session = self.device_memory(from, bytes, &stream.session)?;
         if !Arc::ptr_eq(&session, &stream.session) {
             return self.with_remote(stream, &session, |remote| self.download(remote, target, from, Mode::Waits));
+        }
+        if self.is_shared(&target, &session)? {
+            session.statistics.written_by_device(bytes);
+            copy_by_device(stream, target.pointer().0, from.0, bytes)?;
+            return Self::wait_where(mode, stream);
         }
         let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
         session.statistics.came_from_device(bytes);

@@ -1,4 +1,4 @@
-//! Host memory the program has pinned: allocated by floe or registered. Ranges come in, and whether an address belongs to one
+//! Host memory the program has pinned: allocated by floe, where it can be shared with a worker or not, or registered. Ranges come in, and whether an address belongs to one
 //! goes out. Copies from such memory may be taken later and copies into it may arrive later, as CUDA promises for it.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,8 @@ use std::sync::{PoisonError, RwLock};
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
 use floe_surface::{HostBlock, HostRange};
 
+use crate::arena::{self, Arena, ArenaBlock};
+
 /// One pinned range.
 #[derive(Debug)]
 pub(crate) struct Pinned {
@@ -16,9 +18,27 @@ pub(crate) struct Pinned {
     pub(crate) flags: u32,
     pub(crate) context: Context,
     /// floe's own memory; `None` for memory the program registered.
-    block: Option<HostBlock>,
+    block: Option<Block>,
     /// All of it.
     range: HostRange,
+}
+
+/// Memory of floe's own.
+#[derive(Debug)]
+enum Block {
+    /// This process's alone.
+    Private(HostBlock),
+    /// Of the arena.
+    Shared(ArenaBlock),
+}
+
+impl Block {
+    fn memory(&self) -> &HostBlock {
+        match self {
+            Self::Private(block) => block,
+            Self::Shared(block) => &block.block,
+        }
+    }
 }
 
 /// What is known about a pinned address.
@@ -36,22 +56,24 @@ pub(crate) struct PinnedRange {
 
 /// Where pinned memory is placed: above all windows of device addresses, below where the system puts libraries, and never
 /// the same place twice.
-const PLACES: u64 = 0x6000_0000_0000;
-/// Larger allocations are the system's to place: kernels cannot reach so much host memory anyway.
+pub(crate) const PLACES: u64 = 0x6000_0000_0000;
+/// Where those places begin that are not of the arena.
+const PRIVATE_PLACES: u64 = PLACES + arena::BYTES;
+/// Larger private allocations are the system's to place: kernels cannot reach so much host memory anyway.
 const MOST_PLACED: usize = 16 << 20;
 /// Bytes of a page.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// The next place nothing has had in this process.
-static NEXT_PLACE: AtomicU64 = AtomicU64::new(PLACES);
+static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);
 
 /// The addresses among a kernel's parameters that may be of memory placed here. Where none ever was, nothing is read.
 pub(crate) fn placed_addresses(parameters: &[u8]) -> impl Iterator<Item = u64> {
-    let end = NEXT_PLACE.load(Ordering::Relaxed);
-    let parameters = if end == PLACES { &[] } else { parameters };
+    let (private, shared) = (PRIVATE_PLACES..NEXT_PLACE.load(Ordering::Relaxed), arena::given_out());
+    let parameters = if private.is_empty() && shared.is_empty() { &[] } else { parameters };
     let words =
         parameters.chunks_exact(size_of::<u64>()).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes));
-    words.filter(move |word| (PLACES..end).contains(word))
+    words.filter(move |word| private.contains(word) || shared.contains(word))
 }
 
 /// All pinned host memory of the process, by first address.
@@ -61,11 +83,18 @@ pub(crate) struct HostMemory {
 }
 
 impl HostMemory {
-    /// Allocates pinned memory.
-    pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: Context) -> CudaResult<HostPointer> {
-        let block = Self::place(bytes).or_else(|| HostBlock::new(bytes)).ok_or(CudaError::OUT_OF_MEMORY)?;
-        let pointer = block.pointer();
-        let range = block.range();
+    /// Allocates pinned memory; of the arena where there is a worker that takes it.
+    pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: Context, shares: bool) -> CudaResult<HostPointer> {
+        let arena = if shares { Arena::of_process() } else { None };
+        let block = match arena.map_or(Ok(None), |arena| arena.allocate(bytes))? {
+            Some(block) => Block::Shared(block),
+            None => {
+                let block = Self::place(bytes).or_else(|| HostBlock::new(bytes));
+                Block::Private(block.ok_or(CudaError::OUT_OF_MEMORY)?)
+            }
+        };
+        let pointer = block.memory().pointer();
+        let range = block.memory().range();
         let pinned = Pinned { bytes: bytes as u64, flags, context, block: Some(block), range };
         self.write().insert(pointer.0, pinned);
         Ok(pointer)
@@ -149,6 +178,17 @@ impl HostMemory {
         pinned.range.sub(usize::try_from(address - start).ok()?, usize::try_from(bytes).ok()?).ok()
     }
 
+    /// The block of the arena that has all these bytes: its first address and the bytes of its pages.
+    pub(crate) fn shared(&self, address: u64, bytes: u64) -> Option<(u64, u64)> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let (start, pinned) = ranges.range(..=address).next_back()?;
+        let has_all = (address - start).checked_add(bytes).is_some_and(|end| end <= pinned.bytes);
+        match &pinned.block {
+            Some(Block::Shared(block)) if has_all => Some((*start, block.pages())),
+            _ => None,
+        }
+    }
+
     /// Whether all these bytes are pinned.
     pub(crate) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
         self.find(address).is_some_and(|range| bytes <= range.start + range.bytes - address)
@@ -175,7 +215,7 @@ mod tests {
     #[test]
     fn allocated_memory_is_pinned_until_freed() {
         let memory = HostMemory::default();
-        let at = memory.allocate(100, 0, Context(1)).unwrap();
+        let at = memory.allocate(100, 0, Context(1), false).unwrap();
         assert!(memory.is_pinned(at.0 + 50, 50));
         assert!(!memory.is_pinned(at.0 + 50, 51));
         assert_eq!(memory.range(at.0 + 50, 50).map(|range| range.pointer().0), Some(at.0 + 50));
@@ -203,7 +243,7 @@ mod tests {
     #[test]
     fn registrations_end_with_their_context() {
         let (memory, program) = (HostMemory::default(), program());
-        let own = memory.allocate(64, 0, Context(1)).unwrap();
+        let own = memory.allocate(64, 0, Context(1), false).unwrap();
         let [first, second] = [0x1000, 0x3000].map(|offset| part(&program, offset));
         memory.register(first, 0, Context(1)).unwrap();
         memory.register(second, 0, Context(2)).unwrap();

@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail"))]
 
 mod addresses;
+mod arena;
 mod attributes;
 mod beyond;
 mod blocks;
@@ -37,6 +38,7 @@ mod pool;
 mod profiler;
 mod session;
 pub mod settings;
+mod sharing;
 mod snapshot;
 mod statistics;
 mod stream;

@@ -113,7 +113,10 @@ impl Client {
             return Err(CudaError::INVALID_VALUE);
         }
         let context = self.working()?;
-        self.host_memory.allocate(bytes, flags, context.handle())
+        let pointer = self.host_memory.allocate(bytes, flags, context.handle(), self.shares())?;
+        // Now, when it may take its time; other vGPUs' workers are offered it when it is used with them.
+        self.offer(pointer, &context.session);
+        Ok(pointer)
     }
 }
 
@@ -187,7 +190,8 @@ impl MemoryCalls for Client {
         if pinned.start == pointer.0 {
             self.unmirror(pinned.start)?;
         }
-        self.host_memory.free(pointer)
+        let unshared = if pinned.start == pointer.0 { self.unshare(pinned.start) } else { Ok(()) };
+        self.host_memory.free(pointer).and(unshared)
     }
 
     fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
@@ -201,7 +205,10 @@ impl MemoryCalls for Client {
         let _call = self.enter();
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
         let whole = self.host_memory.range(pinned.start, pinned.bytes).ok_or(CudaError::INVALID_VALUE)?;
-        self.working()?.session.mirror(whole)?;
+        let session = &self.working()?.session;
+        if !self.reaches_shared(DevicePtr(pinned.start), 1, session) {
+            session.mirror(whole)?;
+        }
         Ok(DevicePtr(pointer.0))
     }
 

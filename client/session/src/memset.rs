@@ -103,6 +103,9 @@ impl Client {
             width: extent.width as u64,
             height: extent.height as u64,
         };
+        if self.reaches_shared(at, span, &stream.session) {
+            return stream.post(&message(stream.id()));
+        }
         // Whoever sets pinned memory like a device's has kernels use it next.
         let pinned = !stream.session.mirrors.covers(at.0, span) && self.host_memory.range(at.0, span).is_some();
         if pinned && self.owner(at, Some(&stream.session)).is_none() {

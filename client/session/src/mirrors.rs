@@ -235,10 +235,13 @@ impl Client {
     /// in memory are not seen here: memory behind those is reached once its device pointer was asked for.
     pub(crate) fn mirror_named(&self, parameters: &[u8], session: &Session) {
         for at in placed_addresses(parameters) {
-            if !session.mirrors.touches(at, 1) && !self.mirror_pinned(DevicePtr(at), session) {
+            let at = DevicePtr(at);
+            let reached = session.mirrors.touches(at.0, 1) || self.reaches_shared(at, 1, session);
+            if !reached && !self.mirror_pinned(at, session) {
                 log!(
                     Warn,
-                    "a kernel is given the address of pinned memory it cannot reach: {at:#x}\n  copy it to the device instead"
+                    "a kernel is given the address of pinned memory it cannot reach: {:#x}\n  copy it to the device instead",
+                    at.0
                 );
             }
         }

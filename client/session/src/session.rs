@@ -21,6 +21,7 @@ use crate::mirrors::Mirrors;
 use crate::module::Loaded;
 use crate::occupancy::Occupancy;
 use crate::order::{Course, Fence, Order};
+use crate::sharing::Sharing;
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
 use crate::stream::StreamState;
@@ -63,6 +64,8 @@ pub(crate) struct Session {
     pub(crate) mirrors: Arc<Mirrors>,
     /// Streams that wait for words of these.
     pub(crate) watched: Watched,
+    /// What its worker has of the memory this process shares.
+    pub(crate) sharing: Sharing,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -105,6 +108,7 @@ impl Session {
             tensor_maps: TensorMaps::default(),
             mirrors,
             watched: Watched::default(),
+            sharing: Sharing::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -232,7 +236,7 @@ impl Session {
         lock(&self.cache_configs).clear();
         self.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         // Whoever gives up a context may free the memory its copies write.
-        let result = if wait || self.mirrors.any() || self.uses_host_memory() {
+        let result = if wait || self.mirrors.any() || self.sharing.any() || self.uses_host_memory() {
             let answer = self.connection.call(&ResetContext {});
             self.connection.give_up_host_functions();
             answer.map(|(_, sequence)| sequence)
@@ -240,6 +244,7 @@ impl Session {
             self.connection.call_unwatched(&ResetContext {})
         };
         self.mirrors.clear();
+        self.sharing.clear();
         // Addresses are given out again at once: the reset goes ahead of their next mapping.
         lock(&self.blocks).clear();
         lock(&self.virtual_memory).clear();

@@ -28,6 +28,8 @@ pub(crate) struct Statistics {
     context_exists: AtomicU64,
     bytes_to_device: AtomicU64,
     bytes_from_device: AtomicU64,
+    shared_to_device: AtomicU64,
+    shared_from_device: AtomicU64,
     contents_known: AtomicU64,
     contents_sent: AtomicU64,
     content_bytes_sent: AtomicU64,
@@ -46,6 +48,10 @@ pub struct Snapshot {
     pub bytes_to_device: u64,
     /// Bytes copied from devices.
     pub bytes_from_device: u64,
+    /// Of the bytes copied to devices, those the device read from shared memory.
+    pub shared_to_device: u64,
+    /// Of the bytes copied from devices, those the device wrote to shared memory.
+    pub shared_from_device: u64,
     /// Contents of modules that the server had.
     pub contents_known: u64,
     /// Contents of modules that were sent.
@@ -64,6 +70,8 @@ impl Statistics {
             context_exists: AtomicU64::new(0),
             bytes_to_device: AtomicU64::new(0),
             bytes_from_device: AtomicU64::new(0),
+            shared_to_device: AtomicU64::new(0),
+            shared_from_device: AtomicU64::new(0),
             contents_known: AtomicU64::new(0),
             contents_sent: AtomicU64::new(0),
             content_bytes_sent: AtomicU64::new(0),
@@ -96,6 +104,18 @@ impl Statistics {
         self.bytes_from_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A device reads bytes from shared memory.
+    pub(crate) fn read_by_device(&self, bytes: u64) {
+        self.went_to_device(bytes);
+        self.shared_to_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A device writes bytes to shared memory.
+    pub(crate) fn written_by_device(&self, bytes: u64) {
+        self.came_from_device(bytes);
+        self.shared_from_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// A load found this many contents at the server.
     pub(crate) fn knew_contents(&self, count: usize) {
         self.contents_known.fetch_add(count as u64, Ordering::Relaxed);
@@ -118,6 +138,8 @@ impl Statistics {
             waits_with_context: all.saturating_sub(self.waited_before_context.load(Ordering::Relaxed)),
             bytes_to_device: self.bytes_to_device.load(Ordering::Relaxed),
             bytes_from_device: self.bytes_from_device.load(Ordering::Relaxed),
+            shared_to_device: self.shared_to_device.load(Ordering::Relaxed),
+            shared_from_device: self.shared_from_device.load(Ordering::Relaxed),
             contents_known: self.contents_known.load(Ordering::Relaxed),
             contents_sent: self.contents_sent.load(Ordering::Relaxed),
             content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
@@ -134,6 +156,8 @@ impl Snapshot {
         }
         let _ = writeln!(out, "waits once a context existed: {}", self.waits_with_context);
         let _ = writeln!(out, "bytes to device: {}, from device: {}", self.bytes_to_device, self.bytes_from_device);
+        let (to, from) = (self.shared_to_device, self.shared_from_device);
+        let _ = writeln!(out, "of them by the device itself: {to}, from device: {from}");
         let (known, sent, bytes) = (self.contents_known, self.contents_sent, self.content_bytes_sent);
         let _ = writeln!(out, "modules the server had: {known}, sent to it: {sent} ({bytes} bytes)");
         out
@@ -149,6 +173,11 @@ impl Snapshot {
             out,
             "\"waits_with_context\":{},\"bytes_to_device\":{},\"bytes_from_device\":{},",
             self.waits_with_context, self.bytes_to_device, self.bytes_from_device
+        );
+        let _ = write!(
+            out,
+            "\"shared_to_device\":{},\"shared_from_device\":{},",
+            self.shared_to_device, self.shared_from_device
         );
         let _ = write!(
             out,
@@ -173,6 +202,8 @@ mod tests {
         statistics.made(Class::Call, true);
         statistics.went_to_device(10);
         statistics.came_from_device(4);
+        statistics.read_by_device(5);
+        statistics.written_by_device(6);
         statistics.knew_contents(3);
         statistics.sent_content(9);
         statistics.snapshot()
@@ -191,7 +222,8 @@ mod tests {
         assert_eq!(
             counted().json(),
             "{\"local\":{\"made\":1,\"waited\":0},\"post\":{\"made\":2,\"waited\":1},\"call\":{\"made\":2,\"waited\":2},\
-             \"waits_with_context\":2,\"bytes_to_device\":10,\"bytes_from_device\":4,\
+             \"waits_with_context\":2,\"bytes_to_device\":15,\"bytes_from_device\":10,\
+             \"shared_to_device\":5,\"shared_from_device\":6,\
              \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9}"
         );
     }

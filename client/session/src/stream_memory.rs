@@ -122,6 +122,10 @@ impl Client {
         if session.mirrors.covers(at.0, bytes) {
             return Ok(true);
         }
+        if self.reaches_shared(at, bytes, session) {
+            // The device's own to look at: nothing is to be sent.
+            return Ok(false);
+        }
         let of_device = self.owner(at, Some(session)).is_some();
         if !of_device && self.host_memory.range(at.0, bytes).is_some() {
             if self.mirror_pinned(at, session) {

@@ -237,6 +237,11 @@ impl Client {
         if !Arc::ptr_eq(&session, &stream.session) {
             return self.with_remote(stream, &session, |remote| self.upload_box(remote, to, span, source, shape, mode));
         }
+        if self.is_shared(&source, &session)? {
+            session.statistics.read_by_device(shape.bytes());
+            move_by_device(stream, to.0, source.pointer().0, &shape)?;
+            return Self::wait_where(mode, stream);
+        }
         if self.must_read_late(stream, &source, mode)? {
             return each_rows(to.0, &source, &shape, |rows| Self::copy_rows_late(stream, rows));
         }
@@ -270,6 +275,11 @@ impl Client {
             return self.with_remote(stream, &session, |remote| {
                 self.download_box(remote, target, from, span, shape, Mode::Waits)
             });
+        }
+        if self.is_shared(&target, &session)? {
+            session.statistics.written_by_device(shape.bytes());
+            move_by_device(stream, target.pointer().0, from.0, shape)?;
+            return Self::wait_where(mode, stream);
         }
         let message = CopyBoxFromDevice {
             stream: stream.id(),
@@ -321,19 +331,24 @@ impl Client {
         if !Arc::ptr_eq(&source, &stream.session) {
             return self.with_remote(stream, &source, |remote| self.move_box(remote, to, from, spans, shape));
         }
-        stream.post(&CopyBoxOnDevice {
-            stream: stream.id(),
-            to: floe_wire::DevicePtr(to.0),
-            to_pitch: shape.to_pitch,
-            to_slice: shape.to_slice,
-            from: floe_wire::DevicePtr(from.0),
-            from_pitch: shape.from_pitch,
-            from_slice: shape.from_slice,
-            width: shape.width,
-            height: shape.height,
-            depth: shape.depth,
-        })
+        move_by_device(stream, to.0, from.0, shape)
     }
+}
+
+/// Queues a copy of a box both ends of which the device reaches.
+fn move_by_device(stream: &StreamState, to: u64, from: u64, shape: &Shape) -> CudaResult<()> {
+    stream.post(&CopyBoxOnDevice {
+        stream: stream.id(),
+        to: floe_wire::DevicePtr(to),
+        to_pitch: shape.to_pitch,
+        to_slice: shape.to_slice,
+        from: floe_wire::DevicePtr(from),
+        from_pitch: shape.from_pitch,
+        from_slice: shape.from_slice,
+        width: shape.width,
+        height: shape.height,
+        depth: shape.depth,
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 mod program;
 
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +15,9 @@ use floe_transport::{Listener, Receiver, Sender};
 use floe_wire::*;
 pub use program::*;
 
+/// Where clients have what they share, and the most of it.
+const SHARED: u64 = 0x6000_0000_0000;
+const SHARED_BYTES: u64 = 1 << 42;
 /// Bytes of device memory that are kept together.
 const PAGE: usize = 4096;
 
@@ -51,12 +56,14 @@ pub struct Options {
     pub code: u32,
     /// Whether kernels can reach host memory.
     pub maps: bool,
+    /// Whether it takes memory of its clients'.
+    pub shares: bool,
     pub script: Option<Script>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { token: None, memory: 1 << 30, granularity: 2 << 20, code: 0, maps: false, script: None }
+        Self { token: None, memory: 1 << 30, granularity: 2 << 20, code: 0, maps: false, shares: false, script: None }
     }
 }
 
@@ -79,6 +86,8 @@ pub struct Peer {
     /// Contents of modules by hash.
     pub contents: HashMap<Vec<u8>, Vec<u8>>,
     parts: HashMap<(u64, u32), Vec<u8>>,
+    /// What it was given.
+    pub shared: Option<File>,
     options: Options,
     nonce: [u8; 16],
 }
@@ -106,6 +115,7 @@ impl Server {
                 late: HashMap::new(),
                 contents: HashMap::new(),
                 parts: HashMap::new(),
+                shared: None,
                 options,
                 nonce: [9; 16],
             };
@@ -145,10 +155,14 @@ impl Server {
 }
 
 fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
+    receiver.take_descriptors(peer.options.shares);
     while let Ok(Some(frame)) = receiver.next() {
         let request = Request::decode(frame.kind, frame.payload).expect("clients speak the protocol");
         let seen =
             Seen { name: request.name(), sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec() };
+        if seen.name == "ShareMemory" {
+            peer.shared = receiver.descriptor().map(File::from);
+        }
         log.lock().unwrap().push(seen.clone());
         if !peer.take(seen) {
             peer.sender.close();
@@ -162,6 +176,7 @@ fn stream_of(request: &Request<'_>) -> Option<u64> {
         Request::CopyToDevice(m) => m.stream.0,
         Request::CopyFromDevice(m) => m.stream.0,
         Request::CopyOnDevice(m) => m.stream.0,
+        Request::CopyBoxOnDevice(m) => m.stream.0,
         Request::CopyBoxToDevice(m) => m.stream.0,
         Request::CopyBoxFromDevice(m) => m.stream.0,
         Request::Fill(m) => m.stream.0,
@@ -210,11 +225,24 @@ impl Peer {
     }
 
     pub fn read(&self, at: u64, bytes: u64) -> Vec<u8> {
+        if let Some((file, offset)) = self.shared(at) {
+            let mut read = vec![0; bytes as usize];
+            file.read_exact_at(&mut read, offset).expect("it lies inside");
+            return read;
+        }
         let byte = |at: u64| self.memory.get(&(at / PAGE as u64)).map_or(0, |page| page[at as usize % PAGE]);
         (at..at + bytes).map(byte).collect()
     }
 
+    /// Where an address lies in what the client shares.
+    fn shared(&self, at: u64) -> Option<(&File, u64)> {
+        self.shared.as_ref().zip(at.checked_sub(SHARED).filter(|offset| *offset < SHARED_BYTES))
+    }
+
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        if let Some((file, offset)) = self.shared(at) {
+            return file.write_all_at(bytes, offset).expect("it lies inside");
+        }
         for (at, byte) in (at..).zip(bytes) {
             self.memory.entry(at / PAGE as u64).or_insert([0; PAGE])[at as usize % PAGE] = *byte;
         }
@@ -263,6 +291,16 @@ impl Peer {
                 }
                 self.reply(sequence, &());
             }
+            Request::CopyBoxOnDevice(m) => {
+                let sources = Self::box_rows(m.from.0, m.from_pitch, m.from_slice, m.height, m.depth);
+                let targets = Self::box_rows(m.to.0, m.to_pitch, m.to_slice, m.height, m.depth);
+                for (from, to) in sources.into_iter().zip(targets) {
+                    let row = self.read(from, m.width);
+                    self.write(to, &row);
+                }
+            }
+            Request::ShareMemory(_) if !self.options.shares => self.reply_with(sequence, 801, 0, "no", &[]),
+            Request::MapShared(_) => self.reply(sequence, &MapSharedReply { reached: self.options.maps }),
             Request::CopyBoxToDevice(m) => {
                 let rows = Self::box_rows(m.to.0, m.pitch, m.slice, m.height, m.depth);
                 for (at, row) in rows.into_iter().zip(m.bytes.chunks(m.width as usize)) {

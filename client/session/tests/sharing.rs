@@ -1,0 +1,193 @@
+//! Pinned memory that client and worker share, against a scripted server: what is sent, what waits, and what travels when the
+//! server does not take it.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use floe_abi::*;
+use floe_session::Client;
+use floe_surface::*;
+use floe_wire::Request;
+use scripted::*;
+
+const LARGE: usize = 1 << 20;
+
+fn sharing() -> Options {
+    Options { shares: true, maps: true, ..Options::default() }
+}
+
+fn counts(server: &Server, names: &[&str]) -> Vec<usize> {
+    names.iter().map(|name| server.count(name)).collect()
+}
+
+/// A device allocation and a pinned block of `LARGE` bytes.
+fn memory(client: &Client) -> (DevicePtr, HostRange) {
+    (client.mem_alloc(LARGE).unwrap(), pinned(client.mem_alloc_host(LARGE).unwrap(), LARGE))
+}
+
+fn waits(client: &Client) -> u64 {
+    client.statistics().waited.iter().sum()
+}
+
+#[test]
+fn device_reads_and_writes_pinned_memory_and_no_byte_travels() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (device, host) = memory(client);
+    let bytes: Vec<u8> = (0..LARGE).map(|index| (index / 3) as u8).collect();
+    host.write(&bytes).unwrap();
+    let other = pinned(client.mem_host_alloc(LARGE, host_alloc_flags::PORTABLE).unwrap(), LARGE);
+    let before = waits(client);
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    client.memcpy_dtoh_async(other, device, Stream::LEGACY).unwrap();
+    client.memcpy_dtoh_async(other.sub(0, 4).unwrap(), device, Stream::LEGACY).unwrap();
+    assert_eq!(waits(client), before, "all of it is posted");
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(waits(client), before + 1);
+    assert!(other.to_vec() == bytes);
+    assert_eq!(
+        counts(&server, &["ShareMemory", "MapShared", "CopyOnDevice", "CopyToDevice", "CopyFromDevice"]),
+        [1, 2, 3, 0, 0]
+    );
+    let counted = client.statistics();
+    assert_eq!((counted.shared_to_device, counted.bytes_to_device), (LARGE as u64, LARGE as u64));
+    assert_eq!((counted.shared_from_device, counted.bytes_from_device), (LARGE as u64 + 4, LARGE as u64 + 4));
+}
+
+#[test]
+fn copies_a_program_waits_for_are_over_when_the_call_returns() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (device, host) = memory(client);
+    host.write(&[7; 100]).unwrap();
+    client.memcpy_htod(Stream::LEGACY, device, host).unwrap();
+    assert_eq!(counts(&server, &["CopyOnDevice", "SynchronizeStream"]), [1, 1]);
+    host.write(&[0; 100]).unwrap();
+    client.memcpy_dtoh(Stream::LEGACY, host.sub(50, 100).unwrap(), device).unwrap();
+    assert_eq!(host.to_vec()[45..55], [0, 0, 0, 0, 0, 7, 7, 7, 7, 7]);
+    assert_eq!(counts(&server, &["CopyOnDevice", "SynchronizeStream"]), [2, 2]);
+    // A few bytes are sent rather than waited for, unless something may still write them.
+    client.memcpy_htod(Stream::LEGACY, device, host.sub(50, 4).unwrap()).unwrap();
+    server.wait_for("CopyToDevice", 1);
+    assert_eq!(server.count("SynchronizeStream"), 2);
+    client.memcpy_dtoh_async(host, device, Stream::LEGACY).unwrap();
+    client.memcpy_htod(Stream::LEGACY, device, host.sub(0, 4).unwrap()).unwrap();
+    assert_eq!(counts(&server, &["CopyToDevice", "CopyOnDevice", "SynchronizeStream"]), [1, 4, 3]);
+}
+
+#[test]
+fn boxes_of_pinned_memory_are_the_devices_to_copy() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (device, host) = memory(client);
+    host.write(&(0..64).collect::<Vec<u8>>()).unwrap();
+    let end = |place, pitch| CopyEnd { place, pitch, slice: 0 };
+    let (rows, target) = (CopyPlace::Host(host.sub(1, 20).unwrap()), CopyPlace::Device(device, 104));
+    let copy = CopyBox { source: end(rows, 8), destination: end(target, 50), width: 4, height: 3, depth: 1 };
+    client.memcpy_box_async(&copy, Stream::LEGACY).unwrap();
+    let back = CopyPlace::Host(host.sub(1000, 20).unwrap());
+    let copy = CopyBox { source: end(target, 50), destination: end(back, 8), width: 4, height: 3, depth: 1 };
+    client.memcpy_box(Stream::LEGACY, &copy).unwrap();
+    assert_eq!(host.to_vec()[1000..1012], [1, 2, 3, 4, 0, 0, 0, 0, 9, 10, 11, 12]);
+    assert_eq!(counts(&server, &["CopyBoxOnDevice", "CopyBoxToDevice", "CopyBoxFromDevice"]), [2, 0, 0]);
+}
+
+#[test]
+fn kernels_and_fills_are_given_the_programs_own_addresses() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let bytes = 64 << 20;
+    let pointer = client.mem_host_alloc(bytes, host_alloc_flags::DEVICEMAP).unwrap();
+    let at = DevicePtr(pointer.0);
+    assert_eq!(client.mem_host_get_device_pointer(pointer, 0), Ok(at));
+    assert_eq!(client.pointer_get_attribute(pointer_attribute::MAPPED, at), Ok(PointerAttribute::Mapped(true)));
+    assert_eq!(
+        client.pointer_get_attribute(pointer_attribute::MEMORY_TYPE, at),
+        Ok(PointerAttribute::MemoryType(memory_type::HOST))
+    );
+    assert_eq!(client.mem_host_get_flags(pointer), Ok(host_alloc_flags::DEVICEMAP));
+    client.memset_d32_async(at, 5, 16, Stream::LEGACY).unwrap();
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    launch(client, function, [1; 3], [32, 1, 1], Stream::LEGACY, (pointer.0, pointer.0 + 8, 0, 1)).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(counts(&server, &["MirrorMemory", "WriteMirror", "Fill", "Launch"]), [0, 0, 1, 1]);
+}
+
+#[test]
+fn freeing_has_the_worker_let_go_first() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (device, host) = memory(client);
+    client.memcpy_dtoh_async(host, device, Stream::LEGACY).unwrap();
+    client.mem_free_host(host.pointer()).unwrap();
+    assert_eq!(server.names().last(), Some(&"UnmapShared"));
+    assert_eq!(client.mem_free_host(host.pointer()), Err(CudaError::INVALID_VALUE));
+    let again = client.mem_alloc_host(LARGE).unwrap();
+    assert_ne!(again, host.pointer(), "never the same place twice");
+}
+
+#[test]
+fn memory_is_offered_again_after_a_reset() {
+    let server = Server::start(sharing());
+    let client = client(&server);
+    let (_, host) = memory(client);
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    let context = client.device_primary_ctx_retain(Device(0)).unwrap();
+    client.ctx_set_current(context).unwrap();
+    let device = client.mem_alloc(LARGE).unwrap();
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(counts(&server, &["ShareMemory", "MapShared", "CopyOnDevice", "CopyToDevice"]), [1, 2, 1, 0]);
+}
+
+/// Copies with a server that refuses requests of this name.
+fn travels_when_refused(name: &'static str) {
+    let script = move |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        if request.name() != name {
+            return Flow::Usual;
+        }
+        peer.reply_with(sequence, 2, 0, "no more", &[]);
+        Flow::Done
+    };
+    let server = Server::start(Options { script: Some(Box::new(script)), ..sharing() });
+    let client = client(&server);
+    let (device, host) = memory(client);
+    host.write(&[9; 9]).unwrap();
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    client.memcpy_dtoh_async(host.sub(100, 9).unwrap(), device, Stream::LEGACY).unwrap();
+    client.ctx_synchronize().unwrap();
+    assert_eq!(host.to_vec()[99..110], [0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 0]);
+    assert_eq!(counts(&server, &[name, "CopyOnDevice", "CopyToDevice", "CopyFromDevice"]), [1, 0, 1, 1]);
+    assert_eq!(client.statistics().shared_to_device, 0);
+    client.mem_free_host(host.pointer()).unwrap();
+    assert_eq!(server.count("UnmapShared"), 0);
+}
+
+#[test]
+fn memory_travels_where_the_server_shares_none() {
+    travels_when_refused("ShareMemory");
+}
+
+#[test]
+fn memory_travels_that_the_server_does_not_take() {
+    travels_when_refused("MapShared");
+}
+
+#[test]
+fn pinned_memory_outlives_its_server() {
+    let server = Server::start(Options {
+        script: Some(Box::new(|request: &Request<'_>, _: u64, _: &mut Peer| match request {
+            Request::SynchronizeContext(_) => Flow::HangUp,
+            _ => Flow::Usual,
+        })),
+        ..sharing()
+    });
+    let client = client(&server);
+    let (device, host) = memory(client);
+    host.write(&[5; 5]).unwrap();
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    assert_eq!(client.ctx_synchronize(), Err(CudaError::DEVICE_UNAVAILABLE));
+    assert_eq!(host.to_vec()[..6], [5, 5, 5, 5, 5, 0]);
+    client.mem_free_host(host.pointer()).unwrap();
+}
