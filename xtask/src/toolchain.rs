@@ -258,7 +258,9 @@ fn driver_names(header: &str) -> Vec<String> {
         let defines = line.trim_start().starts_with("#define");
         for word in line.split(|c: char| !is_word(c)).filter(|word| is_driver_name(word)) {
             let called = line.contains(&format!("{word}("));
-            if defines || (called && line.contains("CUDAAPI")) {
+            // Where the declaration is broken behind CUDAAPI the name begins the line.
+            let declares = line.contains("CUDAAPI") || line.starts_with(word);
+            if defines || (called && declares) {
                 names.insert(word.to_owned());
             }
         }

@@ -71,6 +71,8 @@ handles! {
     UserObject;
     /// `CUgreenCtx`.
     GreenContext;
+    /// `CUlinkState`: a link of device code that was begun.
+    LinkState;
 }
 
 /// `CUdevice`: a device's ordinal as the process sees it.

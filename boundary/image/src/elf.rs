@@ -11,7 +11,7 @@ pub(crate) const ELF_HEADER: usize = 64;
 const SECTION_HEADER: u64 = 64;
 const SEGMENT_HEADER: u64 = 56;
 /// `EM_CUDA`.
-const MACHINE_CUDA: u16 = 190;
+pub(crate) const MACHINE_CUDA: u16 = 190;
 /// `SHT_NOBITS`: a section without bytes in the file.
 const NO_BITS: u32 = 8;
 /// `SHN_XINDEX`: the number is in section 0.

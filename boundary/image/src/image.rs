@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::error::ImageError;
 use crate::fatbin::{self, CONTAINER_MAGIC, before_nul};
-use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Limits, Target, elf, select_cubin, select_ptx};
+use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Limits, Target, elf, linked, select_cubin, select_ptx};
 
 /// The form of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ impl Image<'_> {
         Ok(found)
     }
 
-    /// The PTX a device runs: one text from the image itself, or where that has none, one from each prelinked container,
+    /// The PTX a device runs: all texts of a linked image; of others one text from the image itself, or where that has none, one from each prelinked container,
     /// to be linked with each other.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Image<'_> {
         };
         match self.kind {
             ImageKind::Ptx => return Ok(vec![bare(main, device)]),
-            ImageKind::Cubin => return Err(ImageError::NoPtx { found: "a cubin".to_owned() }),
+            ImageKind::Cubin => return linked(main, device),
             ImageKind::Fatbin => {}
         }
         let main = Fatbin::parse(main, limits)?;
@@ -204,6 +204,14 @@ fn directive_target(text: &[u8]) -> Option<Target> {
     let line = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).find(|line| line.starts_with(b".target"))?;
     let words = std::str::from_utf8(line.strip_prefix(b".target")?).ok()?;
     words.split(|mark: char| mark == ',' || mark.is_whitespace()).find_map(Target::from_name)
+}
+
+/// The texts of an image that was linked from PTX.
+fn linked(cubin: &[u8], device: ComputeCapability) -> Result<Vec<PtxText>, ImageError> {
+    match linked::texts(cubin)? {
+        Some(texts) => Ok(texts.into_iter().map(|text| bare(text, device)).collect()),
+        None => Err(ImageError::NoPtx { found: "a cubin".to_owned() }),
+    }
 }
 
 /// What a container holds, for a message: `cubin sm_90, cubin sm_100a`.

@@ -11,6 +11,7 @@ mod error;
 mod fatbin;
 mod image;
 mod keep;
+mod linked;
 mod nv_info;
 #[allow(unsafe_code)]
 pub mod program;
@@ -22,6 +23,7 @@ pub use error::{EntryProblem, ImageError};
 pub use fatbin::{Compression, Entry, EntryKind, Fatbin};
 pub use image::{Image, ImageKind, PtxText};
 pub use keep::{Kept, Pieces, Takes};
+pub use linked::linked_image;
 pub use nv_info::{KernelParameters, Parameter, kernel_parameters};
 pub use select::{Selected, select_cubin, select_ptx};
 pub use variables::{Variable, variables};

@@ -13,6 +13,7 @@ pub mod graph;
 pub mod kernel;
 pub mod launch;
 pub mod library;
+pub mod link;
 pub mod lookup;
 pub(crate) mod lookup_answers;
 pub mod memory;
@@ -38,6 +39,7 @@ pub mod traits {
     pub use super::kernel::KernelCalls;
     pub use super::launch::LaunchCalls;
     pub use super::library::LibraryCalls;
+    pub use super::link::LinkCalls;
     pub use super::memory::MemoryCalls;
     pub use super::memset::MemsetCalls;
     pub use super::module::ModuleCalls;
@@ -63,6 +65,7 @@ pub trait Driver:
     + KernelCalls
     + LaunchCalls
     + LibraryCalls
+    + LinkCalls
     + MemoryCalls
     + MemsetCalls
     + ModuleCalls
@@ -90,6 +93,7 @@ impl<T> Driver for T where
         + KernelCalls
         + LaunchCalls
         + LibraryCalls
+        + LinkCalls
         + MemoryCalls
         + MemsetCalls
         + ModuleCalls

@@ -16,6 +16,7 @@ mod host_block;
 mod integrity;
 mod jit;
 mod launch;
+pub mod link;
 mod look_up;
 #[doc(hidden)]
 pub mod marshal;

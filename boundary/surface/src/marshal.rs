@@ -13,6 +13,7 @@ pub mod graph;
 pub mod kernel;
 pub mod launch;
 pub mod library;
+pub mod link;
 pub mod lookup;
 pub mod module;
 pub mod occupancy;

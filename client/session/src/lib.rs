@@ -26,6 +26,7 @@ mod launch;
 mod lent;
 mod library;
 mod limits;
+mod link;
 pub mod log;
 mod memory;
 mod memset;

@@ -1,7 +1,7 @@
 //! Modules: an image loaded into one vGPU, its functions and globals. Handles and names come in, what they mean goes out.
 //! The image is forgotten when it is loaded; names are asked once.
 
-mod load;
+pub(crate) mod load;
 
 use std::collections::HashMap;
 use std::ffi::CStr;

@@ -258,6 +258,25 @@ pub struct Calls {
     /// `cuLibraryGetManaged`.
     pub cuLibraryGetManaged:
         Option<unsafe extern "C" fn(*mut DevicePtr, *mut usize, Library, *const c_char) -> CuResult>,
+    /// `cuLinkCreate_v2`.
+    pub cuLinkCreate_v2: Option<unsafe extern "C" fn(u32, *const u32, *mut *mut c_void, *mut LinkState) -> CuResult>,
+    /// `cuLinkAddData_v2`.
+    pub cuLinkAddData_v2: Option<
+        unsafe extern "C" fn(
+            LinkState,
+            u32,
+            *mut c_void,
+            usize,
+            *const c_char,
+            u32,
+            *const u32,
+            *mut *mut c_void,
+        ) -> CuResult,
+    >,
+    /// `cuLinkComplete`.
+    pub cuLinkComplete: Option<unsafe extern "C" fn(LinkState, *mut *mut c_void, *mut usize) -> CuResult>,
+    /// `cuLinkDestroy`.
+    pub cuLinkDestroy: Option<unsafe extern "C" fn(LinkState) -> CuResult>,
     /// `cuMemGetInfo_v2`.
     pub cuMemGetInfo_v2: Option<unsafe extern "C" fn(*mut usize, *mut usize) -> CuResult>,
     /// `cuMemAlloc_v2`.
@@ -636,6 +655,14 @@ impl Calls {
             cuLibraryGetGlobal: unsafe { symbol(library, c"cuLibraryGetGlobal") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuLibraryGetManaged: unsafe { symbol(library, c"cuLibraryGetManaged") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuLinkCreate_v2: unsafe { symbol(library, c"cuLinkCreate_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuLinkAddData_v2: unsafe { symbol(library, c"cuLinkAddData_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuLinkComplete: unsafe { symbol(library, c"cuLinkComplete") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuLinkDestroy: unsafe { symbol(library, c"cuLinkDestroy") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuMemGetInfo_v2: unsafe { symbol(library, c"cuMemGetInfo_v2") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.

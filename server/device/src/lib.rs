@@ -8,6 +8,7 @@ mod generated;
 mod graph;
 mod image;
 mod launch;
+mod link;
 mod module;
 mod nvml;
 mod open;
@@ -20,6 +21,7 @@ pub use generated::Calls;
 pub use graph::GraphKernel;
 pub use image::LoadImage;
 pub use launch::{HostCall, LaunchRequest};
+pub use link::LinkInput;
 pub use module::{LoadLog, LoadOption};
 pub use nvml::open_nvml;
 /// The types of NVIDIA's management library.

@@ -36,7 +36,7 @@ impl Driver {
     /// Loads an image into the current context. `cuModuleLoadDataEx`.
     pub fn module_load_data(&self, image: &LoadImage, options: &[LoadOption]) -> LoadLog<Module> {
         let Some(call) = self.calls.cuModuleLoadDataEx else { return LoadLog::failed(missing("cuModuleLoadDataEx")) };
-        load(options, |count, keys, values| {
+        load_with(options, |count, keys, values| {
             let mut module = Module::default();
             // SAFETY: image and arrays live through the call; the driver keeps none of them.
             let code = unsafe { call(&raw mut module, image.address(), count, keys, values) };
@@ -47,7 +47,7 @@ impl Driver {
     /// Loads an image for all contexts and keeps it, which spares the driver a copy. `cuLibraryLoadData`.
     pub fn library_load_data(&self, image: LoadImage, options: &[LoadOption]) -> LoadLog<Library> {
         let Some(call) = self.calls.cuLibraryLoadData else { return LoadLog::failed(missing("cuLibraryLoadData")) };
-        let mut log = load(options, |count, keys, values| {
+        let mut log = load_with(options, |count, keys, values| {
             let mut library = Library::default();
             let stays = [library_option::BINARY_IS_PRESERVED];
             let mut no_value = [std::ptr::null_mut::<c_void>()];
@@ -97,13 +97,13 @@ impl Images {
 }
 
 impl<T> LoadLog<T> {
-    fn failed(error: CudaError) -> Self {
+    pub(crate) fn failed(error: CudaError) -> Self {
         Self { result: Err(error), info: String::new(), error: String::new() }
     }
 }
 
 /// Calls a load with the options, two buffers for texts among them.
-fn load<T>(
+pub(crate) fn load_with<T>(
     options: &[LoadOption],
     call: impl FnOnce(u32, *const u32, *mut *mut c_void) -> CudaResult<T>,
 ) -> LoadLog<T> {
@@ -129,7 +129,7 @@ fn load<T>(
 
 /// A number where C's array has pointers.
 #[allow(clippy::cast_possible_truncation, reason = "CUDA has no 32-bit hosts any more")]
-fn word(number: u64) -> *mut c_void {
+pub(crate) fn word(number: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(number as usize)
 }
 
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn options_come_before_the_log_buffers_and_texts_come_back() {
         let options = [LoadOption { option: jit_option::MAX_REGISTERS, value: 32 }];
-        let log = load(&options, |count, keys, values| {
+        let log = load_with(&options, |count, keys, values| {
             assert_eq!(count, 5);
-            // SAFETY: `load` passes arrays of `count` elements and a buffer of `LOG_BYTES`.
+            // SAFETY: `load_with` passes arrays of `count` elements and a buffer of `LOG_BYTES`.
             unsafe {
                 assert_eq!((*keys, (*values).addr()), (jit_option::MAX_REGISTERS, 32));
                 let error = (*values.add(3)).cast::<u8>();

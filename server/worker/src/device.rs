@@ -8,7 +8,7 @@ use floe_abi::{
     CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
     StreamMemoryOperation, TensorMap, TensorShape,
 };
-use floe_device::Content;
+use floe_device::{Content, LinkInput, LoadOption};
 
 /// Which kind of bytes an image is; numbers as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,6 +309,13 @@ pub trait Device: Send + Sync + 'static {
 
     /// Loads code, at once or when it is needed; on success the text is the compiler's information log.
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;
+    /// Links inputs to one image, with the linker's information log.
+    fn link(
+        &self,
+        inputs: &[LinkInput],
+        options: &[LoadOption],
+        log_bytes: usize,
+    ) -> Result<(Vec<u8>, String), LoadFailure>;
     /// Unloads it.
     fn unload(&self, code: Code) -> CudaResult<()>;
     /// The names of its kernels.

@@ -16,7 +16,7 @@ use floe_abi::{
     LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, StreamMemoryOperation,
     TensorMap, TensorShape, allocation_type, device_attribute, granularity, location_type,
 };
-use floe_device::{Driver, LaunchRequest, LoadImage, LoadOption};
+use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
@@ -286,6 +286,19 @@ impl Device for Gpu {
         match result {
             Ok(code) => Ok((code, cut(info, loading.log_bytes))),
             Err(failure) => Err(LoadFailure { error: failure, log: cut(error, loading.log_bytes.max(LEAST_LOG)) }),
+        }
+    }
+
+    fn link(
+        &self,
+        inputs: &[LinkInput],
+        options: &[LoadOption],
+        log_bytes: usize,
+    ) -> Result<(Vec<u8>, String), LoadFailure> {
+        let log = self.driver.link(inputs, options);
+        match log.result {
+            Ok(image) => Ok((image, cut(log.info, log_bytes))),
+            Err(error) => Err(LoadFailure { error, log: cut(log.error, log_bytes.max(LEAST_LOG)) }),
         }
     }
 

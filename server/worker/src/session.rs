@@ -10,6 +10,7 @@ mod event;
 mod graph;
 mod launch;
 mod library;
+mod link;
 mod memory;
 mod mirror;
 mod sharing;
@@ -65,6 +66,7 @@ pub(crate) struct Session<D: Device> {
     mappings: BTreeMap<u64, memory::Mapping>,
     libraries: Objects<crate::device::Code>,
     contents: contents::Contents,
+    linked: link::Linked,
     kernels: Objects<library::Kernel>,
     streams: Objects<stream::StreamObject<D>>,
     legacy_used: bool,
@@ -125,6 +127,7 @@ impl<D: Device> Session<D> {
             mappings: BTreeMap::new(),
             libraries: Objects::new("library"),
             contents,
+            linked: link::Linked::default(),
             kernels: Objects::new("kernel"),
             streams: Objects::new("stream"),
             legacy_used: false,
@@ -191,6 +194,8 @@ impl<D: Device> Session<D> {
             Request::Fill(message) => self.fill(message),
             Request::LibraryPart(message) => self.library_part(message),
             Request::LoadLibrary(message) => self.load_library(&message),
+            Request::LinkLibrary(message) => self.link_library(&message),
+            Request::ReadLinked(message) => self.read_linked(message),
             Request::UnloadLibrary(message) => self.unload_library(message),
             Request::ListKernels(message) => self.list_kernels(message),
             Request::FindKernel(message) => self.find_kernel(message),

@@ -7,6 +7,7 @@
 mod fake;
 mod graphs;
 mod launches;
+mod linking;
 mod mirrors;
 mod sharing;
 mod stream_memory;

@@ -25,6 +25,7 @@ mod kernel_tests;
 mod launch;
 mod library;
 mod limits;
+mod link;
 mod log;
 mod mappings;
 mod memory;

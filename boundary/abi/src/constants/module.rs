@@ -148,3 +148,20 @@ pub mod function_loading_state {
     /// `CU_FUNCTION_LOADING_STATE_MAX`.
     pub const MAX: u32 = Raw::CU_FUNCTION_LOADING_STATE_MAX as u32;
 }
+
+/// What an input of a link is.
+pub mod jit_input {
+    use cudarc::driver::sys::CUjitInputType_enum as Raw;
+    /// `CU_JIT_INPUT_CUBIN`.
+    pub const CUBIN: u32 = Raw::CU_JIT_INPUT_CUBIN as u32;
+    /// `CU_JIT_INPUT_PTX`.
+    pub const PTX: u32 = Raw::CU_JIT_INPUT_PTX as u32;
+    /// `CU_JIT_INPUT_FATBINARY`.
+    pub const FATBINARY: u32 = Raw::CU_JIT_INPUT_FATBINARY as u32;
+    /// `CU_JIT_INPUT_OBJECT`: a host object with device code in it.
+    pub const OBJECT: u32 = Raw::CU_JIT_INPUT_OBJECT as u32;
+    /// `CU_JIT_INPUT_LIBRARY`: an archive of such objects.
+    pub const LIBRARY: u32 = Raw::CU_JIT_INPUT_LIBRARY as u32;
+    /// `CU_JIT_INPUT_NVVM`: code for optimization while linking.
+    pub const NVVM: u32 = Raw::CU_JIT_INPUT_NVVM as u32;
+}

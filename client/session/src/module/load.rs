@@ -20,7 +20,7 @@ const LOG_BYTES: u32 = 8 << 10;
 const LONGEST_LOG: usize = 1 << 20;
 /// How often a load is asked for: by hashes alone, with what the server lacks, and once more with what its cache has lost
 /// in between.
-const MOST_ROUNDS: usize = 3;
+pub(crate) const MOST_ROUNDS: usize = 3;
 impl Loaded {
     /// Loads an image.
     pub(crate) fn load(
@@ -91,7 +91,6 @@ impl Loaded {
 }
 
 fn load_message<'a>(id: u64, contents: &'a Contents<'_>, context: Context, options: &JitOptions) -> LoadLibrary<'a> {
-    let wanted = options.info_capacity().max(options.error_capacity());
     let plain = options.plain().filter_map(|(option, value)| {
         let option = i32::try_from(option).ok()?;
         Some(JitOption { option, value })
@@ -103,8 +102,14 @@ fn load_message<'a>(id: u64, contents: &'a Contents<'_>, context: Context, optio
         // A module has a context from the start; a library does not, and waits until it is used.
         at_once: context != Context::NULL,
         options: plain.collect(),
-        log_bytes: u32::try_from(wanted.min(LONGEST_LOG)).map_or(LOG_BYTES, |bytes| bytes.max(LOG_BYTES)),
+        log_bytes: log_bytes(options),
     }
+}
+
+/// The longest log that is asked for.
+pub(crate) fn log_bytes(options: &JitOptions) -> u32 {
+    let wanted = options.info_capacity().max(options.error_capacity());
+    u32::try_from(wanted.min(LONGEST_LOG)).map_or(LOG_BYTES, |bytes| bytes.max(LOG_BYTES))
 }
 
 /// Asks for a load, and in the same breath for a kernel of what is loaded; the kernel's answer comes with its id.
@@ -126,8 +131,8 @@ fn forget(session: &Session, id: u64) -> CudaResult<()> {
     session.connection.post(&UnloadLibrary { library: LibraryId(id) }).map(drop)
 }
 
-/// Tells the program and the user why a load failed.
-fn refused(error: CudaError, detail: &str, options: &mut JitOptions) -> CudaError {
+/// Tells the program and the user why a load or a link failed.
+pub(crate) fn refused(error: CudaError, detail: &str, options: &mut JitOptions) -> CudaError {
     options.write_info("");
     options.write_error(detail);
     if !detail.is_empty() {

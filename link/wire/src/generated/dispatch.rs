@@ -100,6 +100,10 @@ pub enum Request<'a> {
     SetKernelAttribute(SetKernelAttribute),
     /// See [`LoadLibrary`].
     LoadLibrary(LoadLibrary<'a>),
+    /// See [`LinkLibrary`].
+    LinkLibrary(LinkLibrary<'a>),
+    /// See [`ReadLinked`].
+    ReadLinked(ReadLinked),
     /// See [`CreateBlock`].
     CreateBlock(CreateBlock),
     /// See [`ReleaseBlock`].
@@ -205,6 +209,8 @@ impl<'a> Request<'a> {
             FindGlobal::KIND => FindGlobal::decode(payload).map(Self::FindGlobal),
             SetKernelAttribute::KIND => SetKernelAttribute::decode(payload).map(Self::SetKernelAttribute),
             LoadLibrary::KIND => LoadLibrary::decode(payload).map(Self::LoadLibrary),
+            LinkLibrary::KIND => LinkLibrary::decode(payload).map(Self::LinkLibrary),
+            ReadLinked::KIND => ReadLinked::decode(payload).map(Self::ReadLinked),
             CreateBlock::KIND => CreateBlock::decode(payload).map(Self::CreateBlock),
             ReleaseBlock::KIND => ReleaseBlock::decode(payload).map(Self::ReleaseBlock),
             MapBlock::KIND => MapBlock::decode(payload).map(Self::MapBlock),
@@ -284,6 +290,8 @@ impl<'a> Request<'a> {
             Self::FindGlobal(_) => FindGlobal::NAME,
             Self::SetKernelAttribute(_) => SetKernelAttribute::NAME,
             Self::LoadLibrary(_) => LoadLibrary::NAME,
+            Self::LinkLibrary(_) => LinkLibrary::NAME,
+            Self::ReadLinked(_) => ReadLinked::NAME,
             Self::CreateBlock(_) => CreateBlock::NAME,
             Self::ReleaseBlock(_) => ReleaseBlock::NAME,
             Self::MapBlock(_) => MapBlock::NAME,
@@ -362,6 +370,8 @@ impl<'a> Request<'a> {
             Self::FindGlobal(_) => FindGlobal::CLASS,
             Self::SetKernelAttribute(_) => SetKernelAttribute::CLASS,
             Self::LoadLibrary(_) => LoadLibrary::CLASS,
+            Self::LinkLibrary(_) => LinkLibrary::CLASS,
+            Self::ReadLinked(_) => ReadLinked::CLASS,
             Self::CreateBlock(_) => CreateBlock::CLASS,
             Self::ReleaseBlock(_) => ReleaseBlock::CLASS,
             Self::MapBlock(_) => MapBlock::CLASS,
@@ -440,6 +450,8 @@ impl<'a> Request<'a> {
             Self::FindGlobal(_) => FindGlobal::KIND,
             Self::SetKernelAttribute(_) => SetKernelAttribute::KIND,
             Self::LoadLibrary(_) => LoadLibrary::KIND,
+            Self::LinkLibrary(_) => LinkLibrary::KIND,
+            Self::ReadLinked(_) => ReadLinked::KIND,
             Self::CreateBlock(_) => CreateBlock::KIND,
             Self::ReleaseBlock(_) => ReleaseBlock::KIND,
             Self::MapBlock(_) => MapBlock::KIND,
@@ -517,6 +529,8 @@ impl<'a> Request<'a> {
             Self::FindGlobal(message) => message.encode(out),
             Self::SetKernelAttribute(message) => message.encode(out),
             Self::LoadLibrary(message) => message.encode(out),
+            Self::LinkLibrary(message) => message.encode(out),
+            Self::ReadLinked(message) => message.encode(out),
             Self::CreateBlock(message) => message.encode(out),
             Self::ReleaseBlock(message) => message.encode(out),
             Self::MapBlock(message) => message.encode(out),

@@ -399,6 +399,136 @@ impl<'a> Field<'a> for LoadLibraryReply<'a> {
     }
 }
 
+/// Links `inputs`, whose bytes are `contents` in the same order and come as those of `LoadLibrary` do. The reply names by index those that are missing; else it says how many bytes the linked image has, which `ReadLinked` reads under this id. `options` as in `LoadLibrary`; the log too.
+///
+/// Kind 0x0309, called: one reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkLibrary<'a> {
+    pub library: LibraryId,
+    pub inputs: Vec<LinkInput<'a>>,
+    pub contents: Vec<Content<'a>>,
+    pub options: Vec<JitOption>,
+    pub log_bytes: u32,
+}
+
+impl<'a> Field<'a> for LinkLibrary<'a> {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST
+        + <Vec<LinkInput<'a>> as Field<'a>>::LEAST
+        + <Vec<Content<'a>> as Field<'a>>::LEAST
+        + <Vec<JitOption> as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+        self.inputs.write(out);
+        self.contents.write(out);
+        self.options.write(out);
+        self.log_bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            library: reader.field("library")?,
+            inputs: reader.field("inputs")?,
+            contents: reader.field("contents")?,
+            options: reader.field("options")?,
+            log_bytes: reader.field("log_bytes")?,
+        })
+    }
+}
+
+impl Message for LinkLibrary<'_> {
+    const KIND: u16 = 0x0309;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "LinkLibrary";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for LinkLibrary<'_> {
+    type Reply<'a> = LinkLibraryReply<'a>;
+}
+
+/// What answers [`LinkLibrary`] when its status is success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkLibraryReply<'a> {
+    pub missing: Vec<u32>,
+    pub bytes: u64,
+    pub info: &'a str,
+}
+
+impl<'a> Field<'a> for LinkLibraryReply<'a> {
+    const LEAST: usize = <Vec<u32> as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.missing.write(out);
+        self.bytes.write(out);
+        self.info.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { missing: reader.field("missing")?, bytes: reader.field("bytes")?, info: reader.field("info")? })
+    }
+}
+
+/// The next bytes of a linked image, at most 4 MiB; with its last bytes the image and its id are gone.
+///
+/// Kind 0x030a, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadLinked {
+    pub library: LibraryId,
+}
+
+impl<'a> Field<'a> for ReadLinked {
+    const LEAST: usize = <LibraryId as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.library.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { library: reader.field("library")? })
+    }
+}
+
+impl Message for ReadLinked {
+    const KIND: u16 = 0x030a;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "ReadLinked";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for ReadLinked {
+    type Reply<'a> = ReadLinkedReply<'a>;
+}
+
+/// What answers [`ReadLinked`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadLinkedReply<'a> {
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for ReadLinkedReply<'a> {
+    const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { bytes: reader.field("bytes")? })
+    }
+}
+
 /// Bytes by their BLAKE3 hash (32 bytes) and their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Content<'a> {
@@ -436,6 +566,29 @@ impl<'a> Field<'a> for JitOption {
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self { option: reader.field("option")?, value: reader.field("value")? })
+    }
+}
+
+/// `kind` as CUjitInputType (0 cubin, 1 PTX, 2 fat binary, 3 host object, 4 archive of these, 5 NVVM); the name is for messages, the options for this input alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkInput<'a> {
+    pub kind: u32,
+    pub name: &'a str,
+    pub options: Vec<JitOption>,
+}
+
+impl<'a> Field<'a> for LinkInput<'a> {
+    const LEAST: usize =
+        <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <Vec<JitOption> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.kind.write(out);
+        self.name.write(out);
+        self.options.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { kind: reader.field("kind")?, name: reader.field("name")?, options: reader.field("options")? })
     }
 }
 

@@ -435,6 +435,24 @@ impl<'a> Sample<'a> for LoadLibrary<'a> {
     }
 }
 
+impl<'a> Sample<'a> for LinkLibrary<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            library: Sample::sample(source),
+            inputs: Sample::sample(source),
+            contents: Sample::sample(source),
+            options: Sample::sample(source),
+            log_bytes: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for ReadLinked {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { library: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Content<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { hash: Sample::sample(source), bytes: Sample::sample(source) }
@@ -444,6 +462,12 @@ impl<'a> Sample<'a> for Content<'a> {
 impl<'a> Sample<'a> for JitOption {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { option: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for LinkInput<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { kind: Sample::sample(source), name: Sample::sample(source), options: Sample::sample(source) }
     }
 }
 
@@ -811,7 +835,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 71;
+pub(crate) const REQUEST_SAMPLES: usize = 73;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -861,30 +885,32 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         43 => Request::FindGlobal(Sample::sample(source)),
         44 => Request::SetKernelAttribute(Sample::sample(source)),
         45 => Request::LoadLibrary(Sample::sample(source)),
-        46 => Request::CreateBlock(Sample::sample(source)),
-        47 => Request::ReleaseBlock(Sample::sample(source)),
-        48 => Request::MapBlock(Sample::sample(source)),
-        49 => Request::SetAccess(Sample::sample(source)),
-        50 => Request::UnmapRange(Sample::sample(source)),
-        51 => Request::MemoryInfo(Sample::sample(source)),
-        52 => Request::MirrorMemory(Sample::sample(source)),
-        53 => Request::UnmirrorMemory(Sample::sample(source)),
-        54 => Request::WriteMirror(Sample::sample(source)),
-        55 => Request::Hello(Sample::sample(source)),
-        56 => Request::Authenticate(Sample::sample(source)),
-        57 => Request::ListGpus(Sample::sample(source)),
-        58 => Request::ListSessions(Sample::sample(source)),
-        59 => Request::Attach(Sample::sample(source)),
-        60 => Request::ShareMemory(Sample::sample(source)),
-        61 => Request::MapShared(Sample::sample(source)),
-        62 => Request::UnmapShared(Sample::sample(source)),
-        63 => Request::CreateStream(Sample::sample(source)),
-        64 => Request::DestroyStream(Sample::sample(source)),
-        65 => Request::WaitEvent(Sample::sample(source)),
-        66 => Request::SynchronizeStream(Sample::sample(source)),
-        67 => Request::QueryStream(Sample::sample(source)),
-        68 => Request::MemoryOperations(Sample::sample(source)),
-        69 => Request::ReadTelemetry(Sample::sample(source)),
+        46 => Request::LinkLibrary(Sample::sample(source)),
+        47 => Request::ReadLinked(Sample::sample(source)),
+        48 => Request::CreateBlock(Sample::sample(source)),
+        49 => Request::ReleaseBlock(Sample::sample(source)),
+        50 => Request::MapBlock(Sample::sample(source)),
+        51 => Request::SetAccess(Sample::sample(source)),
+        52 => Request::UnmapRange(Sample::sample(source)),
+        53 => Request::MemoryInfo(Sample::sample(source)),
+        54 => Request::MirrorMemory(Sample::sample(source)),
+        55 => Request::UnmirrorMemory(Sample::sample(source)),
+        56 => Request::WriteMirror(Sample::sample(source)),
+        57 => Request::Hello(Sample::sample(source)),
+        58 => Request::Authenticate(Sample::sample(source)),
+        59 => Request::ListGpus(Sample::sample(source)),
+        60 => Request::ListSessions(Sample::sample(source)),
+        61 => Request::Attach(Sample::sample(source)),
+        62 => Request::ShareMemory(Sample::sample(source)),
+        63 => Request::MapShared(Sample::sample(source)),
+        64 => Request::UnmapShared(Sample::sample(source)),
+        65 => Request::CreateStream(Sample::sample(source)),
+        66 => Request::DestroyStream(Sample::sample(source)),
+        67 => Request::WaitEvent(Sample::sample(source)),
+        68 => Request::SynchronizeStream(Sample::sample(source)),
+        69 => Request::QueryStream(Sample::sample(source)),
+        70 => Request::MemoryOperations(Sample::sample(source)),
+        71 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -5,9 +5,9 @@
 use floe_abi::{CudaError, Function};
 use floe_device::Content;
 use floe_wire::{
-    Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, LibraryId, LibraryPart, ListKernels,
-    ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute, SetKernelAttributeReply,
-    UnloadLibrary,
+    Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
+    ListKernels, ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute,
+    SetKernelAttributeReply, UnloadLibrary,
 };
 
 use super::contents::Gathered;
@@ -16,7 +16,7 @@ use crate::device::{Device, Image, ImageKind, KernelFacts, KernelSetting, Loadin
 use crate::fault::{Fault, broken};
 
 /// The most bytes of a compiler's log.
-const LOG_BYTES: usize = 1 << 20;
+pub(super) const LOG_BYTES: usize = 1 << 20;
 
 /// `CUjit_option` numbers whose value is a plain number that the driver only reads; all others are addresses or outputs.
 const PLAIN_OPTIONS: [i32; 23] =
@@ -49,13 +49,7 @@ impl<D: Device> Session<D> {
             }
         };
         let image = image_of(message.kind, contents).inspect_err(|fault| self.bind_failure(id, fault))?;
-        let mut options = Vec::new();
-        for option in &message.options {
-            if !PLAIN_OPTIONS.contains(&option.option) {
-                return broken(format!("not an option with a plain value: {}", option.option));
-            }
-            options.push((option.option, option.value));
-        }
+        let options = plain_options(&message.options)?;
         let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
         match self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }) {
             Ok((code, info)) => {
@@ -137,6 +131,14 @@ fn parameter_bytes(facts: &KernelFacts) -> Option<usize> {
     usize::try_from(end.unwrap_or(0)).ok()
 }
 
+/// Compiler options by number.
+pub(super) fn plain_options(options: &[JitOption]) -> Result<Vec<(i32, u64)>, Fault> {
+    match options.iter().find(|option| !PLAIN_OPTIONS.contains(&option.option)) {
+        Some(other) => broken(format!("not an option with a plain value: {}", other.option)),
+        None => Ok(options.iter().map(|option| (option.option, option.value)).collect()),
+    }
+}
+
 /// The image the contents make. The driver finds the end of an image from the image itself: what it would read past our
 /// bytes is refused here.
 fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
@@ -160,7 +162,7 @@ fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
 }
 
 /// A fat binary's header: magic, version (2 bytes), its own size (2 bytes), the bytes that follow (8 bytes).
-fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
+pub(super) fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
     const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
     let whole = || -> Option<bool> {
         let (magic, rest) = container.split_first_chunk::<4>()?;
@@ -177,7 +179,7 @@ fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
 }
 
 /// ELF's section table is its last part as compilers write it: it must lie within the bytes.
-fn demand_elf(image: &[u8]) -> Result<(), Fault> {
+pub(super) fn demand_elf(image: &[u8]) -> Result<(), Fault> {
     let field = |at: usize, bytes: usize| -> Option<u64> {
         let mut value = [0; 8];
         value[..bytes].copy_from_slice(image.get(at..at + bytes)?);

@@ -11,6 +11,8 @@ use floe_abi::{
     StreamMemoryOperation, TensorMap, TensorShape, WordOperation,
 };
 
+use floe_device::{LinkInput, LoadOption};
+
 use crate::device::{
     ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Mapped,
     NodeEdge, NodeWork, Pattern, Pinned, Place, Rows,
@@ -521,6 +523,19 @@ impl Device for Fake {
         state.libraries.insert(handle, kernels);
         let code = if loading.at_once { Code::Module(Module(handle)) } else { Code::Library(Library(handle)) };
         Ok((code, String::new()))
+    }
+
+    fn link(
+        &self,
+        inputs: &[LinkInput],
+        _options: &[LoadOption],
+        _log_bytes: usize,
+    ) -> Result<(Vec<u8>, String), LoadFailure> {
+        if let Some(bad) = inputs.iter().find(|input| input.content.starts_with(b"bad")) {
+            let log = format!("{} is bad", bad.name.to_string_lossy());
+            return Err(LoadFailure { error: CudaError::INVALID_PTX, log });
+        }
+        Ok((inputs.iter().flat_map(|input| input.content.to_vec()).collect(), format!("linked: {}", inputs.len())))
     }
 
     fn unload(&self, code: Code) -> CudaResult<()> {

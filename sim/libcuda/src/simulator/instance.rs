@@ -34,11 +34,28 @@ pub(crate) struct Code {
     eager: bool,
 }
 
+impl Code {
+    /// The code of several images, to be linked with each other; every kernel is looked at when it is loaded.
+    pub(crate) fn together(codes: Vec<Self>) -> Self {
+        let mut whole = Self { texts: Vec::new(), names: Vec::new(), eager: true };
+        for code in codes {
+            whole.texts.extend(code.texts);
+            whole.names.extend(code.names);
+        }
+        whole
+    }
+
+    /// The texts.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(|text| text.as_str())
+    }
+}
+
 /// The newest PTX whose instructions the machine was built for is 9.0; a later minor version only adds some.
 const NEWEST_PTX: u32 = 9;
 
 /// Tells the program and the user why a load fails.
-fn refuse(options: &mut JitOptions, code: CudaError, message: &str) -> CudaError {
+pub(crate) fn refuse(options: &mut JitOptions, code: CudaError, message: &str) -> CudaError {
     options.write_error(message);
     super::log::warn(format_args!("{message}"));
     code
