@@ -36,7 +36,8 @@ Environment:
   FLOE_LOG               what the client library says on stderr: error, warn (default), info, debug
   FLOE_TRACE             failures: the client library says which driver calls failed; calls: all of them, in order
   FLOE_SPIN              microseconds a waiting thread of the client library or of a worker looks again before it sleeps (for
-                         workers: set it for floed); default 100, and 0 with fewer than four processors
+                         workers: set it for floed), a thousand times as long where a program waits for the GPU; default 100,
+                         and 0 with fewer than four processors
   FLOE_STATS             1: the client library prints its counts of calls when the program ends
   RCUDA_DEVICE_COUNT     honoured when FLOE_DEVICES is not set, with RCUDA_DEVICE_j=host[:gpu]
   FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)

@@ -155,6 +155,13 @@ static void threads(Bench &bench) {
         cudaGraph_t graph = nullptr;
         expect_code(bench, "end on another thread", cudaStreamEndCapture(bench.stream, &graph),
                     cudaErrorStreamCaptureWrongThread);
+    }).join();
+    cudaGraph_t none = nullptr;
+    expect_code(bench, "end after the end on another thread", cudaStreamEndCapture(bench.stream, &none),
+                cudaErrorIllegalState);
+
+    begin(bench, cudaStreamCaptureModeThreadLocal);
+    std::thread([&bench] {
         // This thread may do what it likes beside a thread-local capture.
         void *pointer = nullptr;
         expect_code(bench, "allocation beside a thread-local capture", cudaMalloc(&pointer, 64), cudaSuccess);

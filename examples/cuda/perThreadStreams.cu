@@ -29,8 +29,19 @@ static void CUDART_CB wait_until_open(void *) {
     changed.wait(lock, [] { return open_now; });
 }
 
+// CUDA loads a kernel when it is launched first, and waits for all work then.
+static void load_kernels() {
+    int *data = device_alloc<int>(count);
+    fill<<<blocks_for(count, block), block>>>(data, 0);
+    add<<<blocks_for(count, block), block>>>(data, 0);
+    CHECK_LAUNCH();
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaFree(data));
+}
+
 // One thread's default stream is held up; the others' are not.
 static void threads_are_independent(Verdict &verdict) {
+    load_kernels();
     std::thread held([&] {
         CHECK(cudaLaunchHostFunc(nullptr, wait_until_open, nullptr));
         verdict.expect(cudaStreamQuery(nullptr) == cudaErrorNotReady, "the held thread's stream is busy");

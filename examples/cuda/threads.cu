@@ -50,15 +50,42 @@ struct Door {
 
 static void CUDART_CB wait_at_door(void *door) { static_cast<Door *>(door)->pass(); }
 
-// One thread's work: rounds of launches and copies on its own streams. Gives the number of wrong elements.
-static size_t work_of(int thread) {
+// CUDA loads a kernel when it is launched first, and waits for all work then.
+static void load_kernels() {
+    int *data = device_alloc<int>(count);
+    fill<<<blocks_for(count, block), block>>>(data, 0);
+    add<<<blocks_for(count, block), block>>>(data, 0);
+    CHECK_LAUNCH();
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaFree(data));
+}
+
+// What a thread works with. Made and freed while nobody is held up: pinning memory waits for all work, too.
+struct Bench {
     cudaStream_t streams[streams_of_a_thread];
     int *device[streams_of_a_thread], *host[streams_of_a_thread];
-    for (int s = 0; s < streams_of_a_thread; ++s) {
-        CHECK(cudaStreamCreateWithFlags(&streams[s], cudaStreamNonBlocking));
-        CHECK(cudaMallocAsync(&device[s], count * sizeof(int), streams[s]));
-        CHECK(cudaMallocHost(&host[s], count * sizeof(int)));
+
+    Bench() {
+        for (int s = 0; s < streams_of_a_thread; ++s) {
+            CHECK(cudaStreamCreateWithFlags(&streams[s], cudaStreamNonBlocking));
+            CHECK(cudaMalloc(&device[s], count * sizeof(int)));
+            CHECK(cudaMallocHost(&host[s], count * sizeof(int)));
+        }
     }
+    Bench(const Bench &) = delete;
+    Bench &operator=(const Bench &) = delete;
+    ~Bench() {
+        for (int s = 0; s < streams_of_a_thread; ++s) {
+            CHECK(cudaFreeHost(host[s]));
+            CHECK(cudaFree(device[s]));
+            CHECK(cudaStreamDestroy(streams[s]));
+        }
+    }
+};
+
+// One thread's work: rounds of launches and copies on its own streams. Gives the number of wrong elements.
+static size_t work_of(int thread, Bench &bench) {
+    auto &[streams, device, host] = bench;
     size_t wrong = 0;
     for (int round = 0; round < rounds; ++round) {
         for (int s = 0; s < streams_of_a_thread; ++s) {
@@ -72,15 +99,13 @@ static size_t work_of(int thread) {
             for (int i = 0; i < count; ++i) wrong += host[s][i] != thread * 1000 + s + 3 * round;
         }
     }
-    for (int s = 0; s < streams_of_a_thread; ++s) {
-        CHECK(cudaFreeAsync(device[s], streams[s]));
-        CHECK(cudaStreamDestroy(streams[s]));
-    }
     return wrong;
 }
 
 // All threads work while one is held up in `cudaStreamSynchronize`.
 static void nobody_waits_for_another(Verdict &verdict, int threads) {
+    load_kernels();
+    std::vector<Bench> benches(static_cast<size_t>(threads));
     Door door;
     std::atomic<bool> held_thread_is_through{false};
     std::thread held([&] {
@@ -94,7 +119,10 @@ static void nobody_waits_for_another(Verdict &verdict, int threads) {
     door.wait_until_reached();
     std::atomic<size_t> wrong{0};
     std::vector<std::thread> workers;
-    for (int t = 0; t < threads; ++t) workers.emplace_back([&wrong, t] { wrong += work_of(t); });
+    for (int t = 0; t < threads; ++t) {
+        Bench &bench = benches[static_cast<size_t>(t)];
+        workers.emplace_back([&wrong, &bench, t] { wrong += work_of(t, bench); });
+    }
     for (std::thread &worker : workers) worker.join();
     verdict.expect(!held_thread_is_through, "the one who waits still waits when all others are through");
     verdict.expect(wrong == 0, "what the others computed is right");

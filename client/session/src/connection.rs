@@ -267,6 +267,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether threads that wait sleep soon, as a context made with BLOCKING_SYNC wants it.
+    pub(crate) fn sleep_soon(&self, soon: bool) {
+        self.shared.incoming.sleep_soon(soon);
+    }
+
     /// Whether host functions are waiting or running that may write the program's memory.
     pub(crate) fn host_functions_may_write(&self) -> bool {
         self.shared.host.may_write()

@@ -83,6 +83,13 @@ impl ContextState {
         &self.legacy
     }
 
+    /// How threads wait for the device is the whole vGPU's: the last context that says so decides.
+    fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Ordering::Release);
+        let sleeps = flags & context_flags::SCHED_MASK == context_flags::SCHED_BLOCKING_SYNC;
+        self.session.connection.sleep_soon(sleeps);
+    }
+
     fn wake(&self) {
         if !self.alive.swap(true, Ordering::AcqRel) || !self.is_primary {
             self.session.live_contexts.fetch_add(1, Ordering::AcqRel);
@@ -107,7 +114,7 @@ impl DeviceState {
     /// The primary context exists from now on.
     fn wake(&self, primary: &Primary) {
         if !self.primary.is_alive() {
-            self.primary.flags.store(primary.flags, Ordering::Release);
+            self.primary.set_flags(primary.flags);
             self.primary.wake();
         }
     }
@@ -217,7 +224,7 @@ impl ContextCalls for Client {
         }
         let device = self.device(device)?;
         lock(&device.retained).flags = flags;
-        device.primary.flags.store(flags, Ordering::Release);
+        device.primary.set_flags(flags);
         Ok(())
     }
 
@@ -230,6 +237,7 @@ impl ContextCalls for Client {
         device.session.errors.check()?;
         let handle = Handle::new(Kind::Context, device.session.ordinal, self.next_id());
         let context = Arc::new(ContextState::new(handle, Arc::clone(&device.session), false, flags));
+        context.set_flags(flags);
         context.wake();
         self.contexts.insert(handle.id, Arc::clone(&context));
         thread::own().push(context);
@@ -298,7 +306,7 @@ impl ContextCalls for Client {
         if flags & !context_flags::FLAGS_MASK != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
-        self.current()?.flags.store(flags, Ordering::Release);
+        self.current()?.set_flags(flags);
         Ok(())
     }
 

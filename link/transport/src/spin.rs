@@ -17,9 +17,20 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 8;
 
+/// How many times that time a thread looks for what the program waits for, as CUDA's own waits do; longer, as a wake takes
+/// hundreds of microseconds on a virtual machine whose processors have gone to sleep.
+const PATIENCE: u32 = 1_000;
+/// Pauses of the processor between two looks of the patient part.
+const PAUSES: u32 = 100;
+
 /// How long a thread looks again before it sleeps; zero: not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spin(Duration);
+pub struct Spin {
+    /// It does nothing else.
+    time: Duration,
+    /// It leaves the processor to others between two looks.
+    patience: Duration,
+}
 
 impl Spin {
     /// What `setting` (microseconds) says, or what suits this process's processors.
@@ -27,10 +38,20 @@ impl Spin {
     pub fn new(setting: Option<&str>) -> Self {
         let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         match setting.and_then(|text| text.trim().parse().ok()) {
-            Some(micros) => Self(Duration::from_micros(micros).min(LONGEST)),
-            None if processors() >= ENOUGH_PROCESSORS => Self(DEFAULT),
-            None => Self(Duration::ZERO),
+            Some(micros) => Self::of(Duration::from_micros(micros).min(LONGEST)),
+            None if processors() >= ENOUGH_PROCESSORS => Self::of(DEFAULT),
+            None => Self::default(),
         }
+    }
+
+    fn of(time: Duration) -> Self {
+        Self { time, patience: time }
+    }
+
+    /// The same for what the program waits for: a hundred milliseconds where nothing is set.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        Self { patience: self.time * PATIENCE, ..self }
     }
 
     /// What this process's environment says.
@@ -42,13 +63,19 @@ impl Spin {
     /// Whether threads look again at all.
     #[must_use]
     pub fn is_on(self) -> bool {
-        !self.0.is_zero()
+        !self.time.is_zero()
     }
 
-    /// The time.
-    #[must_use]
-    pub fn time(self) -> Duration {
-        self.0
+    /// Lets the moment between two looks pass, when the first was so long ago. False: it is time to sleep.
+    pub fn pass(self, waited: Duration) -> bool {
+        if waited >= self.patience {
+            return false;
+        }
+        if waited >= self.time {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            std::thread::yield_now();
+        }
+        true
     }
 
     /// Looks until there is something, or the time is over: then `None`.
@@ -59,7 +86,7 @@ impl Spin {
         if !self.is_on() {
             return None;
         }
-        let end = Instant::now() + self.0;
+        let began = Instant::now();
         loop {
             for _ in 0..LOOKS {
                 std::hint::spin_loop();
@@ -67,7 +94,7 @@ impl Spin {
                     return Some(found);
                 }
             }
-            if Instant::now() >= end {
+            if !self.pass(began.elapsed()) {
                 return None;
             }
         }
@@ -86,9 +113,18 @@ mod tests {
 
     #[test]
     fn the_setting_is_in_microseconds_and_nonsense_is_the_default() {
-        assert_eq!(Spin::new(Some("250")).time(), Duration::from_micros(250));
+        assert_eq!(Spin::new(Some("250")).time, Duration::from_micros(250));
         assert!(!Spin::new(Some("0")).is_on());
         assert_eq!(Spin::new(Some("a lot")), Spin::new(None));
+    }
+
+    #[test]
+    fn patience_is_longer_and_nothing_where_nothing_is_spun() {
+        let (short, patient) = (Spin::new(Some("100")), Spin::new(Some("100")).patient());
+        let after = |micros| [short, patient].map(|spin| spin.pass(Duration::from_micros(micros)));
+        assert_eq!([after(99), after(100), after(99_999)], [[true, true], [false, true], [false, true]]);
+        assert_eq!(after(100_000), [false, false]);
+        assert!(!Spin::new(Some("0")).patient().pass(Duration::ZERO));
     }
 
     #[test]

@@ -222,7 +222,8 @@ impl Graphs {
     ///
     /// # Errors
     /// ILLEGAL_STATE where the stream is not captured, UNMATCHED where it joined a capture that began elsewhere,
-    /// WRONG_THREAD where another thread must end it. INVALIDATED and UNJOINED end the capture, without a graph.
+    /// WRONG_THREAD where another thread must end it. INVALIDATED, UNJOINED and, as an H200's driver has it, WRONG_THREAD
+    /// end the capture, without a graph.
     pub fn end_capture(&self, stream: &CaptureStream) -> CudaResult<Graph> {
         let mut state = self.lock();
         let id = state.captures.of(stream).ok_or(CudaError::ILLEGAL_STATE)?;
@@ -230,10 +231,9 @@ impl Graphs {
         if capture.origin != stream.key {
             return Err(CudaError::STREAM_CAPTURE_UNMATCHED);
         }
-        if capture.mode != capture_mode::RELAXED && capture.thread != rules::thread() {
-            return Err(CudaError::STREAM_CAPTURE_WRONG_THREAD);
-        }
-        let result = if !capture.valid {
+        let result = if capture.mode != capture_mode::RELAXED && capture.thread != rules::thread() {
+            Err(CudaError::STREAM_CAPTURE_WRONG_THREAD)
+        } else if !capture.valid {
             Err(CudaError::STREAM_CAPTURE_INVALIDATED)
         } else if !state.is_joined(capture)? {
             Err(CudaError::STREAM_CAPTURE_UNJOINED)

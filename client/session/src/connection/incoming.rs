@@ -3,6 +3,7 @@
 //! background reads. Frames come in, and `receive` takes them where they belong; a link that ends is told to everybody once.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(super) struct Incoming {
     changed: Condvar,
     socket: Arc<OwnedFd>,
     spin: Spin,
+    /// The program wants its waiting threads to sleep.
+    sleeps_soon: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -55,8 +58,7 @@ struct Turn<'a> {
 }
 
 impl Incoming {
-    pub(super) fn new(mut receiver: Receiver, spin: Spin) -> Self {
-        receiver.set_spin(spin);
+    pub(super) fn new(receiver: Receiver, spin: Spin) -> Self {
         let socket = receiver.socket();
         let state = State {
             receiver: Some(receiver),
@@ -67,7 +69,13 @@ impl Incoming {
             wanted: false,
             over: false,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new(), socket, spin }
+        let sleeps_soon = AtomicBool::new(false);
+        Self { state: Mutex::new(state), changed: Condvar::new(), socket, spin, sleeps_soon }
+    }
+
+    /// Whether threads that wait sleep soon, instead of looking again for as long as the steps of programs take.
+    pub(super) fn sleep_soon(&self, soon: bool) {
+        self.sleeps_soon.store(soon, Ordering::Release);
     }
 
     /// Waits until `is_over` says so, reading meanwhile or leaving that to another thread. What makes it say so also fills
@@ -160,9 +168,11 @@ impl Incoming {
     fn take_turn(&self, waiter: &Arc<Waiter>) -> Option<Turn<'_>> {
         let mut state = lock(&self.state);
         match state.receiver.take() {
-            Some(receiver) => {
+            Some(mut receiver) => {
                 state.turns += 1;
                 drop(state);
+                let sleeps_soon = self.sleeps_soon.load(Ordering::Acquire);
+                receiver.set_spin(if sleeps_soon { self.spin } else { self.spin.patient() });
                 Some(self.turn(receiver))
             }
             None => {

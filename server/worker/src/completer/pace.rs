@@ -1,26 +1,20 @@
 //! How often to look whether the GPU has got there.
 //! In: how long nothing has completed. Out: how long to sleep before the next look.
-//! Most waits are for short work; of a long one it adds at most a small part, and takes a small part of a processor.
+//! A program's own driver looks as long as it takes; so does this, for as long as steps of programs take. Of a longer wait it
+//! adds at most a small part, and takes a small part of a processor.
 
 use std::time::{Duration, Instant};
 
 use floe_transport::Spin;
 
-/// How many times the spin time is looked without sleeping: a program's own driver spins as long as it takes.
-const EAGER_SPINS: u32 = 10;
 /// Looks without sleeping where there are no processors to spare.
 const EAGER_LOOKS: u32 = 50;
 /// A sleep is this part of the time waited so far.
 const PART: u32 = 64;
 /// The shortest sleep.
 const SHORT: Duration = Duration::from_micros(10);
-/// The longest sleep of a wait that is not long, where there are processors to spare: what the sleep adds to a step of some
-/// milliseconds is far below a hundredth, and the looks take a twentieth of a processor.
-const BRIEF: Duration = Duration::from_micros(25);
-/// The longest sleep otherwise.
+/// The longest sleep.
 const LONG: Duration = Duration::from_micros(200);
-/// From here on a wait is long.
-const LONG_WAIT: Duration = Duration::from_millis(100);
 /// Pauses of the processor between two looks, which would otherwise fill the driver's locks.
 const PAUSES: u32 = 10;
 
@@ -35,14 +29,14 @@ pub(crate) struct Pace {
 impl Pace {
     /// A wait begins.
     pub(crate) fn new(spin: Spin) -> Self {
-        Self { spin, began: Instant::now(), looks: 0 }
+        Self { spin: spin.patient(), began: Instant::now(), looks: 0 }
     }
 
     /// How long to sleep before the next look; `None`: not at all.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Duration> {
         self.looks = self.looks.saturating_add(1);
         let waited = now.saturating_duration_since(self.began);
-        if self.spin.is_on() && waited < self.spin.time() * EAGER_SPINS {
+        if self.spin.pass(waited) {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             return None;
         }
@@ -50,8 +44,7 @@ impl Pace {
             std::thread::yield_now();
             return None;
         }
-        let longest = if self.spin.is_on() && waited < LONG_WAIT { BRIEF } else { LONG };
-        Some((waited / PART).clamp(SHORT, longest))
+        Some((waited / PART).clamp(SHORT, LONG))
     }
 }
 
@@ -60,14 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleeps_grow_with_the_wait_and_stay_short() {
+    fn it_is_patient_and_its_sleeps_stay_short() {
         let mut pace = Pace::new(Spin::new(Some("100")));
         let began = pace.began;
         let after = |pace: &mut Pace, micros| pace.next(began + Duration::from_micros(micros));
-        assert_eq!(after(&mut pace, 999), None);
-        assert_eq!(after(&mut pace, 1_000), Some(Duration::from_nanos(15_625)));
-        assert_eq!(after(&mut pace, 20_000), Some(BRIEF));
-        assert_eq!(after(&mut pace, 1_000_000), Some(LONG));
+        assert_eq!(after(&mut pace, 99_999), None);
+        assert_eq!(after(&mut pace, 100_000), Some(LONG));
     }
 
     #[test]
