@@ -74,3 +74,21 @@ same_layout!(Memcpy3d, CUDA_MEMCPY3D_st, {
     destination_pitch: dstPitch, destination_height: dstHeight, width_bytes: WidthInBytes, height: Height,
     depth: Depth,
 });
+
+/// `CUmemcpyAttributes`: what holds for some copies of a batch.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MemcpyAttributes {
+    /// When the source is read; one of [`crate::source_access_order`].
+    pub source_access_order: u32,
+    /// Where a source without a fixed place is.
+    pub source_hint: crate::memory::MemLocation,
+    /// Where a destination without a fixed place is.
+    pub destination_hint: crate::memory::MemLocation,
+    /// Wishes that change no result.
+    pub flags: u32,
+}
+
+crate::memory::same_layout!(MemcpyAttributes, CUmemcpyAttributes_st, {
+    source_access_order: srcAccessOrder, source_hint: srcLocHint, destination_hint: dstLocHint, flags: flags,
+});

@@ -14,7 +14,7 @@ mod stream_memory;
 mod tensor_maps;
 
 pub use constants::*;
-pub use copies::{Memcpy2d, Memcpy3d};
+pub use copies::{Memcpy2d, Memcpy3d, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
 pub use graphs::{
     ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams, GraphUpdate, HostNodeParams,

@@ -15,6 +15,7 @@ pub mod launch;
 pub mod library;
 pub mod link;
 pub mod lookup;
+pub mod memory;
 pub mod module;
 pub mod occupancy;
 pub mod pointer;

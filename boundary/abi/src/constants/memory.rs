@@ -182,3 +182,14 @@ pub mod host_register_flags {
     /// The device only reads the range.
     pub const READ_ONLY: u32 = sys::CU_MEMHOSTREGISTER_READ_ONLY;
 }
+
+/// When a copy of a batch reads its source.
+pub mod source_access_order {
+    use cudarc::driver::sys::CUmemcpySrcAccessOrder_enum as Raw;
+    /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`.
+    pub const STREAM: u32 = Raw::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM as u32;
+    /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`.
+    pub const DURING_API_CALL: u32 = Raw::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL as u32;
+    /// `CU_MEMCPY_SRC_ACCESS_ORDER_ANY`.
+    pub const ANY: u32 = Raw::CU_MEMCPY_SRC_ACCESS_ORDER_ANY as u32;
+}

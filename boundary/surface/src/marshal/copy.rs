@@ -1,5 +1,9 @@
 //! Pitched copies: four C structs' worth of forms become one box. C's structs come in, checked boxes go out.
 
+mod batch;
+
+pub use batch::*;
+
 use super::marshallers;
 use crate::prelude::*;
 
