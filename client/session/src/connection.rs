@@ -272,6 +272,11 @@ impl Connection {
         self.shared.incoming.sleep_soon(soon);
     }
 
+    /// Has what the server says by itself read, also while nobody waits.
+    pub(crate) fn watch(&self) {
+        self.shared.incoming.watch();
+    }
+
     /// Whether host functions are waiting or running that may write the program's memory.
     pub(crate) fn host_functions_may_write(&self) -> bool {
         self.shared.host.may_write()

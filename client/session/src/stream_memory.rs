@@ -147,6 +147,8 @@ impl Client {
         session.send_mirrors()?;
         let sequence = session.connection.post(&MemoryOperations { stream: stream.id(), operations })?;
         stream.course().issue(sequence);
+        // The server says by itself when a wait is over.
+        session.connection.watch();
         if watches { session.watch_mirrors(stream.course(), sequence) } else { Ok(()) }
     }
 }

@@ -117,8 +117,9 @@ impl Incoming {
     /// Has the background thread read from now on: something will come that nobody waits for.
     pub(super) fn watch(&self) {
         let mut state = lock(&self.state);
+        // Also where it is about to rest.
+        state.wanted = true;
         if state.rests {
-            state.wanted = true;
             drop(state);
             self.changed.notify_all();
         }
