@@ -3,7 +3,7 @@
 
 use crate::copies::Memcpy3d;
 use crate::handles::{Context, DevicePtr, Event, Function, Graph, GraphNode, Kernel, Stream};
-use crate::memory::same_layout;
+use crate::memory::{MemPoolProperties, same_layout};
 
 /// `CUgraphEdgeData`: what of a node its dependent waits for.
 #[repr(C)]
@@ -109,6 +109,30 @@ pub struct EventNodeParams {
     pub event: Event,
 }
 
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: wishes in, the address out.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MemAllocNodeParams {
+    /// Which memory.
+    pub pool: MemPoolProperties,
+    /// Address of an array with who else may reach it.
+    pub access: u64,
+    /// How many there are.
+    pub access_count: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// Where it is, chosen by the driver.
+    pub address: DevicePtr,
+}
+
+/// `CUDA_MEM_FREE_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct MemFreeNodeParams {
+    /// The address an allocation node gave.
+    pub address: DevicePtr,
+}
+
 /// `CUgraphNodeParams`: a node of any kind.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,6 +189,13 @@ same_layout!(MemcpyNodeParams, CUDA_MEMCPY_NODE_PARAMS_st, {
 same_layout!(ChildGraphNodeParams, CUDA_CHILD_GRAPH_NODE_PARAMS_st, { graph: graph, ownership: ownership });
 same_layout!(EventNodeParams, CUDA_EVENT_RECORD_NODE_PARAMS_st, { event: event });
 same_layout!(EventNodeParams, CUDA_EVENT_WAIT_NODE_PARAMS_st, { event: event });
+same_layout!(MemAllocNodeParams, CUDA_MEM_ALLOC_NODE_PARAMS_v2_st, {
+    pool: poolProps, access: accessDescs, access_count: accessDescCount, bytes: bytesize, address: dptr,
+});
+same_layout!(MemAllocNodeParams, CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, {
+    pool: poolProps, access: accessDescs, access_count: accessDescCount, bytes: bytesize, address: dptr,
+});
+same_layout!(MemFreeNodeParams, CUDA_MEM_FREE_NODE_PARAMS_st, { address: dptr });
 same_layout!(GraphNodeParams, CUgraphNodeParams_st, { kind: type_, reserved2: reserved2 });
 same_layout!(GraphInstantiation, CUDA_GRAPH_INSTANTIATE_PARAMS_st, {
     flags: flags, upload_stream: hUploadStream, error_node: hErrNode_out, result: result_out,

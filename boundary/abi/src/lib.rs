@@ -18,7 +18,7 @@ pub use copies::{Memcpy2d, Memcpy3d, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
 pub use graphs::{
     ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams, GraphUpdate, HostNodeParams,
-    KernelNodeParams, KernelNodeParamsV1, MemcpyNodeParams, MemsetNodeParams,
+    KernelNodeParams, KernelNodeParamsV1, MemAllocNodeParams, MemFreeNodeParams, MemcpyNodeParams, MemsetNodeParams,
 };
 pub use handles::*;
 pub use launches::{

@@ -2,6 +2,7 @@
 //! be split into parts for the server and steps on the stream between them, launches to be posted. A graph of device work
 //! alone is one part, so that its launch is one message.
 
+mod memory;
 mod parts;
 mod send;
 mod steps;
@@ -10,10 +11,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
+    Context, CudaError, CudaResult, Device, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
     MemsetNodeParams, Stream, launch_attribute,
 };
-use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Work};
+use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Reserved, Work};
 use floe_surface::{CopyBox, GraphCalls, Launch};
 use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, LaunchGraph, UploadGraph};
 
@@ -148,6 +149,24 @@ impl GraphCalls for Client {
     fn graph_event(&self, event: Event) -> CudaResult<()> {
         let _call = self.enter();
         self.event(event).map(drop)
+    }
+
+    fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
+        let _call = self.enter();
+        self.set_aside(device, bytes)
+    }
+
+    fn graph_memory_holds(&self, memory: &[Reserved]) -> bool {
+        self.still_has(memory)
+    }
+
+    fn graph_memory_release(&self, memory: &Reserved) {
+        self.take_back(memory);
+    }
+
+    fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()> {
+        let _call = self.enter();
+        self.device(device)?.session.trim(0)
     }
 
     fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {

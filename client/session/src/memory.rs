@@ -158,6 +158,9 @@ impl MemoryCalls for Client {
         }
         let session = self.owner(address, None).ok_or(CudaError::INVALID_VALUE)?;
         session.errors.report()?;
+        if self.free_of_graph(address, &session)? {
+            return Ok(());
+        }
         let fence = session.order.fence();
         let freed = lock(&session.blocks).free(address.0, fence, None);
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);

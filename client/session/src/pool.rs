@@ -10,6 +10,7 @@ use floe_abi::{
     allocation_type, location_type, pool_attribute,
 };
 use floe_surface::PoolCalls;
+use floe_surface::graph::record_alloc;
 
 use crate::blocks::Allocation;
 use crate::client::Client;
@@ -118,6 +119,9 @@ impl PoolCalls for Client {
         let _call = self.enter();
         let state = self.stream(stream)?;
         let device = floe_abi::Device(i32::from(state.session.ordinal));
+        if let Some(captured) = self.capturing(stream)? {
+            return record_alloc(self, &captured.for_capture(), device, bytes);
+        }
         let pool = MemPool(self.device(device)?.current_pool.load(Ordering::Acquire));
         self.allocate_on(bytes, &*self.pool(pool)?, stream)
     }
@@ -127,10 +131,16 @@ impl PoolCalls for Client {
         if address.is_null() {
             return Ok(());
         }
+        if let Some(captured) = self.capturing(stream)? {
+            return self.graphs.record_free(&captured.for_capture(), address);
+        }
         let stream = self.working_stream(stream)?;
         let owner = self.owner(address, None);
         if !owner.is_some_and(|owner| same_session(&owner, &stream.session)) {
             return Err(CudaError::INVALID_VALUE);
+        }
+        if self.free_of_graph(address, &stream.session)? {
+            return Ok(());
         }
         let course = stream.course();
         let fence = stream.session.order.fence_behind(course);
@@ -141,7 +151,12 @@ impl PoolCalls for Client {
 
     fn mem_alloc_from_pool_async(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
         let _call = self.enter();
-        self.allocate_on(bytes, &*self.pool(pool)?, stream)
+        let state = self.pool(pool)?;
+        if let Some(captured) = self.capturing(stream)? {
+            let device = floe_abi::Device(i32::from(state.session.ordinal));
+            return record_alloc(self, &captured.for_capture(), device, bytes);
+        }
+        self.allocate_on(bytes, &state, stream)
     }
 
     fn mem_pool_create(&self, properties: &MemPoolProperties) -> CudaResult<MemPool> {

@@ -210,6 +210,7 @@ impl StreamCalls for Client {
             .and_then(|session| session.streams.remove(handle.id))
             .ok_or(CudaError::INVALID_HANDLE)?;
         self.graphs.forget_stream(&state.for_capture());
+        floe_surface::graph::settle(self);
         state.abandon();
         Ok(())
     }

@@ -14,6 +14,7 @@ mod event;
 mod events;
 mod executor;
 mod graph;
+mod graph_memory;
 mod handles;
 mod heap;
 mod host_memory;

@@ -149,3 +149,16 @@ pub mod user_object_flags {
     /// `CU_GRAPH_USER_OBJECT_MOVE`: the graph takes over references of the caller.
     pub const MOVE: u32 = 1;
 }
+
+/// What a device tells about the memory of graphs.
+pub mod graph_memory_attribute {
+    use cudarc::driver::sys::CUgraphMem_attribute_enum as Raw;
+    /// `CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT`.
+    pub const USED_MEM_CURRENT: u32 = Raw::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT as u32;
+    /// `CU_GRAPH_MEM_ATTR_USED_MEM_HIGH`.
+    pub const USED_MEM_HIGH: u32 = Raw::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH as u32;
+    /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
+    pub const RESERVED_MEM_CURRENT: u32 = Raw::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT as u32;
+    /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH`.
+    pub const RESERVED_MEM_HIGH: u32 = Raw::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH as u32;
+}

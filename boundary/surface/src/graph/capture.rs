@@ -141,6 +141,23 @@ impl State {
         capture.streams.get_mut(&stream.key).ok_or(CudaError::ILLEGAL_STATE)
     }
 
+    /// Where the next node of a captured stream goes: the graph, and what it waits for.
+    ///
+    /// # Errors
+    /// As [`Graphs::record`].
+    pub(super) fn next_on(&mut self, stream: &CaptureStream) -> CudaResult<(Graph, Vec<Edge>)> {
+        let id = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+        let after = self.strand(id, stream)?.after.clone();
+        Ok((self.captures.captures[&id].graph, after))
+    }
+
+    /// What is recorded next on a captured stream waits for this node.
+    pub(super) fn go_on(&mut self, stream: &CaptureStream, node: GraphNode) -> CudaResult<()> {
+        let id = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+        self.strand(id, stream)?.after = vec![Edge::whole(node)];
+        Ok(())
+    }
+
     /// Takes a capture away, with its graph where that was made for it and `keep` does not say otherwise.
     fn end(&mut self, id: u64, keep: bool) -> CudaResult<(Graph, Vec<Destructor>)> {
         let capture = self.captures.captures.remove(&id).ok_or(CudaError::ILLEGAL_STATE)?;
@@ -265,29 +282,26 @@ impl Graphs {
     /// As [`Graphs::is_capturing`]; ILLEGAL_STATE where the stream is not captured.
     pub fn record(&self, stream: &CaptureStream, mut work: Work) -> CudaResult<()> {
         let mut state = self.lock();
-        let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
-        let mut after = state.strand(id, stream)?.after.clone();
+        let (graph, mut after) = state.next_on(stream)?;
         if let Work::Kernel(kernel) = &mut work {
             start_early(&state, kernel, &mut after)?;
         }
-        let graph = state.captures.captures[&id].graph;
         let node = state.push(graph, work, after)?;
-        state.strand(id, stream)?.after = vec![Edge::whole(node)];
-        Ok(())
+        state.go_on(stream, node)
     }
 
     /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
     ///
     /// # Errors
-    /// As [`Graphs::record`].
+    /// As [`Graphs::record`]; NOT_SUPPORTED for a graph that allocates or frees memory.
     pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
         let mut state = self.lock();
-        let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
-        let after = state.strand(id, stream)?.after.clone();
-        let graph = state.captures.captures[&id].graph;
+        let (graph, after) = state.next_on(stream)?;
+        if plan.has_memory() {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
         let node = state.push_plan(graph, plan, after)?;
-        state.strand(id, stream)?.after = vec![Edge::whole(node)];
-        Ok(())
+        state.go_on(stream, node)
     }
 
     /// What a stream's capture is doing. The addresses in it lead to memory of the capture's.

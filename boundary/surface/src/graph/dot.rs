@@ -66,6 +66,11 @@ fn label(node: &Node, flags: u32) -> String {
         Work::Child(child) => format!("GRAPH|graph_{:x}", child.0),
         Work::Record(event) => format!("EVENT_RECORD|event {:#x}", event.0),
         Work::Wait(event) => format!("WAIT_EVENT|event {:#x}", event.0),
+        Work::Alloc(alloc) => {
+            let asked = alloc.to_params();
+            format!("MEM_ALLOC|at {:#x}|{} bytes", asked.address.0, asked.bytes)
+        }
+        Work::Free(free) => format!("MEM_FREE|at {:#x}", free.address.0),
     };
     if wants(show::HANDLES) {
         let _ = write!(label, "|handle {:#x}", node.handle().0);

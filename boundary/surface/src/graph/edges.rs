@@ -62,9 +62,10 @@ impl Graphs {
     /// Removes dependencies.
     ///
     /// # Errors
-    /// INVALID_VALUE where one does not exist as it was described.
+    /// INVALID_VALUE where one does not exist as it was described, NOT_SUPPORTED where the graph allocates or frees memory.
     pub fn remove_dependencies(&self, graph: Graph, removed: &[(GraphNode, Edge)]) -> CudaResult<()> {
         let mut state = self.lock();
+        state.refuse_memory(graph)?;
         let body = state.body(graph)?;
         for (to, edge) in removed {
             if !body.node(id(Kind::Node, to.0)?)?.after.contains(edge) {

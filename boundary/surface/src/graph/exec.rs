@@ -2,6 +2,7 @@
 //! the implementation that runs them. Launching is the implementation's.
 
 use super::handles::{Kind, id, value};
+use super::memory::Effects;
 use super::plan::Plan;
 use super::store::{Graphs, State};
 use super::user_objects::Held;
@@ -34,6 +35,11 @@ impl ExecFlags {
         self.0
     }
 
+    /// Whether a launch frees what an earlier one has left.
+    pub(super) fn frees_on_launch(self) -> bool {
+        self.0 & u64::from(flags::AUTO_FREE_ON_LAUNCH) != 0
+    }
+
     /// Whether kernels keep the priorities of their nodes instead of the launch stream's.
     pub fn uses_node_priority(self) -> bool {
         self.0 & u64::from(flags::USE_NODE_PRIORITY) != 0
@@ -44,8 +50,11 @@ impl ExecFlags {
 #[derive(Debug)]
 pub(crate) struct Exec {
     flags: ExecFlags,
+    /// What it was made of.
+    graph: Graph,
     plan: Mutex<Plan>,
     held: Held,
+    effects: Effects,
 }
 
 impl Exec {
@@ -57,6 +66,11 @@ impl Exec {
     /// Its flags.
     pub(crate) fn flags(&self) -> ExecFlags {
         self.flags
+    }
+
+    /// What a launch does to memory, which no update changes.
+    pub(crate) fn effects(&self) -> &Effects {
+        &self.effects
     }
 }
 
@@ -79,20 +93,41 @@ impl Graphs {
         Plan::new(&state, graph)
     }
 
-    /// A handle for a graph about to be instantiated.
-    pub(crate) fn name_exec(&self) -> GraphExec {
+    /// A handle for a graph about to be instantiated, and what launches will do to memory.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED for one that allocates or frees memory and is instantiated already, or is a node's.
+    pub(crate) fn name_exec(&self, graph: Graph, plan: &Plan) -> CudaResult<(GraphExec, Effects)> {
         let mut state = self.lock();
+        let body = state.body(graph)?;
+        if body.exec.is_some() || body.is_child() && body.has_memory {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let effects = state.memory.effects(plan)?;
         let id = state.next_id();
-        GraphExec(value(Kind::Exec, id))
+        Ok((GraphExec(value(Kind::Exec, id)), effects))
     }
 
     /// The implementation has made it.
-    pub(crate) fn keep_exec(&self, exec: GraphExec, graph: Graph, plan: Plan, flags: ExecFlags) -> CudaResult<()> {
+    pub(crate) fn keep_exec(
+        &self,
+        exec: GraphExec,
+        graph: Graph,
+        plan: Plan,
+        flags: ExecFlags,
+        effects: Effects,
+    ) -> CudaResult<()> {
         let mut state = self.lock();
+        let exec = id(Kind::Exec, exec.0)?;
+        state.memory.hold(&effects);
         // The graph's own references may go first.
-        let held = state.body(graph).map(|body| body.held.clone()).unwrap_or_default();
+        let mut held = Held::default();
+        if let Ok(body) = state.body_mut(graph) {
+            held = body.held.clone();
+            body.exec = (!effects.is_none()).then_some(exec);
+        }
         state.objects.share(&held);
-        state.execs.insert(id(Kind::Exec, exec.0)?, Arc::new(Exec { flags, plan: Mutex::new(plan), held }));
+        state.execs.insert(exec, Arc::new(Exec { flags, graph, plan: Mutex::new(plan), held, effects }));
         Ok(())
     }
 
@@ -110,7 +145,12 @@ impl Graphs {
     /// INVALID_VALUE where it is none.
     pub(crate) fn drop_exec(&self, exec: GraphExec) -> CudaResult<()> {
         let mut state = self.lock();
-        let gone = state.execs.remove(&id(Kind::Exec, exec.0)?).ok_or(CudaError::INVALID_VALUE)?;
+        let id = id(Kind::Exec, exec.0)?;
+        let gone = state.execs.remove(&id).ok_or(CudaError::INVALID_VALUE)?;
+        state.memory.let_go(&gone.effects);
+        if let Ok(body) = state.body_mut(gone.graph) {
+            body.exec = body.exec.filter(|other| *other != id);
+        }
         let over = state.objects.release_all(&gone.held);
         drop(state);
         over.into_iter().for_each(super::Destructor::call);

@@ -11,6 +11,7 @@ use floe_abi::{
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
 
 /// All nodes of a graph.
 #[derive(Clone, Debug, Default)]
@@ -120,6 +121,11 @@ impl Plan {
         self.nodes.len() - 1
     }
 
+    /// Whether it allocates or frees memory.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.work, Work::Alloc(_) | Work::Free(_)))
+    }
+
     /// The place of a graph's node.
     ///
     /// # Errors
@@ -129,7 +135,7 @@ impl Plan {
     }
 
     /// Whether `other` may take this plan's place: the same nodes with the same dependencies, doing the same kinds of
-    /// things.
+    /// things, with the same allocations.
     ///
     /// # Errors
     /// What of `other` cannot be.
@@ -141,6 +147,14 @@ impl Plan {
             }
             if old.after != new.after {
                 return Err(refuse(result::ERROR_TOPOLOGY_CHANGED, new.node));
+            }
+            let same_memory = match (&old.work, &new.work) {
+                (Work::Alloc(old), Work::Alloc(new)) => Arc::ptr_eq(old, new),
+                (Work::Free(old), Work::Free(new)) => old == new,
+                _ => true,
+            };
+            if !same_memory {
+                return Err(refuse(result::ERROR_NOT_SUPPORTED, new.node));
             }
         }
         if self.nodes.len() != other.nodes.len() {

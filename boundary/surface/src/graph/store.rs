@@ -4,6 +4,7 @@
 use super::capture::Captures;
 use super::exec::Exec;
 use super::handles::{Kind, id, value};
+use super::memory::Accounts;
 use super::plan::Plan;
 use super::user_objects::{Held, UserObjects};
 use super::work::Work;
@@ -45,6 +46,7 @@ pub(super) struct State {
     pub(super) execs: HashMap<u64, Arc<Exec>>,
     pub(super) captures: Captures,
     pub(super) objects: UserObjects,
+    pub(super) memory: Accounts,
 }
 
 /// One graph.
@@ -58,6 +60,10 @@ pub(super) struct Body {
     pub(super) held: Held,
     /// Node by node the ids in the graph it was cloned from.
     originals: HashMap<u64, u64>,
+    /// Some of its nodes allocate or free memory.
+    pub(super) has_memory: bool,
+    /// The instantiated graph of one that has: there is one at a time.
+    pub(super) exec: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +74,11 @@ pub(super) struct Node {
 }
 
 impl Body {
+    /// Whether it is the graph of a node.
+    pub(super) fn is_child(&self) -> bool {
+        self.parent.is_some()
+    }
+
     pub(super) fn node(&self, id: u64) -> CudaResult<&Node> {
         let at = self.nodes.binary_search_by_key(&id, |node| node.id).map_err(|_| CudaError::INVALID_VALUE)?;
         Ok(&self.nodes[at])
@@ -184,8 +195,11 @@ impl State {
         let mut over = self.objects.release_all(&body.held);
         for node in body.nodes {
             self.owners.remove(&node.id);
-            if let Work::Child(child) = node.work {
-                over.extend(self.remove(child)?);
+            match node.work {
+                Work::Child(child) => over.extend(self.remove(child)?),
+                Work::Alloc(_) => self.memory.disown(node.id),
+                Work::Free(free) => self.memory.forget_free(free.allocation, id(Kind::Graph, graph.0)?),
+                _ => {}
             }
         }
         Ok(over)
@@ -225,9 +239,11 @@ impl Graphs {
     /// A copy.
     ///
     /// # Errors
-    /// INVALID_VALUE where there is no such graph.
+    /// INVALID_VALUE where there is no such graph, NOT_SUPPORTED where it allocates or frees memory.
     pub fn clone_graph(&self, graph: Graph) -> CudaResult<Graph> {
-        self.lock().copy(graph, None)
+        let mut state = self.lock();
+        state.refuse_memory(graph)?;
+        state.copy(graph, None)
     }
 
     /// The node of `clone` that was copied from `node`.
@@ -255,7 +271,7 @@ impl Graphs {
     /// Adds a graph as a node: a copy, or the graph itself where `ownership` says so.
     ///
     /// # Errors
-    /// As [`Graphs::add`].
+    /// As [`Graphs::add`]; NOT_SUPPORTED for a copy of a graph that allocates or frees memory.
     pub fn add_child(&self, graph: Graph, after: &[Edge], child: Graph, ownership: u32) -> CudaResult<GraphNode> {
         let mut state = self.lock();
         state.check_edges(graph, after)?;
@@ -264,7 +280,11 @@ impl Graphs {
         if moves && (body.parent.is_some() || child == graph) || ownership > child_graph_ownership::MOVE {
             return Err(CudaError::INVALID_VALUE);
         }
+        if moves && body.exec.is_some() {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
         if !moves {
+            state.refuse_memory(child)?;
             return state.push_child(graph, child, after.to_vec());
         }
         let node = state.push(graph, Work::Child(child), after.to_vec())?;
@@ -275,10 +295,11 @@ impl Graphs {
     /// Ends a node with its edges.
     ///
     /// # Errors
-    /// INVALID_VALUE where it is none.
+    /// INVALID_VALUE where it is none, NOT_SUPPORTED where its graph allocates or frees memory.
     pub fn destroy_node(&self, node: GraphNode) -> CudaResult<()> {
         let mut state = self.lock();
         let graph = state.owner(node)?;
+        state.refuse_memory(graph)?;
         let gone = id(Kind::Node, node.0)?;
         let body = state.body_mut(graph)?;
         let at = body.nodes.binary_search_by_key(&gone, |node| node.id).map_err(|_| CudaError::INVALID_VALUE)?;

@@ -2,6 +2,7 @@
 //! implementation has checked come in and stay as they are. Host memory and functions are the program's promise, which
 //! lasts as long as the graph may be launched.
 
+use super::memory::{AllocWork, FreeWork};
 use crate::copy::{CopyBox, CopyEnd, CopyPlace};
 use crate::host::HostFunction;
 use crate::launch::ParameterLayout;
@@ -30,6 +31,10 @@ pub enum Work {
     Record(Event),
     /// Waits for an event.
     Wait(Event),
+    /// Allocates memory, whose address it has had since it was made.
+    Alloc(Arc<AllocWork>),
+    /// Frees memory an allocation node gave.
+    Free(FreeWork),
 }
 
 impl Work {
@@ -44,7 +49,14 @@ impl Work {
             Self::Child(_) => graph_node_type::GRAPH,
             Self::Record(_) => graph_node_type::EVENT_RECORD,
             Self::Wait(_) => graph_node_type::WAIT_EVENT,
+            Self::Alloc(_) => graph_node_type::MEM_ALLOC,
+            Self::Free(_) => graph_node_type::MEM_FREE,
         }
+    }
+
+    /// Whether nothing runs for it: only its place in the order matters.
+    pub fn is_idle(&self) -> bool {
+        matches!(self, Self::Empty | Self::Alloc(_) | Self::Free(_))
     }
 }
 

@@ -1,18 +1,20 @@
 //! Graphs: made, copied, drawn, and the dependencies between their nodes. C's arrays come in and go out by CUDA's rules for
 //! lists; the graphs themselves are the surface's own. Nodes are in `nodes` and `node_params`, instantiated graphs in
-//! `exec`.
+//! `exec`, memory of graphs in `memory`.
 
 mod exec;
+mod memory;
 mod node_params;
 mod nodes;
 mod objects;
 
 pub use exec::*;
+pub use memory::*;
 pub use nodes::*;
 pub use objects::*;
 
 use super::marshallers;
-use crate::graph::Edge;
+use crate::graph::{Edge, settle};
 use crate::prelude::*;
 
 /// Nodes of C with what of each is waited for; without edges all of it.
@@ -124,7 +126,9 @@ marshallers! {
 
     /// `cuGraphDestroy`.
     fn cuGraphDestroy(driver, graph: Graph) {
-        driver.graphs().destroy(graph)
+        driver.graphs().destroy(graph)?;
+        settle(driver);
+        Ok(())
     }
 
     /// `cuGraphClone`.

@@ -92,7 +92,7 @@ fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> u64) -> Par
             parts.list.push(Part::Steps(steps));
         }
         // A part that does nothing need not be launched.
-        if nodes.iter().any(|index| !matches!(plan.nodes[*index].work, Work::Empty)) {
+        if nodes.iter().any(|index| !plan.nodes[*index].work.is_idle()) {
             let graph = next_id();
             for (index, node) in nodes.iter().zip(0u32..) {
                 parts.places[*index] = Place::Node { graph, node };
@@ -124,7 +124,7 @@ impl Client {
     pub(super) fn is_device_work(&self, work: &Work, session: &Arc<Session>) -> CudaResult<bool> {
         let here = |at| self.owner(at, Some(session)).is_some_and(|owner| Arc::ptr_eq(&owner, session));
         Ok(match work {
-            Work::Empty | Work::Kernel(_) => true,
+            Work::Empty | Work::Alloc(_) | Work::Free(_) | Work::Kernel(_) => true,
             Work::Fill(fill) => here(fill.fill.at),
             Work::Copy(copy) => match (copy.copy.source.place, copy.copy.destination.place) {
                 (CopyPlace::Device(from, _), CopyPlace::Device(to, _)) => here(from) && here(to),

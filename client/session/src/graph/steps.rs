@@ -36,7 +36,7 @@ impl Client {
 
     fn step(&self, stream: &Arc<StreamState>, work: &Work) -> CudaResult<()> {
         match work {
-            Work::Empty => Ok(()),
+            Work::Empty | Work::Alloc(_) | Work::Free(_) => Ok(()),
             Work::Host(host) => {
                 let session = &stream.session;
                 session.connection.host_function(stream.course(), session.next_id(), HostWork::Function(host.function))

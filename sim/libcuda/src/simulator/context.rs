@@ -10,6 +10,7 @@ use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_c
 use floe_surface::{Beyond, ContextCalls};
 
 use super::device::CpuDevice;
+use super::executor::NOBODY;
 use super::kernel_side::KernelSide;
 use super::queue::{StreamKey, StreamKind};
 use super::{Simulator, current, lock};
@@ -174,6 +175,7 @@ impl Simulator {
             self.executor.wait_context(context.serial);
             context.kernels.output.drain();
         }
+        self.executor.wait_context(NOBODY);
     }
 
     /// The same, but for streams that wait for a word of memory: nothing of theirs runs before that changes, and who is to

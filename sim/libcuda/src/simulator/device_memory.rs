@@ -144,6 +144,13 @@ impl DeviceMemory {
         lock(&self.state).disown(address)
     }
 
+    /// As `free`, where the allocation at `address` is still the one with this id.
+    pub(crate) fn free_same(&self, address: u64, id: u64) -> Option<()> {
+        let mut state = lock(&self.state);
+        state.heap.find(address).filter(|found| found.id == id)?;
+        state.disown(address)
+    }
+
     /// Notes that a free of the allocation at `address` is being queued. `None` when there is none, or one is queued.
     pub(crate) fn start_free(&self, address: u64) -> Option<()> {
         let mut state = lock(&self.state);

@@ -24,6 +24,9 @@ pub(crate) use work::Work;
 /// Threads that run copies and memsets, at most. The device reports as many asynchronous engines.
 pub(crate) const TRANSFER_THREADS: usize = 2;
 
+/// The context of what is queued for no context: no context has this serial, and no fault keeps it from running.
+pub(crate) const NOBODY: u64 = 0;
+
 struct State {
     queues: Queues<Work>,
     events: Events,
@@ -114,6 +117,17 @@ impl Executor {
         let context = state.queues.context(stream);
         drop(self.wait_locked(state, &[ticket]));
         context.map_or(Ok(()), |context| self.fault(context))
+    }
+
+    /// Queues something of ours behind everything queued so far, of all streams; does not wait.
+    pub(crate) fn post_last(self: &Arc<Self>, release: impl FnOnce() + Send + 'static) {
+        let mut state = self.lock();
+        let ahead = state.queues.unfinished_of_all();
+        let stream = state.queues.open(NOBODY, StreamKind::NonBlocking);
+        let queued = state.queues.enqueue(stream, &ahead, Work::Release(Box::new(release)));
+        debug_assert!(queued.is_some(), "a stream that was just opened takes work");
+        state.queues.close(stream);
+        self.pump(state);
     }
 
     fn enqueue(state: &mut State, stream: StreamKey, after: &[Ticket], work: Work) -> CudaResult<Ticket> {

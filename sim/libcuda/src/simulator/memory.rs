@@ -105,6 +105,10 @@ impl MemoryCalls for Simulator {
         }
         self.working()?;
         self.graphs.refuse_unsafe()?;
+        if self.free_of_graph(address)? {
+            self.wait_everything();
+            return self.working().map(|_| ());
+        }
         let device = self.device_of_allocation(address.0).ok_or(CudaError::INVALID_VALUE)?;
         device.memory.start_free(address.0).ok_or(CudaError::INVALID_VALUE)?;
         self.wait_everything();

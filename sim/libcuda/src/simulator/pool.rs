@@ -10,6 +10,7 @@ use floe_abi::{
     allocation_type, location_type, pool_attribute as ask,
 };
 use floe_surface::PoolCalls;
+use floe_surface::graph::record_alloc;
 
 use super::device_memory::Owner;
 use super::executor::Work;
@@ -91,7 +92,10 @@ impl Simulator {
     fn allocate_in_order(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
         let (context, _) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
-        self.refuse_memory_nodes(stream)?;
+        if let Some(captured) = self.capturing(stream)? {
+            let device = i32::try_from(self.pools.get(pool)?.device).map_err(|_| CudaError::INVALID_DEVICE)?;
+            return record_alloc(self, &captured, Device(device), bytes);
+        }
         // Unlike `cuMemAlloc`, nothing is a size here.
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
@@ -113,14 +117,6 @@ impl Simulator {
         Ok(DevicePtr(made.address))
     }
 
-    fn refuse_memory_nodes(&self, stream: Stream) -> CudaResult<()> {
-        if self.capturing(stream)?.is_none() {
-            return Ok(());
-        }
-        super::log::warn(format_args!("graph nodes that allocate and free memory are not supported by the CPU device"));
-        Err(CudaError::NOT_SUPPORTED)
-    }
-
     fn check_location(&self, location: &MemLocation) -> CudaResult<()> {
         if location.kind != location_type::DEVICE {
             return Err(CudaError::NOT_SUPPORTED);
@@ -139,8 +135,13 @@ impl PoolCalls for Simulator {
     fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
-        self.refuse_memory_nodes(stream)?;
         if address.is_null() {
+            return Ok(());
+        }
+        if let Some(captured) = self.capturing(stream)? {
+            return self.graphs.record_free(&captured, address);
+        }
+        if self.free_of_graph(address)? {
             return Ok(());
         }
         let device = self.device_of_allocation(address.0).ok_or(CudaError::INVALID_VALUE)?;

@@ -158,6 +158,11 @@ impl<W> Queues<W> {
         streams.filter_map(|(&key, _)| self.unfinished(key)).collect()
     }
 
+    /// The places of the last unfinished work of all streams there are.
+    pub(crate) fn unfinished_of_all(&self) -> Vec<Ticket> {
+        self.streams.keys().filter_map(|key| self.unfinished(*key)).collect()
+    }
+
     /// The places of the last unfinished work that a call on `key` has to wait for: its own, and for the default
     /// stream that of every blocking stream.
     pub(crate) fn unfinished_before(&self, key: StreamKey) -> Vec<Ticket> {

@@ -151,7 +151,9 @@ impl StreamCalls for Simulator {
     fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
         let mut streams = self.streams.by_handle.write().unwrap_or_else(PoisonError::into_inner);
         let state = streams.remove(&stream.0).ok_or(CudaError::INVALID_HANDLE)?;
+        drop(streams);
         self.graphs.forget_stream(&state.for_capture());
+        floe_surface::graph::settle(self);
         self.executor.close(state.key);
         Ok(())
     }

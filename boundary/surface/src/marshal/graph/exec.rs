@@ -3,7 +3,7 @@
 
 use super::node_params as make;
 use super::nodes::{widened, with_attributes};
-use crate::graph::{ExecFlags, Plan, Work, instantiate_result, place_for, updated};
+use crate::graph::{ExecFlags, Plan, Work, instantiate_result, place_for, settle, updated};
 use crate::marshal::marshallers;
 use crate::prelude::*;
 
@@ -11,9 +11,9 @@ fn instantiate<D: crate::Driver>(driver: &D, graph: Graph, flags: u64) -> CudaRe
     let flags = ExecFlags::new(flags)?;
     let graphs = driver.graphs();
     let plan = graphs.plan(graph)?;
-    let exec = graphs.name_exec();
+    let (exec, effects) = graphs.name_exec(graph, &plan)?;
     driver.graph_instantiate(exec, &plan, flags)?;
-    graphs.keep_exec(exec, graph, plan, flags)?;
+    graphs.keep_exec(exec, graph, plan, flags, effects)?;
     Ok(exec)
 }
 
@@ -144,7 +144,16 @@ marshallers! {
                 return graphs.record_plan(&stream, &plan);
             }
         }
-        driver.graph_launch(exec, &plan, stream)
+        graphs.check_launch(&kept)?;
+        let memory = kept.effects().memory();
+        if !memory.is_empty() && !driver.graph_memory_holds(memory) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        driver.graph_launch(exec, &plan, stream)?;
+        if graphs.launched(&kept) {
+            settle(driver);
+        }
+        Ok(())
     }
 
     /// `cuGraphUpload`.
@@ -156,7 +165,9 @@ marshallers! {
     /// `cuGraphExecDestroy`.
     fn cuGraphExecDestroy(driver, exec: GraphExec) {
         driver.graphs().drop_exec(exec)?;
-        driver.graph_exec_destroy(exec)
+        let result = driver.graph_exec_destroy(exec);
+        settle(driver);
+        result
     }
 
     /// `cuGraphExecUpdate_v2`.
@@ -250,6 +261,9 @@ marshallers! {
             return Err(CudaError::INVALID_VALUE);
         };
         let (own, new) = (graphs.plan(own)?, graphs.plan(child)?);
+        if own.has_memory() || new.has_memory() {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
         own.accepts(&new).map_err(|_| CudaError::GRAPH_EXEC_UPDATE_FAILURE)?;
         // The node's own graph tells which nodes of the instantiated one are meant.
         own.nodes.iter().zip(new.nodes).try_for_each(|(own, new)| set(driver, exec, own.node, |_| Ok(new.work)))

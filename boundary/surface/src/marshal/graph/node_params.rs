@@ -87,6 +87,8 @@ pub(super) unsafe fn any<D: crate::Driver>(driver: &D, params: &GraphNodeParams)
         kind::HOST => unsafe { host(&part(params)) },
         kind::EVENT_RECORD => event(driver, part::<EventNodeParams>(params).event).map(Work::Record),
         kind::WAIT_EVENT => event(driver, part::<EventNodeParams>(params).event).map(Work::Wait),
+        // They are added by functions of their own, and what they do is never changed.
+        kind::MEM_ALLOC | kind::MEM_FREE => Err(CudaError::NOT_SUPPORTED),
         kind::EXT_SEMAS_SIGNAL..=kind::CONDITIONAL => {
             eprintln!("floe: graph nodes of this kind are not supported, CUgraphNodeType: {}", params.kind);
             Err(CudaError::NOT_SUPPORTED)
@@ -112,10 +114,19 @@ impl Part for MemsetNodeParams {}
 impl Part for HostNodeParams {}
 impl Part for ChildGraphNodeParams {}
 impl Part for EventNodeParams {}
+impl Part for MemAllocNodeParams {}
+impl Part for MemFreeNodeParams {}
 
 /// The struct of one kind.
 pub(super) fn part<T: Part>(params: &GraphNodeParams) -> T {
     const { assert!(size_of::<T>() <= size_of::<[u64; 29]>() && align_of::<T>() <= align_of::<u64>()) };
     // SAFETY: a part is plain numbers, of which every value is one, and no longer than the words.
     unsafe { params.words.as_ptr().cast::<T>().read() }
+}
+
+/// Puts the struct of one kind in its place, for what C is told in it.
+pub(super) fn put_part<T: Part>(params: &mut GraphNodeParams, value: T) {
+    const { assert!(size_of::<T>() <= size_of::<[u64; 29]>() && align_of::<T>() <= align_of::<u64>()) };
+    // SAFETY: a part is plain numbers, no longer than the words.
+    unsafe { params.words.as_mut_ptr().cast::<T>().write(value) }
 }

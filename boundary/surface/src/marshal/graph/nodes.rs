@@ -1,7 +1,7 @@
 //! Nodes: added, asked, changed. C's structs come in and go out; what a node does is made of them in `node_params`.
 
-use super::{edges, node_params as make};
-use crate::graph::{Edge, Work};
+use super::{edges, memory, node_params as make};
+use crate::graph::{Edge, Target, Work};
 use crate::marshal::marshallers;
 use crate::prelude::*;
 
@@ -35,17 +35,31 @@ unsafe fn add_any<D: crate::Driver>(
     node: *mut GraphNode,
     graph: Graph,
     after: &[Edge],
-    params: *const GraphNodeParams,
+    params: *mut GraphNodeParams,
 ) -> CudaResult<()> {
     c::present(node)?;
     // SAFETY: the program's struct.
-    let params = unsafe { c::reference(params) }?;
-    let made = if params.kind == graph_node_type::GRAPH {
-        let child: ChildGraphNodeParams = make::part(params);
-        driver.graphs().add_child(graph, after, child.graph, child.ownership)?
-    } else {
+    let known = unsafe { c::reference(params.cast_const()) }?;
+    let made = match known.kind {
+        graph_node_type::GRAPH => {
+            let child: ChildGraphNodeParams = make::part(known);
+            driver.graphs().add_child(graph, after, child.graph, child.ownership)?
+        }
+        graph_node_type::MEM_ALLOC => {
+            let mut told = *known;
+            // SAFETY: the program's contract of an allocation node.
+            let (made, alloc) = unsafe { memory::alloc(driver, graph, after, &make::part(known)) }?;
+            make::put_part(&mut told, alloc);
+            // SAFETY: the program's struct, which CUDA writes the address to.
+            unsafe { c::put(params, told) };
+            made
+        }
+        graph_node_type::MEM_FREE => {
+            let freed: MemFreeNodeParams = make::part(known);
+            driver.graphs().add_free(Target::Graph(graph, after), freed.address)?
+        }
         // SAFETY: the program's contract for a node of this kind.
-        driver.graphs().add(graph, after, unsafe { make::any(driver, params) }?)?
+        _ => driver.graphs().add(graph, after, unsafe { make::any(driver, known) }?)?,
     };
     // SAFETY: the program's variable.
     unsafe { c::put(node, made) };
@@ -56,7 +70,7 @@ unsafe fn add_any<D: crate::Driver>(
 ///
 /// # Safety
 /// `target` is the program's variable.
-unsafe fn ask<D: crate::Driver, T>(
+pub(super) unsafe fn ask<D: crate::Driver, T>(
     driver: &D,
     node: GraphNode,
     target: *mut T,

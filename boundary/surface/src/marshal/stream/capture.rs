@@ -1,7 +1,7 @@
 //! Captures: begun, ended and asked about, in their historical forms. The implementation says which stream is meant; the
 //! surface's graphs know what of it is captured. Nothing here reaches a device.
 
-use crate::graph::{CaptureInfo, CaptureStream, Edge, exchange_mode};
+use crate::graph::{CaptureInfo, CaptureStream, Edge, exchange_mode, settle};
 use crate::marshal::graph::edges as edges_of;
 use crate::marshal::marshallers;
 use crate::prelude::*;
@@ -41,6 +41,9 @@ marshallers! {
         c::present(graph)?;
         let stream = driver.stream_for_capture(stream.or(default_stream))?;
         let result = driver.graphs().end_capture(&stream);
+        if result.is_err() {
+            settle(driver);
+        }
         // SAFETY: the program's variable.
         unsafe { c::put(graph, result.unwrap_or_default()) };
         result.map(drop)

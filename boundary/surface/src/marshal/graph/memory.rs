@@ -1,0 +1,97 @@
+//! Memory of graphs: nodes that allocate and free, and what a device tells about it. C's structs come in and go out; which
+//! memory that is and how long it lives the surface's graphs know, and the implementation sets it aside.
+
+use super::edges;
+use super::nodes::ask;
+use crate::graph::{Target, Work, settle, wish};
+use crate::marshal::marshallers;
+use crate::prelude::*;
+
+/// Adds a node that allocates; gives its parameters with the address.
+///
+/// # Safety
+/// `asked` has as many accesses as it says.
+pub(super) unsafe fn alloc<D: crate::Driver>(
+    driver: &D,
+    graph: Graph,
+    after: &[crate::graph::Edge],
+    asked: &MemAllocNodeParams,
+) -> CudaResult<(GraphNode, MemAllocNodeParams)> {
+    // SAFETY: our caller vouches for the array.
+    let access = unsafe { c::slice(asked.access as *const MemAccess, asked.access_count) }?;
+    let wish = wish(asked, access)?;
+    let reserve = |device, bytes| driver.graph_memory_reserve(device, bytes);
+    let made = driver.graphs().add_alloc(Target::Graph(graph, after), wish, reserve);
+    settle(driver);
+    let (node, address) = made?;
+    Ok((node, MemAllocNodeParams { address, ..*asked }))
+}
+
+/// Refuses a device that is none.
+fn check<D: crate::Driver>(driver: &D, device: Device) -> CudaResult<()> {
+    driver.device_get_default_mem_pool(device).map(drop)
+}
+
+marshallers! {
+    /// `cuGraphAddMemAllocNode`.
+    fn cuGraphAddMemAllocNode(
+        driver, node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize,
+        params: *mut MemAllocNodeParams,
+    ) {
+        c::present(node)?;
+        // SAFETY: as the program passed it.
+        unsafe {
+            let after = edges(dependencies, std::ptr::null(), dependency_count)?;
+            let (made, told) = alloc(driver, graph, &after, c::reference(params.cast_const())?)?;
+            c::put(params, told);
+            c::put(node, made);
+        }
+        Ok(())
+    }
+
+    /// `cuGraphMemAllocNodeGetParams`.
+    fn cuGraphMemAllocNodeGetParams(driver, node: GraphNode, params: *mut MemAllocNodeParams) {
+        let read = |work: &Work| if let Work::Alloc(alloc) = work { Some(alloc.to_params()) } else { None };
+        // SAFETY: as the program passed it.
+        unsafe { ask(driver, node, params, read) }
+    }
+
+    /// `cuGraphAddMemFreeNode`.
+    fn cuGraphAddMemFreeNode(
+        driver, node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize,
+        address: DevicePtr,
+    ) {
+        c::present(node)?;
+        // SAFETY: as the program passed it.
+        let after = unsafe { edges(dependencies, std::ptr::null(), dependency_count) }?;
+        let made = driver.graphs().add_free(Target::Graph(graph, &after), address)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(node, made) };
+        Ok(())
+    }
+
+    /// `cuGraphMemFreeNodeGetParams`.
+    fn cuGraphMemFreeNodeGetParams(driver, node: GraphNode, address: *mut DevicePtr) {
+        let read = |work: &Work| if let Work::Free(free) = work { Some(free.address) } else { None };
+        // SAFETY: as the program passed it.
+        unsafe { ask(driver, node, address, read) }
+    }
+
+    /// `cuDeviceGetGraphMemAttribute`: every attribute is a 64-bit number.
+    fn cuDeviceGetGraphMemAttribute(driver, device: Device, attribute: u32, value: *mut c_void) {
+        c::present(value)?;
+        check(driver, device)?;
+        let found = driver.graphs().memory_attribute(device, attribute)?;
+        // SAFETY: the program's variable, of the attribute's width.
+        unsafe { c::put(value.cast::<u64>(), found) };
+        Ok(())
+    }
+
+    /// `cuDeviceSetGraphMemAttribute`.
+    fn cuDeviceSetGraphMemAttribute(driver, device: Device, attribute: u32, value: *mut c_void) {
+        check(driver, device)?;
+        // SAFETY: the program's variable, of the attribute's width.
+        let value = *unsafe { c::reference(value.cast::<u64>().cast_const()) }?;
+        driver.graphs().set_memory_attribute(device, attribute, value)
+    }
+}

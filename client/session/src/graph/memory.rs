@@ -1,0 +1,64 @@
+//! Memory of graphs, cut from the same blocks as every other allocation: the server knows of none of it but the blocks, and
+//! nodes that allocate or free are empty there. Wishes come in, memory goes out that the surface's graphs keep accounts of;
+//! what they give back is in use again only when all work issued before is over.
+
+use floe_abi::{CudaResult, Device, DevicePtr};
+use floe_surface::graph::Reserved;
+
+use crate::client::Client;
+use crate::session::Session;
+use crate::table::lock;
+
+impl Session {
+    /// The number of the allocation that starts here: no other has had it.
+    pub(crate) fn serial_at(&self, at: DevicePtr) -> Option<u64> {
+        lock(&self.blocks).find(at.0).filter(|found| found.at == at.0).map(|found| found.serial)
+    }
+
+    fn holds(&self, memory: &Reserved) -> bool {
+        self.serial_at(memory.address) == Some(memory.serial)
+    }
+}
+
+impl Client {
+    /// Memory for a graph; the primary context's, so that it goes with that at the latest.
+    pub(super) fn set_aside(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
+        let device = self.device(device)?;
+        let session = &device.session;
+        session.errors.report()?;
+        let address = DevicePtr(session.allocate(bytes, device.primary.handle(), None)?);
+        let serial = session.serial_at(address).ok_or(floe_abi::CudaError::OUT_OF_MEMORY)?;
+        Ok(Reserved { device: device.handle(), address, bytes, serial })
+    }
+
+    /// Whether all of this is still there: a reset of a vGPU takes its memory along.
+    pub(super) fn still_has(&self, memory: &[Reserved]) -> bool {
+        let Ok(devices) = self.devices() else { return false };
+        memory.iter().all(|memory| {
+            let device = usize::try_from(memory.device.0).ok().and_then(|ordinal| devices.get(ordinal));
+            device.is_some_and(|device| device.session.holds(memory))
+        })
+    }
+
+    /// Memory that no graph needs once the work issued so far is over.
+    pub(super) fn take_back(&self, memory: &Reserved) {
+        let Ok(device) = self.device(memory.device) else { return };
+        let session = &device.session;
+        if session.holds(memory) {
+            let fence = session.order.fence();
+            lock(&session.blocks).free(memory.address.0, fence, None);
+            // A link that has failed is what the next call reports.
+            let _ = session.collect();
+        }
+    }
+
+    /// Frees an address where it is an allocation of a graph's that lives; false where it is none of a graph's.
+    pub(crate) fn free_of_graph(&self, address: DevicePtr, session: &Session) -> CudaResult<bool> {
+        let Some(serial) = session.serial_at(address) else {
+            return Ok(false);
+        };
+        let freed = self.graphs.free(address, serial)?;
+        floe_surface::graph::settle(self);
+        Ok(freed)
+    }
+}

@@ -1,0 +1,60 @@
+//! Memory of graphs on the CPU device, from the heap of every other allocation: nodes that allocate or free run nothing.
+//! Wishes come in, memory goes out that the surface's graphs keep accounts of; what they give back is free when everything
+//! queued before is done. It waits only where memory is short.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaResult, Device, DevicePtr};
+use floe_surface::graph::{Reserved, settle};
+
+use super::Simulator;
+use super::device_memory::Owner;
+
+impl Simulator {
+    /// Memory for a graph; the primary context's, so that it goes with that at the latest.
+    pub(crate) fn set_aside(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
+        let state = self.device(device)?;
+        let owner = Owner { context: state.primary_handle, pool: None, leaving: false };
+        let made = state.memory.allocate(bytes, owner).or_else(|_| {
+            // Frees that are still queued may be enough.
+            self.wait_everything();
+            state.memory.allocate(bytes, owner)
+        })?;
+        Ok(Reserved { device, address: DevicePtr(made.address), bytes, serial: made.id })
+    }
+
+    /// Whether all of this is still there: a context's end takes its memory along.
+    pub(crate) fn still_has(&self, memory: &[Reserved]) -> bool {
+        memory.iter().all(|memory| self.serial_at(memory.address) == Some(memory.serial))
+    }
+
+    /// Memory that no graph needs once the work queued so far is done.
+    pub(crate) fn take_back(&self, memory: &Reserved) {
+        let Ok(device) = self.device(memory.device) else { return };
+        if self.serial_at(memory.address) != Some(memory.serial) || device.memory.start_free(memory.address.0).is_none()
+        {
+            return;
+        }
+        let (heap, address, id) = (Arc::clone(&device.memory), memory.address.0, memory.serial);
+        // The bytes stay mapped: unmapping is for when nothing runs.
+        self.executor.post_last(move || {
+            heap.free_same(address, id);
+        });
+    }
+
+    /// Frees an address where it is an allocation of a graph's that lives; false where it is none of a graph's.
+    pub(crate) fn free_of_graph(&self, address: DevicePtr) -> CudaResult<bool> {
+        let Some(serial) = self.serial_at(address) else {
+            return Ok(false);
+        };
+        let freed = self.graphs.free(address, serial)?;
+        settle(self);
+        Ok(freed)
+    }
+
+    /// The number of the allocation that starts here: no other has had it.
+    fn serial_at(&self, address: DevicePtr) -> Option<u64> {
+        let (found, _) = self.device_of_allocation(address.0)?.memory.find(address.0)?;
+        (found.address == address.0).then_some(found.id)
+    }
+}
