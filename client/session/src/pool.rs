@@ -153,6 +153,9 @@ impl PoolCalls for Client {
         let _call = self.enter();
         let state = self.pool(pool)?;
         if let Some(captured) = self.capturing(stream)? {
+            if !same_session(&captured.session, &state.session) {
+                return Err(CudaError::INVALID_VALUE);
+            }
             let device = floe_abi::Device(i32::from(state.session.ordinal));
             return record_alloc(self, &captured.for_capture(), device, bytes);
         }

@@ -58,7 +58,9 @@ impl Client {
             return Ok(false);
         };
         let freed = self.graphs.free(address, serial)?;
-        floe_surface::graph::settle(self);
+        if freed {
+            floe_surface::graph::settle(self);
+        }
         Ok(freed)
     }
 }

@@ -48,7 +48,9 @@ impl Simulator {
             return Ok(false);
         };
         let freed = self.graphs.free(address, serial)?;
-        settle(self);
+        if freed {
+            settle(self);
+        }
         Ok(freed)
     }
 

@@ -225,6 +225,25 @@ fn events_measure_time_between_them() {
 }
 
 #[test]
+fn memory_of_a_graph_is_used_again_only_when_what_was_queued_before_is_done() {
+    let simulator = simulator();
+    let (gate, stream) = (gate(), simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream"));
+    let first = simulator.set_aside(Device(0), 512).expect("room");
+    gate.queue(&simulator, stream);
+    simulator.take_back(&first);
+    simulator.take_back(&first);
+    let meanwhile = simulator.set_aside(Device(0), 512).expect("room");
+    assert_ne!(meanwhile.address, first.address);
+    gate.open();
+    simulator.wait_everything();
+    assert!(!simulator.still_has(&[first]));
+    let again = simulator.set_aside(Device(0), 512).expect("room");
+    assert_eq!(again.address, first.address);
+    assert!(simulator.still_has(&[meanwhile, again]));
+    assert!(!simulator.still_has(&[again, first]));
+}
+
+#[test]
 fn destroyed_stream_finishes_its_work() {
     let simulator = simulator();
     let (gate, address) = (gate(), simulator.mem_alloc(1).expect("room"));
