@@ -173,6 +173,8 @@ def graphed_callables():
     expected.sum().backward()
     gradient = model[0].weight.grad.clone()
     model.zero_grad()
+    # What is left of that pass would take the captured one's gradients on the stream it ran on.
+    expected = expected.detach()
     graphed = torch.cuda.make_graphed_callables(model, (x.clone(),))
     y = graphed(x)
     y.sum().backward()

@@ -25,4 +25,4 @@ pub use listener::{Listener, Peer};
 pub use outgoing::Lent;
 pub use receiver::{Arrival, Frame, Now, Receiver};
 pub use sender::Sender;
-pub use spin::{SPIN_VARIABLE, Spin, sleep_precisely};
+pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};

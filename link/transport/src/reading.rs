@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg};
 
 use crate::error::LinkError;
-use crate::spin::Spin;
+use crate::spin::{Expected, Spin};
 
 /// How one read waits.
 #[derive(Clone, Copy)]
@@ -32,6 +32,8 @@ pub(crate) enum Wait {
 pub(crate) struct Reading {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) spin: Spin,
+    /// Whether something will come soon.
+    pub(crate) expected: Expected,
     /// Whether descriptors are taken; otherwise the system closes them unseen.
     pub(crate) wants_descriptors: bool,
     /// The descriptor that came last.
@@ -40,15 +42,21 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) fn new(socket: Arc<OwnedFd>) -> Self {
-        Self { socket, spin: Spin::default(), wants_descriptors: false, descriptor: None }
+        Self {
+            socket,
+            spin: Spin::default(),
+            expected: Expected::default(),
+            wants_descriptors: false,
+            descriptor: None,
+        }
     }
 
     /// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
     pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
         match wait {
             Wait::Always if self.spin.is_on() => {
-                let spin = self.spin;
-                if let Some(done) = spin.look(|| self.read_now(target).transpose()) {
+                let (spin, expected) = (self.spin, self.expected.clone());
+                if let Some(done) = spin.look_while(|| self.read_now(target).transpose(), || expected.is()) {
                     return done.map(Some);
                 }
             }

@@ -12,7 +12,7 @@ use floe_wire::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT};
 use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
 use crate::reading::{Reading, Wait};
-use crate::spin::Spin;
+use crate::spin::{Expected, Spin};
 
 /// How many bytes one read asks for at least, so that many small frames cost one system call.
 const READ_AHEAD: usize = 256 << 10;
@@ -111,6 +111,11 @@ impl Receiver {
     /// How long a wait for bytes looks again before it sleeps.
     pub fn set_spin(&mut self, spin: Spin) {
         self.reading.spin = spin;
+    }
+
+    /// Waits for bytes are patient while this says that some are expected.
+    pub fn set_expected(&mut self, expected: Expected) {
+        self.reading.expected = expected;
     }
 
     /// Takes one descriptor that comes with a frame, or from here on none: the system closes what is not taken.

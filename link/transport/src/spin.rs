@@ -3,6 +3,8 @@
 //! A sleeping thread takes several microseconds to wake; one that looks again takes a fraction of one, and a processor.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The variable that sets the time, in microseconds.
@@ -68,25 +70,32 @@ impl Spin {
 
     /// Lets the moment between two looks pass, when the first was so long ago. False: it is time to sleep.
     pub fn pass(self, waited: Duration) -> bool {
-        if waited >= self.patience {
+        if waited < self.time {
+            return true;
+        }
+        if waited >= self.patience || !spare::are_processors() {
             return false;
         }
-        if waited >= self.time {
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            std::thread::yield_now();
-        }
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        std::thread::yield_now();
         true
     }
 
     /// Looks until there is something, or the time is over: then `None`.
-    pub fn look<T>(self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn look<T>(self, look: impl FnMut() -> Option<T>) -> Option<T> {
+        self.look_while(look, || false)
+    }
+
+    /// As [`Spin::look`], and patiently while something is expected, which is when the time begins anew.
+    pub fn look_while<T>(self, mut look: impl FnMut() -> Option<T>, is_expected: impl Fn() -> bool) -> Option<T> {
         if let Some(found) = look() {
             return Some(found);
         }
         if !self.is_on() {
             return None;
         }
-        let began = Instant::now();
+        let (patient, began) = (self.patient(), Instant::now());
+        let mut expected_until = began;
         loop {
             for _ in 0..LOOKS {
                 std::hint::spin_loop();
@@ -94,10 +103,70 @@ impl Spin {
                     return Some(found);
                 }
             }
-            if !self.pass(began.elapsed()) {
+            let now = Instant::now();
+            if is_expected() {
+                expected_until = now;
+            }
+            let is_time = now.duration_since(expected_until) < self.time && patient.pass(now.duration_since(began));
+            if !is_time {
                 return None;
             }
         }
+    }
+}
+
+/// Says to who waits that what it waits for is expected.
+#[derive(Clone, Debug, Default)]
+pub struct Expected(Arc<AtomicBool>);
+
+impl Expected {
+    /// From now on it is, or is not.
+    pub fn set(&self, is: bool) {
+        self.0.store(is, Ordering::Release);
+    }
+
+    /// Whether it is.
+    #[must_use]
+    pub fn is(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Whether this machine has processors to spare just now.
+mod spare {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+
+    /// How long an answer holds.
+    const HOLDS: Duration = Duration::from_millis(2);
+
+    /// Whether fewer threads run or want to than there are processors, or were so a moment ago: then nobody waits for the
+    /// one that asks.
+    pub(super) fn are_processors() -> bool {
+        static BEGAN: OnceLock<Instant> = OnceLock::new();
+        static ASKED: AtomicU64 = AtomicU64::new(u64::MAX);
+        static SPARE: AtomicBool = AtomicBool::new(false);
+        let now = BEGAN.get_or_init(Instant::now).elapsed().as_micros().try_into().unwrap_or(u64::MAX - 1);
+        let asked = ASKED.load(Ordering::Relaxed);
+        let holds = asked != u64::MAX && u128::from(now.saturating_sub(asked)) < HOLDS.as_micros();
+        // One thread asks anew, the others go by what is known.
+        if !holds && ASKED.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            SPARE.store(ask(), Ordering::Relaxed);
+        }
+        SPARE.load(Ordering::Relaxed)
+    }
+
+    /// A system that says nothing has none.
+    fn ask() -> bool {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        running(&load).is_some_and(|running| running <= processors)
+    }
+
+    /// Threads that run or want to: `0.20 0.18 0.12 RUNNING/ALL LAST`.
+    pub(super) fn running(load: &str) -> Option<usize> {
+        load.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
     }
 }
 
@@ -112,6 +181,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn running_threads_are_read_from_what_linux_says() {
+        assert_eq!(spare::running("0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        assert_eq!([spare::running(""), spare::running("1 2 3 x/y 5")], [None, None]);
+    }
+
+    #[test]
     fn the_setting_is_in_microseconds_and_nonsense_is_the_default() {
         assert_eq!(Spin::new(Some("250")).time, Duration::from_micros(250));
         assert!(!Spin::new(Some("0")).is_on());
@@ -122,9 +197,18 @@ mod tests {
     fn patience_is_longer_and_nothing_where_nothing_is_spun() {
         let (short, patient) = (Spin::new(Some("100")), Spin::new(Some("100")).patient());
         let after = |micros| [short, patient].map(|spin| spin.pass(Duration::from_micros(micros)));
-        assert_eq!([after(99), after(100), after(99_999)], [[true, true], [false, true], [false, true]]);
+        // Between the two it depends on what else the machine does.
+        assert_eq!((after(99), after(100)[0]), ([true, true], false));
         assert_eq!(after(100_000), [false, false]);
         assert!(!Spin::new(Some("0")).patient().pass(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_expected_is_looked_for_until_it_is_not_expected_any_more() {
+        let left = std::cell::Cell::new(3);
+        let expected = || left.replace(left.get().max(1) - 1) > 1;
+        assert_eq!(Spin::new(Some("1000")).look_while(|| None::<()>, expected), None);
+        assert_eq!(left.get(), 0, "it was asked until it said no");
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl<D: Device> Completer<D> {
     /// Takes new tasks in; waits for one as long as it is worth it. False: none can come any more.
     fn take_in(&mut self, pace: &mut Pace) -> bool {
         let first = if self.order.is_empty() {
+            self.shared.queue.expect(false);
             let soon = self.spin.look(|| self.incoming.try_recv().ok());
             let Some(task) = soon.or_else(|| self.incoming.recv().ok()) else { return false };
             *pace = Pace::new(self.spin);
@@ -155,6 +156,7 @@ impl<D: Device> Completer<D> {
             came = true;
         }
         if came {
+            self.shared.queue.expect(true);
             // After a reset the context is another one.
             let _ = self.shared.device.enter();
         }

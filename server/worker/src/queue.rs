@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use floe_transport::Spin;
+use floe_transport::{Expected, Spin};
 
 use crate::staging::Staged;
 
@@ -40,6 +40,8 @@ pub(crate) struct Queue {
     /// Bytes that wait or are being issued.
     bytes: AtomicUsize,
     spin: Spin,
+    /// Set while a client waits for the device: it will go on when it has been told.
+    expected: Expected,
 }
 
 #[derive(Debug, Default)]
@@ -64,9 +66,14 @@ impl Line {
 }
 
 impl Queue {
-    /// A queue whose issuer looks again for a moment before it sleeps.
-    pub(crate) fn new(spin: Spin) -> Self {
-        Self { spin, ..Self::default() }
+    /// A queue whose issuer looks again for a moment before it sleeps, and on while commands are expected.
+    pub(crate) fn new(spin: Spin, expected: Expected) -> Self {
+        Self { spin, expected, ..Self::default() }
+    }
+
+    /// Whether a client waits for the device, so that its next commands are expected.
+    pub(crate) fn expect(&self, is: bool) {
+        self.expected.set(is);
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -105,7 +112,9 @@ impl Queue {
             let seen = self.pushed.load(Ordering::Acquire);
             drop(line);
             // Nothing is concluded from this: it only passes the time before the sleep.
-            let _ = self.spin.look(|| (self.pushed.load(Ordering::Acquire) != seen).then_some(()));
+            let _ = self
+                .spin
+                .look_while(|| (self.pushed.load(Ordering::Acquire) != seen).then_some(()), || self.expected.is());
             line = self.line();
         }
         while line.commands.is_empty() && !line.closed {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_transport::{Link, LinkError, Spin};
+use floe_transport::{Expected, Link, LinkError, Spin};
 use floe_wire::DevicePtr;
 use thiserror::Error;
 
@@ -92,14 +92,16 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let timed = link.limit_writes(None);
     let spin = Spin::of_process();
     let (sender, mut receiver) = link.split();
+    let expected = Expected::default();
     receiver.set_spin(spin);
+    receiver.set_expected(expected.clone());
     receiver.take_descriptors(plan.shared_memory > 0);
     let shared = Arc::new(Shared {
         device,
         sender,
         failures: Failures::default(),
         output,
-        queue: Queue::new(spin),
+        queue: Queue::new(spin, expected),
         log,
         mirrors: Mirrors::default(),
         descriptor: Mutex::default(),

@@ -3,11 +3,10 @@
 //! background reads. Frames come in, and `receive` takes them where they belong; a link that ends is told to everybody once.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use floe_transport::{Now, Receiver, Spin};
+use floe_transport::{Expected, Now, Receiver, Spin};
 use floe_wire::{Delivery, Message as _};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -28,8 +27,8 @@ pub(super) struct Incoming {
     changed: Condvar,
     socket: Arc<OwnedFd>,
     spin: Spin,
-    /// The program wants its waiting threads to sleep.
-    sleeps_soon: AtomicBool,
+    /// Whether who waits is to look on, as long as the steps of programs take.
+    patient: Expected,
 }
 
 #[derive(Debug)]
@@ -58,7 +57,11 @@ struct Turn<'a> {
 }
 
 impl Incoming {
-    pub(super) fn new(receiver: Receiver, spin: Spin) -> Self {
+    pub(super) fn new(mut receiver: Receiver, spin: Spin) -> Self {
+        let patient = Expected::default();
+        patient.set(true);
+        receiver.set_spin(spin);
+        receiver.set_expected(patient.clone());
         let socket = receiver.socket();
         let state = State {
             receiver: Some(receiver),
@@ -69,13 +72,12 @@ impl Incoming {
             wanted: false,
             over: false,
         };
-        let sleeps_soon = AtomicBool::new(false);
-        Self { state: Mutex::new(state), changed: Condvar::new(), socket, spin, sleeps_soon }
+        Self { state: Mutex::new(state), changed: Condvar::new(), socket, spin, patient }
     }
 
     /// Whether threads that wait sleep soon, instead of looking again for as long as the steps of programs take.
     pub(super) fn sleep_soon(&self, soon: bool) {
-        self.sleeps_soon.store(soon, Ordering::Release);
+        self.patient.set(!soon);
     }
 
     /// Waits until `is_over` says so, reading meanwhile or leaving that to another thread. What makes it say so also fills
@@ -169,11 +171,9 @@ impl Incoming {
     fn take_turn(&self, waiter: &Arc<Waiter>) -> Option<Turn<'_>> {
         let mut state = lock(&self.state);
         match state.receiver.take() {
-            Some(mut receiver) => {
+            Some(receiver) => {
                 state.turns += 1;
                 drop(state);
-                let sleeps_soon = self.sleeps_soon.load(Ordering::Acquire);
-                receiver.set_spin(if sleeps_soon { self.spin } else { self.spin.patient() });
                 Some(self.turn(receiver))
             }
             None => {
