@@ -55,7 +55,7 @@ static void a_wait_and_its_release(Verdict &verdict) {
     words.write(2, 123);
     verdict.expect(words.read(2) == 123, "another stream does not notice");
     verdict.expect(words.read(1) == 0, "what stands behind the wait has not happened");
-    DRIVER(cuStreamWriteValue32(words.other, words.at, 5, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+    DRIVER(cuStreamWriteValue32(words.other, words.at, 5, CU_STREAM_WRITE_VALUE_DEFAULT));
     DRIVER(cuStreamSynchronize(words.waiting));
     verdict.expect(words.read(1) == 77, "it happens after the release");
 }
@@ -156,6 +156,8 @@ static void errors(Verdict &verdict) {
     verdict.expect(refused(cuStreamWriteValue32(words.other, words.at + 2, 1, 0)), "not aligned");
     verdict.expect(refused(cuStreamWriteValue64(words.other, words.at + 4, 1, 0)), "not aligned to 8 bytes");
     verdict.expect(refused(cuStreamWaitValue32(words.other, words.at, 1, 4)), "unknown comparison");
+    verdict.expect(refused(cuStreamWriteValue32(words.other, words.at, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)),
+                   "a flag of the first version");
     verdict.expect(refused(cuStreamWriteValue32(words.other, words.at, 1, 2)), "unknown flag");
     verdict.expect(refused(cuStreamWriteValue32(words.other, reinterpret_cast<CUdeviceptr>(&local), 1, 0)),
                    "memory of no device");

@@ -136,7 +136,8 @@ impl StreamMemoryOperation {
     }
 
     fn write(&self, bytes: u32, mask: u64) -> CudaResult<WordOperation> {
-        if self.flags & !stream_write_value::NO_MEMORY_BARRIER != 0 {
+        // NO_MEMORY_BARRIER is not of these functions' second version, and an H200's driver refuses it.
+        if self.flags != stream_write_value::DEFAULT {
             return Err(CudaError::INVALID_VALUE);
         }
         Ok(WordOperation::Write { at: self.aligned(bytes)?, bytes, value: self.value & mask })
@@ -195,6 +196,7 @@ mod tests {
             (0, 16, 0),
             (7, 16, 0),
             (WAIT_VALUE_32, 16, 4),
+            (WRITE_VALUE_32, 16, 1),
             (WRITE_VALUE_32, 16, 2),
             (WRITE_VALUE_32, 18, 0),
             (WAIT_VALUE_64, 20, 0),

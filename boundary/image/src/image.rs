@@ -208,7 +208,7 @@ fn directive_target(text: &[u8]) -> Option<Target> {
 
 /// The texts of an image that was linked from PTX.
 fn linked(cubin: &[u8], device: ComputeCapability) -> Result<Vec<PtxText>, ImageError> {
-    match linked::texts(cubin)? {
+    match linked::texts(cubin) {
         Some(texts) => Ok(texts.into_iter().map(|text| bare(text, device)).collect()),
         None => Err(ImageError::NoPtx { found: "a cubin".to_owned() }),
     }
