@@ -18,6 +18,7 @@ macro_rules! number_of {
                 self.0.write(out);
             }
 
+            #[inline]
             fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
                 u64::read(reader).map(Self)
             }

@@ -9,21 +9,25 @@ use crate::error::{DecodeError, Problem};
 pub struct Reader<'a> {
     message: &'static str,
     field: &'static str,
-    payload: &'a [u8],
-    offset: usize,
+    /// Bytes of the payload.
+    bytes: usize,
+    /// What of it has not been read.
+    rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte; `message` is the name errors carry.
     #[must_use]
+    #[inline]
     pub fn new(message: &'static str, payload: &'a [u8]) -> Self {
-        Self { message, field: "", payload, offset: 0 }
+        Self { message, field: "", bytes: payload.len(), rest: payload }
     }
 
     /// Reads the next field; `name` is what errors call it.
     ///
     /// # Errors
     /// [`DecodeError`] when the bytes there are not such a value.
+    #[inline]
     pub fn field<T: Field<'a>>(&mut self, name: &'static str) -> Result<T, DecodeError> {
         self.field = name;
         T::read(self)
@@ -31,31 +35,38 @@ impl<'a> Reader<'a> {
 
     /// Bytes not yet read.
     #[must_use]
+    #[inline]
     pub fn left(&self) -> usize {
-        self.payload.len() - self.offset
+        self.rest.len()
     }
 
     /// An error at the present place.
     #[must_use]
+    #[cold]
     pub fn error(&self, problem: Problem) -> DecodeError {
-        DecodeError { message: self.message, field: self.field, offset: self.offset, problem }
+        DecodeError { message: self.message, field: self.field, offset: self.bytes - self.rest.len(), problem }
     }
 
+    #[inline]
     fn take(&mut self, needed: usize) -> Result<&'a [u8], DecodeError> {
-        let left = self.left();
-        if needed > left {
-            return Err(self.error(Problem::Short { needed, left }));
-        }
-        let bytes = &self.payload[self.offset..self.offset + needed];
-        self.offset += needed;
+        let Some((bytes, rest)) = self.rest.split_at_checked(needed) else { return Err(self.short(needed)) };
+        self.rest = rest;
         Ok(bytes)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let bytes = self.take(N)?;
-        Ok(bytes.try_into().expect("take returned N bytes"))
+        let Some((bytes, rest)) = self.rest.split_first_chunk() else { return Err(self.short(N)) };
+        self.rest = rest;
+        Ok(*bytes)
     }
 
+    #[cold]
+    fn short(&self, needed: usize) -> DecodeError {
+        self.error(Problem::Short { needed, left: self.left() })
+    }
+
+    #[inline]
     fn length(&mut self) -> Result<usize, DecodeError> {
         let length = u32::from_le_bytes(self.array()?);
         Ok(usize::try_from(length).expect("addresses have at least 32 bits"))
@@ -92,6 +103,7 @@ macro_rules! numbers {
                 out.extend_from_slice(&self.to_le_bytes());
             }
 
+            #[inline]
             fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
                 reader.array().map(Self::from_le_bytes)
             }
@@ -119,12 +131,12 @@ impl<'a> Field<'a> for bool {
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let before = reader.offset;
+        let before = reader.rest;
         match reader.array()? {
             [0] => Ok(false),
             [1] => Ok(true),
             [other] => {
-                reader.offset = before;
+                reader.rest = before;
                 Err(reader.error(Problem::Bool(other)))
             }
         }
@@ -139,6 +151,7 @@ impl<'a> Field<'a> for &'a [u8] {
         out.extend_from_slice(self);
     }
 
+    #[inline]
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let length = reader.length()?;
         reader.take(length)
@@ -174,6 +187,10 @@ impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
         if count > left / T::LEAST.max(1) {
             return Err(reader.error(Problem::Count { count, left }));
         }
-        (0..count).map(|_| T::read(reader)).collect()
+        let mut elements = Vec::with_capacity(count);
+        for _ in 0..count {
+            elements.push(T::read(reader)?);
+        }
+        Ok(elements)
     }
 }
