@@ -59,15 +59,10 @@ impl<'a> Bulk<'a> {
         Err(LinkError::Length { said, is: self.left })
     }
 
-    /// Reads all data; the whole payload, as if the frame had not been taken apart.
-    ///
-    /// # Errors
-    /// [`LinkError`] when the connection breaks.
-    pub fn read_whole(&mut self) -> Result<Vec<u8>, LinkError> {
-        let mut payload = vec![0; BULK_HEAD + self.left];
-        payload[..BULK_HEAD].copy_from_slice(&self.head);
-        self.read(&mut payload[BULK_HEAD..])?;
-        Ok(payload)
+    /// The payload's bytes before its data, as they came.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.head
     }
 
     /// Fills `target` with the next data.

@@ -5,8 +5,8 @@
 use std::os::fd::BorrowedFd;
 
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Library, MemHandle, Module, Stream,
-    StreamMemoryOperation, TensorMap, TensorShape,
+    CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute, Library,
+    MemHandle, Module, Stream, StreamMemoryOperation, TensorMap, TensorShape,
 };
 use floe_device::{Content, LinkInput, LoadOption};
 
@@ -115,8 +115,8 @@ pub struct Pattern {
 pub enum NodeWork<'a> {
     /// Nothing.
     Empty,
-    /// Launches a kernel, with attributes by number.
-    Kernel(NodeKernel<'a>, &'a [(u32, [u8; 64])]),
+    /// Launches a kernel, with attributes.
+    Kernel(NodeKernel<'a>, &'a [LaunchAttribute]),
     /// Copies within the device.
     Copy(NodeCopy),
     /// Sets memory.
@@ -329,13 +329,13 @@ pub trait Device: Send + Sync + 'static {
     /// Address and size of a global variable.
     fn find_global(&self, code: Code, name: &str) -> CudaResult<(DevicePtr, u64)>;
 
-    /// Launches a kernel with its packed parameter block and attributes by number.
+    /// Launches a kernel with its packed parameter block and attributes.
     fn launch(
         &self,
         function: Function,
         shape: LaunchShape,
         parameters: &[u8],
-        attributes: &[(u32, [u8; 64])],
+        attributes: &[LaunchAttribute],
     ) -> CudaResult<()>;
     /// Has the driver call `body` when the stream gets there; the stream waits until it returns.
     fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()>;
@@ -350,7 +350,7 @@ pub trait Device: Send + Sync + 'static {
         what: ClusterQuestion,
         function: Function,
         shape: LaunchShape,
-        attributes: &[(u32, [u8; 64])],
+        attributes: &[LaunchAttribute],
     ) -> CudaResult<i32>;
     /// The map by which kernels access a tensor.
     fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap>;

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel, LaunchAttribute,
-    LaunchAttributeValue, MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, StreamMemoryOperation,
-    TensorMap, TensorShape, allocation_type, device_attribute, granularity, location_type,
+    MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, StreamMemoryOperation, TensorMap, TensorShape,
+    allocation_type, device_attribute, granularity, location_type,
 };
 use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 
@@ -380,21 +380,11 @@ impl Device for Gpu {
         function: Function,
         shape: LaunchShape,
         parameters: &[u8],
-        attributes: &[(u32, [u8; 64])],
+        attributes: &[LaunchAttribute],
     ) -> CudaResult<()> {
-        let attributes: Vec<LaunchAttribute> =
-            attributes.iter().map(|(id, value)| launch_attribute(*id, value)).collect();
         let LaunchShape { grid, block, shared: shared_bytes, stream } = shape;
-        let attributes = attributes.as_slice();
-        self.driver.launch_kernel(&LaunchRequest {
-            function,
-            grid,
-            block,
-            shared_bytes,
-            stream,
-            attributes,
-            parameters,
-        })
+        let request = LaunchRequest { function, grid, block, shared_bytes, stream, attributes, parameters };
+        self.driver.launch_kernel(&request)
     }
 
     fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()> {
@@ -414,13 +404,10 @@ impl Device for Gpu {
         what: ClusterQuestion,
         function: Function,
         shape: LaunchShape,
-        attributes: &[(u32, [u8; 64])],
+        attributes: &[LaunchAttribute],
     ) -> CudaResult<i32> {
-        let attributes: Vec<LaunchAttribute> =
-            attributes.iter().map(|(id, value)| launch_attribute(*id, value)).collect();
         let LaunchShape { grid, block, shared: shared_bytes, stream } = shape;
-        let (attributes, parameters) = (attributes.as_slice(), [].as_slice());
-        let request = LaunchRequest { function, grid, block, shared_bytes, stream, attributes, parameters };
+        let request = LaunchRequest { function, grid, block, shared_bytes, stream, attributes, parameters: &[] };
         match what {
             ClusterQuestion::MostActive => self.driver.occupancy_max_active_clusters(&request),
             ClusterQuestion::LargestSize => self.driver.occupancy_max_potential_cluster_size(&request),
@@ -531,25 +518,9 @@ fn cut(mut text: String, bytes: usize) -> String {
     text
 }
 
-fn launch_attribute(id: u32, value: &[u8; 64]) -> LaunchAttribute {
-    let mut words = [0; 8];
-    for (word, bytes) in words.iter_mut().zip(value.as_chunks::<8>().0) {
-        *word = u64::from_ne_bytes(*bytes);
-    }
-    LaunchAttribute { id, padding: [0; 4], value: LaunchAttributeValue { words } }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn attribute_value_keeps_its_bytes() {
-        let mut value = [0; 64];
-        value[0] = 1;
-        value[9] = 2;
-        assert_eq!(launch_attribute(2, &value).value.words, [1, 0x200, 0, 0, 0, 0, 0, 0]);
-    }
 
     #[test]
     fn log_is_cut_between_characters() {

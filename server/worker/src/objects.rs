@@ -2,26 +2,25 @@
 //! In: ids from the wire. Out: the objects, or what is wrong with the id.
 //! An object whose posted creation failed stays as that failure: using it gives the same error.
 
-use std::collections::HashMap;
-
 use floe_abi::CudaError;
+use rustc_hash::FxHashMap;
 
 use crate::fault::{Fault, broken};
 
 /// More of one kind than any program makes: a client that makes them is broken.
 const LIMIT: usize = 4 << 20;
 
-/// Objects of one kind.
+/// Objects of one kind. The hash is a fast one: a client that picks its ids to collide slows nobody down but itself.
 #[derive(Debug)]
 pub(crate) struct Objects<T> {
     what: &'static str,
-    objects: HashMap<u64, Result<T, CudaError>>,
+    objects: FxHashMap<u64, Result<T, CudaError>>,
 }
 
 impl<T> Objects<T> {
     /// `what` is the kind's name in errors.
     pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, objects: HashMap::new() }
+        Self { what, objects: FxHashMap::default() }
     }
 
     /// The client may use this id for a new object.

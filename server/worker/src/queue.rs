@@ -1,5 +1,5 @@
 //! Commands that were read and not yet issued.
-//! In: frames, from the reader. Out: the same frames in the same order, to the issuer.
+//! In: batches of frames, from the reader. Out: the same batches in the same order, to the issuer, and emptied ones back.
 //! It holds a bounded number of bytes: a client that sends faster than the device works is held back by its socket.
 
 use std::collections::VecDeque;
@@ -8,24 +8,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use floe_transport::{Expected, Spin};
 
-use crate::staging::Staged;
+use crate::batch::Batch;
 
-/// Bytes of waiting commands from which on the reader reads no further.
+/// Bytes of waiting batches from which on the reader reads no further.
 const BYTES: usize = 256 << 20;
 /// The same while a stream is held: what lets it go on comes behind everything posted meanwhile, so reading must go on.
 const BYTES_WHILE_HELD: usize = 4 << 30;
-/// What a waiting command costs beside its payload.
-const OVERHEAD: usize = 64;
-
-/// One frame as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command {
-    pub(crate) sequence: u64,
-    pub(crate) kind: u16,
-    pub(crate) payload: Vec<u8>,
-    /// Where its data lie, which the payload then lacks.
-    pub(crate) staged: Option<Staged>,
-}
+/// Emptied batches kept to be filled again: as many as an issuer that is busy for a moment falls behind.
+const SPARE: usize = 16;
 
 /// The line between reader and issuer.
 #[derive(Debug, Default)]
@@ -35,10 +25,8 @@ pub(crate) struct Queue {
     filled: Condvar,
     /// Wakes the reader.
     emptied: Condvar,
-    /// Grows with each command, so that the issuer can look without the lock.
+    /// Grows with each batch, so that the issuer can look without the lock.
     pushed: AtomicUsize,
-    /// Bytes that wait or are being issued.
-    bytes: AtomicUsize,
     spin: Spin,
     /// Set while a client waits for the device: it will go on when it has been told.
     expected: Expected,
@@ -46,9 +34,12 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct Line {
-    commands: VecDeque<Command>,
+    batches: VecDeque<Batch>,
+    spare: Vec<Batch>,
+    /// Bytes that wait or are being issued.
+    bytes: usize,
     host_functions: usize,
-    /// Batches with waits for words of memory that are not over.
+    /// Batches of operations with waits for words of memory that are not over.
     waits: usize,
     issuer_sleeps: bool,
     reader_sleeps: bool,
@@ -62,6 +53,14 @@ pub(crate) struct Overrun;
 impl Line {
     fn is_held(&self) -> bool {
         self.host_functions > 0 || self.waits > 0
+    }
+
+    /// The batch has been issued.
+    fn take_back(&mut self, batch: Batch) {
+        self.bytes = self.bytes.saturating_sub(batch.cost());
+        if self.spare.len() < SPARE {
+            self.spare.push(batch.emptied());
+        }
     }
 }
 
@@ -80,23 +79,23 @@ impl Queue {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a command, after waiting for room.
-    pub(crate) fn push(&self, command: Command) -> Result<(), Overrun> {
+    /// Appends a batch, after waiting for room, and leaves an empty one in its place.
+    pub(crate) fn push(&self, batch: &mut Batch) -> Result<(), Overrun> {
         let mut line = self.line();
         loop {
-            let bytes = self.bytes.load(Ordering::SeqCst);
-            if line.is_held() && bytes >= BYTES_WHILE_HELD {
+            if line.is_held() && line.bytes >= BYTES_WHILE_HELD {
                 return Err(Overrun);
             }
-            if line.is_held() || bytes < BYTES || line.closed {
+            if line.is_held() || line.bytes < BYTES || line.closed {
                 break;
             }
             line.reader_sleeps = true;
             line = self.emptied.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
         line.reader_sleeps = false;
-        self.bytes.fetch_add(command.payload.len() + OVERHEAD, Ordering::SeqCst);
-        line.commands.push_back(command);
+        line.bytes += batch.cost();
+        let empty = line.spare.pop().unwrap_or_default();
+        line.batches.push_back(std::mem::replace(batch, empty));
         self.pushed.fetch_add(1, Ordering::Release);
         if std::mem::take(&mut line.issuer_sleeps) {
             drop(line);
@@ -105,10 +104,16 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes everything that waits, after waiting for something. False: the queue is closed.
-    pub(crate) fn take(&self, into: &mut VecDeque<Command>) -> bool {
+    /// Gives the batch that was `issued` back and takes the next, after waiting for one. `None`: the queue is closed.
+    pub(crate) fn next(&self, issued: Option<Batch>) -> Option<Batch> {
         let mut line = self.line();
-        if line.commands.is_empty() && !line.closed {
+        if let Some(batch) = issued {
+            line.take_back(batch);
+            if line.reader_sleeps && line.bytes < BYTES {
+                self.emptied.notify_all();
+            }
+        }
+        if line.batches.is_empty() && !line.closed {
             let seen = self.pushed.load(Ordering::Acquire);
             drop(line);
             // Nothing is concluded from this: it only passes the time before the sleep.
@@ -117,13 +122,12 @@ impl Queue {
                 .look_while(|| (self.pushed.load(Ordering::Acquire) != seen).then_some(()), || self.expected.is());
             line = self.line();
         }
-        while line.commands.is_empty() && !line.closed {
+        while line.batches.is_empty() && !line.closed {
             line.issuer_sleeps = true;
             line = self.filled.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
         line.issuer_sleeps = false;
-        std::mem::swap(&mut line.commands, into);
-        !line.closed
+        if line.closed { None } else { line.batches.pop_front() }
     }
 
     /// The session is over: nobody waits here any more.
@@ -132,14 +136,6 @@ impl Queue {
         self.pushed.fetch_add(1, Ordering::Release);
         self.filled.notify_all();
         self.emptied.notify_all();
-    }
-
-    /// A command that was taken has been issued.
-    pub(crate) fn done(&self, payload: usize) {
-        let before = self.bytes.fetch_sub(payload + OVERHEAD, Ordering::SeqCst);
-        if before >= BYTES {
-            self.wake_reader();
-        }
     }
 
     /// A host function stands in a stream from now on.
@@ -187,10 +183,18 @@ impl Queue {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
+    use crate::batch::Command;
     use std::sync::Arc;
 
-    fn command(sequence: u64, bytes: usize) -> Command {
-        Command { sequence, kind: 1, payload: vec![0; bytes], staged: None }
+    /// A batch of one command.
+    fn batch(sequence: u64, bytes: usize) -> Batch {
+        let mut batch = Batch::default();
+        batch.push(Command { sequence, kind: 1, payload: &vec![0; bytes], staged: None });
+        batch
+    }
+
+    fn sequences(batch: &Batch) -> Vec<u64> {
+        batch.commands().map(|command| command.sequence).collect()
     }
 
     #[test]
@@ -199,15 +203,15 @@ mod tests {
         let filling = Arc::clone(&queue);
         let reader = std::thread::spawn(move || {
             for sequence in 0..3 {
-                filling.push(command(sequence, BYTES)).unwrap();
+                filling.push(&mut batch(sequence, BYTES)).unwrap();
             }
         });
-        let mut taken = VecDeque::new();
+        let mut issued = None;
         for sequence in 0..3 {
-            assert!(queue.take(&mut taken));
-            let next = taken.pop_front().unwrap();
-            assert_eq!((next.sequence, taken.len()), (sequence, 0), "one command fills the queue");
-            queue.done(next.payload.len());
+            let next = queue.next(issued.take()).unwrap();
+            assert_eq!(sequences(&next), [sequence]);
+            assert!(queue.line().batches.is_empty(), "one command fills the queue");
+            issued = Some(next);
         }
         reader.join().unwrap();
     }
@@ -215,11 +219,32 @@ mod tests {
     #[test]
     fn host_function_keeps_the_reader_reading() {
         let queue = Queue::default();
-        queue.push(command(1, BYTES)).unwrap();
+        queue.push(&mut batch(1, BYTES)).unwrap();
         queue.host_function_begins();
-        queue.push(command(2, 10)).unwrap();
-        let mut taken = VecDeque::new();
-        assert!(queue.take(&mut taken));
-        assert_eq!(taken.len(), 2);
+        queue.push(&mut batch(2, 10)).unwrap();
+        let first = queue.next(None).unwrap();
+        assert_eq!(sequences(&first), [1]);
+        assert_eq!(sequences(&queue.next(Some(first)).unwrap()), [2]);
+    }
+
+    #[test]
+    fn nothing_that_is_held_fills_the_queue_for_good() {
+        let queue = Queue::default();
+        queue.host_function_begins();
+        queue.line().bytes = BYTES_WHILE_HELD;
+        assert_eq!(queue.push(&mut batch(1, 10)), Err(Overrun));
+    }
+
+    #[test]
+    fn issued_batch_is_filled_again() {
+        let queue = Queue::default();
+        let mut filling = batch(1, 1000);
+        let cost = filling.cost();
+        queue.push(&mut filling).unwrap();
+        let issued = queue.next(None);
+        queue.push(&mut filling).unwrap();
+        drop(queue.next(issued));
+        queue.push(&mut filling).unwrap();
+        assert_eq!((filling.cost(), filling.is_empty()), (cost, true));
     }
 }

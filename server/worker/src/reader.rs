@@ -3,7 +3,8 @@
 //! waits for them, past the issuer, which may be in a call that waits for the very stream; the data of large
 //! copies to the device in staging memory, so that they are touched once; the one descriptor a
 //! client may send.
-//! It decodes nothing else, and it stops reading while the queue or the staging memory is full.
+//! It decodes nothing else, and it stops reading while the queue or the staging memory is full. What was read together it
+//! hands over together, and before it waits for anything.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
@@ -13,9 +14,9 @@ use floe_wire::{
     CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _, ShareMemory,
 };
 
+use crate::batch::{Batch, Command};
 use crate::device::{Device, Pinned as _};
 use crate::host_functions::{Done, HostFunctions};
-use crate::queue::Command;
 use crate::shared::Shared;
 use crate::staging::{Staged, Uploads};
 
@@ -46,42 +47,55 @@ pub(crate) struct Reader<D: Device> {
 impl<D: Device> Reader<D> {
     /// Reads until the connection ends.
     pub(crate) fn run(&self, mut receiver: Receiver) -> InputEnd {
+        let mut batch = Batch::default();
         loop {
-            let taken = match receiver.next_arrival(CopyToDevice::KIND) {
-                Ok(Some(Arrival::Frame(frame))) => self.take(frame),
-                Ok(Some(Arrival::Bulk(bulk))) => self.take_bulk(bulk).map(Some),
-                Ok(None) => return InputEnd::Closed,
-                Err(error) => return error.into(),
-            };
-            let pushed = taken.and_then(|command| {
-                let Some(command) = command else { return Ok(()) };
-                if command.kind == ShareMemory::KIND {
-                    self.keep(receiver.descriptor());
-                    // It is said once.
-                    receiver.take_descriptors(false);
-                }
-                self.push(command)
-            });
-            if let Err(end) = pushed {
+            if let Err(end) = self.read(&mut receiver, &mut batch) {
                 return end;
             }
         }
     }
 
-    /// What is to stand in line for the issuer, if anything.
-    fn take(&self, frame: Frame<'_>) -> Result<Option<Command>, InputEnd> {
+    /// Takes the next frame into the batch, which is handed over first where that would wait.
+    pub(crate) fn read(&self, receiver: &mut Receiver, batch: &mut Batch) -> Result<(), InputEnd> {
+        if batch.is_full() || !receiver.has_whole_frame() {
+            self.hand_over(batch)?;
+        }
+        let shares = match receiver.next_arrival(CopyToDevice::KIND)? {
+            Some(Arrival::Frame(frame)) => {
+                self.take(frame, batch)?;
+                frame.kind == ShareMemory::KIND
+            }
+            Some(Arrival::Bulk(bulk)) => {
+                // The wait for room or for data may be for what is in the batch.
+                self.hand_over(batch)?;
+                self.take_bulk(bulk, batch)?;
+                false
+            }
+            None => return Err(InputEnd::Closed),
+        };
+        if shares {
+            self.keep(receiver.descriptor());
+            // It is said once.
+            receiver.take_descriptors(false);
+        }
+        Ok(())
+    }
+
+    /// Has the frame stand in line for the issuer, or does at once what may not wait there.
+    fn take(&self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let Frame { sequence, kind, payload } = frame;
         let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
         if kind == HostFunctionDone::KIND {
             let message = HostFunctionDone::decode(payload).map_err(unreadable)?;
-            return self.goes_on(message.function, self.functions.done(message.function)).map(|()| None);
+            return self.goes_on(message.function, self.functions.done(message.function));
         }
         if kind == LateBytes::KIND {
             let message = LateBytes::decode(payload).map_err(unreadable)?;
             let filled = self.functions.filled(message.function, message.bytes);
-            return self.goes_on(message.function, filled).map(|()| None);
+            return self.goes_on(message.function, filled);
         }
-        Ok(Some(Command { sequence, kind, payload: payload.to_vec(), staged: None }))
+        batch.push(Command { sequence, kind, payload, staged: None });
+        Ok(())
     }
 
     fn keep(&self, descriptor: Option<OwnedFd>) {
@@ -99,14 +113,15 @@ impl<D: Device> Reader<D> {
         Ok(())
     }
 
-    fn take_bulk(&self, mut bulk: Bulk<'_>) -> Result<Command, InputEnd> {
-        let head = bulk.hollow()?;
+    fn take_bulk(&self, mut bulk: Bulk<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
+        let hollow = bulk.hollow()?;
         let (sequence, kind) = (bulk.sequence(), bulk.kind());
-        let (payload, staged) = match self.stage(&mut bulk)? {
-            Some(staged) => (head.to_vec(), Some(staged)),
-            None => (bulk.read_whole()?, None),
-        };
-        Ok(Command { sequence, kind, payload, staged })
+        if let Some(staged) = self.stage(&mut bulk)? {
+            batch.push(Command { sequence, kind, payload: &hollow, staged: Some(staged) });
+            return Ok(());
+        }
+        let (head, bytes) = (bulk.head().to_vec(), bulk.left());
+        Ok(batch.push_read((sequence, kind), &head, bytes, |target| bulk.read(target))?)
     }
 
     /// Reads the data into staging memory; `None` where there is none to be had.
@@ -125,9 +140,13 @@ impl<D: Device> Reader<D> {
         read.map(|()| Some(staged))
     }
 
-    fn push(&self, command: Command) -> Result<(), InputEnd> {
+    /// Has the batch stand in line, unless it is empty.
+    pub(crate) fn hand_over(&self, batch: &mut Batch) -> Result<(), InputEnd> {
+        if batch.is_empty() {
+            return Ok(());
+        }
         let overrun =
             |_| InputEnd::Contract("4 GiB of commands wait behind a host function or a wait that does not end".into());
-        self.shared.queue.push(command).map_err(overrun)
+        self.shared.queue.push(batch).map_err(overrun)
     }
 }

@@ -18,13 +18,14 @@ mod stream;
 mod stream_memory;
 mod tensor_map;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, LaunchAttribute};
 use floe_transport::LinkError;
 use floe_wire::{Class, Field, Request, StreamId};
 
+use crate::batch::Command;
 use crate::cache::Cache;
 use crate::completer::{Action, Lane, Task, Tasks};
 use crate::device::Device;
@@ -32,7 +33,6 @@ use crate::events::{Mark, Pool};
 use crate::fault::{Fault, broken};
 use crate::host_functions::HostFunctions;
 use crate::objects::Objects;
-use crate::queue::Command;
 use crate::shared::Shared;
 use crate::staging::{Downloads, LATE_BYTES, Staged, Uploads};
 use crate::window::Window;
@@ -68,6 +68,8 @@ pub(crate) struct Session<D: Device> {
     contents: contents::Contents,
     linked: link::Linked,
     kernels: Objects<library::Kernel>,
+    /// Room for the attributes of a launch.
+    attributes: Vec<LaunchAttribute>,
     streams: Objects<stream::StreamObject<D>>,
     legacy_used: bool,
     /// Marks of destroyed streams whose work may be unfinished.
@@ -129,6 +131,7 @@ impl<D: Device> Session<D> {
             contents,
             linked: link::Linked::default(),
             kernels: Objects::new("kernel"),
+            attributes: Vec::new(),
             streams: Objects::new("stream"),
             legacy_used: false,
             orphans: Vec::new(),
@@ -140,19 +143,21 @@ impl<D: Device> Session<D> {
 
     /// Carries commands out until the queue is closed.
     pub(crate) fn run(mut self) -> Result<(), Stop> {
-        let mut commands = VecDeque::new();
-        while self.shared.clone().queue.take(&mut commands) {
-            for command in commands.drain(..) {
-                self.carry_out(&command)?;
-                self.shared.queue.done(command.payload.len());
+        let shared = Arc::clone(&self.shared);
+        let mut issued = None;
+        while let Some(batch) = shared.queue.next(issued.take()) {
+            for command in batch.commands() {
+                self.carry_out(command)?;
             }
+            issued = Some(batch);
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, command: &Command) -> Result<(), Stop> {
+    /// Carries one command out and answers it, if it is to be answered now.
+    pub(crate) fn carry_out(&mut self, command: Command<'_>) -> Result<(), Stop> {
         let sequence = command.sequence;
-        let request = Request::decode(command.kind, &command.payload)
+        let request = Request::decode(command.kind, command.payload)
             .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
         self.staged = command.staged;

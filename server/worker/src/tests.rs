@@ -10,6 +10,7 @@ mod launches;
 mod linking;
 mod mirrors;
 mod sharing;
+mod steady;
 mod stream_memory;
 
 use std::os::unix::net::UnixStream;

@@ -2,12 +2,10 @@
 //! In: checked numbers. Out: calls of the library.
 //! Pitches of a single row are left out: drivers refuse long ones although nothing is stepped over.
 
-use floe_abi::{
-    Context, CudaResult, Graph, GraphExec, GraphNode, LaunchAttribute, Memcpy3d, MemsetNodeParams, memory_type,
-};
+use floe_abi::{Context, CudaResult, Graph, GraphExec, GraphNode, Memcpy3d, MemsetNodeParams, memory_type};
 use floe_device::{Driver, GraphKernel};
 
-use super::{launch_attribute, size};
+use super::size;
 use crate::device::{NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
 
 fn kernel<'a>(kernel: &NodeKernel<'a>) -> GraphKernel<'a> {
@@ -65,11 +63,7 @@ pub(super) fn add(
     let whole: Vec<GraphNode> = after.iter().filter(|edge| edge.is_whole()).map(|edge| edge.from).collect();
     let node = match work {
         NodeWork::Empty => driver.graph_add_empty(graph, &whole),
-        NodeWork::Kernel(work, attributes) => {
-            let attributes: Vec<LaunchAttribute> =
-                attributes.iter().map(|(id, value)| launch_attribute(*id, value)).collect();
-            driver.graph_add_kernel(graph, &whole, &kernel(work), &attributes)
-        }
+        NodeWork::Kernel(work, attributes) => driver.graph_add_kernel(graph, &whole, &kernel(work), attributes),
         NodeWork::Copy(work) => driver.graph_add_copy(graph, &whole, &box_of(work)?, context),
         NodeWork::Fill(at, pattern) => driver.graph_add_fill(graph, &whole, &fill(*at, pattern)?, context),
     }?;

@@ -93,8 +93,9 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Answer, Fault> {
-        let attributes = plain_attributes(&message.attributes)?;
-        if attributes.iter().any(|(id, _)| STREAM_ATTRIBUTES.contains(id)) {
+        let mut attributes = Vec::new();
+        plain_attributes(&message.attributes, &mut attributes)?;
+        if attributes.iter().any(|it| STREAM_ATTRIBUTES.contains(&it.id)) {
             return broken("a launch attribute that no node can have");
         }
         let sizes = Sizes {

@@ -3,10 +3,10 @@
 //! An event in an attribute is looked up by the client's id; one that carries anything else of the client's is refused,
 //! never passed on.
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, LaunchAttribute, LaunchAttributeValue};
 use floe_wire::{
     AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, FunctionId, HostFunction,
-    Launch, LaunchAttribute, MaxActiveBlocks, MaxActiveBlocksReply,
+    Launch, MaxActiveBlocks, MaxActiveBlocksReply,
 };
 
 use super::{Answer, Session, body};
@@ -38,19 +38,23 @@ impl<D: Device> Session<D> {
             stream,
         };
         let function = kernel.function;
-        let attributes = self.attributes(&message.attributes)?;
-        self.device().launch(function, shape, message.parameters, &attributes)?;
+        // Taken out and put back, so that the next launch finds room in it.
+        let mut attributes = std::mem::take(&mut self.attributes);
+        plain_attributes(&message.attributes, &mut attributes)?;
+        self.name_events(&mut attributes)?;
+        let launched = self.device().launch(function, shape, message.parameters, &attributes);
+        self.attributes = attributes;
+        launched?;
         Ok(Answer::Nothing)
     }
 
-    /// The attributes with the driver's events in place of the client's.
-    fn attributes(&mut self, attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8; 64])>, Fault> {
-        let mut passed = plain_attributes(attributes)?;
-        for (_, value) in passed.iter_mut().filter(|(id, _)| EVENT_ATTRIBUTES.contains(id)) {
-            let [handle, ..] = value.as_chunks_mut::<8>().0 else { continue };
-            *handle = self.recordable_event(EventId(u64::from_le_bytes(*handle)))?.0.to_ne_bytes();
+    /// Puts the driver's events in place of the client's.
+    fn name_events(&mut self, attributes: &mut [LaunchAttribute]) -> Result<(), Fault> {
+        for attribute in attributes.iter_mut().filter(|it| EVENT_ATTRIBUTES.contains(&it.id)) {
+            let handle = &mut attribute.value.words[0];
+            *handle = self.recordable_event(EventId(*handle))?.0;
         }
-        Ok(passed)
+        Ok(())
     }
 
     pub(super) fn cluster_occupancy(&mut self, message: &ClusterOccupancy<'_>) -> Result<Answer, Fault> {
@@ -66,9 +70,10 @@ impl<D: Device> Session<D> {
             shared: message.shared,
             stream: floe_abi::Stream::LEGACY,
         };
-        let mut attributes = plain_attributes(&message.attributes)?;
+        let mut attributes = Vec::new();
+        plain_attributes(&message.attributes, &mut attributes)?;
         // Events do not change how many fit.
-        attributes.retain(|(id, _)| !EVENT_ATTRIBUTES.contains(id));
+        attributes.retain(|it| !EVENT_ATTRIBUTES.contains(&it.id));
         let count = self.device().cluster_occupancy(what, function, shape, &attributes)?;
         body(&ClusterOccupancyReply { count })
     }
@@ -118,24 +123,35 @@ impl<D: Device> Session<D> {
     }
 }
 
-/// The attributes as the device takes them.
-pub(super) fn plain_attributes(attributes: &[LaunchAttribute<'_>]) -> Result<Vec<(u32, [u8; 64])>, Fault> {
+/// Writes the attributes as the device takes them, events still as the client names them, in place of what `passed` has.
+pub(super) fn plain_attributes(
+    attributes: &[floe_wire::LaunchAttribute<'_>],
+    passed: &mut Vec<LaunchAttribute>,
+) -> Result<(), Fault> {
+    passed.clear();
     if attributes.len() > ATTRIBUTES {
         return broken(format!("more than {ATTRIBUTES} launch attributes: {}", attributes.len()));
     }
-    let plain = |attribute: &LaunchAttribute<'_>| -> Result<(u32, [u8; 64]), Fault> {
-        if !PLAIN_ATTRIBUTES.contains(&attribute.id) && !EVENT_ATTRIBUTES.contains(&attribute.id) {
-            let words = format!("launch attribute: {}", attribute.id);
-            return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
+    for &floe_wire::LaunchAttribute { id, value } in attributes.iter().filter(|attribute| attribute.id != 0) {
+        if !PLAIN_ATTRIBUTES.contains(&id) && !EVENT_ATTRIBUTES.contains(&id) {
+            return Err(Fault::Explained(CudaError::NOT_SUPPORTED, format!("launch attribute: {id}")));
         }
-        let mut value = [0; 64];
-        match value.get_mut(..attribute.value.len()) {
-            Some(bytes) => bytes.copy_from_slice(attribute.value),
-            None => return broken(format!("a launch attribute of more than 64 bytes: {}", attribute.value.len())),
-        }
-        Ok((attribute.id, value))
-    };
-    attributes.iter().filter(|attribute| attribute.id != 0).map(plain).collect()
+        passed.push(LaunchAttribute { id, value: attribute_value(value)?, ..LaunchAttribute::default() });
+    }
+    Ok(())
+}
+
+fn attribute_value(bytes: &[u8]) -> Result<LaunchAttributeValue, Fault> {
+    let mut value = [0; 64];
+    match value.get_mut(..bytes.len()) {
+        Some(begin) => begin.copy_from_slice(bytes),
+        None => return broken(format!("a launch attribute of more than 64 bytes: {}", bytes.len())),
+    }
+    let mut words = [0; 8];
+    for (word, bytes) in words.iter_mut().zip(value.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    Ok(LaunchAttributeValue { words })
 }
 
 #[cfg(test)]
@@ -145,12 +161,20 @@ mod tests {
 
     #[test]
     fn plain_attributes_are_passed_on_and_others_refused() {
-        let cooperative = LaunchAttribute { id: 2, value: &[1, 0, 0, 0] };
-        let passed = plain_attributes(&[LaunchAttribute { id: 0, value: &[] }, cooperative]).unwrap();
-        assert_eq!((passed.len(), passed[0].0, passed[0].1[0], passed[0].1[63]), (1, 2, 1, 0));
-        let node = LaunchAttribute { id: 13, value: &[0; 16] };
-        assert!(matches!(plain_attributes(&[node]), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
-        let long = LaunchAttribute { id: 2, value: &[0; 65] };
-        assert!(matches!(plain_attributes(&[long]), Err(Fault::Contract(_))));
+        let mut passed = vec![LaunchAttribute::default(); 3];
+        let mut pass = |id, value| plain_attributes(&[floe_wire::LaunchAttribute { id, value }], &mut passed);
+        assert!(matches!(pass(13, &[0; 16]), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
+        assert!(matches!(pass(2, &[0; 65]), Err(Fault::Contract(_))));
+        pass(2, &[1, 0, 0, 0]).unwrap();
+        assert_eq!((passed.len(), passed[0].id, passed[0].value.words), (1, 2, [1, 0, 0, 0, 0, 0, 0, 0]));
+        plain_attributes(&[floe_wire::LaunchAttribute { id: 0, value: &[] }], &mut passed).unwrap();
+        assert_eq!(passed, []);
+    }
+
+    #[test]
+    fn attribute_value_keeps_its_bytes() {
+        let mut bytes = [0; 10];
+        (bytes[0], bytes[9]) = (1, 2);
+        assert_eq!(attribute_value(&bytes).unwrap().words, [1, 0x200, 0, 0, 0, 0, 0, 0]);
     }
 }

@@ -1,0 +1,142 @@
+//! What a launch takes of memory on its way from the socket to the device, once a session has run for a moment.
+//! In: frames on a socket pair, read and carried out on the test's own thread. Out: the number of allocations.
+
+use std::io::Write as _;
+
+use floe_transport::{Receiver, Spin};
+
+use super::*;
+use crate::batch::{Batch, Command};
+use crate::completer::Completer;
+use crate::host_functions::HostFunctions;
+use crate::queue::Queue;
+use crate::reader::Reader;
+use crate::session::{Allowance, Session};
+use crate::shared::Shared;
+use crate::staging::{UPLOAD_BYTES, Uploads};
+use crate::window::Window;
+
+/// Launches of one round: several batches.
+const LAUNCHES: usize = 500;
+/// Rounds before the one that counts.
+const WARM_UP: usize = 10;
+/// Bytes of parameters of the kernel.
+const PARAMETERS: usize = 88;
+
+/// Reader and issuer of a session, without threads of their own.
+struct Line {
+    client: UnixStream,
+    sent: u64,
+    receiver: Receiver,
+    reader: Reader<Fake>,
+    session: Session<Fake>,
+    shared: Arc<Shared<Fake>>,
+    batch: Batch,
+    issued: Option<Batch>,
+}
+
+impl Line {
+    /// With the kernel 2.
+    fn new() -> Self {
+        let (client, ours) = UnixStream::pair().unwrap();
+        let (sender, receiver) = Link::new(ours.into()).split();
+        let shared = Arc::new(Shared {
+            device: Arc::new(Fake::default()),
+            sender,
+            failures: Default::default(),
+            output: Output::none(),
+            queue: Queue::default(),
+            log: Log::nowhere(),
+            mirrors: Default::default(),
+            descriptor: Default::default(),
+            used: Default::default(),
+        });
+        let (_, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
+        let functions = Arc::new(HostFunctions::default());
+        let uploads = Uploads::new(UPLOAD_BYTES);
+        let window = Window::of(0).unwrap();
+        let allowance = Allowance { window, quota: 0, granularity: BLOCK, shared_memory: 0 };
+        let reader =
+            Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
+        let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None);
+        let (batch, issued) = (Batch::default(), None);
+        let mut line = Self { client, sent: 0, receiver, reader, session, shared, batch, issued };
+        line.find_kernel();
+        line
+    }
+
+    fn find_kernel(&mut self) {
+        let text = format!("kernel k {PARAMETERS}");
+        let hash = hash_of(text.as_bytes());
+        self.carry_out(&LibraryPart { library: LibraryId(1), content: 0, bytes: text.as_bytes() });
+        let contents = vec![Content { hash: &hash, bytes: text.len() as u64 }];
+        self.carry_out(&LoadLibrary { library: LibraryId(1), kind: 3, contents, ..LoadLibrary::default() });
+        self.carry_out(&FindKernel { library: LibraryId(1), name: "k", kernel: KernelId(2) });
+    }
+
+    fn carry_out<M: Message>(&mut self, message: &M) {
+        let mut payload = Vec::new();
+        message.encode(&mut payload);
+        self.session.carry_out(Command { sequence: 0, kind: M::KIND, payload: &payload, staged: None }).unwrap();
+    }
+
+    /// The client sends launches.
+    fn send(&mut self, launch: &Launch<'_>) {
+        let (mut payload, mut bytes) = (Vec::new(), Vec::new());
+        launch.encode(&mut payload);
+        for _ in 0..LAUNCHES {
+            self.sent += 1;
+            let length = u32::try_from(payload.len()).unwrap();
+            let header = FrameHeader { length, kind: Launch::KIND, sequence: self.sent };
+            bytes.extend_from_slice(&header.encode());
+            bytes.extend_from_slice(&payload);
+        }
+        self.client.write_all(&bytes).unwrap();
+    }
+
+    /// Reads what was sent, then carries it out.
+    fn read_and_carry_out(&mut self) {
+        for _ in 0..LAUNCHES {
+            self.reader.read(&mut self.receiver, &mut self.batch).unwrap();
+        }
+        self.reader.hand_over(&mut self.batch).unwrap();
+        let mut left = LAUNCHES;
+        while left > 0 {
+            let batch = self.shared.queue.next(self.issued.take()).unwrap();
+            for command in batch.commands() {
+                self.session.carry_out(command).unwrap();
+                left -= 1;
+            }
+            self.issued = Some(batch);
+        }
+    }
+
+    /// Allocations of a round of launches, after those in which every batch has been a full one.
+    fn allocations(&mut self, launch: &Launch<'_>) -> u64 {
+        self.shared.device.count_launches();
+        for _ in 0..WARM_UP {
+            self.send(launch);
+            self.read_and_carry_out();
+        }
+        assert_eq!(self.shared.device.count_launches(), WARM_UP * LAUNCHES);
+        self.send(launch);
+        let measured = allocation_counter::measure(|| self.read_and_carry_out());
+        assert_eq!(self.shared.device.count_launches(), LAUNCHES);
+        measured.count_total
+    }
+}
+
+#[test]
+fn launches_allocate_nothing_from_the_socket_to_the_device() {
+    let parameters = [7; PARAMETERS];
+    let launch = Launch { kernel: KernelId(2), parameters: &parameters, ..Launch::default() };
+    assert_eq!(Line::new().allocations(&launch), 0);
+}
+
+#[test]
+fn attributes_of_a_launch_are_one_allocation() {
+    let (parameters, value) = ([7; PARAMETERS], [1, 0, 0, 0]);
+    let attributes = vec![LaunchAttribute { id: 2, value: &value }, LaunchAttribute { id: 6, value: &value }];
+    let launch = Launch { kernel: KernelId(2), parameters: &parameters, attributes, ..Launch::default() };
+    assert_eq!(Line::new().allocations(&launch), LAUNCHES as u64);
+}
