@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub use floed::Floed;
 pub use processes::{descendants, open_files};
 pub use program::{Outcome, Program, Statistics};
-pub use table::{Expectation, Linkage, all_examples, example, examples};
+pub use table::{Expectation, Linkage, example, examples};
 
 /// A folder named by an environment variable, else one under `target/`.
 ///

@@ -23,8 +23,6 @@ struct Table {
 #[derive(Debug, Deserialize)]
 struct Entry {
     name: String,
-    #[serde(default)]
-    alone: bool,
     run: Vec<Expectation>,
 }
 
@@ -48,30 +46,17 @@ pub struct Expectation {
     pub stderr: Vec<String>,
 }
 
-/// Every run of every program that runs through a server.
+/// Every run of every program.
 ///
 /// # Panics
 /// When the table cannot be read.
 #[must_use]
 pub fn examples() -> Vec<(String, Expectation)> {
-    runs_of(|entry| !entry.alone)
-}
-
-/// Every run of every program: the CPU device's library alone runs them all.
-///
-/// # Panics
-/// As [`examples`].
-#[must_use]
-pub fn all_examples() -> Vec<(String, Expectation)> {
-    runs_of(|_| true)
-}
-
-fn runs_of(wanted: impl Fn(&Entry) -> bool) -> Vec<(String, Expectation)> {
     let path = crate::repository().join("examples/cuda/programs.toml");
     let text = std::fs::read_to_string(&path).expect("programs.toml is part of the repository");
     let table: Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let runs = |entry: Entry| entry.run.into_iter().map(move |run| (entry.name.clone(), run));
-    table.program.into_iter().filter(wanted).flat_map(runs).collect()
+    table.program.into_iter().flat_map(runs).collect()
 }
 
 /// The executable of an example.

@@ -2,7 +2,7 @@
 //! alone.
 //! The programs check their own results; here their exit codes and their lines are checked.
 
-use floe_tests::{Expectation, Floed, Linkage, Program, all_examples, example, examples};
+use floe_tests::{Expectation, Floed, Linkage, Program, example, examples};
 
 fn every_example_passes(linkage: Linkage, address: impl Fn(&Floed) -> String) {
     let daemon = Floed::start();
@@ -47,10 +47,10 @@ fn shared_cudart_over_the_unix_socket() {
 
 #[test]
 fn static_cudart_on_the_device_library_alone() {
-    every_run_passes(all_examples(), Linkage::Static, Program::on_the_device_library);
+    every_run_passes(examples(), Linkage::Static, Program::on_the_device_library);
 }
 
 #[test]
 fn shared_cudart_on_the_device_library_alone() {
-    every_run_passes(all_examples(), Linkage::Shared, Program::on_the_device_library);
+    every_run_passes(examples(), Linkage::Shared, Program::on_the_device_library);
 }

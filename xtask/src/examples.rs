@@ -41,10 +41,6 @@ pub(crate) struct Program {
     /// Whether it calls the driver API itself and is linked with `-lcuda`.
     #[serde(default)]
     pub(crate) driver: bool,
-    /// Whether it runs on the CPU device's library alone and not yet through a server.
-    #[serde(default)]
-    #[allow(dead_code, reason = "the tests read the same table")]
-    pub(crate) alone: bool,
     /// The runs a test makes.
     pub(crate) run: Vec<Run>,
 }
