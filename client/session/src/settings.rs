@@ -259,32 +259,13 @@ fn parse_report(text: &str) -> Report {
 fn parse_quotas(name: &str, text: &str) -> Result<Vec<u64>, SettingsError> {
     text.split(',')
         .map(|part| {
-            parse_bytes(part.trim()).ok_or_else(|| SettingsError::Value {
+            floe_size::bytes(part).ok_or_else(|| SettingsError::Value {
                 name: name.to_owned(),
                 reason: "a size such as 512MiB, 8GiB or a number of bytes is expected",
                 value: part.trim().to_owned(),
             })
         })
         .collect()
-}
-
-/// Reads `8GiB`, `512 MiB`, `8G`, `1000MB` or bytes. Powers of 1024 but for `kB`, `MB`, `GB`, `TB`.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return None,
-    };
-    number.checked_mul(unit)
 }
 
 #[cfg(test)]

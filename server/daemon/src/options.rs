@@ -233,18 +233,8 @@ fn is_loopback(address: &Address) -> bool {
     }
 }
 
-/// `8G` and the like.
 fn bytes(text: &str) -> Result<u64, DaemonError> {
-    let wrong = || DaemonError::Bytes(text.to_owned());
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'K' | 'k')) => (&text[..at], 10),
-        Some((at, 'M' | 'm')) => (&text[..at], 20),
-        Some((at, 'G' | 'g')) => (&text[..at], 30),
-        Some((at, 'T' | 't')) => (&text[..at], 40),
-        _ => (text, 0),
-    };
-    let count: u64 = digits.parse().map_err(|_| wrong())?;
-    count.checked_mul(1 << shift).ok_or_else(wrong)
+    floe_size::bytes(text).ok_or_else(|| DaemonError::Bytes(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -294,15 +284,6 @@ mod tests {
         for (text, bytes) in [("0", 0), ("3G", 3 << 30)] {
             let settings = Settings::new(Options { shared_memory: Some(text.into()), ..flags() });
             assert_eq!(settings.expect("a size").shared_memory, bytes);
-        }
-    }
-
-    #[test]
-    fn sizes_have_letters() {
-        assert_eq!(bytes("8G").ok(), Some(8 << 30));
-        assert_eq!(bytes("12").ok(), Some(12));
-        for wrong in ["", "G", "-1", "1X", "99999999999T"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -44,7 +44,7 @@ impl Settings {
         Self {
             devices,
             compute: setting(variable, "FLOE_CPU_COMPUTE", "such as 9.0 or 90", parse_compute).unwrap_or((9, 0)),
-            memory: setting(variable, "FLOE_CPU_MEMORY", "bytes, such as 4294967296 or 4G", parse_bytes)
+            memory: setting(variable, "FLOE_CPU_MEMORY", "bytes, such as 4294967296 or 4G", parse_memory)
                 .unwrap_or(share)
                 .max(GRANULARITY)
                 / GRANULARITY
@@ -93,19 +93,8 @@ fn parse_compute(text: &str) -> Option<(u32, u32)> {
     ((3..=20).contains(&major) && minor <= 9).then_some((major, minor))
 }
 
-/// Bytes, with an optional K, M, G or T (powers of 1024, an optional `iB` or `B` behind it).
-fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().trim_end_matches("iB").trim_end_matches('B') {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+fn parse_memory(text: &str) -> Option<u64> {
+    floe_size::bytes(text).filter(|bytes| *bytes > 0)
 }
 
 fn host_cores() -> usize {
