@@ -1,18 +1,14 @@
-//! Streams whose work is recorded instead of run: which stream is in which capture, what its next node waits for, and how
-//! captures spread and join through events. Streams and events come in as the implementation names them; nodes go into
-//! graphs. What is refused meanwhile is in `rules`.
+//! Streams whose work is recorded instead of run: which stream is in which capture, and how captures begin, end, spread and
+//! join through events. Streams and events come in as the implementation names them; graphs go out. How their nodes come
+//! about is in `recording`, what is refused meanwhile in `rules`.
 
 mod events;
+mod recording;
 
-use super::plan::Plan;
 use super::rules;
 use super::store::{Edge, Graphs, State};
 use super::user_objects::Destructor;
-use super::work::{KernelWork, Work};
-use floe_abi::{
-    CudaError, CudaResult, Event, Graph, GraphEdge, GraphNode, capture_mode, capture_status, graph_dependency_type,
-    graph_kernel_port, launch_attribute,
-};
+use floe_abi::{CudaError, CudaResult, Event, Graph, GraphEdge, GraphNode, capture_mode, capture_status};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 
@@ -141,23 +137,6 @@ impl State {
         capture.streams.get_mut(&stream.key).ok_or(CudaError::ILLEGAL_STATE)
     }
 
-    /// Where the next node of a captured stream goes: the graph, and what it waits for.
-    ///
-    /// # Errors
-    /// As [`Graphs::record`].
-    pub(super) fn next_on(&mut self, stream: &CaptureStream) -> CudaResult<(Graph, Vec<Edge>)> {
-        let id = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
-        let after = self.strand(id, stream)?.after.clone();
-        Ok((self.captures.captures[&id].graph, after))
-    }
-
-    /// What is recorded next on a captured stream waits for this node.
-    pub(super) fn go_on(&mut self, stream: &CaptureStream, node: GraphNode) -> CudaResult<()> {
-        let id = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
-        self.strand(id, stream)?.after = vec![Edge::whole(node)];
-        Ok(())
-    }
-
     /// Takes a capture away, with its graph where that was made for it and `keep` does not say otherwise.
     fn end(&mut self, id: u64, keep: bool) -> CudaResult<(Graph, Vec<Destructor>)> {
         let capture = self.captures.captures.remove(&id).ok_or(CudaError::ILLEGAL_STATE)?;
@@ -264,46 +243,6 @@ impl Graphs {
         result.map(|()| graph)
     }
 
-    /// Whether the stream's work is recorded. Where it is, the caller records what it was asked to do.
-    ///
-    /// # Errors
-    /// INVALIDATED where the capture cannot go on, IMPLICIT for the legacy default stream while a stream that waits for it
-    /// is captured.
-    pub fn is_capturing(&self, stream: &CaptureStream) -> CudaResult<bool> {
-        if !self.is_watching() {
-            return Ok(false);
-        }
-        self.lock().capturing(stream).map(|id| id.is_some())
-    }
-
-    /// Records work on a capturing stream.
-    ///
-    /// # Errors
-    /// As [`Graphs::is_capturing`]; ILLEGAL_STATE where the stream is not captured.
-    pub fn record(&self, stream: &CaptureStream, mut work: Work) -> CudaResult<()> {
-        let mut state = self.lock();
-        let (graph, mut after) = state.next_on(stream)?;
-        if let Work::Kernel(kernel) = &mut work {
-            start_early(&state, kernel, &mut after)?;
-        }
-        let node = state.push(graph, work, after)?;
-        state.go_on(stream, node)
-    }
-
-    /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
-    ///
-    /// # Errors
-    /// As [`Graphs::record`]; NOT_SUPPORTED for a graph that allocates or frees memory.
-    pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
-        let mut state = self.lock();
-        let (graph, after) = state.next_on(stream)?;
-        if plan.has_memory() {
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        let node = state.push_plan(graph, plan, after)?;
-        state.go_on(stream, node)
-    }
-
     /// What a stream's capture is doing. The addresses in it lead to memory of the capture's.
     ///
     /// # Errors
@@ -335,22 +274,6 @@ impl Graphs {
         })
     }
 
-    /// Changes what a capturing stream's next node waits for.
-    ///
-    /// # Errors
-    /// ILLEGAL_STATE where the stream is not captured, INVALIDATED, INVALID_VALUE for nodes of another graph.
-    pub fn change_dependencies(&self, stream: &CaptureStream, after: &[Edge], replaces: bool) -> CudaResult<()> {
-        let mut state = self.lock();
-        let id = state.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
-        state.check_edges(state.captures.captures[&id].graph, after)?;
-        let strand = state.strand(id, stream)?;
-        if replaces {
-            strand.after.clear();
-        }
-        extend(&mut strand.after, after);
-        Ok(())
-    }
-
     /// The capture of this stream cannot go on.
     pub(super) fn invalidate_on(&self, stream: &CaptureStream) {
         let mut state = self.lock();
@@ -376,31 +299,4 @@ impl Graphs {
         drop(state);
         over.into_iter().for_each(Destructor::call);
     }
-}
-
-/// Adds edges that are not there yet; a wait for all of a node includes any other.
-fn extend(after: &mut Vec<Edge>, more: &[Edge]) {
-    for edge in more {
-        match after.iter_mut().find(|known| known.from == edge.from) {
-            Some(known) if edge.data == GraphEdge::default() => *known = *edge,
-            Some(_) => {}
-            None => after.push(*edge),
-        }
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the number is 1")]
-const PROGRAMMATIC: u8 = graph_dependency_type::PROGRAMMATIC as u8;
-
-/// A kernel that may start before its predecessor on the stream ends has an edge that says so, instead of the attribute.
-fn start_early(state: &State, kernel: &mut KernelWork, after: &mut [Edge]) -> CudaResult<()> {
-    let early = kernel.has(launch_attribute::PROGRAMMATIC_STREAM_SERIALIZATION);
-    kernel.attributes.retain(|attribute| attribute.id != launch_attribute::PROGRAMMATIC_STREAM_SERIALIZATION);
-    if let ([edge], true) = (after, early)
-        && matches!(state.node(edge.from)?.work, Work::Kernel(_))
-    {
-        edge.data =
-            GraphEdge { from_port: graph_kernel_port::PROGRAMMATIC, kind: PROGRAMMATIC, ..GraphEdge::default() };
-    }
-    Ok(())
 }

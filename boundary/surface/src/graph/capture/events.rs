@@ -1,7 +1,8 @@
 //! Events in captures: how a capture spreads to other streams and joins again. Records and waits come in; whether they are
 //! the capture's own business goes out, or what CUDA refuses. Events outside captures are not known here.
 
-use super::{CaptureStream, Strand, extend};
+use super::recording::extend;
+use super::{CaptureStream, Strand};
 use crate::graph::store::{Edge, Graphs, State};
 use floe_abi::{CudaError, CudaResult, Event};
 
