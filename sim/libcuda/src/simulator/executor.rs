@@ -1,18 +1,19 @@
 //! What comes in: work for streams, from any thread of the program. What goes out: the work done in stream order, on
 //! the machine's pool (kernels), a few transfer threads (copies), one thread for host functions and one that looks at words
 //! of memory streams wait for; waiting callers wake.
-//! After a fault nothing more of that context runs. It never calls into the program while it holds its lock.
+//! Here is the line and who waits in it; which thread does what is in `running`. After a fault nothing more of that context
+//! runs. It never calls into the program while it holds its lock.
 
 mod held;
 pub(crate) mod replay;
+mod running;
 mod work;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_machine::{Fault, FaultKind, Memory, Outcome, Pool};
+use floe_machine::{Memory, Pool};
 
 use super::events::{Event, EventKey, Events, NoTime};
 use super::host_memory::HostMemory;
@@ -268,168 +269,5 @@ impl Executor {
         let mut state = self.lock();
         state.faults.remove(&context);
         state.events.destroy_of_context(context);
-    }
-
-    // ---- running
-
-    /// Starts everything that is ready. Takes the lock and gives it up.
-    fn pump<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
-        loop {
-            while let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::Here) {
-                drop(self.perform(state, ticket, work));
-                state = self.lock();
-            }
-            // What was done may be what a stream waits for.
-            if state.held.is_empty() || !self.look_at_words(&mut state) {
-                break;
-            }
-        }
-        if state.queues.ready() > 0 {
-            self.wake_threads(&mut state);
-        }
-    }
-
-    fn wake_threads(self: &Arc<Self>, state: &mut State) {
-        if state.queues.has_ready(|work| work.place() == Place::TransferThread) {
-            if state.idle_transfer_threads == 0 && state.transfer_threads < TRANSFER_THREADS {
-                state.transfer_threads += 1;
-                self.spawn("floe-transfer", Self::transfer_thread);
-            }
-            self.transfers.notify_one();
-        }
-        if state.queues.has_ready(|work| work.place() == Place::HostThread) {
-            if !state.host_thread {
-                state.host_thread = true;
-                self.spawn("floe-host-calls", Self::host_thread);
-            }
-            self.host_calls.notify_one();
-        }
-    }
-
-    fn spawn(self: &Arc<Self>, name: &str, body: fn(Arc<Self>)) {
-        let executor = Arc::clone(self);
-        let spawned = std::thread::Builder::new().name(name.to_string()).spawn(move || body(executor));
-        if let Err(error) = spawned {
-            // Without the thread the work would wait for ever: the process cannot go on.
-            eprintln!("floe: cannot start a thread of the CPU device: {error}");
-            std::process::abort();
-        }
-    }
-
-    fn transfer_thread(self: Arc<Self>) {
-        let mut state = self.lock();
-        loop {
-            if let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::TransferThread) {
-                self.wake_threads(&mut state);
-                drop(self.perform(state, ticket, work));
-                self.pump(self.lock());
-                state = self.lock();
-            } else {
-                state.idle_transfer_threads += 1;
-                state = self.transfers.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.idle_transfer_threads -= 1;
-            }
-        }
-    }
-
-    fn host_thread(self: Arc<Self>) {
-        let mut state = self.lock();
-        loop {
-            if let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::HostThread) {
-                drop(self.perform(state, ticket, work));
-                self.pump(self.lock());
-                state = self.lock();
-            } else {
-                state = self.host_calls.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-    }
-
-    /// Does one piece of work that was taken from the queues, and marks it done; a kernel is marked done when it ends.
-    fn perform<'a>(
-        self: &'a Arc<Self>,
-        mut state: MutexGuard<'a, State>,
-        ticket: Ticket,
-        work: Work,
-    ) -> MutexGuard<'a, State> {
-        let context = state.queues.context(ticket.stream).unwrap_or_default();
-        let fault = state.faults.get(&context).copied();
-        let result = match work {
-            Work::Nothing => Ok(()),
-            Work::Record(event) => {
-                state.events.happen(event, ticket, Instant::now());
-                Ok(())
-            }
-            Work::Release(release) => {
-                drop(state);
-                release();
-                state = self.lock();
-                Ok(())
-            }
-            Work::Host(call) => {
-                drop(state);
-                call(fault.map_or(Ok(()), Err));
-                state = self.lock();
-                Ok(())
-            }
-            Work::Transfer(_) | Work::Kernel(_) | Work::Words(_) if fault.is_some() => Ok(()),
-            Work::Words(mut words) => match words.advance(&self.memory, &self.host_memory) {
-                Ok(true) => Ok(()),
-                Ok(false) => {
-                    self.hold(&mut state, ticket, context, words);
-                    return state;
-                }
-                Err(error) => Err(error),
-            },
-            Work::Transfer(transfer) => {
-                drop(state);
-                let result = transfer.run(&self.memory);
-                state = self.lock();
-                result
-            }
-            Work::Kernel(grid) => {
-                drop(state);
-                let executor = Arc::clone(self);
-                self.pool.submit(&grid, Box::new(move |outcome| executor.kernel_ended(ticket, context, &outcome)));
-                return self.lock();
-            }
-        };
-        self.finish(&mut state, ticket, context, result);
-        state
-    }
-
-    fn kernel_ended(self: &Arc<Self>, ticket: Ticket, context: u64, outcome: &Outcome) {
-        let result = match outcome {
-            Outcome::Done => Ok(()),
-            Outcome::Fault(fault) => {
-                super::log::note(format_args!("kernel fault: {fault}"));
-                self.explain(fault);
-                Err(CudaError::from_code(fault.kind.code()).unwrap_or(CudaError::LAUNCH_FAILED))
-            }
-            Outcome::Stopped | Outcome::Cancelled => Err(CudaError::LAUNCH_FAILED),
-        };
-        let mut state = self.lock();
-        self.finish(&mut state, ticket, context, result);
-        self.pump(state);
-    }
-
-    /// Says what is not obvious from a fault's address.
-    fn explain(&self, fault: &Fault) {
-        if fault.kind == FaultKind::IllegalAddress && self.host_memory.find(fault.address).is_some() {
-            super::log::warn(format_args!(
-                "kernel {} used pinned host memory at {:#x}: kernels of the CPU device reach device memory only",
-                fault.kernel, fault.address
-            ));
-        }
-    }
-
-    fn finish(&self, state: &mut State, ticket: Ticket, context: u64, result: CudaResult<()>) {
-        if let Err(error) = result {
-            state.faults.entry(context).or_insert(error);
-        }
-        state.queues.finish(ticket.stream);
-        if state.waiting > 0 {
-            self.progress.notify_all();
-        }
     }
 }

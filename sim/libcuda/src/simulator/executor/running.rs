@@ -1,0 +1,176 @@
+//! How queued work is done: by which thread, and what its end starts.
+//! In: what the queues have ready. Out: the work, done and marked so; faults of its context; waiting callers woken.
+//! It never calls into the program while it holds the lock.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_machine::{Fault, FaultKind, Outcome};
+
+use super::super::log;
+use super::work::{Place, Work};
+use super::{Executor, State, TRANSFER_THREADS, Ticket};
+
+impl Executor {
+    /// Starts everything that is ready. Takes the lock and gives it up.
+    pub(super) fn pump<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
+        loop {
+            while let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::Here) {
+                drop(self.perform(state, ticket, work));
+                state = self.lock();
+            }
+            // What was done may be what a stream waits for.
+            if state.held.is_empty() || !self.look_at_words(&mut state) {
+                break;
+            }
+        }
+        if state.queues.ready() > 0 {
+            self.wake_threads(&mut state);
+        }
+    }
+
+    fn wake_threads(self: &Arc<Self>, state: &mut State) {
+        if state.queues.has_ready(|work| work.place() == Place::TransferThread) {
+            if state.idle_transfer_threads == 0 && state.transfer_threads < TRANSFER_THREADS {
+                state.transfer_threads += 1;
+                self.spawn("floe-transfer", Self::transfer_thread);
+            }
+            self.transfers.notify_one();
+        }
+        if state.queues.has_ready(|work| work.place() == Place::HostThread) {
+            if !state.host_thread {
+                state.host_thread = true;
+                self.spawn("floe-host-calls", Self::host_thread);
+            }
+            self.host_calls.notify_one();
+        }
+    }
+
+    pub(super) fn spawn(self: &Arc<Self>, name: &str, body: fn(Arc<Self>)) {
+        let executor = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name(name.to_string()).spawn(move || body(executor));
+        if let Err(error) = spawned {
+            // Without the thread the work would wait for ever: the process cannot go on.
+            eprintln!("floe: cannot start a thread of the CPU device: {error}");
+            std::process::abort();
+        }
+    }
+
+    fn transfer_thread(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            if let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::TransferThread) {
+                self.wake_threads(&mut state);
+                drop(self.perform(state, ticket, work));
+                self.pump(self.lock());
+                state = self.lock();
+            } else {
+                state.idle_transfer_threads += 1;
+                state = self.transfers.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle_transfer_threads -= 1;
+            }
+        }
+    }
+
+    fn host_thread(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            if let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::HostThread) {
+                drop(self.perform(state, ticket, work));
+                self.pump(self.lock());
+                state = self.lock();
+            } else {
+                state = self.host_calls.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Does one piece of work that was taken from the queues, and marks it done; a kernel is marked done when it ends.
+    pub(super) fn perform<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State>,
+        ticket: Ticket,
+        work: Work,
+    ) -> MutexGuard<'a, State> {
+        let context = state.queues.context(ticket.stream).unwrap_or_default();
+        let fault = state.faults.get(&context).copied();
+        let result = match work {
+            Work::Nothing => Ok(()),
+            Work::Record(event) => {
+                state.events.happen(event, ticket, Instant::now());
+                Ok(())
+            }
+            Work::Release(release) => {
+                drop(state);
+                release();
+                state = self.lock();
+                Ok(())
+            }
+            Work::Host(call) => {
+                drop(state);
+                call(fault.map_or(Ok(()), Err));
+                state = self.lock();
+                Ok(())
+            }
+            Work::Transfer(_) | Work::Kernel(_) | Work::Words(_) if fault.is_some() => Ok(()),
+            Work::Words(mut words) => match words.advance(&self.memory, &self.host_memory) {
+                Ok(true) => Ok(()),
+                Ok(false) => {
+                    self.hold(&mut state, ticket, context, words);
+                    return state;
+                }
+                Err(error) => Err(error),
+            },
+            Work::Transfer(transfer) => {
+                drop(state);
+                let result = transfer.run(&self.memory);
+                state = self.lock();
+                result
+            }
+            Work::Kernel(grid) => {
+                drop(state);
+                let executor = Arc::clone(self);
+                self.pool.submit(&grid, Box::new(move |outcome| executor.kernel_ended(ticket, context, &outcome)));
+                return self.lock();
+            }
+        };
+        self.finish(&mut state, ticket, context, result);
+        state
+    }
+
+    fn kernel_ended(self: &Arc<Self>, ticket: Ticket, context: u64, outcome: &Outcome) {
+        let result = match outcome {
+            Outcome::Done => Ok(()),
+            Outcome::Fault(fault) => {
+                log::note(format_args!("kernel fault: {fault}"));
+                self.explain(fault);
+                Err(CudaError::from_code(fault.kind.code()).unwrap_or(CudaError::LAUNCH_FAILED))
+            }
+            Outcome::Stopped | Outcome::Cancelled => Err(CudaError::LAUNCH_FAILED),
+        };
+        let mut state = self.lock();
+        self.finish(&mut state, ticket, context, result);
+        self.pump(state);
+    }
+
+    /// Says what is not obvious from a fault's address.
+    fn explain(&self, fault: &Fault) {
+        if fault.kind == FaultKind::IllegalAddress && self.host_memory.find(fault.address).is_some() {
+            log::warn(format_args!(
+                "kernel {} used pinned host memory at {:#x}: kernels of the CPU device reach device memory only",
+                fault.kernel, fault.address
+            ));
+        }
+    }
+
+    pub(super) fn finish(&self, state: &mut State, ticket: Ticket, context: u64, result: CudaResult<()>) {
+        if let Err(error) = result {
+            state.faults.entry(context).or_insert(error);
+        }
+        state.queues.finish(ticket.stream);
+        if state.waiting > 0 {
+            self.progress.notify_all();
+        }
+    }
+}
