@@ -17,6 +17,7 @@ use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
 
 use crate::device::{Device, Pinned as _};
 use crate::events::Mark;
+use crate::session::SharedPages;
 use crate::shared::Shared;
 use crate::staging::Landing;
 pub(crate) use order::Lane;
@@ -41,7 +42,7 @@ pub(crate) enum Action<D: Device> {
     /// Answer the request; `failed` is an error known before the work was even marked.
     Reply { failed: Option<CudaError> },
     /// Give shared memory up, then answer the request.
-    Release { memory: D::Mapped, failed: Option<CudaError> },
+    Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
     /// Have the client run a host function.
     RunHostFunction(FunctionId),
     /// Say that a stream has come as far as this frame.
@@ -187,10 +188,10 @@ impl<D: Device> Completer<D> {
                 Err(_) => Ok(()),
             },
             Action::Reply { failed } => self.reply(task.sequence, &task.marks, failed.or(outcome.err())),
-            Action::Release { memory, failed } => {
+            Action::Release { pages, failed } => {
                 let error = failed.or(outcome.err());
                 task.marks.iter().for_each(|mark| mark.settle());
-                self.release(task.sequence, memory, error);
+                self.release(task.sequence, pages, error);
                 Ok(())
             }
             Action::Report { stream, reached } => report(shared, stream, reached, outcome),
@@ -210,13 +211,13 @@ impl<D: Device> Completer<D> {
 
 impl<D: Device> Completer<D> {
     /// Gives shared memory up in a thread of its own: the driver may wait for work that waits for what is told here.
-    fn release(&self, request: u64, memory: D::Mapped, error: Option<CudaError>) {
+    fn release(&self, request: u64, pages: SharedPages<D::Mapped>, error: Option<CudaError>) {
         self.open.change(1);
         let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
         let body = move || {
             // On a context beyond use the driver refuses; the pages go all the same.
             let _ = shared.device.enter();
-            drop(memory);
+            drop(pages);
             // A client that cannot be told is gone, which others notice.
             let _ = shared.queue_reply(request, error.map_or(0, CudaError::code)).and_then(|()| shared.sender.flush());
             open.change(-1);

@@ -21,6 +21,8 @@ mod tensor_map;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use sharing::SharedPages;
+
 use floe_abi::{CudaError, LaunchAttribute};
 use floe_transport::LinkError;
 use floe_wire::{Class, Field, Request, StreamId};

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaError;
 use floe_wire::{DevicePtr, MapShared, MapSharedReply, ShareMemory, UnmapShared};
@@ -27,8 +28,43 @@ const MEMORY_FILE: u64 = 0x0102_1994;
 pub(crate) struct Sharing<P> {
     memory: Option<Memory>,
     /// By first address.
-    ranges: BTreeMap<u64, P>,
+    ranges: BTreeMap<u64, SharedPages<P>>,
+    held: Arc<Held>,
+}
+
+/// What is mapped, with what is still being given up.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: AtomicU64,
+    ranges: AtomicUsize,
+}
+
+/// One mapping; it counts until it is gone.
+pub(crate) struct SharedPages<P> {
+    // Fields go in this order: first the memory.
+    memory: P,
+    _share: Share,
+}
+
+/// A mapping's part of what is held.
+struct Share {
+    held: Arc<Held>,
     bytes: u64,
+}
+
+impl Share {
+    fn new(held: &Arc<Held>, bytes: u64) -> Self {
+        held.bytes.fetch_add(bytes, Ordering::AcqRel);
+        held.ranges.fetch_add(1, Ordering::AcqRel);
+        Self { held: Arc::clone(held), bytes }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.held.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.held.ranges.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The client's memory: its first byte lies at `at`.
@@ -40,7 +76,7 @@ struct Memory {
 
 impl<P> Default for Sharing<P> {
     fn default() -> Self {
-        Self { memory: None, ranges: BTreeMap::new(), bytes: 0 }
+        Self { memory: None, ranges: BTreeMap::new(), held: Arc::default() }
     }
 }
 
@@ -53,7 +89,7 @@ impl<P: Mapped> Sharing<P> {
         }
         let outside =
             || Fault::Explained(CudaError::INVALID_VALUE, format!("not shared: {bytes} bytes at {:#x}", at.0));
-        let (start, memory) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
+        let (start, SharedPages { memory, .. }) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
         let offset = at.0 - start;
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes() as u64);
         if fits { Ok(End::Host(memory, usize::try_from(offset).map_err(|_| outside())?)) } else { Err(outside()) }
@@ -70,25 +106,20 @@ impl<P: Mapped> Sharing<P> {
         };
         // The whole lies where addresses end, so this does not overflow.
         let before = self.ranges.range(..at + bytes).next_back();
-        if before.is_some_and(|(start, range)| start + range.bytes() as u64 > at) {
+        if before.is_some_and(|(start, range)| start + range.memory.bytes() as u64 > at) {
             return broken(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
         }
         Ok((memory, offset))
     }
 
     /// Takes a mapping out.
-    fn remove(&mut self, at: DevicePtr) -> Result<P, Fault> {
-        let Some(range) = self.ranges.remove(&at.0) else {
-            return broken(format!("no shared pages start at: {:#x}", at.0));
-        };
-        self.bytes -= range.bytes() as u64;
-        Ok(range)
+    fn remove(&mut self, at: DevicePtr) -> Result<SharedPages<P>, Fault> {
+        self.ranges.remove(&at.0).map_or_else(|| broken(format!("no shared pages start at: {:#x}", at.0)), Ok)
     }
 
     /// Ends every mapping; the memory can be mapped again. No work that names it is left.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
-        self.bytes = 0;
     }
 }
 
@@ -132,27 +163,28 @@ impl<D: Device> Session<D> {
     pub(super) fn map_shared(&mut self, message: MapShared) -> Result<Answer, Fault> {
         let MapShared { at, bytes } = message;
         let (memory, offset) = self.sharing.check_new(at.0, bytes)?;
-        let (held, most) = (self.sharing.bytes, self.allowance.shared_memory);
-        if bytes > most.saturating_sub(held) || self.sharing.ranges.len() >= MOST_RANGES {
+        let (held, most) = (self.sharing.held.bytes.load(Ordering::Acquire), self.allowance.shared_memory);
+        let ranges = self.sharing.held.ranges.load(Ordering::Acquire);
+        if bytes > most.saturating_sub(held) || ranges >= MOST_RANGES {
             let words = format!("{bytes} bytes more than {held} of shared memory, of at most: {most}");
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
         }
         let size = usize::try_from(bytes).map_err(|_| CudaError::OUT_OF_MEMORY)?;
-        let range = self.device().share_host(memory.file.as_fd(), offset, floe_abi::DevicePtr(at.0), size)?;
-        let reached = range.is_reached();
-        self.sharing.ranges.insert(at.0, range);
-        self.sharing.bytes += bytes;
+        let memory = self.device().share_host(memory.file.as_fd(), offset, floe_abi::DevicePtr(at.0), size)?;
+        let reached = memory.is_reached();
+        let pages = SharedPages { memory, _share: Share::new(&self.sharing.held, bytes) };
+        self.sharing.ranges.insert(at.0, pages);
         body(&MapSharedReply { reached })
     }
 
     /// The pages go when the work that may name them has completed, which is not waited for here.
     pub(super) fn unmap_shared(&mut self, sequence: u64, message: UnmapShared) -> Result<Answer, Fault> {
-        let memory = self.sharing.remove(message.at)?;
+        let pages = self.sharing.remove(message.at)?;
         let (marks, failed) = match self.mark_everything() {
             Ok(marks) => (marks, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let action = Action::Release { memory, failed };
+        let action = Action::Release { pages, failed };
         self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks, action });
         Ok(Answer::Later)
     }

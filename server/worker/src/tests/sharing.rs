@@ -162,6 +162,23 @@ fn session_shares_no_more_than_it_may() {
 }
 
 #[test]
+fn pages_that_are_being_given_up_still_count() {
+    let mut client = Client::new();
+    client.memory();
+    let bytes = 4 * SHARED;
+    assert_eq!(client.share(&whole(bytes), memory(bytes, &[]).as_fd()), 0);
+    let all = SHARED / PAGE;
+    client.ok(&pages(0, all));
+    client.device.hold(0);
+    client.send(&copy(AT, BASE, 8));
+    let unmapped = client.send(&UnmapShared { at: DevicePtr(AT) });
+    assert_eq!(client.call(&pages(all, 1)).0, CudaError::OUT_OF_MEMORY.code());
+    client.device.release(0);
+    assert_eq!(client.get(), status(unmapped, 0));
+    client.ok(&pages(all, all));
+}
+
+#[test]
 fn numbers_that_do_not_fit_break_the_contract() {
     let words = Client::new().break_with(&pages(0, 1));
     assert!(words.ends_with("no memory is shared"), "{words}");
