@@ -62,7 +62,8 @@ impl Session {
         while self.watched.any_left() {
             std::thread::sleep(pause);
             pause = LATE.min(pause * 2);
-            if self.send_mirrors().is_err() {
+            // Where nothing has changed, nothing is sent that could fail.
+            if self.send_mirrors().is_err() || self.errors.is_lost() {
                 // The link is over, and so are all waits.
                 lock(&self.watched.waits).clear();
             }

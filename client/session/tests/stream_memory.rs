@@ -94,6 +94,30 @@ fn what_the_program_writes_to_a_word_a_stream_waits_for_is_sent_without_a_call()
     until("the end of the wait", || client.stream_query(Stream::LEGACY) == Ok(()));
 }
 
+/// Threads of this process that watch host memory, of all tests.
+fn watchers() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
+        // A thread may have ended meanwhile.
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    });
+    names.filter(|name| name.trim_end() == "floe-words").count()
+}
+
+#[test]
+fn nobody_watches_a_word_any_more_when_the_link_is_lost() {
+    let script = |request: &Request<'_>, _, _: &mut Peer| match request {
+        Request::SynchronizeContext(_) => Flow::HangUp,
+        _ => Flow::Usual,
+    };
+    let server = Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() });
+    let client = client(&server);
+    let pointer = client.mem_host_alloc(8, 0).unwrap();
+    client.stream_batch_mem_op(Stream::LEGACY, &[on_word(WAIT_VALUE_32, pointer.0, 3, 1)], 0).unwrap();
+    until("the watch", || watchers() > 0);
+    assert_eq!(client.ctx_synchronize(), Err(CudaError::DEVICE_UNAVAILABLE));
+    until("the end of the watch", || watchers() == 0);
+}
+
 #[test]
 fn a_capture_does_not_take_it_and_cannot_go_on() {
     let server = Server::start(Options::default());
