@@ -163,13 +163,15 @@ impl Client {
 
     /// The memory of the program is about to be freed. A vGPU that is lost has let go of it.
     pub(crate) fn unshare(&self, start: u64) -> CudaResult<()> {
+        let mut result = Ok(());
         for device in self.devices()? {
-            match device.session.unshare(start) {
-                Err(error) if !device.session.errors.is_lost() => return Err(error),
-                _ => {}
+            // Each lets go of it, whatever another says.
+            let unshared = device.session.unshare(start);
+            if !device.session.errors.is_lost() {
+                result = result.and(unshared);
             }
         }
-        Ok(())
+        result
     }
 
     /// Whether a program that waits for a copy to the device had better send the bytes.

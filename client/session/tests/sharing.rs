@@ -128,6 +128,26 @@ fn freeing_has_the_worker_let_go_first() {
 }
 
 #[test]
+fn each_server_is_told_of_a_free_whatever_another_says() {
+    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        let Request::UnmapShared(_) = request else { return Flow::Usual };
+        peer.reply_with(sequence, CudaError::ILLEGAL_ADDRESS.code(), 0, "", &[]);
+        Flow::Done
+    };
+    let first = Server::start(Options { script: Some(Box::new(script)), ..sharing() });
+    let second = Server::start(sharing());
+    let client = client_with(&[&first, &second], &[]);
+    client.init(0).unwrap();
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(0)).unwrap()).unwrap();
+    let host = pinned(client.mem_alloc_host(LARGE).unwrap(), LARGE);
+    client.ctx_set_current(client.device_primary_ctx_retain(Device(1)).unwrap()).unwrap();
+    let device = client.mem_alloc(LARGE).unwrap();
+    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    assert_eq!(client.mem_free_host(host.pointer()), Err(CudaError::ILLEGAL_ADDRESS));
+    assert_eq!([&first, &second].map(|server| server.count("UnmapShared")), [1, 1]);
+}
+
+#[test]
 fn memory_is_offered_again_after_a_reset() {
     let server = Server::start(sharing());
     let client = client(&server);
