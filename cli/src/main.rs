@@ -19,7 +19,8 @@ use clap::{Parser, Subcommand};
 
 /// GPUs that float over a cluster: a CUDA program, unmodified, uses GPUs of other machines as if they were its own.
 ///
-/// Settings come from flags, then environment (FLOE_*), then a TOML file (FLOE_CONFIG, ~/.config/floe/floe.toml, /etc/floe/floe.toml).
+/// Settings come from flags, then environment (FLOE_*), then a TOML file (FLOE_CONFIG, ~/.config/floe/floe.toml,
+/// /etc/floe/floe.toml).
 #[derive(Debug, Parser)]
 #[command(name = "floe", version, after_help = AFTER_HELP)]
 struct Arguments {

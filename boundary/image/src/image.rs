@@ -139,8 +139,8 @@ impl Image<'_> {
         Ok(found)
     }
 
-    /// The PTX a device runs: all texts of a linked image; of others one text from the image itself, or where that has none, one from each prelinked container,
-    /// to be linked with each other.
+    /// The PTX a device runs: all texts of a linked image; of others one text from the image itself, or where that has
+    /// none, one from each prelinked container, to be linked with each other.
     ///
     /// # Errors
     /// [`ImageError::NoPtx`] where there is none, or none for one of the prelinked containers; damaged containers.

@@ -1,5 +1,6 @@
-//! One session's link: posting, calling, and waiting. Messages come in from calls; answers go to who waits for them, deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the
-//! error it ended with; nobody waits for ever.
+//! One session's link: posting, calling, and waiting. Messages come in from calls; answers go to who waits for them,
+//! deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the error it
+//! ended with; nobody waits for ever.
 
 mod handshake;
 mod host_functions;

@@ -1,5 +1,6 @@
-//! Host memory the program has pinned: allocated by floe, where it can be shared with a worker or not, or registered. Ranges come in, and whether an address belongs to one
-//! goes out. Copies from such memory may be taken later and copies into it may arrive later, as CUDA promises for it.
+//! Host memory the program has pinned: allocated by floe, where it can be shared with a worker or not, or registered. Ranges
+//! come in, and whether an address belongs to one goes out. Copies from such memory may be taken later and copies into it may
+//! arrive later, as CUDA promises for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

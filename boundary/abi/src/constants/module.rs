@@ -1,5 +1,5 @@
-//! Constants about modules, libraries and functions: the numbers come from the CUDA headers by way of the bindings crate, the names lose
-//! their prefix. Values are plain integers, since what C passes in may be a number nobody has named yet.
+//! Constants about modules, libraries and functions: the numbers come from the CUDA headers by way of the bindings crate, the
+//! names lose their prefix. Values are plain integers, since what C passes in may be a number nobody has named yet.
 //! Nothing here decides whether a value is supported.
 
 /// Function and kernel attributes.

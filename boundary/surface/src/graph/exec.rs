@@ -96,7 +96,8 @@ impl Graphs {
     /// A handle for a graph about to be instantiated, and what launches will do to memory.
     ///
     /// # Errors
-    /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED for one that allocates or frees memory and is instantiated already, or is a node's.
+    /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED for one that allocates or frees memory and is
+    /// instantiated already, or is a node's.
     pub(crate) fn name_exec(&self, graph: Graph, plan: &Plan) -> CudaResult<(GraphExec, Effects)> {
         let mut state = self.lock();
         let body = state.body(graph)?;

@@ -44,7 +44,7 @@ impl Message for MemoryOperations {
     }
 }
 
-/// One operation: `operation`, `value` and `flags` as in CUstreamBatchMemOpParams, of a barrier and a flush its own flags; `at` is the word, in the vGPU's window or in a mirror.
+/// One operation: `operation`, `value` and `flags` as in CUstreamBatchMemOpParams, of a barrier and a flush its own flags; `at` is the word, in the vGPU's window, in a mirror or in shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemoryOperation {
     pub operation: u32,

@@ -142,8 +142,8 @@ impl<D: Device> Session<D> {
         self.download(sequence, stream, slices)
     }
 
-    /// Issues the copy of every slice in pieces, then the answer, which waits for the last piece. A failure is answered in line, after the pieces that
-    /// were issued.
+    /// Issues the copy of every slice in pieces, then the answer, which waits for the last piece. A failure is answered in
+    /// line, after the pieces that were issued.
     fn download(
         &mut self,
         sequence: u64,
