@@ -168,9 +168,10 @@ fn pages_that_are_being_given_up_still_count() {
     let bytes = 4 * SHARED;
     assert_eq!(client.share(&whole(bytes), memory(bytes, &[]).as_fd()), 0);
     let all = SHARED / PAGE;
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
     client.ok(&pages(0, all));
     client.device.hold(0);
-    client.send(&copy(AT, BASE, 8));
+    client.send(&CopyOnDevice { stream: StreamId(1), ..copy(AT, BASE, 8) });
     let unmapped = client.send(&UnmapShared { at: DevicePtr(AT) });
     assert_eq!(client.call(&pages(all, 1)).0, CudaError::OUT_OF_MEMORY.code());
     client.device.release(0);
