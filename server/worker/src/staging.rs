@@ -1,7 +1,8 @@
 //! Pinned host memory between the link and the device, one ring for each direction.
 //! In: bytes to upload, or room for bytes to download. Out: ranges of pinned memory.
 //! It waits for room only when a ring is full, and it gives a range out again only after its work has completed. While a
-//! stream waits for a word of memory, which a later command may write, it takes more rings rather than to wait for long.
+//! stream waits for a word of memory, which a later command may write, or for a host function, which may wait for another
+//! vGPU that waits for this, it takes more rings rather than to wait for long.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ pub(crate) const DOWNLOAD_BYTES: usize = 8 * floe_wire::PIECE_BYTES;
 pub(crate) const LATE_BYTES: usize = 4 * floe_wire::PIECE_BYTES;
 /// How long to wait before looking again whether an upload has completed.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
-/// How long room is waited for while a stream waits for a word of memory: what is in flight may be behind that.
+/// How long room is waited for while a stream is held: what is in flight may be behind that.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Rings of one direction, at most: 1 GiB of pinned memory, then the issuer waits.
 const UPLOAD_RINGS: usize = 16;

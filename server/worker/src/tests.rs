@@ -430,6 +430,31 @@ fn event_recorded_again_does_not_prolong_an_earlier_wait() {
 }
 
 #[test]
+fn more_copies_behind_a_host_function_than_the_rings_hold_do_not_keep_others_from_being_answered() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
+    let bytes = BLOCK.min(PIECE_BYTES as u64);
+    let piece = vec![7; usize::try_from(bytes).unwrap()];
+    for _ in 0..2 + crate::staging::UPLOAD_BYTES as u64 / bytes {
+        client.send(&CopyToDevice { stream: StreamId(1), to: DevicePtr(BASE), bytes: &piece });
+    }
+    for _ in 0..2 + crate::staging::DOWNLOAD_BYTES as u64 / bytes {
+        client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes });
+    }
+    // The function may be floe's own, which waits for another vGPU, which waits for this.
+    client.ok(&MemoryInfo {});
+    client.send(&HostFunctionDone { function: FunctionId(3) });
+    let asked = client.send(&SynchronizeStream { stream: StreamId(1) });
+    let done =
+        std::iter::from_fn(|| client.get()).find(|got| matches!(got, Got::Reply { request, .. } if *request == asked));
+    assert_eq!(done, status(asked, 0));
+    assert_eq!(client.device.memory(BASE + bytes - 1, 1), [7]);
+}
+
+#[test]
 fn host_function_runs_after_deliveries_and_holds_its_stream() {
     let mut client = Client::new();
     client.memory();

@@ -45,7 +45,7 @@ impl<D: Device> Session<D> {
         let staged = match self.staged.take() {
             Some(staged) => Some(staged),
             None if message.bytes.is_empty() => None,
-            None => self.uploads.put(&self.shared.device, message.bytes, || self.shared.queue.has_waits())?,
+            None => self.uploads.put(&self.shared.device, message.bytes, || self.shared.queue.has_held_streams())?,
         };
         let Some(staged) = staged else { return Ok(Answer::Nothing) };
         self.upload(&self.uploads, stream, staged, |device, memory| {
@@ -195,7 +195,7 @@ impl<D: Device> Session<D> {
     ) -> Result<Arc<Mark<D>>, Fault> {
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
-        let landing = self.downloads.room(device, bytes, || self.shared.queue.has_waits())?;
+        let landing = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
         if piece.rows.height == 1 {
             device.download(&landing.memory, landing.offset, piece.rows.at, bytes, stream)?;
         } else {
@@ -229,7 +229,8 @@ impl<D: Device> Session<D> {
         for index in 0..depth {
             places.push(further(to, product([index, slice, 1])?)?);
         }
-        let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_waits())? else {
+        let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_held_streams())?
+        else {
             return Ok(Answer::Nothing);
         };
         self.upload(&self.uploads, stream, staged, |device, memory| {
