@@ -1,5 +1,5 @@
 //! The thread that sends what was posted a moment after it was posted, together with what came in that moment, and what is
-//! lent as soon as it is posted.
+//! lent as soon as it is posted. What is posted after a quiet moment has been sent by who posted it.
 //! In: what stands in line. Out: bytes at the socket.
 //! It sleeps until it is woken when nothing has been posted for a while, and ends with the link.
 
@@ -31,7 +31,8 @@ fn run(shared: &Shared) {
         if outgoing.state != State::Open {
             return;
         }
-        if !outgoing.is_empty() {
+        outgoing.is_quiet = outgoing.is_empty();
+        if !outgoing.is_quiet {
             idle = 0;
             drop(outgoing);
             if shared.flush().is_err() {

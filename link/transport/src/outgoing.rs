@@ -47,6 +47,8 @@ pub(crate) struct Outgoing {
     /// Whether posted frames leave by themselves.
     pub(crate) flusher_runs: bool,
     pub(crate) flusher_sleeps: bool,
+    /// Nothing was posted while the flusher let frames gather last: the next frame waits for no other.
+    pub(crate) is_quiet: bool,
 }
 
 /// Whether frames can still be sent.
@@ -84,6 +86,7 @@ impl Outgoing {
             state: State::Open,
             flusher_runs: false,
             flusher_sleeps: false,
+            is_quiet: false,
         }
     }
 

@@ -126,7 +126,8 @@ impl Sender {
         let mut outgoing = self.shared.open()?;
         let sequence = outgoing.add_lent(message, lent);
         let flusher_runs = outgoing.flusher_runs;
-        outgoing.flusher_sleeps = false;
+        // Nobody but the flusher writes what may take long.
+        (outgoing.flusher_sleeps, outgoing.is_quiet) = (false, false);
         drop(outgoing);
         if flusher_runs {
             self.shared.posted.notify_one();
@@ -270,10 +271,15 @@ impl Shared {
             drop(outgoing);
             return self.flush_unless_busy();
         }
-        if outgoing.flusher_sleeps && leave == Leave::Soon {
-            outgoing.flusher_sleeps = false;
+        if outgoing.is_quiet && leave == Leave::Soon {
+            // The first of what may be many, and the device has nothing to do: the flusher would have to wake first.
+            outgoing.is_quiet = false;
+            let wakes = std::mem::take(&mut outgoing.flusher_sleeps);
             drop(outgoing);
-            self.posted.notify_one();
+            if wakes {
+                self.posted.notify_one();
+            }
+            return self.flush_unless_busy();
         }
         Ok(())
     }
