@@ -2,8 +2,11 @@
 Sums that are known exactly are compared exactly: a wrong number here once came without an error elsewhere."""
 # run alone
 # run with:
+# run with: XLA_FLAGS=--xla_gpu_autotune_level=0
 # run with: XLA_PYTHON_CLIENT_ALLOCATOR=vmm
 # run with: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false
+
+import os
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +78,8 @@ def training():
         value, layers = step(layers)
         losses.append(float(value))
     equal("the loss falls", losses[-1] < losses[0], True)
-    return losses[:10]
+    # The autotuner chooses by time, natively too: the last digit differs from run to run.
+    return losses[:10] if "autotune_level=0" in os.environ.get("XLA_FLAGS", "") else None
 
 
 @check
