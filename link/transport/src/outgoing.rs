@@ -47,7 +47,7 @@ pub(crate) struct Outgoing {
     /// Whether posted frames leave by themselves.
     pub(crate) flusher_runs: bool,
     pub(crate) flusher_sleeps: bool,
-    /// Nothing was posted while the flusher let frames gather last: the next frame waits for no other.
+    /// Nothing has been posted for a moment: who posts the next frame writes it, and it waits for no other.
     pub(crate) is_quiet: bool,
 }
 

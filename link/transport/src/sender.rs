@@ -140,7 +140,7 @@ impl Sender {
     /// Whether the link can carry descriptors: the peer's socket is of this machine.
     #[must_use]
     pub fn carries_descriptors(&self) -> bool {
-        sockopt::socket_domain(&*self.shared.socket) == Ok(AddressFamily::UNIX)
+        self.shared.is_local()
     }
 
     /// As [`Sender::send`], with a descriptor of which the peer's receiver may take a duplicate.
@@ -258,6 +258,11 @@ impl Shared {
             drop(outgoing);
             self.write_segment()?;
         }
+    }
+
+    /// Whether the peer's socket is of this machine, and no network's.
+    pub(crate) fn is_local(&self) -> bool {
+        sockopt::socket_domain(&*self.socket) == Ok(AddressFamily::UNIX)
     }
 
     /// Ends a post: writes now, or leaves it to the flusher.
