@@ -1,18 +1,8 @@
 // Batches of copies (cuMemcpyBatchAsync, of CUDA 13 and of CUDA 12.8), and what is said of memory that is not managed.
 // No argument. Checks every byte that was copied, that an ephemeral source may be reused at once, and the errors.
-#include "check.h"
+#include "check_driver.h"
 
-#include <cuda.h>
 #include <numeric>
-
-static void must(CUresult result, const char *what, int line) {
-    if (result == CUDA_SUCCESS) return;
-    const char *name = nullptr;
-    cuGetErrorName(result, &name);
-    std::printf("line %d: %s: %s\n", line, what, name ? name : "?");
-    std::exit(1);
-}
-#define DRIVER(call) must((call), #call, __LINE__)
 
 using OldBatch = CUresult (*)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t,
                               size_t *, CUstream);
@@ -25,23 +15,23 @@ struct Places {
     CUstream stream;
 
     Places() {
-        DRIVER(cuMemAlloc(&first, count * 4));
-        DRIVER(cuMemAlloc(&second, count * 4));
-        DRIVER(cuMemAllocHost(reinterpret_cast<void **>(&host), count * 4));
-        DRIVER(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        DRIVER(cuMemsetD32(first, 1, count));
-        DRIVER(cuMemsetD32(second, 2, count));
-        DRIVER(cuCtxSynchronize());
+        CHECK_DRIVER(cuMemAlloc(&first, count * 4));
+        CHECK_DRIVER(cuMemAlloc(&second, count * 4));
+        CHECK_DRIVER(cuMemAllocHost(reinterpret_cast<void **>(&host), count * 4));
+        CHECK_DRIVER(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CHECK_DRIVER(cuMemsetD32(first, 1, count));
+        CHECK_DRIVER(cuMemsetD32(second, 2, count));
+        CHECK_DRIVER(cuCtxSynchronize());
     }
     ~Places() {
-        DRIVER(cuStreamDestroy(stream));
-        DRIVER(cuMemFreeHost(host));
-        DRIVER(cuMemFree(first));
-        DRIVER(cuMemFree(second));
+        CHECK_DRIVER(cuStreamDestroy(stream));
+        CHECK_DRIVER(cuMemFreeHost(host));
+        CHECK_DRIVER(cuMemFree(first));
+        CHECK_DRIVER(cuMemFree(second));
     }
     std::vector<int> read(CUdeviceptr from) {
         std::vector<int> values(count);
-        DRIVER(cuMemcpyDtoH(values.data(), from, count * 4));
+        CHECK_DRIVER(cuMemcpyDtoH(values.data(), from, count * 4));
         return values;
     }
 };
@@ -62,8 +52,8 @@ static void one_batch(Verdict &verdict) {
     size_t sizes[] = {256, 256, 40}, starts[] = {0, 1};
     CUmemcpyAttributes attributes[] = {in_order(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM),
                                        in_order(CU_MEMCPY_SRC_ACCESS_ORDER_ANY)};
-    DRIVER(cuMemcpyBatchAsync(to, from, sizes, 3, attributes, starts, 2, places.stream));
-    DRIVER(cuStreamSynchronize(places.stream));
+    CHECK_DRIVER(cuMemcpyBatchAsync(to, from, sizes, 3, attributes, starts, 2, places.stream));
+    CHECK_DRIVER(cuStreamSynchronize(places.stream));
     const std::vector<int> got = places.read(places.first);
     bool right = true;
     for (int i = 0; i < 64; ++i) right = right && got[i] == 100 + i && got[64 + i] == 1 && got[128 + i] == 2;
@@ -81,9 +71,9 @@ static void ephemeral_sources(Verdict &verdict) {
     bool right = true;
     for (int round = 0; round < 20; ++round) {
         std::fill(places.host, places.host + count, round);
-        DRIVER(cuMemcpyBatchAsync(to, from, sizes, 1, attributes, starts, 1, places.stream));
+        CHECK_DRIVER(cuMemcpyBatchAsync(to, from, sizes, 1, attributes, starts, 1, places.stream));
         std::fill(places.host, places.host + count, -1);
-        DRIVER(cuStreamSynchronize(places.stream));
+        CHECK_DRIVER(cuStreamSynchronize(places.stream));
         for (const int value : places.read(places.first)) right = right && value == round;
     }
     verdict.expect(right, "a source that is reused at once");
@@ -110,13 +100,13 @@ static void errors(Verdict &verdict) {
 static void before_cuda_13(Verdict &verdict) {
     Places places;
     void *found = nullptr;
-    DRIVER(cuGetProcAddress("cuMemcpyBatchAsync", &found, 12080, 0, nullptr));
+    CHECK_DRIVER(cuGetProcAddress("cuMemcpyBatchAsync", &found, 12080, 0, nullptr));
     auto batch = reinterpret_cast<OldBatch>(found);
     CUdeviceptr to[] = {places.first}, from[] = {places.second};
     size_t sizes[] = {count * 4}, starts[] = {0}, failed = 7;
     CUmemcpyAttributes attributes[] = {in_order(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)};
-    DRIVER(batch(to, from, sizes, 1, attributes, starts, 1, &failed, places.stream));
-    DRIVER(cuStreamSynchronize(places.stream));
+    CHECK_DRIVER(batch(to, from, sizes, 1, attributes, starts, 1, &failed, places.stream));
+    CHECK_DRIVER(cuStreamSynchronize(places.stream));
     const std::vector<int> got = places.read(places.first);
     verdict.expect(got[0] == 2 && got[count - 1] == 2, "the signature of CUDA 12.8");
 }

@@ -1,25 +1,11 @@
 // The driver API called by its own names, without the runtime: a module from PTX text in the program, launches with
 // both ways of passing arguments, virtual memory management, occupancy, attributes, and PTX that is wrong.
 // No argument. Checks results, error codes, and that the JIT's log names the line of a syntax error.
-#include "check.h"
+#include "check_driver.h"
 
 #include <cstddef>
 #include <cstring>
 
-#include <cuda.h>
-
-#define CHECK_DRIVER(call)                                                                                   \
-    do {                                                                                                     \
-        const CUresult check_status = (call);                                                                \
-        if (check_status != CUDA_SUCCESS) {                                                                  \
-            const char *check_name = nullptr;                                                                \
-            cuGetErrorName(check_status, &check_name);                                                       \
-            std::fprintf(stderr, "%s:%d: %s gave %d %s\n", __FILE__, __LINE__, #call, int(check_status),     \
-                         check_name != nullptr ? check_name : "?");                                          \
-            std::printf("FAILED\n");                                                                         \
-            std::exit(1);                                                                                    \
-        }                                                                                                    \
-    } while (0)
 
 // y[i] = factor * x[i] + y[i]; the factor is a global of the module.
 static const char *const saxpy_ptx = R"(

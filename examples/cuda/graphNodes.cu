@@ -2,25 +2,13 @@
 // data, parameters and kinds changed in an instantiated graph, its flags; events that leave a capture; dependencies of
 // a capture changed by hand; objects of the program that live as long as a graph; and a graph as a picture.
 // No argument. Checks every element and every answer.
-#include "check.h"
+#include "check_driver.h"
 
 #include <atomic>
 #include <cstring>
-#include <cuda.h>
 #include <string>
 #include <thread>
 #include <unistd.h>
-
-#define CHECK_DRIVER(call)                                                                                 \
-    do {                                                                                                   \
-        const CUresult check_status = (call);                                                              \
-        if (check_status != CUDA_SUCCESS) {                                                                \
-            std::fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call,                         \
-                         static_cast<int>(check_status));                                                  \
-            std::printf("FAILED\n");                                                                       \
-            std::exit(1);                                                                                  \
-        }                                                                                                  \
-    } while (0)
 
 constexpr int count = 2000;
 

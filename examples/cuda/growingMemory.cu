@@ -2,20 +2,8 @@
 // more and more is backed by memory while kernels use it; the tail taken away and put back; one piece of memory at two
 // addresses; and everything that is refused. Driver API.
 // No argument. Checks every element, every answer, and that no memory is left behind.
-#include "check.h"
+#include "check_driver.h"
 
-#include <cuda.h>
-
-#define CHECK_DRIVER(call)                                                                                 \
-    do {                                                                                                   \
-        const CUresult check_status = (call);                                                              \
-        if (check_status != CUDA_SUCCESS) {                                                                \
-            std::fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call,                         \
-                         static_cast<int>(check_status));                                                  \
-            std::printf("FAILED\n");                                                                       \
-            std::exit(1);                                                                                  \
-        }                                                                                                  \
-    } while (0)
 
 constexpr size_t pieces = 6;
 

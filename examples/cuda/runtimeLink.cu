@@ -1,21 +1,11 @@
 // Device code that is linked while the program runs: a kernel in one PTX text calls a function and reads a variable of
 // another. What comes out is loaded as a module; what does not fit together is refused, with the reason in the log.
 // No argument. Checks the kernel's results, the variable by name, and the errors.
-#include "check.h"
+#include "check_driver.h"
 
 #include <cstring>
-#include <cuda.h>
 #include <string>
 #include <unistd.h>
-
-static void must(CUresult result, const char *what, int line) {
-    if (result == CUDA_SUCCESS) return;
-    const char *name = nullptr;
-    cuGetErrorName(result, &name);
-    std::printf("line %d: %s: %s\n", line, what, name ? name : "?");
-    std::exit(1);
-}
-#define DRIVER(call) must((call), #call, __LINE__)
 
 static const char functions[] = R"(
 .version 7.0
@@ -67,8 +57,8 @@ struct Link {
     void *values[4] = {info, reinterpret_cast<void *>(sizeof info), error, reinterpret_cast<void *>(sizeof error)};
     CUlinkState state = nullptr;
 
-    Link() { DRIVER(cuLinkCreate(4, keys, values, &state)); }
-    ~Link() { DRIVER(cuLinkDestroy(state)); }
+    Link() { CHECK_DRIVER(cuLinkCreate(4, keys, values, &state)); }
+    ~Link() { CHECK_DRIVER(cuLinkDestroy(state)); }
     CUresult add(const char *text, const char *name) {
         return cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char *>(text), std::strlen(text) + 1, name, 0, nullptr,
                              nullptr);
@@ -78,8 +68,8 @@ struct Link {
 static unsigned run(CUfunction function, CUdeviceptr out, unsigned value) {
     void *parameters[] = {&out, &value};
     unsigned result = 0;
-    DRIVER(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
-    DRIVER(cuMemcpyDtoH(&result, out, sizeof result));
+    CHECK_DRIVER(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+    CHECK_DRIVER(cuMemcpyDtoH(&result, out, sizeof result));
     return result;
 }
 
@@ -87,30 +77,30 @@ static void use(Verdict &verdict, CUmodule module) {
     CUfunction function;
     CUdeviceptr out, offset;
     size_t bytes = 0;
-    DRIVER(cuModuleGetFunction(&function, module, "apply"));
-    DRIVER(cuMemAlloc(&out, 4));
+    CHECK_DRIVER(cuModuleGetFunction(&function, module, "apply"));
+    CHECK_DRIVER(cuMemAlloc(&out, 4));
     verdict.expect(run(function, out, 20) == 45, "the kernel calls the other text's function and reads its variable");
-    DRIVER(cuModuleGetGlobal(&offset, &bytes, module, "offset"));
+    CHECK_DRIVER(cuModuleGetGlobal(&offset, &bytes, module, "offset"));
     const unsigned other = 1000;
-    DRIVER(cuMemcpyHtoD(offset, &other, sizeof other));
+    CHECK_DRIVER(cuMemcpyHtoD(offset, &other, sizeof other));
     verdict.expect(bytes == 4 && run(function, out, 1) == 1002, "the variable is the linked module's");
-    DRIVER(cuMemFree(out));
+    CHECK_DRIVER(cuMemFree(out));
 }
 
 static void linked(Verdict &verdict) {
     CUmodule module;
     {
         Link link;
-        DRIVER(link.add(functions, "functions"));
-        DRIVER(link.add(kernel, "kernel"));
+        CHECK_DRIVER(link.add(functions, "functions"));
+        CHECK_DRIVER(link.add(kernel, "kernel"));
         void *image = nullptr;
         size_t bytes = 0;
-        DRIVER(cuLinkComplete(link.state, &image, &bytes));
+        CHECK_DRIVER(cuLinkComplete(link.state, &image, &bytes));
         verdict.expect(image != nullptr && bytes > 64 && std::memcmp(image, "\x7f" "ELF", 4) == 0, "an image comes out");
-        DRIVER(cuModuleLoadData(&module, image));
+        CHECK_DRIVER(cuModuleLoadData(&module, image));
     }
     use(verdict, module);
-    DRIVER(cuModuleUnload(module));
+    CHECK_DRIVER(cuModuleUnload(module));
 }
 
 static void from_files(Verdict &verdict) {
@@ -121,19 +111,19 @@ static void from_files(Verdict &verdict) {
     Link link;
     CUmodule module;
     void *image = nullptr;
-    DRIVER(cuLinkAddFile(link.state, CU_JIT_INPUT_PTX, path.c_str(), 0, nullptr, nullptr));
+    CHECK_DRIVER(cuLinkAddFile(link.state, CU_JIT_INPUT_PTX, path.c_str(), 0, nullptr, nullptr));
     unlink(path.c_str());
-    DRIVER(link.add(kernel, nullptr));
-    DRIVER(cuLinkComplete(link.state, &image, nullptr));
-    DRIVER(cuModuleLoadData(&module, image));
+    CHECK_DRIVER(link.add(kernel, nullptr));
+    CHECK_DRIVER(cuLinkComplete(link.state, &image, nullptr));
+    CHECK_DRIVER(cuModuleLoadData(&module, image));
     use(verdict, module);
-    DRIVER(cuModuleUnload(module));
+    CHECK_DRIVER(cuModuleUnload(module));
 }
 
 static void errors(Verdict &verdict) {
     Link missing;
     void *image = nullptr;
-    DRIVER(missing.add(kernel, "kernel"));
+    CHECK_DRIVER(missing.add(kernel, "kernel"));
     verdict.expect(cuLinkComplete(missing.state, &image, nullptr) != CUDA_SUCCESS, "symbols that are nowhere");
     verdict.expect(std::strstr(missing.error, "twice") || std::strstr(missing.error, "offset"), "the log names it");
     Link other;

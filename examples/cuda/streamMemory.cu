@@ -1,18 +1,8 @@
 // Words of memory that streams write and wait for (cuStreamWriteValue, cuStreamWaitValue, cuStreamBatchMemOp): what a wait
 // holds up and what it does not, every comparison, releases by another stream, by a kernel and by a copy, and errors.
 // No argument. Checks that work behind a wait comes after its release, that other streams do not notice, and every value.
-#include "check.h"
+#include "check_driver.h"
 
-#include <cuda.h>
-
-static void must(CUresult result, const char *what, int line) {
-    if (result == CUDA_SUCCESS) return;
-    const char *name = nullptr;
-    cuGetErrorName(result, &name);
-    std::printf("line %d: %s: %s\n", line, what, name ? name : "?");
-    std::exit(1);
-}
-#define DRIVER(call) must((call), #call, __LINE__)
 
 __global__ void store(unsigned *word, unsigned value) { *word = value; }
 __global__ void copy_word(unsigned *to, const unsigned *from) { *to = *from; }
@@ -22,26 +12,26 @@ struct Words {
     CUstream waiting, other;
 
     Words() {
-        DRIVER(cuMemAlloc(&at, 1024));
-        DRIVER(cuMemsetD8(at, 0, 1024));
-        DRIVER(cuCtxSynchronize());
-        DRIVER(cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
-        DRIVER(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+        CHECK_DRIVER(cuMemAlloc(&at, 1024));
+        CHECK_DRIVER(cuMemsetD8(at, 0, 1024));
+        CHECK_DRIVER(cuCtxSynchronize());
+        CHECK_DRIVER(cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
+        CHECK_DRIVER(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     }
     ~Words() {
-        DRIVER(cuStreamDestroy(waiting));
-        DRIVER(cuStreamDestroy(other));
-        DRIVER(cuMemFree(at));
+        CHECK_DRIVER(cuStreamDestroy(waiting));
+        CHECK_DRIVER(cuStreamDestroy(other));
+        CHECK_DRIVER(cuMemFree(at));
     }
     unsigned read(int index) {
         unsigned word = 0;
-        DRIVER(cuMemcpyDtoHAsync(&word, at + index * 4, 4, other));
-        DRIVER(cuStreamSynchronize(other));
+        CHECK_DRIVER(cuMemcpyDtoHAsync(&word, at + index * 4, 4, other));
+        CHECK_DRIVER(cuStreamSynchronize(other));
         return word;
     }
     void write(int index, unsigned value) {
-        DRIVER(cuMemcpyHtoDAsync(at + index * 4, &value, 4, other));
-        DRIVER(cuStreamSynchronize(other));
+        CHECK_DRIVER(cuMemcpyHtoDAsync(at + index * 4, &value, 4, other));
+        CHECK_DRIVER(cuStreamSynchronize(other));
     }
     bool holds() { return cuStreamQuery(waiting) == CUDA_ERROR_NOT_READY; }
 };
@@ -49,14 +39,14 @@ struct Words {
 // What stands behind a wait happens after the other stream's write, and the other stream goes on meanwhile.
 static void a_wait_and_its_release(Verdict &verdict) {
     Words words;
-    DRIVER(cuStreamWaitValue32(words.waiting, words.at, 5, CU_STREAM_WAIT_VALUE_EQ));
-    DRIVER(cuStreamWriteValue32(words.waiting, words.at + 4, 77, CU_STREAM_WRITE_VALUE_DEFAULT));
+    CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at, 5, CU_STREAM_WAIT_VALUE_EQ));
+    CHECK_DRIVER(cuStreamWriteValue32(words.waiting, words.at + 4, 77, CU_STREAM_WRITE_VALUE_DEFAULT));
     verdict.expect(words.holds(), "the stream waits");
     words.write(2, 123);
     verdict.expect(words.read(2) == 123, "another stream does not notice");
     verdict.expect(words.read(1) == 0, "what stands behind the wait has not happened");
-    DRIVER(cuStreamWriteValue32(words.other, words.at, 5, CU_STREAM_WRITE_VALUE_DEFAULT));
-    DRIVER(cuStreamSynchronize(words.waiting));
+    CHECK_DRIVER(cuStreamWriteValue32(words.other, words.at, 5, CU_STREAM_WRITE_VALUE_DEFAULT));
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     verdict.expect(words.read(1) == 77, "it happens after the release");
 }
 
@@ -74,18 +64,18 @@ static void kernels_and_copies_release(Verdict &verdict) {
     Words words;
     auto word = [&](int index) { return reinterpret_cast<unsigned *>(words.at + index * 4); };
     auto waiting = reinterpret_cast<cudaStream_t>(words.waiting), other = reinterpret_cast<cudaStream_t>(words.other);
-    DRIVER(cuStreamWaitValue32(words.waiting, words.at, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at, 1, CU_STREAM_WAIT_VALUE_GEQ));
     copy_word<<<1, 1, 0, waiting>>>(word(9), word(8));
     CHECK(cudaGetLastError());
     store<<<1, 1, 0, other>>>(word(8), 31);
     store<<<1, 1, 0, other>>>(word(0), 2);
     CHECK(cudaGetLastError());
-    DRIVER(cuStreamSynchronize(words.waiting));
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     verdict.expect(words.read(9) == 31, "a kernel's write releases a wait, after its earlier work");
-    DRIVER(cuStreamWaitValue32(words.waiting, words.at + 40, 8, CU_STREAM_WAIT_VALUE_AND));
+    CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at + 40, 8, CU_STREAM_WAIT_VALUE_AND));
     verdict.expect(words.holds(), "no bit in common");
     words.write(10, 12);
-    DRIVER(cuStreamSynchronize(words.waiting));
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     verdict.expect(!words.holds(), "a copy's write releases a wait");
 }
 
@@ -103,17 +93,17 @@ static void every_comparison(Verdict &verdict) {
     };
     for (const Comparison &one : comparisons) {
         words.write(0, one.not_yet);
-        DRIVER(cuStreamWaitValue32(words.waiting, words.at, one.value, one.flags));
+        CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at, one.value, one.flags));
         verdict.expect(words.holds(), "a comparison that does not hold yet");
         words.write(0, one.enough);
-        DRIVER(cuStreamSynchronize(words.waiting));
+        CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     }
     // 64 bits: the low halves are equal in both.
     words.write(0, 5);
-    DRIVER(cuStreamWaitValue64(words.waiting, words.at, (7ull << 32) | 5, CU_STREAM_WAIT_VALUE_EQ));
+    CHECK_DRIVER(cuStreamWaitValue64(words.waiting, words.at, (7ull << 32) | 5, CU_STREAM_WAIT_VALUE_EQ));
     verdict.expect(words.holds(), "64 bits are compared");
-    DRIVER(cuStreamWriteValue64(words.other, words.at, (7ull << 32) | 5, CU_STREAM_WRITE_VALUE_DEFAULT));
-    DRIVER(cuStreamSynchronize(words.waiting));
+    CHECK_DRIVER(cuStreamWriteValue64(words.other, words.at, (7ull << 32) | 5, CU_STREAM_WRITE_VALUE_DEFAULT));
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     verdict.expect(words.read(0) == 5 && words.read(1) == 7, "64 bits are written");
 }
 
@@ -123,18 +113,18 @@ static void ping_pong(Verdict &verdict) {
     Words words;
     auto word = [&](int index) { return reinterpret_cast<unsigned *>(words.at + index * 4); };
     for (unsigned round = 1; round <= rounds; ++round) {
-        DRIVER(cuStreamWaitValue32(words.waiting, words.at, round, CU_STREAM_WAIT_VALUE_GEQ));
+        CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at, round, CU_STREAM_WAIT_VALUE_GEQ));
         copy_word<<<1, 1, 0, reinterpret_cast<cudaStream_t>(words.waiting)>>>(word(20 + round), word(2));
-        DRIVER(cuStreamWriteValue32(words.waiting, words.at + 4, round, CU_STREAM_WRITE_VALUE_DEFAULT));
+        CHECK_DRIVER(cuStreamWriteValue32(words.waiting, words.at + 4, round, CU_STREAM_WRITE_VALUE_DEFAULT));
     }
     verdict.expect(words.holds(), "nobody has begun");
     for (unsigned round = 1; round <= rounds; ++round) {
         store<<<1, 1, 0, reinterpret_cast<cudaStream_t>(words.other)>>>(word(2), round * 3);
-        DRIVER(cuStreamWriteValue32(words.other, words.at, round, CU_STREAM_WRITE_VALUE_DEFAULT));
-        DRIVER(cuStreamWaitValue32(words.other, words.at + 4, round, CU_STREAM_WAIT_VALUE_GEQ));
+        CHECK_DRIVER(cuStreamWriteValue32(words.other, words.at, round, CU_STREAM_WRITE_VALUE_DEFAULT));
+        CHECK_DRIVER(cuStreamWaitValue32(words.other, words.at + 4, round, CU_STREAM_WAIT_VALUE_GEQ));
     }
     CHECK(cudaGetLastError());
-    DRIVER(cuStreamSynchronize(words.waiting));
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     bool right = true;
     for (unsigned round = 1; round <= rounds; ++round) right = right && words.read(20 + round) == round * 3;
     verdict.expect(right, "each round saw what the other stream wrote for it");
@@ -149,10 +139,10 @@ static void batches(Verdict &verdict) {
     batch[3].operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
     batch[3].writeValue.address = words.at + 8;
     batch[3].writeValue.value64 = 1ull << 40;
-    DRIVER(cuStreamBatchMemOp(words.waiting, 4, batch, 0));
+    CHECK_DRIVER(cuStreamBatchMemOp(words.waiting, 4, batch, 0));
     verdict.expect(words.holds() && words.read(1) == 0, "a batch is done in its order");
-    DRIVER(cuStreamWriteValue32(words.other, words.at, 1, 0));
-    DRIVER(cuStreamSynchronize(words.waiting));
+    CHECK_DRIVER(cuStreamWriteValue32(words.other, words.at, 1, 0));
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
     verdict.expect(words.read(1) == 6 && words.read(3) == 256, "and whole");
     batch[1].operation = static_cast<CUstreamBatchMemOpType>(9);
     verdict.expect(cuStreamBatchMemOp(words.waiting, 4, batch, 0) == CUDA_ERROR_INVALID_VALUE, "an unknown operation");
@@ -174,8 +164,8 @@ static void errors(Verdict &verdict) {
     CUstreamBatchMemOpParams one = {};
     verdict.expect(refused(cuStreamBatchMemOp(words.other, 256, &one, 0)), "too many operations");
     int wide = 0, nor = 0;
-    DRIVER(cuDeviceGetAttribute(&wide, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0));
-    DRIVER(cuDeviceGetAttribute(&nor, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 0));
+    CHECK_DRIVER(cuDeviceGetAttribute(&wide, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0));
+    CHECK_DRIVER(cuDeviceGetAttribute(&nor, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 0));
     verdict.expect(wide == 1 && nor == 1, "the device says that it can");
 }
 
