@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstring>
 
-
 // y[i] = factor * x[i] + y[i]; the factor is a global of the module.
 static const char *const saxpy_ptx = R"(
 .version 7.5

@@ -143,7 +143,12 @@ pub(crate) fn build(home: &CudaHome, out: &Path) -> Result<Vec<Built>> {
             wanted.push(Built { program: program.clone(), linking, path });
         }
     }
-    let rules = newest(&[sources().join("check.h"), sources().join("programs.toml"), home.nvcc()])?;
+    let rules = newest(&[
+        sources().join("check.h"),
+        sources().join("check_driver.h"),
+        sources().join("programs.toml"),
+        home.nvcc(),
+    ])?;
     let mut stale = Vec::new();
     for built in &wanted {
         if is_stale(built, rules)? {
