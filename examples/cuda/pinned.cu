@@ -66,7 +66,7 @@ static void copies(Verdict &verdict) {
 
     // Boxes: every second row of 1,000 words there and back.
     constexpr size_t width = 1000, rows = 500;
-    CHECK(cudaMemset(device, 0, bytes));
+    CHECK(cudaMemsetAsync(device, 0, bytes, stream));
     CHECK(cudaMemcpy2DAsync(device, width * 8, target, width * 4, width * 4, rows, cudaMemcpyHostToDevice, stream));
     CHECK(cudaMemcpy2DAsync(source, width * 4, device, width * 8, width * 4, rows, cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
