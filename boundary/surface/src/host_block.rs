@@ -94,7 +94,7 @@ impl Drop for HostBlock {
 }
 
 /// Bytes of a page.
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// Whole pages that hold `len` bytes; `None` for none.
 fn pages(len: usize) -> Option<usize> {

@@ -30,7 +30,7 @@ pub use copy::{CopyBox, CopyEnd, CopyPlace, CopyRow};
 pub use floe_image::Image;
 pub use generated::traits::*;
 pub use host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
-pub use host_block::HostBlock;
+pub use host_block::{HostBlock, PAGE};
 pub use jit::JitOptions;
 pub use launch::{KernelArguments, Launch, ParameterBlock, ParameterLayout};
 pub use pointer::PointerAttribute;

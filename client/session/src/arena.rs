@@ -11,12 +11,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use floe_abi::{CudaError, CudaResult, HostPointer};
-use floe_surface::HostBlock;
+use floe_surface::{HostBlock, PAGE};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::host_memory::{PAGE, PLACES};
+use crate::host_memory::PLACES;
 use crate::log::log;
 
 /// All of it. Addresses are given out once, so this is what a process can pin in its life before it falls back to memory

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
-use floe_surface::{HostBlock, HostRange};
+use floe_surface::{HostBlock, HostRange, PAGE};
 
 use crate::arena::{self, Arena, ArenaBlock};
 
@@ -62,8 +62,6 @@ pub(crate) const PLACES: u64 = 0x6000_0000_0000;
 const PRIVATE_PLACES: u64 = PLACES + arena::BYTES;
 /// Larger private allocations are the system's to place: kernels cannot reach so much host memory anyway.
 const MOST_PLACED: usize = 16 << 20;
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
 
 /// The next place nothing has had in this process.
 static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);

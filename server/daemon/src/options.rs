@@ -44,7 +44,8 @@ pub struct Options {
     /// The most memory a session may have: bytes, or with K, M, G, T [default: all of the GPU]
     #[arg(long, env = "FLOE_MEMORY_PER_SESSION", value_name = "BYTES")]
     pub memory_per_session: Option<String>,
-    /// The most pinned host memory a session of this machine may share with its worker, over the Unix socket: bytes, or with K, M, G, T; 0 shares none [default: half of the machine's memory]
+    /// The most pinned host memory a session of this machine may share with its worker, over the Unix socket: bytes, or with
+    /// K, M, G, T; 0 shares none [default: half of the machine's memory]
     #[arg(long, env = "FLOE_SHARED_MEMORY", value_name = "BYTES")]
     pub shared_memory: Option<String>,
     /// The most sessions at once [default: 64]

@@ -10,6 +10,9 @@ use floe_abi::{
 };
 use floe_device::{Content, LinkInput, LoadOption};
 
+/// Bytes of a page of host memory.
+pub(crate) const PAGE: usize = 4096;
+
 /// Which kind of bytes an image is; numbers as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageKind {

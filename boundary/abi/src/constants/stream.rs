@@ -70,8 +70,6 @@ pub mod stream_write_value {
     use cudarc::driver::sys::CUstreamWriteValue_flags_enum as Raw;
     /// `CU_STREAM_WRITE_VALUE_DEFAULT`.
     pub const DEFAULT: u32 = Raw::CU_STREAM_WRITE_VALUE_DEFAULT as u32;
-    /// `CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER`.
-    pub const NO_MEMORY_BARRIER: u32 = Raw::CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER as u32;
 }
 
 /// How far a barrier reaches.

@@ -11,10 +11,7 @@ use floe_device::Driver;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::device::{End, Mapped};
-
-/// Bytes of a page.
-const PAGE: usize = 4096;
+use crate::device::{End, Mapped, PAGE};
 
 /// Whole pages mapped at a chosen address; unmapped when dropped.
 #[derive(Debug)]

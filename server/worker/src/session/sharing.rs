@@ -18,7 +18,7 @@ use crate::device::{Device, End, Mapped};
 use crate::fault::{Fault, broken};
 
 /// Bytes of a page.
-const PAGE: u64 = 4096;
+const PAGE: u64 = crate::device::PAGE as u64;
 /// Mappings of a session. A process has some sixty thousand, and the driver wants most of them.
 const MOST_RANGES: usize = 16 << 10;
 /// `TMPFS_MAGIC`: what memory behind a descriptor says it is, when its pages are ordinary ones.
