@@ -101,7 +101,12 @@ def matmul():
             torch.matmul(a, b, out=c)
         torch.cuda.synchronize()
 
+    def alone():
+        torch.matmul(a, b, out=c)
+        torch.cuda.synchronize()
+
     measuring.measure("matmul.8192", products, each=PASSES)
+    measuring.measure("matmul.alone", alone)
 
 
 @torch.no_grad()

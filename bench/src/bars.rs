@@ -83,6 +83,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric { name: "gpt_bf16.waits", title: "waits per GPT step, bf16", measure: Count, limits: None },
     Metric { name: "gpt_fp16.waits", title: "waits per GPT step, fp16 scaled", measure: Count, limits: None },
     told("encoder.alone", "encoder pass + synchronize"),
+    told("matmul.alone", "8192³ bf16 matmul + synchronize"),
     told("launch.of_2000", "2,000 launches + synchronize"),
     told("event.record", "event record"),
     told("event.query", "event query"),
