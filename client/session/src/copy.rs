@@ -1,17 +1,20 @@
 //! Copies in one line: to the device, from it, on it, between vGPUs, within the host. Ranges come in; the bytes of a copy to
 //! the device travel with its message, those of a copy from it are waited for unless the memory is pinned and the copy
-//! asynchronous. Memory the worker has, too, the device reads and writes itself. Copies of boxes are in `boxes`.
+//! asynchronous. Memory the worker has, too, the device reads and writes itself. Copies of boxes are in `boxes`, those whose
+//! bytes are read later in `late`.
 
 mod boxes;
+mod calls;
+mod late;
 
 use std::sync::Arc;
 
-use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
-use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostBlock, HostRange, UnifiedRange};
-use floe_wire::{CopyFromDevice, CopyLate, CopyOnDevice, CopyToDevice, PIECE_BYTES};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
+use floe_surface::{HostBlock, HostRange, UnifiedRange};
+use floe_wire::{CopyFromDevice, CopyOnDevice, CopyToDevice, PIECE_BYTES};
 
 use crate::client::Client;
-use crate::connection::{HostWork, Target};
+use crate::connection::Target;
 use crate::order::Course;
 use crate::session::Session;
 use crate::sharing::copy_by_device;
@@ -63,15 +66,6 @@ enum Passage {
     Lent,
 }
 
-/// Where bytes go that are read late.
-#[derive(Debug, Clone, Copy)]
-struct LateRows {
-    to: u64,
-    pitch: u64,
-    width: usize,
-    height: u64,
-}
-
 /// Posts host bytes in pieces.
 fn send(session: &Session, course: &Course, to: u64, source: &HostRange, passage: Passage) -> CudaResult<()> {
     let mut done = 0;
@@ -110,76 +104,6 @@ fn check_host(range: &HostRange) -> CudaResult<()> {
 }
 
 impl Client {
-    /// Waits until no copy under way writes these host bytes, on any vGPU.
-    fn wait_for_writes(&self, range: &HostRange) -> CudaResult<()> {
-        for device in self.devices()? {
-            let connection = &device.session.connection;
-            connection.wait_for_writes(range.pointer().0, range.len() as u64);
-        }
-        Ok(())
-    }
-
-    /// Whether the bytes of `source` may still change by work that was issued before: a copy into them, a host function.
-    fn may_change(&self, source: &HostRange) -> CudaResult<bool> {
-        Ok(self.devices()?.iter().any(|device| {
-            let connection = &device.session.connection;
-            connection.host_functions_may_write() || connection.writes_into(source.pointer().0, source.len() as u64)
-        }))
-    }
-
-    /// Makes the bytes of `source` those that stream order says, or leaves reading them to the stream: then `true`.
-    fn must_read_late(&self, stream: &StreamState, source: &HostRange, mode: Mode) -> CudaResult<bool> {
-        if self.is_mirrored(source.pointer().0, source.len() as u64) {
-            // Kernels issued before may write it; what they wrote comes with the wait.
-            stream.session.synchronize_stream(stream.course())?;
-        }
-        if !self.may_change(source)? {
-            return Ok(false);
-        }
-        if mode.goes_on(|| self.host_memory.is_pinned(source.pointer().0, source.len() as u64)) {
-            return Ok(true);
-        }
-        if mode == Mode::Waits {
-            // CUDA reads the source of such a copy when the stream has got there.
-            stream.session.synchronize_stream(stream.course())?;
-        }
-        // Pageable memory is read by the call itself, so only what writes it must be over.
-        self.wait_for_writes(source)?;
-        Ok(false)
-    }
-
-    /// Puts a copy on `stream` whose bytes are read when the stream gets there. They go past all that waits at the server:
-    /// it may be in a call that waits for this very stream, as loading a module does.
-    fn copy_late(stream: &StreamState, to: u64, source: &HostRange) -> CudaResult<()> {
-        let mut done = 0;
-        while done < source.len() {
-            let piece = source.sub(done, PIECE_BYTES.min(source.len() - done))?;
-            let row = LateRows { to: to + done as u64, pitch: 0, width: piece.len(), height: 1 };
-            Self::copy_piece_late(stream, row, move || piece.to_vec())?;
-            done += piece.len();
-        }
-        Ok(())
-    }
-
-    /// The same for rows that are a piece at most, which `read` gives without gaps.
-    fn copy_piece_late(
-        stream: &StreamState,
-        rows: LateRows,
-        read: impl FnOnce() -> Vec<u8> + Send + 'static,
-    ) -> CudaResult<()> {
-        let session = &stream.session;
-        let message = CopyLate {
-            stream: stream.id(),
-            function: floe_wire::FunctionId(session.next_id()),
-            to: floe_wire::DevicePtr(rows.to),
-            pitch: rows.pitch,
-            width: rows.width as u64,
-            height: rows.height,
-        };
-        session.statistics.went_to_device(message.width * message.height);
-        session.connection.late_copy(stream.course(), &message, HostWork::Bytes(Box::new(read)))
-    }
-
     /// Waits for what was queued, where the program does.
     fn wait_where(mode: Mode, stream: &StreamState) -> CudaResult<()> {
         if mode == Mode::Waits { stream.session.synchronize_stream(stream.course()) } else { Ok(()) }
@@ -348,157 +272,5 @@ impl Client {
         }
         check_host(&range.host())?;
         Ok(Side::Host(range.host()))
-    }
-
-    /// Records a copy in one line where the stream is captured; `false` where it is not.
-    fn record_line(&self, stream: Stream, to: CopyPlace, from: CopyPlace, bytes: usize) -> CudaResult<bool> {
-        let Some(stream) = self.capturing(stream)? else {
-            return Ok(false);
-        };
-        let end = |place| CopyEnd { place, pitch: bytes, slice: bytes };
-        let copy = CopyBox { source: end(from), destination: end(to), width: bytes, height: 1, depth: 1 };
-        self.record_copy(&stream, &copy).map(|()| true)
-    }
-
-    fn copy(&self, stream: Stream, to: UnifiedRange, from: UnifiedRange, mode: Mode) -> CudaResult<()> {
-        let (target, source) = (CopyPlace::Unified(to), CopyPlace::Unified(from));
-        if mode == Mode::Queues && self.record_line(stream, target, source, from.len())? {
-            return Ok(());
-        }
-        let stream = self.working_stream(stream)?;
-        if from.is_empty() {
-            return Ok(());
-        }
-        match (self.side(&to, &stream.session)?, self.side(&from, &stream.session)?) {
-            (Side::Device(to), Side::Host(from)) => self.upload(&stream, to, from, mode),
-            (Side::Host(to), Side::Device(from)) => self.download(&stream, to, from, mode),
-            (Side::Device(to), Side::Device(at)) => self.move_on_device(&stream, to, at, from.len() as u64),
-            (Side::Host(to), Side::Host(from)) => self.move_on_host(&stream, to, from),
-        }
-    }
-
-    fn peer(
-        &self,
-        stream: Stream,
-        to: (DevicePtr, Context),
-        from: (DevicePtr, Context),
-        bytes: usize,
-    ) -> CudaResult<()> {
-        let (target, source) = (self.context(to.1)?, self.context(from.1)?);
-        let bytes = bytes as u64;
-        if !target.session.covers(to.0.0, bytes) || !source.session.covers(from.0.0, bytes) {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        let stream = self.working_stream(stream)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.move_between(&stream, (to.0, &target.session), (from.0, &source.session), bytes)
-    }
-}
-
-impl CopyCalls for Client {
-    fn memcpy(&self, stream: Stream, destination: UnifiedRange, source: UnifiedRange) -> CudaResult<()> {
-        let _call = self.enter();
-        self.copy(stream, destination, source, Mode::Waits)
-    }
-
-    fn memcpy_async(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
-        self.copy(stream, destination, source, Mode::Queues)
-    }
-
-    fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
-        let _call = self.enter();
-        let stream = self.working_stream(stream)?;
-        self.upload(&stream, destination, source, Mode::Waits)
-    }
-
-    fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
-        let bytes = source.len();
-        if self.record_line(stream, CopyPlace::Device(destination, bytes), CopyPlace::Host(source), bytes)? {
-            return Ok(());
-        }
-        let stream = self.working_stream(stream)?;
-        self.upload(&stream, destination, source, Mode::Queues)
-    }
-
-    fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
-        let _call = self.enter();
-        let stream = self.working_stream(stream)?;
-        self.download(&stream, destination, source, Mode::Waits)
-    }
-
-    fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
-        let bytes = destination.len();
-        if self.record_line(stream, CopyPlace::Host(destination), CopyPlace::Device(source, bytes), bytes)? {
-            return Ok(());
-        }
-        let stream = self.working_stream(stream)?;
-        self.download(&stream, destination, source, Mode::Queues)
-    }
-
-    fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
-        let _call = self.enter();
-        let stream = self.working_stream(stream)?;
-        self.move_on_device(&stream, destination, source, bytes as u64)
-    }
-
-    fn memcpy_dtod_async(
-        &self,
-        destination: DevicePtr,
-        source: DevicePtr,
-        bytes: usize,
-        stream: Stream,
-    ) -> CudaResult<()> {
-        let _call = self.enter();
-        let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
-        if self.record_line(stream, to, from, bytes)? {
-            return Ok(());
-        }
-        self.memcpy_dtod(stream, destination, source, bytes)
-    }
-
-    fn memcpy_box(&self, stream: Stream, copy: &CopyBox) -> CudaResult<()> {
-        let _call = self.enter();
-        self.copy_box(stream, copy, Mode::Waits)
-    }
-
-    fn memcpy_box_async(&self, copy: &CopyBox, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
-        self.copy_box(stream, copy, Mode::Queues)
-    }
-
-    fn memcpy_peer(
-        &self,
-        stream: Stream,
-        destination: DevicePtr,
-        destination_context: Context,
-        source: DevicePtr,
-        source_context: Context,
-        bytes: usize,
-    ) -> CudaResult<()> {
-        let _call = self.enter();
-        let (to, from) = ((destination, destination_context), (source, source_context));
-        self.peer(stream, to, from, bytes)
-    }
-
-    fn memcpy_peer_async(
-        &self,
-        destination: DevicePtr,
-        destination_context: Context,
-        source: DevicePtr,
-        source_context: Context,
-        bytes: usize,
-        stream: Stream,
-    ) -> CudaResult<()> {
-        let _call = self.enter();
-        let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
-        if self.record_line(stream, to, from, bytes)? {
-            return Ok(());
-        }
-        self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)
     }
 }

@@ -8,7 +8,8 @@ use floe_surface::graph::{CopyWork, Work};
 use floe_surface::{CopyBox, CopyEnd, CopyPlace, HostRange};
 use floe_wire::{CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
 
-use super::{LateRows, Mode, Passage, Side, check_host, send};
+use super::late::LateRows;
+use super::{Mode, Passage, Side, check_host, send};
 use crate::client::Client;
 use crate::connection::{BoxTarget, Target};
 use crate::order::Course;
