@@ -1,6 +1,6 @@
 //! The thread that sends what was posted a moment after it was posted, together with what came in that moment, and what is
 //! lent as soon as it is posted. What is posted after a quiet moment has been sent by who posted it.
-//! In: what stands in line. Out: bytes at the socket.
+//! In: what stands in line. Out: bytes in the pipe.
 //! It sleeps until it is woken when nothing has been posted for a while, and ends with the link.
 
 use std::sync::{Arc, PoisonError};

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_wire::Message;
-use rustix::net::sockopt;
 
 use crate::error::LinkError;
+use crate::pipe::Pipe;
 use crate::receiver::{Frame, Receiver};
 use crate::sender::Sender;
+use crate::socket::Socket;
 
 /// A connection to a peer.
 #[derive(Debug)]
 pub struct Link {
     socket: Arc<OwnedFd>,
+    pipe: Arc<dyn Pipe>,
     sender: Sender,
     receiver: Receiver,
 }
@@ -32,9 +34,10 @@ impl Link {
     #[must_use]
     pub fn resume(socket: OwnedFd, sent: u64, received: u64) -> Self {
         let socket = Arc::new(socket);
-        let sender = Sender::new(Arc::clone(&socket), sent);
-        let receiver = Receiver::new(Arc::clone(&socket), received);
-        Self { socket, sender, receiver }
+        let pipe: Arc<dyn Pipe> = Arc::new(Socket::new(Arc::clone(&socket)));
+        let sender = Sender::new(Arc::clone(&pipe), sent);
+        let receiver = Receiver::new(Arc::clone(&pipe), received);
+        Self { socket, pipe, sender, receiver }
     }
 
     /// Limits the payload of frames that come in, in bytes.
@@ -45,10 +48,9 @@ impl Link {
     /// Limits the time one write may be stuck because the peer does not read; `None`: for ever.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the socket refuses the option.
+    /// [`LinkError::System`] when the system refuses.
     pub fn limit_writes(&self, time: Option<Duration>) -> Result<(), LinkError> {
-        sockopt::set_socket_timeout(&*self.socket, sockopt::Timeout::Send, time)
-            .map_err(|source| LinkError::system("limiting a socket's writes", source))
+        self.pipe.limit_writes(time).map_err(|source| LinkError::system("limiting a link's writes", source))
     }
 
     /// Sends one message and returns its sequence.

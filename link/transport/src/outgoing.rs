@@ -1,4 +1,4 @@
-//! Frames that have a sequence and are not yet at the socket.
+//! Frames that have a sequence and are not yet in the pipe.
 //! In: messages. Out: segments in order: bytes of frames, and behind them the data that are written from where they lie.
 //! It writes nothing and waits for nobody.
 
@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 1 << 20;
 const KEPT_BUFFERS: usize = 4;
 
 /// Data of somebody else's that are sent from where they lie. They stay as they are until this is dropped, which happens
-/// when they have been given to the socket, or never will be.
+/// when they have been given to the pipe, or never will be.
 pub trait Lent: Send {
     /// How many bytes.
     fn len(&self) -> usize;
@@ -34,7 +34,7 @@ pub(crate) struct Segment {
     pub(crate) lent: Option<Box<dyn Lent>>,
 }
 
-/// Frames on their way to the socket.
+/// Frames on their way to the pipe.
 pub(crate) struct Outgoing {
     segments: VecDeque<Segment>,
     /// Frames behind all segments.

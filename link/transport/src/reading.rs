@@ -1,19 +1,15 @@
-//! Reads of a link's socket, each with its way of waiting.
-//! In: the socket's bytes and, where they are wanted, descriptors that came with them. Out: both, as they come.
-//! It keeps one descriptor at most and closes every other: a peer cannot fill this process's table.
+//! Reads of a link's pipe, each with its way of waiting.
+//! In: the pipe's bytes and, where they are wanted, descriptors that came with them. Out: both, as they come.
+//! It looks again for a moment before it has the pipe sleep.
 
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::cmsg_space;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg};
 
 use crate::error::LinkError;
+use crate::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
 /// How one read waits.
@@ -27,10 +23,10 @@ pub(crate) enum Wait {
     Never,
 }
 
-/// A socket that is read by one thread at a time.
+/// A pipe that is read by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    pub(crate) socket: Arc<OwnedFd>,
+    pub(crate) pipe: Arc<dyn Pipe>,
     pub(crate) spin: Spin,
     /// Whether something will come soon.
     pub(crate) expected: Expected,
@@ -41,85 +37,51 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(socket: Arc<OwnedFd>) -> Self {
-        Self {
-            socket,
-            spin: Spin::default(),
-            expected: Expected::default(),
-            wants_descriptors: false,
-            descriptor: None,
-        }
+    pub(crate) fn new(pipe: Arc<dyn Pipe>) -> Self {
+        Self { pipe, spin: Spin::default(), expected: Expected::default(), wants_descriptors: false, descriptor: None }
     }
 
     /// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
     pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
+        let pipe = &*self.pipe;
+        let mut descriptor = self.wants_descriptors.then_some(&mut self.descriptor);
         match wait {
             Wait::Always if self.spin.is_on() => {
-                let (spin, expected) = (self.spin, self.expected.clone());
-                if let Some(done) = spin.look_while(|| self.read_now(target).transpose(), || expected.is()) {
-                    return done.map(Some);
+                let look = || pipe.read_now(target, descriptor.as_deref_mut()).transpose();
+                if let Some(done) = self.spin.look_while(look, || self.expected.is()) {
+                    return done.map(Some).map_err(failed);
                 }
             }
-            Wait::Never => return self.read_now(target),
+            Wait::Never => return pipe.read_now(target, descriptor).map_err(failed),
             Wait::Always | Wait::Until(_) => {}
         }
         loop {
             if let Wait::Until(deadline) = wait {
-                wait_until(&self.socket, deadline)?;
+                wait_until(pipe, deadline)?;
             }
-            match self.receive(target, RecvFlags::empty()) {
-                Ok(count) => return Ok(Some(count)),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(source) => return Err(LinkError::system("receiving", source)),
+            if let Some(count) = pipe.read(target, descriptor.as_deref_mut()).map_err(failed)? {
+                return Ok(Some(count));
             }
         }
-    }
-
-    fn read_now(&mut self, target: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        match self.receive(target, RecvFlags::DONTWAIT) {
-            Ok(count) => Ok(Some(count)),
-            Err(Errno::INTR | Errno::AGAIN) => Ok(None),
-            Err(source) => Err(LinkError::system("receiving", source)),
-        }
-    }
-
-    fn receive(&mut self, target: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
-        if !self.wants_descriptors {
-            return recv(&*self.socket, target, flags).map(|(_, count)| count);
-        }
-        // Descriptors beyond this room are closed by the system.
-        let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
-        let mut parts = [IoSliceMut::new(target)];
-        let received = recvmsg(&*self.socket, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-                self.descriptor = descriptors.next().or(self.descriptor.take());
-                // The room's padding may have held another.
-                descriptors.for_each(drop);
-            }
-        }
-        Ok(received.bytes)
     }
 }
 
-fn wait_until(socket: &OwnedFd, deadline: Instant) -> Result<(), LinkError> {
+fn failed(source: Errno) -> LinkError {
+    LinkError::system("receiving", source)
+}
+
+fn wait_until(pipe: &dyn Pipe, deadline: Instant) -> Result<(), LinkError> {
     let began = Instant::now();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut fds = [PollFd::new(socket, PollFlags::IN)];
-        match poll(&mut fds, Some(&timespec(left))) {
-            Ok(0) if left.is_zero() => {
+        match pipe.wait(Some(left)) {
+            Ok(true) => return Ok(()),
+            Ok(false) if left.is_zero() => {
                 let after = deadline.saturating_duration_since(began);
                 return Err(LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after });
             }
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
+            Ok(false) => {}
             Err(source) => return Err(LinkError::system("waiting for the peer", source)),
         }
     }
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
 }

@@ -11,6 +11,7 @@ use floe_wire::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT};
 
 use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
+use crate::pipe::Pipe;
 use crate::reading::{Reading, Wait};
 use crate::spin::{Expected, Spin};
 
@@ -68,6 +69,18 @@ pub struct Receiver {
     broken: bool,
 }
 
+/// Tells when there is something to read at a link that another thread may be reading.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<dyn Pipe>);
+
+impl Readiness {
+    /// Sleeps until there is something, or the link has ended; it may return too early.
+    pub fn wait(&self) {
+        // A wait that failed shows in what is read next.
+        let _ = self.0.wait(None);
+    }
+}
+
 /// Whether a header is there.
 enum Header {
     Is(FrameHeader),
@@ -84,9 +97,9 @@ enum Have {
 }
 
 impl Receiver {
-    pub(crate) fn new(socket: Arc<OwnedFd>, received: u64) -> Self {
+    pub(crate) fn new(pipe: Arc<dyn Pipe>, received: u64) -> Self {
         Self {
-            reading: Reading::new(socket),
+            reading: Reading::new(pipe),
             received,
             limit: PAYLOAD_LIMIT,
             buffer: Vec::new(),
@@ -166,7 +179,7 @@ impl Receiver {
         self.arrival(bulk, Wait::Never)
     }
 
-    /// Whether a whole frame has been read ahead: nothing at the socket tells of it.
+    /// Whether a whole frame has been read ahead: nothing that is waited for tells of it.
     #[must_use]
     pub fn has_whole_frame(&self) -> bool {
         let bytes = &self.buffer[self.start..self.end];
@@ -174,10 +187,10 @@ impl Receiver {
         bytes.len() >= HEADER_BYTES && bytes.len() - HEADER_BYTES >= size(u32::from_le_bytes(*length))
     }
 
-    /// The socket, for whoever waits until there is something to read.
+    /// A place where any thread can wait until there is something to read.
     #[must_use]
-    pub fn socket(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.reading.socket)
+    pub fn readiness(&self) -> Readiness {
+        Readiness(Arc::clone(&self.reading.pipe))
     }
 
     fn next_frame(&mut self, ahead: usize, wait: Wait) -> Result<Option<Frame<'_>>, LinkError> {

@@ -1,24 +1,21 @@
 //! The outgoing direction of a link.
 //! In: messages, from any thread. Out: frames with a sequence, in the order in which they got it; small ones together.
-//! Posting waits for the socket only when much is unsent. Bulk bytes are written from where they lie.
+//! Posting waits for the pipe only when much is unsent. Bulk bytes are written from where they lie.
 
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use floe_wire::Message;
-use rustix::cmsg_space;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, sockopt};
 
 use crate::error::LinkError;
 use crate::flusher;
 use crate::outgoing::{Lent, Outgoing, Segment, State};
+use crate::pipe::{Pipe, Reach};
 
 /// Unsent bytes at which a poster writes them itself, if nobody else is writing.
 const FLUSH_BYTES: usize = 64 << 10;
-/// Unsent bytes at which a poster waits for the socket: it holds back who posts faster than the peer reads.
+/// Unsent bytes at which a poster waits for the pipe: it holds back who posts faster than the peer reads.
 const MOST_UNSENT: usize = 4 << 20;
 /// Trailing bytes from which on they are written from where they lie instead of being copied first.
 const BULK_BYTES: usize = 32 << 10;
@@ -36,22 +33,18 @@ struct Owner(Arc<Shared>);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    socket: Arc<OwnedFd>,
+    pipe: Arc<dyn Pipe>,
     outgoing: Mutex<Outgoing>,
-    /// Held while bytes go to the socket, always taken before `outgoing`.
+    /// Held while bytes go to the pipe, always taken before `outgoing`.
     writing: Mutex<()>,
     /// Wakes the flusher.
     pub(crate) posted: Condvar,
 }
 
 impl Sender {
-    pub(crate) fn new(socket: Arc<OwnedFd>, sent: u64) -> Self {
-        let shared = Shared {
-            socket,
-            outgoing: Mutex::new(Outgoing::new(sent)),
-            writing: Mutex::new(()),
-            posted: Condvar::new(),
-        };
+    pub(crate) fn new(pipe: Arc<dyn Pipe>, sent: u64) -> Self {
+        let shared =
+            Shared { pipe, outgoing: Mutex::new(Outgoing::new(sent)), writing: Mutex::new(()), posted: Condvar::new() };
         let shared = Arc::new(shared);
         Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared }
     }
@@ -70,7 +63,7 @@ impl Sender {
         self.shared.submit(message, |_| (), Leave::Soon)
     }
 
-    /// As [`Sender::post`], and on return the message has been given to the socket.
+    /// As [`Sender::post`], and on return the message has been given to the pipe.
     /// `numbered` runs with the sequence before any byte leaves, so that who waits for the answer can be noted.
     ///
     /// # Errors
@@ -137,7 +130,7 @@ impl Sender {
         Ok(sequence)
     }
 
-    /// Whether the link can carry descriptors: the peer's socket is of this machine.
+    /// Whether the link can carry descriptors: the peer is on this machine.
     #[must_use]
     pub fn carries_descriptors(&self) -> bool {
         self.shared.is_local()
@@ -160,7 +153,7 @@ impl Sender {
         }
     }
 
-    /// Gives everything posted so far to the socket.
+    /// Gives everything posted so far to the pipe.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over.
@@ -171,8 +164,7 @@ impl Sender {
     /// Ends the link in both directions at once; the receiver's wait ends too. What is unsent is lost: flush first.
     pub fn close(&self) {
         self.shared.end(State::Closed);
-        // A socket that is not connected any more is as closed as it gets.
-        let _ = rustix::net::shutdown(&*self.shared.socket, Shutdown::Both);
+        self.shared.pipe.end();
     }
 
     pub(crate) fn start_flusher(&self) {
@@ -207,7 +199,7 @@ impl Shared {
     fn submit<M: Message>(&self, message: &M, numbered: impl FnOnce(u64), leave: Leave) -> Result<u64, LinkError> {
         let mut outgoing = self.open()?;
         let Some(sequence) = outgoing.add_below(message, BULK_BYTES) else {
-            // The socket must be ours before the frame gets its place, for its tail must follow directly.
+            // The pipe must be ours before the frame gets its place, for its tail must follow directly.
             drop(outgoing);
             return self.write_bulk(message, numbered);
         };
@@ -231,9 +223,7 @@ impl Shared {
                 numbered(sequence);
                 let buffer = outgoing.take_buffer();
                 drop(outgoing);
-                // The descriptor goes with the first byte, so the receiver has it when it has the frame.
-                let sent = self.said(write_first(&self.socket, &buffer, descriptor))?;
-                self.said(write_all(&self.socket, &buffer[sent..], tail))?;
+                self.said(self.pipe.write_with(&buffer, tail, descriptor))?;
                 self.outgoing().recycle(buffer);
                 return Ok(sequence);
             }
@@ -242,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// Writes a frame whose trailing bytes go to the socket from where they lie, and everything before it.
+    /// Writes a frame whose trailing bytes go to the pipe from where they lie, and everything before it.
     fn write_bulk<M: Message>(&self, message: &M, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -260,9 +250,9 @@ impl Shared {
         }
     }
 
-    /// Whether the peer's socket is of this machine, and no network's.
+    /// Whether the peer is on this machine, for certain.
     pub(crate) fn is_local(&self) -> bool {
-        sockopt::socket_domain(&*self.socket) == Ok(AddressFamily::UNIX)
+        self.pipe.reach() == Reach::Machine
     }
 
     /// Ends a post: writes now, or leaves it to the flusher.
@@ -320,7 +310,7 @@ impl Shared {
     }
 
     fn write(&self, buffer: Vec<u8>, tail: &[u8]) -> Result<(), LinkError> {
-        self.said(write_all(&self.socket, &buffer, tail))?;
+        self.said(self.pipe.write(&buffer, tail))?;
         self.outgoing().recycle(buffer);
         Ok(())
     }
@@ -347,35 +337,4 @@ impl Drop for Owner {
         let _ = self.0.flush();
         self.0.end(State::Closed);
     }
-}
-
-/// Writes the first of the bytes with a descriptor; how many.
-fn write_first(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
-    let descriptors = [descriptor];
-    let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut room);
-    control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    loop {
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
-fn write_all(socket: &OwnedFd, mut head: &[u8], mut tail: &[u8]) -> Result<(), Errno> {
-    while !head.is_empty() || !tail.is_empty() {
-        let parts = [IoSlice::new(head), IoSlice::new(tail)];
-        // No SIGPIPE: the client's library lives in a program that may not expect one.
-        match sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
-            Ok(count) => {
-                let from_head = count.min(head.len());
-                head = &head[from_head..];
-                tail = &tail[count - from_head..];
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -1,14 +1,12 @@
-//! Who reads what the server says: the thread that waits for an answer reads the socket itself, so that no answer costs a
+//! Who reads what the server says: the thread that waits for an answer reads the link itself, so that no answer costs a
 //! hand-over; others that wait meanwhile are given the turn when it has its own. While nobody waits, a thread in the
 //! background reads. Frames come in, and `receive` takes them where they belong; a link that ends is told to everybody once.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use floe_transport::{Expected, Now, Receiver, Spin};
+use floe_transport::{Expected, Now, Readiness, Receiver, Spin};
 use floe_wire::{Delivery, Message as _};
-use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Shared;
 use super::receive::{End, take};
@@ -25,7 +23,7 @@ pub(super) struct Incoming {
     state: Mutex<State>,
     /// Wakes the background thread.
     changed: Condvar,
-    socket: Arc<OwnedFd>,
+    readiness: Readiness,
     spin: Spin,
     /// Whether who waits is to look on, as long as the steps of programs take.
     patient: Expected,
@@ -62,7 +60,7 @@ impl Incoming {
         patient.set(true);
         receiver.set_spin(spin);
         receiver.set_expected(patient.clone());
-        let socket = receiver.socket();
+        let readiness = receiver.readiness();
         let state = State {
             receiver: Some(receiver),
             followers: Vec::new(),
@@ -72,7 +70,7 @@ impl Incoming {
             wanted: false,
             over: false,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new(), socket, spin, patient }
+        Self { state: Mutex::new(state), changed: Condvar::new(), readiness, spin, patient }
     }
 
     /// Whether threads that wait sleep soon, instead of looking again for as long as the steps of programs take.
@@ -131,9 +129,7 @@ impl Incoming {
     pub(super) fn run(&self, shared: &Shared) {
         let mut seen = 0;
         while self.rest(&mut seen) {
-            let mut fds = [PollFd::new(&*self.socket, PollFlags::IN)];
-            // An interrupted or failed wait shows in what is read next.
-            let _ = poll(&mut fds, None);
+            self.readiness.wait();
             let receiver = lock(&self.state).receiver.take();
             if let Some(receiver) = receiver {
                 let mut turn = self.turn(receiver);

@@ -1,0 +1,69 @@
+//! What a link is made of: bytes in both directions between two processes.
+//! In: bytes in parts, and whoever waits for bytes. Out: the same bytes at the other end, in order, or the end of the pipe.
+//! It knows no frames. A new transport is one file: its pipe, and how one comes about; `connect` and `listener` name it.
+
+use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// Who may be at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// A process of this machine: descriptors can go with bytes, and a write costs little.
+    Machine,
+    /// Any machine.
+    Network,
+}
+
+/// Where a descriptor goes that comes with bytes; `None`: descriptors are not taken, and the system closes them unseen.
+pub(crate) type Slot<'a> = Option<&'a mut Option<OwnedFd>>;
+
+/// Bytes in both directions. One thread at a time writes, one reads; any may wait and end it.
+///
+/// Whatever fails is final: no byte goes in the failed direction after it.
+pub(crate) trait Pipe: fmt::Debug + Send + Sync {
+    /// Gives all of `head`, then all of `tail`, to the peer; waits while the peer does not read.
+    ///
+    /// # Errors
+    /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's own.
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Errno>;
+
+    /// As [`Pipe::write`], with a descriptor that the peer can have as soon as it has the first byte. Only where the pipe
+    /// reaches no further than this machine.
+    ///
+    /// # Errors
+    /// As [`Pipe::write`].
+    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Errno>;
+
+    /// Limits the time one write may be stuck; `None`: for ever.
+    ///
+    /// # Errors
+    /// The system's own.
+    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Errno>;
+
+    /// Reads what is there. `None`: nothing yet; 0 bytes: the peer has ended the pipe and everything has been read.
+    ///
+    /// # Errors
+    /// The system's own.
+    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Errno>;
+
+    /// As [`Pipe::read_now`], after sleeping until there is something. `None`: it was disturbed, and is called again.
+    ///
+    /// # Errors
+    /// The system's own.
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Errno>;
+
+    /// Sleeps until there is something to read or the pipe has ended, or `time` is over: then false. True may be too early.
+    ///
+    /// # Errors
+    /// The system's own.
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Errno>;
+
+    /// Ends both directions at once: who waits here or at the peer's end hears it, after what has been written already.
+    fn end(&self);
+
+    /// Who may be at the other end.
+    fn reach(&self) -> Reach;
+}
