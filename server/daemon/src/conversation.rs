@@ -1,16 +1,18 @@
-//! What is said before a session: Hello, Authenticate, the lists, the telemetry, Attach.
-//! In: frames of one connection, each with a deadline, and who is at the other end. Out: replies, and at most one admission
-//! whose connection then belongs to a worker.
+//! What is said before a session: Hello, Authenticate, the lists, the telemetry, Attach or Join.
+//! In: frames of one connection, each with a deadline, and who is at the other end. Out: replies, and at most one session
+//! to whose worker the connection then belongs.
 //! Nothing is believed before it is proved, and nobody can make it wait or remember without limit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_transport::{Link, LinkError, Peer};
 use floe_wire::{
-    Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply,
+    Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
     ListGpusReply, ListSessionsReply, MAGIC, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry, ReadTelemetryReply, Reply,
     Request, SETUP_PAYLOAD_LIMIT,
 };
+use floe_worker::hand_over::Giver;
 
 use crate::error::DaemonError;
 use crate::sessions::Admission;
@@ -39,10 +41,23 @@ pub(crate) trait Host {
     /// The peer has gone before it could be told of its session: there is none.
     fn withdraw(&self, admission: &Admission);
     /// The reply to `Attach`.
-    fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a>;
+    fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
+    /// The way to the worker of a session that is there, or why a connection may not join it.
+    fn join(&self, request: &Join<'_>) -> Result<Arc<Giver>, Refusal>;
 }
 
-/// Why an Attach is refused: the CUDA code the program gets, and a sentence.
+/// What a conversation came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The peer left.
+    Left,
+    /// It has a session; its connection is at a frame's border.
+    Attached(Admission),
+    /// Its connection, at a frame's border, belongs to the worker this leads to.
+    Joined(Arc<Giver>),
+}
+
+/// Why an Attach or a Join is refused: the CUDA code the program gets, and a sentence.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u32,
@@ -62,22 +77,22 @@ pub(crate) enum ConversationError {
     Daemon(#[from] DaemonError),
 }
 
-/// Leads the conversation. `Some` when the peer attached: the link is then at a frame's border.
-pub(crate) fn lead(link: &mut Link, peer: &Peer, host: &dyn Host) -> Result<Option<Admission>, ConversationError> {
+/// Leads the conversation to its outcome.
+pub(crate) fn lead(link: &mut Link, peer: &Peer, host: &dyn Host) -> Result<Outcome, ConversationError> {
     link.limit_payload(SETUP_PAYLOAD_LIMIT);
     link.limit_writes(Some(SILENCE))?;
     let mut conversation = Conversation { link, peer, host, nonce: random()?, stage: Stage::Silent };
     for _ in 0..FRAMES {
         match conversation.step() {
             Ok(Step::Go) => {}
-            Ok(Step::Closed) => return Ok(None),
-            Ok(Step::Admitted(admission)) => {
-                return match link.limit_writes(None) {
-                    Ok(()) => Ok(Some(admission)),
-                    Err(error) => {
+            Ok(Step::Over(outcome)) => {
+                return match (link.limit_writes(None), outcome) {
+                    (Ok(()), outcome) => Ok(outcome),
+                    (Err(error), Outcome::Attached(admission)) => {
                         host.withdraw(&admission);
                         Err(error.into())
                     }
+                    (Err(error), _) => Err(error.into()),
                 };
             }
             Err(error) => {
@@ -103,8 +118,7 @@ enum Stage {
 
 enum Step {
     Go,
-    Closed,
-    Admitted(Admission),
+    Over(Outcome),
 }
 
 struct Conversation<'a> {
@@ -118,7 +132,7 @@ struct Conversation<'a> {
 impl Conversation<'_> {
     fn step(&mut self) -> Result<Step, ConversationError> {
         let deadline = Instant::now() + SILENCE;
-        let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::Closed) };
+        let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::Over(Outcome::Left)) };
         let sequence = frame.sequence;
         let payload = frame.payload.to_vec();
         let request = Request::decode(frame.kind, &payload)?;
@@ -129,6 +143,7 @@ impl Conversation<'_> {
             (Stage::Welcome, Request::ListSessions(_)) => self.list_sessions(sequence),
             (Stage::Welcome, Request::ReadTelemetry(request)) => self.read_telemetry(sequence, &request),
             (Stage::Welcome, Request::Attach(attach)) => self.attach(sequence, &attach),
+            (Stage::Welcome, Request::Join(join)) => self.join(sequence, &join),
             (_, other) => Err(ConversationError::Refused(format!("out of turn: {}", other.name()))),
         }
     }
@@ -186,12 +201,22 @@ impl Conversation<'_> {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);
                 match self.reply(sequence, &body) {
-                    Ok(_) => Ok(Step::Admitted(admission)),
+                    Ok(_) => Ok(Step::Over(Outcome::Attached(admission))),
                     Err(error) => {
                         self.host.withdraw(&admission);
                         Err(error)
                     }
                 }
+            }
+            Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
+        }
+    }
+
+    fn join(&mut self, sequence: u64, request: &Join<'_>) -> Result<Step, ConversationError> {
+        match self.host.join(request) {
+            Ok(giver) => {
+                self.reply(sequence, &[])?;
+                Ok(Step::Over(Outcome::Joined(giver)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }

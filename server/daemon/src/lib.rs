@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 mod conversation;
+mod door;
 mod error;
 mod life;
 mod listen;

@@ -49,6 +49,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         worker: settings.worker.clone(),
         memory_per_session: settings.memory_per_session,
         shared_memory: settings.shared_memory,
+        bulk_connections: settings.bulk_connections,
         module_cache: settings.module_cache.clone(),
         max_sessions: settings.max_sessions,
         sessions: Mutex::new(Sessions::default()),

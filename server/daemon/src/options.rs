@@ -13,6 +13,8 @@ use crate::error::DaemonError;
 
 /// How many sessions there may be at once unless the operator says otherwise: a context takes half a gigabyte on a GPU.
 const MAX_SESSIONS: usize = 64;
+/// Bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
+const MOST_BULK_CONNECTIONS: u32 = 8;
 /// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
 const MODULE_CACHE_LIMIT: u64 = 4 << 30;
 
@@ -48,6 +50,10 @@ pub struct Options {
     /// K, M, G, T; 0 shares none [default: half of the machine's memory]
     #[arg(long, env = "FLOE_SHARED_MEMORY", value_name = "BYTES")]
     pub shared_memory: Option<String>,
+    /// The most TCP connections beside a session's own that carry its bulk data: 0 to 8 [default: half of the processors, at
+    /// least 1]
+    #[arg(long, env = "FLOE_BULK_CONNECTIONS", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=8))]
+    pub bulk_connections: Option<u32>,
     /// The most sessions at once [default: 64]
     #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
     pub max_sessions: Option<usize>,
@@ -87,6 +93,7 @@ pub struct FileOptions {
     gpus: Vec<u32>,
     memory_per_session: Option<String>,
     shared_memory: Option<String>,
+    bulk_connections: Option<u32>,
     max_sessions: Option<usize>,
     module_cache: Option<PathBuf>,
     module_cache_limit: Option<String>,
@@ -116,6 +123,8 @@ pub struct Settings {
     pub memory_per_session: u64,
     /// The most bytes of host memory a session may share with its worker.
     pub shared_memory: u64,
+    /// The most TCP connections that carry bulk data of one session.
+    pub bulk_connections: u32,
     /// The most sessions at once.
     pub max_sessions: usize,
     /// Where contents of modules are kept; `None`: nowhere.
@@ -144,6 +153,7 @@ impl Settings {
             gpus: if flags.gpus.is_empty() { file.gpus } else { flags.gpus },
             memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
             shared_memory: shared.as_deref().map_or_else(|| Ok(half_of_memory()), bytes)?,
+            bulk_connections: bulk_connections(flags.bulk_connections.or(file.bulk_connections)),
             max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
             module_cache: module_cache(
                 flags.module_cache.or(file.module_cache),
@@ -171,6 +181,13 @@ impl Settings {
 fn half_of_memory() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram.saturating_mul(machine.mem_unit.into()) / 2
+}
+
+/// One connection keeps about one processor busy at each end, and more than eight are no faster.
+fn bulk_connections(wanted: Option<u32>) -> u32 {
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let own = || u32::try_from(processors() / 2).unwrap_or(u32::MAX).max(1);
+    wanted.unwrap_or_else(own).min(MOST_BULK_CONNECTIONS)
 }
 
 fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
@@ -286,6 +303,16 @@ mod tests {
             let settings = Settings::new(Options { shared_memory: Some(text.into()), ..flags() });
             assert_eq!(settings.expect("a size").shared_memory, bytes);
         }
+    }
+
+    #[test]
+    fn there_is_a_bulk_connection_and_never_more_than_eight() {
+        let count = |wanted| {
+            let settings = Settings::new(Options { bulk_connections: wanted, ..flags() });
+            settings.expect("any number will do").bulk_connections
+        };
+        assert_eq!([Some(0), Some(3), Some(99)].map(count), [0, 3, MOST_BULK_CONNECTIONS]);
+        assert!((1..=MOST_BULK_CONNECTIONS).contains(&count(None)));
     }
 
     #[test]

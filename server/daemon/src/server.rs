@@ -1,7 +1,6 @@
 //! What every connection's thread shares: devices, token, sessions; and a connection's life from accept to worker.
 //! In: accepted links. Out: worker processes. A peer's mistake ends its own connection only.
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,18 +8,20 @@ use std::time::Instant;
 
 use floe_transport::{Link, Peer};
 use floe_wire::{
-    Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, ListGpusReply, ListSessionsReply, ReadTelemetry,
+    Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
 use floe_worker::contract::{CachePlace, Probe, Snapshot};
+use floe_worker::hand_over::{Giver, Role};
 
-use crate::conversation::{self, Host, Refusal};
+use crate::conversation::{self, Host, Outcome, Refusal};
+use crate::door::Door;
 use crate::log;
 use crate::sessions::{Admission, Applicant, Sessions};
 use crate::status;
 use crate::telemetry::{Readings, Target, Telemetry};
 use crate::token::Token;
-use crate::worker_process::{self, Frames, Place};
+use crate::worker_process::{self, Place};
 
 /// Connections that have no session yet: each is a thread that waits at most seconds. The server's own user and
 /// strangers are counted apart, so that strangers who say nothing do not keep the user out.
@@ -52,6 +53,8 @@ pub(crate) struct Server {
     pub(crate) memory_per_session: u64,
     /// The most bytes of host memory a session may share with its worker.
     pub(crate) shared_memory: u64,
+    /// The most connections that carry bulk data of one session.
+    pub(crate) bulk_connections: u32,
     /// Where workers keep contents of modules.
     pub(crate) module_cache: Option<CachePlace>,
     pub(crate) max_sessions: usize,
@@ -108,21 +111,25 @@ impl Server {
         let outcome = conversation::lead(&mut link, peer, self);
         self.conversations(peer).fetch_sub(1, Ordering::SeqCst);
         match outcome {
-            Ok(Some(admission)) => {
+            Ok(Outcome::Attached(admission)) => {
                 self.work(link, &admission);
                 self.sessions().remove(admission.session);
             }
-            Ok(None) => {}
+            Ok(Outcome::Joined(giver)) => {
+                // A worker that is gone has taken its session along, which the client hears by itself.
+                let _ = giver.give(Role::Bulk, link);
+            }
+            Ok(Outcome::Left) => {}
             Err(error) => log(format_args!("{peer}: {error}")),
         }
     }
 
     /// Gives the connection to a worker and follows it to its end.
-    fn work(&self, link: Link, admission: &Admission) {
+    fn work(&self, mut link: Link, admission: &Admission) {
         let session = admission.session;
-        let (connection, frames, spare) = match hand_over(link) {
-            Ok(parts) => parts,
-            Err(error) => return log(format_args!("session {session}: {error}")),
+        let ends = self.sessions().door(session).and_then(|door| Some((door.giver(), door.worker_end()?)));
+        let Some((giver, door)) = ends else {
+            return log(format_args!("session {session} has no way to its worker"));
         };
         let place = Place {
             worker: &self.worker,
@@ -130,19 +137,22 @@ impl Server {
             cache: self.module_cache.as_ref(),
             shared_memory: self.shared_memory,
         };
-        let started = worker_process::start(&place, admission, connection, frames);
+        let started = worker_process::start(&place, admission, door);
         let worker = match started {
             Ok(worker) => worker,
             Err(error) => {
                 log(format_args!("session {session}: {error}"));
-                let mut link = Link::resume(spare, frames.sent, frames.received);
                 // The client may be gone; then nobody needs to know.
                 let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail: &error.to_string() });
                 return;
             }
         };
-        drop(spare);
         self.sessions().started(session, worker.id());
+        if let Err(error) = giver.give(Role::Session, link) {
+            // The worker ends without a connection, and is followed to that end.
+            log(format_args!("session {session}: its connection does not reach the worker: {error}"));
+        }
+        drop(giver);
         if let Some(why) = worker_process::follow(worker, |bytes| self.sessions().uses(session, bytes)) {
             log(format_args!("session {session} ended: {why}"));
         }
@@ -164,13 +174,6 @@ impl Server {
 
 fn to_wire(readings: &Readings) -> Vec<Reading> {
     readings.iter().map(|(reading, value)| Reading { number: reading.number(), value: *value }).collect()
-}
-
-/// The connection for the worker, a second descriptor for a last word, and the frames so far.
-fn hand_over(link: Link) -> Result<(OwnedFd, Frames, OwnedFd), Box<dyn std::error::Error>> {
-    let (connection, sent, received) = link.into_parts()?;
-    let spare = connection.try_clone()?;
-    Ok((connection, Frames { sent, received }, spare))
 }
 
 impl Host for Server {
@@ -268,6 +271,13 @@ impl Host for Server {
             return no(status::INVALID_DEVICE, words);
         }
         let memory = self.quota(request.memory, gpu);
+        // A Unix socket has no more to give to several than to one.
+        let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
+        let door = match Door::new(bulk_connections) {
+            Ok(door) => door,
+            Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
+        };
+        let key = door.key();
         let mut sessions = Server::sessions(self);
         if sessions.count() >= self.max_sessions {
             let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
@@ -277,7 +287,7 @@ impl Host for Server {
         let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
         let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
         Ok(Admission {
-            session: sessions.add(applicant, request.gpu, memory, Instant::now()),
+            session: sessions.add(applicant, request.gpu, memory, door, Instant::now()),
             gpu: gpu_index,
             ordinal: request.ordinal,
             granularity: gpu.granularity,
@@ -285,6 +295,8 @@ impl Host for Server {
             window_bytes: WINDOW_BYTES,
             memory,
             settings,
+            key,
+            bulk_connections,
         })
     }
 
@@ -292,7 +304,7 @@ impl Host for Server {
         Server::sessions(self).remove(admission.session);
     }
 
-    fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a> {
+    fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
         let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
         let device = self.gpu(index).map(|gpu| {
             let memory = if admission.memory == 0 { gpu.memory } else { admission.memory };
@@ -303,7 +315,18 @@ impl Host for Server {
             window: DevicePtr(admission.window),
             window_bytes: admission.window_bytes,
             memory: admission.memory,
+            key: &admission.key,
+            bulk_connections: admission.bulk_connections,
             device: device.unwrap_or_default(),
         }
+    }
+
+    fn join(&self, request: &Join<'_>) -> Result<Arc<Giver>, Refusal> {
+        let mut sessions = Server::sessions(self);
+        let giver = sessions.door(request.session).and_then(|door| door.join(request.key));
+        giver.ok_or_else(|| Refusal {
+            status: status::NOT_PERMITTED,
+            detail: format!("no connection may join by this key (any more): session {}", request.session),
+        })
     }
 }

@@ -7,6 +7,8 @@ use std::time::Instant;
 use floe_transport::Peer;
 use floe_wire::{Attach, SessionRow};
 
+use crate::door::{Door, Key};
+
 /// A session as it was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Admission {
@@ -26,6 +28,10 @@ pub(crate) struct Admission {
     pub(crate) memory: u64,
     /// Variables of the program that belong to the driver.
     pub(crate) settings: Vec<(String, String)>,
+    /// What lets further connections join.
+    pub(crate) key: Key,
+    /// How many may.
+    pub(crate) bulk_connections: u32,
 }
 
 /// A session that is there.
@@ -37,6 +43,7 @@ struct Session {
     used: u64,
     since: Instant,
     worker: u32,
+    door: Door,
 }
 
 /// Who asks for a session.
@@ -117,12 +124,17 @@ impl Sessions {
         of_gpu.fold(0, |sum, session| sum.saturating_add(session.used))
     }
 
-    /// Adds a session, returns its number.
-    pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, now: Instant) -> u64 {
+    /// Adds a session whose connections come in by `door`, returns its number.
+    pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, door: Door, now: Instant) -> u64 {
         self.last += 1;
-        let session = Session { gpu, applicant, memory, used: 0, since: now, worker: 0 };
+        let session = Session { gpu, applicant, memory, used: 0, since: now, worker: 0, door };
         self.rows.insert(self.last, session);
         self.last
+    }
+
+    /// How connections come to a session; `None` when it is over.
+    pub(crate) fn door(&mut self, session: u64) -> Option<&mut Door> {
+        self.rows.get_mut(&session).map(|row| &mut row.door)
     }
 
     /// A session's worker process has started.
@@ -198,12 +210,16 @@ mod tests {
         Applicant { client: "host".into(), host: "host".into(), program: "program".into(), pid: 7, ordinal: 2 }
     }
 
+    fn door() -> Door {
+        Door::new(0).expect("made")
+    }
+
     #[test]
     fn numbers_are_not_used_again() {
         let mut sessions = Sessions::default();
-        let first = sessions.add(applicant(), 0, 0, Instant::now());
+        let first = sessions.add(applicant(), 0, 0, door(), Instant::now());
         sessions.remove(first);
-        assert_ne!(sessions.add(applicant(), 0, 0, Instant::now()), first);
+        assert_ne!(sessions.add(applicant(), 0, 0, door(), Instant::now()), first);
     }
 
     #[test]
@@ -219,11 +235,11 @@ mod tests {
     #[test]
     fn tenants_are_those_of_one_host_and_one_gpu() {
         let mut sessions = Sessions::default();
-        let number = sessions.add(applicant(), 1, 10, Instant::now());
+        let number = sessions.add(applicant(), 1, 10, door(), Instant::now());
         sessions.started(number, 99);
         sessions.uses(number, 5);
-        sessions.add(Applicant { host: "other".into(), ..applicant() }, 1, 10, Instant::now());
-        sessions.add(applicant(), 0, 10, Instant::now());
+        sessions.add(Applicant { host: "other".into(), ..applicant() }, 1, 10, door(), Instant::now());
+        sessions.add(applicant(), 0, 10, door(), Instant::now());
         let tenant = Tenant { pid: 7, ordinal: 2, memory: 10, used: 5, worker: 99 };
         assert_eq!(sessions.tenants(1, "host"), [tenant]);
         assert_eq!(sessions.workers_on_gpu(1), [99]);
@@ -233,7 +249,7 @@ mod tests {
     fn rows_say_age_use_and_worker() {
         let start = Instant::now();
         let mut sessions = Sessions::default();
-        let number = sessions.add(applicant(), 1, 10, start);
+        let number = sessions.add(applicant(), 1, 10, door(), start);
         sessions.started(number, 99);
         sessions.uses(number, 5);
         let rows = sessions.rows(start + Duration::from_secs(3));

@@ -1,6 +1,6 @@
 //! One session's process, from its start to its end.
-//! In: the connection, the admission. Out: what the worker reports, line by line, and its end.
-//! It never reads or writes the connection: that is the worker's from here on.
+//! In: the admission, and the worker's end of the way to hand it connections. Out: what the worker reports, line by line,
+//! and its end.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::OwnedFd;
@@ -11,13 +11,6 @@ use floe_worker::contract::{CachePlace, Report, TASK_VARIABLE, Task};
 
 use crate::error::DaemonError;
 use crate::sessions::Admission;
-
-/// Frames that went over a connection before it was given away.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Frames {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-}
 
 /// What all workers of a daemon are started with.
 #[derive(Debug, Clone, Copy)]
@@ -31,16 +24,11 @@ pub(crate) struct Place<'a> {
     pub(crate) shared_memory: u64,
 }
 
-/// Starts the worker with the connection as its stdin.
+/// Starts the worker, which is handed its connections at `door`, its stdin.
 ///
 /// The thread that calls this must live as long as the worker: the worker asks the kernel to be killed when its parent
 /// ends, and the kernel means the thread.
-pub(crate) fn start(
-    place: &Place<'_>,
-    admission: &Admission,
-    connection: OwnedFd,
-    frames: Frames,
-) -> Result<Child, DaemonError> {
+pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> Result<Child, DaemonError> {
     let task = Task {
         session: admission.session,
         library: place.library.to_owned(),
@@ -50,15 +38,13 @@ pub(crate) fn start(
         granularity: admission.granularity,
         shared_memory: place.shared_memory,
         cache: place.cache.cloned(),
-        sent: frames.sent,
-        received: frames.received,
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
     let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
     Command::new(place.worker)
         .env(TASK_VARIABLE, task)
         .envs(admission.settings.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::from(connection))
+        .stdin(Stdio::from(door))
         .stdout(Stdio::piped())
         .spawn()
         .map_err(failed)

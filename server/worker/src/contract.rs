@@ -1,6 +1,6 @@
 //! What daemon and worker say to each other: the worker's task in its environment, lines of JSON on its standard output.
 //! In and out: plain data.
-//! The session's connection is the worker's standard input; the daemon's log is its standard error.
+//! The worker's standard input is where it is handed connections (`hand_over`); the daemon's log is its standard error.
 
 use std::path::PathBuf;
 
@@ -29,10 +29,6 @@ pub struct Task {
     pub shared_memory: u64,
     /// Where contents of modules are kept; `None`: nowhere.
     pub cache: Option<CachePlace>,
-    /// Frames the daemon has sent and received on the connection.
-    pub sent: u64,
-    /// See `sent`.
-    pub received: u64,
 }
 
 /// A folder for contents of modules.

@@ -12,6 +12,7 @@ mod driver;
 mod events;
 mod failures;
 mod fault;
+pub mod hand_over;
 mod host_functions;
 mod log;
 mod mirrors;

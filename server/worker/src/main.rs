@@ -1,5 +1,5 @@
 //! floe-worker: one session, or one look at the GPUs.
-//! In: a task in the environment and the session's connection on standard input; or `--probe LIBRARY`.
+//! In: a task in the environment and the session's connections, handed over at standard input; or `--probe LIBRARY`.
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
+use floe_worker::hand_over::{Role, Taker};
 use floe_worker::{Cache, Ending, Gpu, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -65,7 +66,7 @@ fn session(task: &str) -> Result<()> {
     if let Err(error) = without_randomization() {
         eprintln!("floe-worker: session {}: addresses stay random, so it cannot move: {error}", task.session);
     }
-    let connection = io::stdin().as_fd().try_clone_to_owned()?;
+    let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output()?;
     let log = Log::to_standard_error(task.session)?;
     let nothing = File::open("/dev/null")?;
@@ -73,14 +74,25 @@ fn session(task: &str) -> Result<()> {
     let output = Output::capture().context("files in memory for what kernels print")?;
     let used = Arc::new(AtomicU64::new(0));
     reports.watch(Arc::clone(&used), log.clone())?;
-    let link = Link::resume(connection, task.sent, task.received);
     say_panics(log.clone());
+    let Some(link) = own_connection(&taker)? else { end(FAILED) };
     let ending = work(&task, link, &used, output, &reports, &log);
     if ending != Ending::ClientLeft {
         log.line(format_args!("{ending}"));
     }
     reports.say(&Report::Ended(ending.to_string()));
     end(if ending == Ending::ClientLeft { 0 } else { FAILED })
+}
+
+/// The session's own connection; `None` when the daemon gives none.
+fn own_connection(taker: &Taker) -> Result<Option<Link>> {
+    loop {
+        match taker.take().context("taking the session's connection over")? {
+            Some((Role::Session, link)) => return Ok(Some(link)),
+            Some((Role::Bulk, _)) => {}
+            None => return Ok(None),
+        }
+    }
 }
 
 fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports: &Reports, log: &Log) -> Ending {

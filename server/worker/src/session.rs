@@ -259,7 +259,8 @@ impl<D: Device> Session<D> {
             | Request::ListGpus(_)
             | Request::ListSessions(_)
             | Request::ReadTelemetry(_)
-            | Request::Attach(_) => broken("only a connection without a session may say this"),
+            | Request::Attach(_)
+            | Request::Join(_) => broken("only a connection without a session may say this"),
         }
     }
 

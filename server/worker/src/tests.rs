@@ -646,7 +646,7 @@ fn content<'a>(bytes: &[u8], hash: &'a Hash) -> Content<'a> {
 fn load(client: &mut Client, library: LibraryId, bytes: &[u8]) {
     let hash = hash_of(bytes);
     let reply = client.ok(&LoadLibrary { contents: vec![content(bytes, &hash)], ..text(library) });
-    assert_eq!(LoadLibrary::decode_reply(&reply).unwrap().missing, []);
+    assert!(LoadLibrary::decode_reply(&reply).unwrap().missing.is_empty());
 }
 
 #[test]

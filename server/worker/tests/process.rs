@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead as _, BufReader};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 use floe_transport::Link;
 use floe_wire::*;
 use floe_worker::contract::{Probe, Report, TASK_VARIABLE, Task};
+use floe_worker::hand_over::{Role, pair};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const BASE: u64 = WINDOW_BASE;
@@ -63,6 +63,20 @@ enum Got {
     Ended(u32, String),
 }
 
+/// A worker for this task, and the session's connection.
+fn spawn(task: &Task) -> (Child, Link) {
+    let (giver, taker) = pair().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let child = Command::new(worker())
+        .env(TASK_VARIABLE, serde_json::to_string(task).unwrap())
+        .stdin(Stdio::from(taker.into_descriptor()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    giver.give(Role::Session, Link::new(theirs.into())).unwrap();
+    (child, Link::new(ours.into()))
+}
+
 struct Session {
     child: Child,
     link: Option<Link>,
@@ -76,28 +90,12 @@ impl Session {
 
     fn start_with(ordinal: u32, memory: u64) -> Self {
         let offer = offer();
-        let (ours, theirs) = UnixStream::pair().unwrap();
         let granularity = offer.gpus[0].granularity;
         let library = offer.library.clone();
-        let task = Task {
-            session: 1,
-            library,
-            gpu: 0,
-            ordinal,
-            memory,
-            granularity,
-            shared_memory: 1 << 30,
-            cache: None,
-            sent: 0,
-            received: 0,
-        };
-        let child = Command::new(worker())
-            .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self { child, link: Some(Link::new(ours.into())), printed: String::new() }
+        let task =
+            Task { session: 1, library, gpu: 0, ordinal, memory, granularity, shared_memory: 1 << 30, cache: None };
+        let (child, link) = spawn(&task);
+        Self { child, link: Some(link), printed: String::new() }
     }
 
     fn link(&mut self) -> &mut Link {
@@ -524,27 +522,10 @@ fn broken_contract_is_told_to_client_and_daemon() {
 #[test]
 fn gpu_that_is_not_there_is_told() {
     let offer = offer();
-    let (ours, theirs) = UnixStream::pair().unwrap();
     let library = offer.library.clone();
-    let task = Task {
-        session: 1,
-        library,
-        gpu: 99,
-        ordinal: 0,
-        memory: 0,
-        granularity: 1,
-        shared_memory: 0,
-        cache: None,
-        sent: 0,
-        received: 0,
-    };
-    let mut child = Command::new(worker())
-        .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut link = Link::new(ours.into());
+    let task =
+        Task { session: 1, library, gpu: 99, ordinal: 0, memory: 0, granularity: 1, shared_memory: 0, cache: None };
+    let (mut child, mut link) = spawn(&task);
     let frame = link.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ended = Ended::decode(frame.payload).unwrap();
     assert!(ended.detail.starts_with("cuDeviceGet of ") && ended.detail.ends_with("CUDA_ERROR_INVALID_DEVICE (101)"));

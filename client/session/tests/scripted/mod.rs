@@ -425,6 +425,8 @@ impl Peer {
             window: DevicePtr(WINDOW_BASE + u64::from(message.ordinal) * WINDOW_BYTES),
             window_bytes: WINDOW_BYTES,
             memory: message.memory,
+            key: &[],
+            bulk_connections: 0,
             device: DeviceSnapshot {
                 name: "Scripted",
                 uuid: &[message.ordinal as u8 + 1; 16],

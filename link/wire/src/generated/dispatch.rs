@@ -132,6 +132,8 @@ pub enum Request<'a> {
     ListSessions(ListSessions),
     /// See [`Attach`].
     Attach(Attach<'a>),
+    /// See [`Join`].
+    Join(Join<'a>),
     /// See [`ShareMemory`].
     ShareMemory(ShareMemory),
     /// See [`MapShared`].
@@ -225,6 +227,7 @@ impl<'a> Request<'a> {
             ListGpus::KIND => ListGpus::decode(payload).map(Self::ListGpus),
             ListSessions::KIND => ListSessions::decode(payload).map(Self::ListSessions),
             Attach::KIND => Attach::decode(payload).map(Self::Attach),
+            Join::KIND => Join::decode(payload).map(Self::Join),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
@@ -306,6 +309,7 @@ impl<'a> Request<'a> {
             Self::ListGpus(_) => ListGpus::NAME,
             Self::ListSessions(_) => ListSessions::NAME,
             Self::Attach(_) => Attach::NAME,
+            Self::Join(_) => Join::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
@@ -386,6 +390,7 @@ impl<'a> Request<'a> {
             Self::ListGpus(_) => ListGpus::CLASS,
             Self::ListSessions(_) => ListSessions::CLASS,
             Self::Attach(_) => Attach::CLASS,
+            Self::Join(_) => Join::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
@@ -466,6 +471,7 @@ impl<'a> Request<'a> {
             Self::ListGpus(_) => ListGpus::KIND,
             Self::ListSessions(_) => ListSessions::KIND,
             Self::Attach(_) => Attach::KIND,
+            Self::Join(_) => Join::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
@@ -545,6 +551,7 @@ impl<'a> Request<'a> {
             Self::ListGpus(message) => message.encode(out),
             Self::ListSessions(message) => message.encode(out),
             Self::Attach(message) => message.encode(out),
+            Self::Join(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),

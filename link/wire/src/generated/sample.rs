@@ -592,6 +592,12 @@ impl<'a> Sample<'a> for Attach<'a> {
     }
 }
 
+impl<'a> Sample<'a> for Join<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { session: Sample::sample(source), key: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Reply<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -835,7 +841,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 73;
+pub(crate) const REQUEST_SAMPLES: usize = 74;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -901,16 +907,17 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         59 => Request::ListGpus(Sample::sample(source)),
         60 => Request::ListSessions(Sample::sample(source)),
         61 => Request::Attach(Sample::sample(source)),
-        62 => Request::ShareMemory(Sample::sample(source)),
-        63 => Request::MapShared(Sample::sample(source)),
-        64 => Request::UnmapShared(Sample::sample(source)),
-        65 => Request::CreateStream(Sample::sample(source)),
-        66 => Request::DestroyStream(Sample::sample(source)),
-        67 => Request::WaitEvent(Sample::sample(source)),
-        68 => Request::SynchronizeStream(Sample::sample(source)),
-        69 => Request::QueryStream(Sample::sample(source)),
-        70 => Request::MemoryOperations(Sample::sample(source)),
-        71 => Request::ReadTelemetry(Sample::sample(source)),
+        62 => Request::Join(Sample::sample(source)),
+        63 => Request::ShareMemory(Sample::sample(source)),
+        64 => Request::MapShared(Sample::sample(source)),
+        65 => Request::UnmapShared(Sample::sample(source)),
+        66 => Request::CreateStream(Sample::sample(source)),
+        67 => Request::DestroyStream(Sample::sample(source)),
+        68 => Request::WaitEvent(Sample::sample(source)),
+        69 => Request::SynchronizeStream(Sample::sample(source)),
+        70 => Request::QueryStream(Sample::sample(source)),
+        71 => Request::MemoryOperations(Sample::sample(source)),
+        72 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

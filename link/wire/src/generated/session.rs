@@ -249,7 +249,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets up to `bulk_connections` further connections join the session; over a Unix socket there are none.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -318,6 +318,8 @@ pub struct AttachReply<'a> {
     pub window: DevicePtr,
     pub window_bytes: u64,
     pub memory: u64,
+    pub key: &'a [u8],
+    pub bulk_connections: u32,
     pub device: DeviceSnapshot<'a>,
 }
 
@@ -326,6 +328,8 @@ impl<'a> Field<'a> for AttachReply<'a> {
         + <DevicePtr as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
+        + <&'a [u8] as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST
         + <DeviceSnapshot<'a> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -333,6 +337,8 @@ impl<'a> Field<'a> for AttachReply<'a> {
         self.window.write(out);
         self.window_bytes.write(out);
         self.memory.write(out);
+        self.key.write(out);
+        self.bulk_connections.write(out);
         self.device.write(out);
     }
 
@@ -342,9 +348,50 @@ impl<'a> Field<'a> for AttachReply<'a> {
             window: reader.field("window")?,
             window_bytes: reader.field("window_bytes")?,
             memory: reader.field("memory")?,
+            key: reader.field("key")?,
+            bulk_connections: reader.field("bulk_connections")?,
             device: reader.field("device")?,
         })
     }
+}
+
+/// Instead of Attach: this connection is to carry bulk data of a session that is there. After the reply it belongs to the session's worker, and either side says nothing on it but `Chunk`.
+///
+/// Kind 0x0007, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Join<'a> {
+    pub session: u64,
+    pub key: &'a [u8],
+}
+
+impl<'a> Field<'a> for Join<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.session.write(out);
+        self.key.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { session: reader.field("session")?, key: reader.field("key")? })
+    }
+}
+
+impl Message for Join<'_> {
+    const KIND: u16 = 0x0007;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Join";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.session.write(out);
+        crate::reader::write_length(self.key.len(), out);
+        self.key
+    }
+}
+
+impl Call for Join<'_> {
+    type Reply<'a> = ();
 }
 
 /// Answers the request of sequence `request`. `status` is the CUresult of that request, `earlier` the first failure of a posted call that no reply has carried yet (0: none), `detail` a sentence for the log (may be empty), `body` the request's reply fields.

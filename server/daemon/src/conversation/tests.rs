@@ -1,6 +1,7 @@
 //! A peer that does everything wrong, and one that does not, over a socket pair.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -8,12 +9,19 @@ use std::time::{Duration, Instant};
 use floe_wire::{Call, ListGpus, Push, StreamId, SynchronizeStream};
 
 use super::*;
+use crate::door::Door;
 use crate::sessions::Sessions;
 
-#[derive(Default)]
 struct OneGpu {
     token: Option<Token>,
     withdrawn: AtomicU64,
+    door: Mutex<Door>,
+}
+
+impl Default for OneGpu {
+    fn default() -> Self {
+        Self { token: None, withdrawn: AtomicU64::new(0), door: Mutex::new(Door::new(1).expect("made")) }
+    }
 }
 
 impl Host for OneGpu {
@@ -51,6 +59,8 @@ impl Host for OneGpu {
             window_bytes: 0,
             memory: 0,
             settings,
+            key: [7; 16],
+            bulk_connections: 0,
         })
     }
 
@@ -58,22 +68,30 @@ impl Host for OneGpu {
         self.withdrawn.store(admission.session, Ordering::SeqCst);
     }
 
-    fn attached<'a>(&'a self, admission: &Admission) -> AttachReply<'a> {
+    fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
         AttachReply { session: admission.session, ..Default::default() }
+    }
+
+    fn join(&self, request: &Join<'_>) -> Result<Arc<Giver>, Refusal> {
+        match self.door.lock().expect("no test panics with it").join(request.key) {
+            Some(giver) if request.session == 5 => Ok(giver),
+            _ => Err(Refusal { status: status::NOT_PERMITTED, detail: "no".into() }),
+        }
     }
 }
 
-type Outcome = Result<Option<Admission>, ConversationError>;
+type Ending = Result<Outcome, ConversationError>;
 
 /// A connection to a daemon that has one GPU; the thread gives how the conversation ended.
-fn connect(token: Option<Token>) -> (Link, UnixStream, JoinHandle<Outcome>) {
+fn connect(token: Option<Token>) -> (Link, UnixStream, JoinHandle<Ending>) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let raw = ours.try_clone().expect("duplicated");
-    let daemon = std::thread::spawn(move || {
-        let mut link = Link::new(theirs.into());
-        lead(&mut link, &Peer::Unix { uid: 1, pid: 1 }, &OneGpu { token, ..OneGpu::default() })
-    });
-    (Link::new(ours.into()), raw, daemon)
+    let host = OneGpu { token, ..OneGpu::default() };
+    (Link::new(ours.into()), raw, speak_on(theirs, host))
+}
+
+fn speak_on(socket: UnixStream, host: OneGpu) -> JoinHandle<Ending> {
+    std::thread::spawn(move || lead(&mut Link::new(socket.into()), &Peer::Unix { uid: 1, pid: 1 }, &host))
 }
 
 fn token() -> Token {
@@ -95,7 +113,7 @@ fn hello() -> Hello<'static> {
     Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" }
 }
 
-fn ends_refused(daemon: JoinHandle<Outcome>) {
+fn ends_refused(daemon: JoinHandle<Ending>) {
     let outcome = daemon.join().expect("the daemon's thread lives");
     assert!(outcome.is_err(), "{outcome:?}");
 }
@@ -112,8 +130,26 @@ fn a_peer_that_does_all_right_gets_its_session() {
     link.send(&Attach::default()).expect("sent");
     let (_, body) = hear(&mut link);
     assert_eq!(Attach::decode_reply(&body).expect("attached").session, 5);
-    let admitted = daemon.join().expect("the daemon's thread lives").expect("no error");
-    assert_eq!(admitted.expect("admitted").session, 5);
+    let outcome = daemon.join().expect("the daemon's thread lives");
+    assert!(matches!(outcome, Ok(Outcome::Attached(Admission { session: 5, .. }))), "{outcome:?}");
+}
+
+#[test]
+fn a_connection_joins_a_session_with_its_key_and_no_other() {
+    for (session, is_right, expected) in [(5, true, 0), (5, false, status::NOT_PERMITTED), (6, true, 800)] {
+        let host = OneGpu::default();
+        let mut key = host.door.lock().expect("alone").key();
+        key[15] ^= u8::from(!is_right);
+        let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let mut link = Link::new(ours.into());
+        let daemon = speak_on(theirs, host);
+        link.send(&hello()).expect("sent");
+        hear(&mut link);
+        link.send(&Join { session, key: &key }).expect("sent");
+        assert_eq!(hear(&mut link).0, expected);
+        let outcome = daemon.join().expect("the daemon's thread lives");
+        assert_eq!(matches!(outcome, Ok(Outcome::Joined(_))), expected == 0, "{outcome:?}");
+    }
 }
 
 #[test]
@@ -229,5 +265,5 @@ fn a_frame_cut_off_ends_the_conversation() {
 fn a_peer_that_says_nothing_and_goes_is_no_error() {
     let (link, raw, daemon) = connect(None);
     drop((link, raw));
-    assert!(matches!(daemon.join().expect("the daemon's thread lives"), Ok(None)));
+    assert!(matches!(daemon.join().expect("the daemon's thread lives"), Ok(Outcome::Left)));
 }

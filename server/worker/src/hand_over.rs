@@ -1,0 +1,163 @@
+//! Connections on their way from the daemon to a worker.
+//! In: at the daemon's end, links with what they are for. Out: the same at the worker's end, which is its standard input.
+//! Each goes with its counts of frames, so that the worker goes on where the daemon stopped; none is read or written here.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use floe_transport::{Link, LinkError};
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of a notice.
+const NOTICE_BYTES: usize = 256;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The session's own: its commands and what they are answered.
+    Session,
+    /// One that has joined the session to carry bulk data.
+    Bulk,
+}
+
+/// What is said with a connection.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Notice {
+    role: Role,
+    /// Frames the daemon has sent on it.
+    sent: u64,
+    /// Frames it has received.
+    received: u64,
+}
+
+/// The daemon's end.
+#[derive(Debug)]
+pub struct Giver(OwnedFd);
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct Taker(OwnedFd);
+
+/// The two ends of the way to one worker.
+///
+/// # Errors
+/// When the system gives no socket.
+pub fn pair() -> io::Result<(Giver, Taker)> {
+    let (giver, taker) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok((Giver(giver), Taker(taker)))
+}
+
+impl Giver {
+    /// Gives a connection away, at a frame's border. Does not wait for the worker, unless that lags many connections
+    /// behind.
+    ///
+    /// # Errors
+    /// When the worker is gone, or the connection cannot be duplicated.
+    pub fn give(&self, role: Role, link: Link) -> io::Result<()> {
+        let lost = |error: LinkError| io::Error::other(error.to_string());
+        let (connection, sent, received) = link.into_parts().map_err(lost)?;
+        let notice = serde_json::to_vec(&Notice { role, sent, received })?;
+        let descriptors = [connection.as_fd()];
+        let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        loop {
+            match sendmsg(&self.0, &[IoSlice::new(&notice)], &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent.map(|_| ())?),
+            }
+        }
+    }
+}
+
+impl Taker {
+    /// The worker's end as it was inherited.
+    #[must_use]
+    pub fn new(inherited: OwnedFd) -> Self {
+        Self(inherited)
+    }
+
+    /// For the process that inherits it.
+    #[must_use]
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.0
+    }
+
+    /// Waits for the next connection; `None` when the daemon gives no more.
+    ///
+    /// # Errors
+    /// When what comes is no connection with a notice.
+    pub fn take(&self) -> io::Result<Option<(Role, Link)>> {
+        let mut bytes = [0; NOTICE_BYTES];
+        let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let count = loop {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                received => break received?.bytes,
+            }
+        };
+        if count == 0 {
+            return Ok(None);
+        }
+        let connection = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        let connection = connection.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
+        let notice: Notice = serde_json::from_slice(&bytes[..count])?;
+        Ok(Some((notice.role, Link::resume(connection, notice.sent, notice.received))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::os::unix::net::UnixStream;
+
+    use floe_wire::{Decode as _, MemoryInfo, Message as _, StreamId, SynchronizeStream};
+
+    use super::*;
+
+    #[test]
+    fn connections_come_in_order_with_their_roles_and_go_on_where_they_were() {
+        let (giver, taker) = pair().unwrap();
+        let mut peers = Vec::new();
+        for role in [Role::Bulk, Role::Session] {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let (mut peer, mut link) = (Link::new(ours.into()), Link::new(theirs.into()));
+            peer.send(&MemoryInfo {}).unwrap();
+            link.receive(None).unwrap().unwrap();
+            giver.give(role, link).unwrap();
+            peers.push(peer);
+        }
+        for (peer, role) in peers.iter_mut().zip([Role::Bulk, Role::Session]) {
+            let (its, mut link) = taker.take().unwrap().unwrap();
+            assert_eq!(its, role);
+            peer.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
+            let frame = link.receive(None).unwrap().unwrap();
+            assert_eq!((frame.sequence, frame.kind), (2, SynchronizeStream::KIND));
+            assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(4));
+        }
+        drop(giver);
+        assert!(taker.take().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_connection_is_refused_and_a_worker_that_is_gone_is_told() {
+        let (giver, taker) = pair().unwrap();
+        rustix::net::send(&giver.0, b"{}", SendFlags::empty()).unwrap();
+        assert!(taker.take().is_err());
+        drop(taker);
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert!(giver.give(Role::Session, Link::new(ours.into())).is_err());
+    }
+}
