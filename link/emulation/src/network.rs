@@ -1,0 +1,95 @@
+//! What is emulated, as people write it: `100us`, `10Gb/s`.
+//! In: text. Out: a round-trip time and a bandwidth, or what is wrong with the text.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A network between client and server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Network {
+    /// From a byte's leaving to its answer's coming back, without what the server takes.
+    pub round_trip: Duration,
+    /// Bytes per second in each direction; `None`: as fast as this machine's own.
+    pub bytes_per_second: Option<f64>,
+}
+
+/// Text that names no network.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NetworkError {
+    /// The round-trip time.
+    #[error("not a round-trip time: {0}\n  write it with a unit, at most 10 s: 100us, 2ms")]
+    RoundTrip(String),
+    /// The bandwidth.
+    #[error("not a bandwidth: {0}\n  write it with a unit: 10Gb/s for bits, 1.25GB/s for bytes")]
+    Bandwidth(String),
+}
+
+impl Network {
+    /// A round-trip time with its unit, at most ten seconds.
+    ///
+    /// # Errors
+    /// [`NetworkError::RoundTrip`].
+    pub fn parse_round_trip(text: &str) -> Result<Duration, NetworkError> {
+        let parsed = humantime::parse_duration(text).ok();
+        let wrong = || NetworkError::RoundTrip(text.to_owned());
+        parsed.filter(|time| *time <= Duration::from_secs(10)).ok_or_else(wrong)
+    }
+
+    /// A bandwidth in bits (`10Gb/s`, `10Gbit/s`) or bytes (`1.25GB/s`) per second, with decimal prefixes; bytes per second
+    /// come out.
+    ///
+    /// # Errors
+    /// [`NetworkError::Bandwidth`].
+    pub fn parse_bandwidth(text: &str) -> Result<f64, NetworkError> {
+        let wrong = || NetworkError::Bandwidth(text.to_owned());
+        let rate = text.trim().strip_suffix("/s").or_else(|| text.trim().strip_suffix("ps")).ok_or_else(wrong)?;
+        let (rate, of_a_byte) =
+            match (rate.strip_suffix("bit").or_else(|| rate.strip_suffix('b')), rate.strip_suffix('B')) {
+                (Some(bits), _) => (bits, 1.0 / 8.0),
+                (None, Some(bytes)) => (bytes, 1.0),
+                (None, None) => return Err(wrong()),
+            };
+        let (number, scale) = match rate.trim_end().char_indices().next_back() {
+            Some((at, 'k' | 'K')) => (&rate[..at], 1e3),
+            Some((at, 'M')) => (&rate[..at], 1e6),
+            Some((at, 'G')) => (&rate[..at], 1e9),
+            Some((at, 'T')) => (&rate[..at], 1e12),
+            _ => (rate, 1.0),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let bytes = number * scale * of_a_byte;
+        // Below a kilobyte per second not even a session begins within its deadlines.
+        if bytes.is_finite() && bytes >= 1e3 { Ok(bytes) } else { Err(wrong()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_and_bytes_are_told_apart() {
+        for (text, bytes) in [
+            ("10Gb/s", 1.25e9),
+            ("10 Gbit/s", 1.25e9),
+            ("10Gbps", 1.25e9),
+            ("1.25GB/s", 1.25e9),
+            ("400 Mb/s", 5e7),
+            ("8000b/s", 1e3),
+        ] {
+            assert_eq!(Network::parse_bandwidth(text), Ok(bytes), "{text}");
+        }
+        for text in ["10", "10G", "Gb/s", "-1Gb/s", "0b/s", "infGb/s", "10Xb/s", "10é/s", ""] {
+            assert_eq!(Network::parse_bandwidth(text), Err(NetworkError::Bandwidth(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_round_trip_has_a_unit_and_an_end() {
+        assert_eq!(Network::parse_round_trip("100us"), Ok(Duration::from_micros(100)));
+        for text in ["100", "1h", "", "fast"] {
+            assert!(Network::parse_round_trip(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A relay passes on what it is given: all of it, in order, both ways, over many connections, and the end of each.
+//! That it is late is shown by the least a round trip took; how precisely is for a benchmark.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use floe_emulation::{Network, Relay};
+use floe_transport::Address;
+
+/// Sends back what comes until its peer ends, for every connection.
+fn echo(mut peer: impl Read + Write) {
+    let mut bytes = vec![0; 100_000];
+    while let Ok(count @ 1..) = peer.read(&mut bytes) {
+        if peer.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+fn echo_server() -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for peer in listener.incoming() {
+            let peer = peer.unwrap();
+            std::thread::spawn(move || echo(peer));
+        }
+    });
+    Address::Tcp { host: address.ip().to_string(), port: address.port() }
+}
+
+fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|index| u8::try_from((index * 31 + seed * 7) % 251).unwrap()).collect()
+}
+
+/// Sends `bytes` and reads them back, then the end.
+fn round(relay: &Relay, bytes: &[u8]) -> Vec<u8> {
+    let stream = TcpStream::connect(relay.address()).unwrap();
+    let mut sending = stream.try_clone().unwrap();
+    let mut back = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            sending.write_all(bytes).unwrap();
+            sending.shutdown(Shutdown::Write).unwrap();
+        });
+        (&stream).read_to_end(&mut back).unwrap();
+    });
+    back
+}
+
+#[test]
+fn every_byte_comes_back_in_order_over_many_connections() {
+    let network = Network { round_trip: Duration::from_micros(300), bytes_per_second: Some(1e9) };
+    let relay = Relay::start(network, echo_server()).unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let relay = &relay;
+            scope.spawn(move || {
+                let sent = pattern(700_000 + seed, seed);
+                assert!(round(relay, &sent) == sent, "connection {seed}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_round_trip_takes_at_least_what_is_asked_for() {
+    let network = Network { round_trip: Duration::from_millis(20), bytes_per_second: None };
+    let relay = Relay::start(network, echo_server()).unwrap();
+    let begun = Instant::now();
+    assert_eq!(round(&relay, b"there and back"), b"there and back");
+    assert!(begun.elapsed() >= network.round_trip.saturating_sub(relay.own()));
+}
+
+#[test]
+fn a_server_on_a_unix_socket_is_reached_too() {
+    let folder = std::env::temp_dir().join(format!("floe-relay-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("echo");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || echo(listener.accept().unwrap().0));
+    let relay = Relay::start(Network::default(), Address::Unix(path)).unwrap();
+    assert_eq!(round(&relay, b"hello"), b"hello");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_server_that_is_not_there_closes_the_connection() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Address::Tcp { host: gone.ip().to_string(), port: gone.port() };
+    let relay = Relay::start(Network::default(), server).unwrap();
+    let mut stream = TcpStream::connect(relay.address()).unwrap();
+    assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
+}
