@@ -22,7 +22,7 @@ use crate::{machine, record};
 
 /// Flags of `floe-bench frameworks`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Files to run, without their ending: torch_training, jax_programs, cublas, … [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
@@ -75,7 +75,7 @@ enum Verdict {
 ///
 /// # Errors
 /// When nothing could be run: no installation, no device, no such file.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     let installation = Installation::of_this_executable()?;
     let variants = variants::chosen(&installation.frameworks()?, &arguments.only)?;

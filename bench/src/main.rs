@@ -1,31 +1,10 @@
 //! `floe-bench`: what floe costs and whether it gives the same results, on the machine it runs on.
-//! In: an installation with the measured programs beside it, a device. Out: a table on stdout; results.json and
-//! ratios.svg where a folder is named. It needs no Rust, no network and no repository, so that it can be carried.
 #![forbid(unsafe_code)]
-
-mod bars;
-mod checks;
-mod compare;
-mod frameworks;
-mod installation;
-mod libraries;
-mod line;
-mod machine;
-mod memory;
-mod plot;
-mod program;
-mod record;
-mod rounds;
-mod series;
-mod server;
-mod speed;
-mod table;
-mod variants;
-mod workload;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use floe_bench::{frameworks, speed};
 
 /// Measures CUDA programs natively and through floe, in one run on this machine.
 #[derive(Debug, Parser)]

@@ -68,19 +68,25 @@ impl Server {
     /// # Errors
     /// When it offers none.
     pub(crate) fn gpu(&self, installation: &Installation) -> Result<Gpu> {
-        let output = Command::new(installation.floe())
-            .args(["gpus", "--json", "--on", &self.unix])
-            .output()
-            .context("floe does not start")?;
-        let gpus: Vec<Gpu> = serde_json::from_slice(&output.stdout).context("floe gpus does not answer in JSON")?;
-        gpus.into_iter().next().context("this machine offers no device")
+        gpu_at(installation, &self.unix)
+    }
+
+    /// Its first GPU by this way, as `floe run --on` takes it.
+    pub(crate) fn device(&self, way: Way) -> String {
+        let address = if way == Way::Tcp { &self.tcp } else { &self.unix };
+        format!("{address}:0")
+    }
+
+    /// Has a command know the token.
+    pub(crate) fn give_token(&self, command: &mut Command) {
+        command.env("FLOE_TOKEN_FILE", &self.token_file);
     }
 
     /// A program under `floe run` by this way.
     pub(crate) fn put_before(&self, installation: &Installation, way: Way) -> Command {
-        let address = if way == Way::Tcp { &self.tcp } else { &self.unix };
         let mut command = Command::new(installation.floe());
-        command.args(["run", "--on", &format!("{address}:0"), "--"]).env("FLOE_TOKEN_FILE", &self.token_file);
+        command.args(["run", "--on", &self.device(way), "--"]);
+        self.give_token(&mut command);
         command
     }
 
@@ -88,6 +94,21 @@ impl Server {
     pub(crate) fn workers(&self) -> Vec<u32> {
         crate::memory::children(self.process.id(), "floe-worker")
     }
+}
+
+/// The first GPU a server offers.
+///
+/// # Errors
+/// When it does not answer or offers none.
+pub(crate) fn gpu_at(installation: &Installation, server: &str) -> Result<Gpu> {
+    let output = Command::new(installation.floe())
+        .args(["gpus", "--json", "--on", server])
+        .output()
+        .context("floe does not start")?;
+    let gpus: Vec<Gpu> = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("{server} does not say what it offers: {}", String::from_utf8_lossy(&output.stderr))
+    })?;
+    gpus.into_iter().next().with_context(|| format!("no device is offered by {server}"))
 }
 
 impl Drop for Server {

@@ -17,7 +17,7 @@ use crate::{plot, table, workload};
 
 /// Flags of `floe-bench speed`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Programs or sections to measure, of: driver_calls (context, launches, events, allocations, copies), first_result
     /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16) [default: all; on
     /// a CPU device: driver_calls]
@@ -52,7 +52,7 @@ pub(crate) fn way(text: &str) -> Result<Way, String> {
 ///
 /// # Errors
 /// When nothing could be measured: no installation, no device, a program that does not start.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     let installation = Installation::of_this_executable()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;

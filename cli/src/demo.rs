@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::install::Installation;
+use crate::relay::Emulation;
 use crate::{private, run, servers};
 
 /// Flags of `floe demo`.
@@ -28,8 +29,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     println!("  client   {}", installation.client_library_folder()?.join("libcuda.so.1").display());
     let program = installation.executable("floe-demo")?.display().to_string();
-    let arguments =
-        run::Arguments { on: Some(device), memory: None, stats: true, device_library: None, program: vec![program] };
+    let arguments = run::Arguments {
+        on: Some(device),
+        memory: None,
+        stats: true,
+        device_library: None,
+        emulation: Emulation::default(),
+        program: vec![program],
+    };
     let status = run::prepare(&arguments, &installation)?.status().context("the demo program does not start")?;
     let seconds = start.elapsed().as_secs_f64();
     if status.success() {

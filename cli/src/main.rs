@@ -2,12 +2,14 @@
 //! In: arguments, environment, a TOML file. Out: an exit code; data on stdout, everything else on stderr.
 //! No logic of its own: each command asks the crate that knows.
 
+mod bench;
 mod demo;
 mod doctor;
 mod gpus;
 mod install;
 mod private;
 mod ps;
+mod relay;
 mod run;
 mod serve;
 mod servers;
@@ -61,6 +63,11 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Run a small CUDA program through client, daemon and worker and check its result.
     Demo(demo::Arguments),
+    /// Measure what the way to a GPU costs.
+    Bench(bench::Arguments),
+    /// The emulated network of `floe run --rtt --bandwidth`.
+    #[command(hide = true)]
+    Relay(relay::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +78,8 @@ fn main() -> ExitCode {
         Command::Ps(arguments) => ps::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Relay(arguments) => relay::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("floe: {error:#}");

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+use crate::relay::Emulation;
 use crate::{install::Installation, private, servers};
 
 /// Flags of `floe run`.
@@ -27,6 +28,8 @@ pub(crate) struct Arguments {
     /// The library a private daemon drives: auto, nvidia, cpu, or the path of a libcuda.so.1.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) device_library: Option<String>,
+    #[command(flatten)]
+    pub(crate) emulation: Emulation,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<String>,
@@ -60,6 +63,10 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
 
 /// What FLOE_DEVICES shall be; `None` when the settings below the flags name devices already.
 fn devices(arguments: &Arguments, installation: &Installation) -> Result<Option<String>> {
+    if arguments.emulation.is_on() {
+        let on = arguments.on.as_ref().context("--rtt and --bandwidth want to know the network's other end: --on")?;
+        return arguments.emulation.put_before(on).map(Some);
+    }
     if let Some(on) = &arguments.on {
         return Ok(Some(on.clone()));
     }

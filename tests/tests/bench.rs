@@ -2,6 +2,9 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use floe_tests::Floed;
 
 /// The folder `cargo xtask bench --pack` lays out.
 fn floe_bench(arguments: &[&str]) -> Output {
@@ -23,6 +26,55 @@ fn single_calls_are_measured_by_every_way() {
         assert!(record["samples"]["launch.caller"][way][0].is_f64(), "no sample of {way}: {record}");
     }
     assert!(out.path().join("ratios.svg").is_file());
+}
+
+#[test]
+fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_network() {
+    let out = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| out.path().join(name).to_str().expect("the path is text").to_owned();
+    let output = Command::new(floe_tests::made_folder("FLOE_BENCH", "bench").join("bin/floe"))
+        .args(["bench", "link", "--device-library", "cpu", "--quick", "--largest", "64K", "--rtt", "2ms"])
+        .args(["--json", &file("link.json"), "--png", &file("link.png")])
+        .output()
+        .expect("floe runs");
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("launch + synchronize"), "{text}{errors}");
+    let record = std::fs::read_to_string(file("link.json")).expect("it was written");
+    let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
+    let ways = record["ways"].as_array().expect("a list");
+    // 4 B to 64 KiB in powers of four, each by four kinds of copy.
+    assert!(ways.iter().all(|way| way["points"].as_array().is_some_and(|points| points.len() == 32)), "{record}");
+    let launch = |name: &str| ways.iter().find(|way| way["way"] == name).and_then(|way| way["launch"].as_f64());
+    assert!(["native", "unix", "tcp"].iter().all(|name| launch(name).is_some()), "{record}");
+    let [near, far] = ["tcp", "tcp +2000µs"].map(|name| launch(name).expect("measured"));
+    assert!(far > near && far > 0.001, "two milliseconds away a wait takes longer: {near} and {far}");
+    assert!(std::fs::read(file("link.png")).expect("it was drawn").starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn a_program_runs_behind_an_emulated_network_that_ends_with_it() {
+    let server = Floed::start();
+    let bin = floe_tests::installation().join("bin");
+    let output = Command::new(bin.join("floe"))
+        .args(["run", "--rtt", "1ms", "--bandwidth", "1Gb/s", "--on", &format!("{}:0", server.tcp()), "--"])
+        .arg(bin.join("floe-demo"))
+        .env("FLOE_TOKEN_FILE", server.token_file())
+        .output()
+        .expect("floe runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let begun = Instant::now();
+    while is_running(&["relay", "--to", server.tcp()]) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the relay outlives its program");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a process has these arguments, one after the other.
+fn is_running(arguments: &[&str]) -> bool {
+    let wanted = arguments.join("\0");
+    let processes = std::fs::read_dir("/proc").expect("processes are listed").filter_map(Result::ok);
+    let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| String::from_utf8_lossy(&line).contains(&wanted))
 }
 
 #[test]

@@ -22,19 +22,30 @@ pub struct Driver {
     // Never given up with this value: libraries outlive it in the driver, which looks at their images.
     pub(crate) images: ManuallyDrop<Images>,
     path: PathBuf,
-    is_cpu_device: bool,
+    kind: Kind,
     // Never unloaded: drivers leave threads and exit handlers behind that would then run code that is gone.
     _library: ManuallyDrop<Library>,
 }
 
+/// Whose library it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// floe's client, which calls a server.
+    Client,
+    /// floe's CPU device.
+    CpuDevice,
+    /// NVIDIA's, or whoever else's.
+    Other,
+}
+
 impl Driver {
     /// Takes a library that is already loaded.
-    pub(crate) fn new(library: Library, path: PathBuf, is_cpu_device: bool) -> Self {
+    pub(crate) fn new(library: Library, path: PathBuf, kind: Kind) -> Self {
         Self {
             calls: Calls::load(&library),
             images: ManuallyDrop::default(),
             path,
-            is_cpu_device,
+            kind,
             _library: ManuallyDrop::new(library),
         }
     }
@@ -46,7 +57,12 @@ impl Driver {
 
     /// Whether this is floe's CPU device.
     pub fn is_cpu_device(&self) -> bool {
-        self.is_cpu_device
+        self.kind == Kind::CpuDevice
+    }
+
+    /// Whether this is floe's client, whose GPUs are elsewhere.
+    pub fn is_client(&self) -> bool {
+        self.kind == Kind::Client
     }
 
     /// Its functions, for calls that have no method.

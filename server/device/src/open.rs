@@ -2,7 +2,7 @@
 //! why it would not do goes out. It never takes floe's own client library, which would call the server again.
 
 use crate::Driver;
-use crate::driver::symbol;
+use crate::driver::{Kind, symbol};
 use floe_abi::CuResult;
 use libloading::Library;
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
@@ -65,6 +65,15 @@ impl Driver {
         }
         Err(OpenError { what: DRIVER, tried })
     }
+
+    /// Loads the library of that path, also floe's own client: for programs that use a GPU as any program does.
+    ///
+    /// # Errors
+    /// The loader's own words.
+    pub fn open_as_program(path: &Path) -> Result<Self, OpenError> {
+        load_any(path)
+            .map_err(|reason| OpenError { what: DRIVER, tried: vec![Tried { path: path.to_owned(), reason }] })
+    }
 }
 
 /// Where a driver library may be, best first.
@@ -75,23 +84,33 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
+/// Loads a library for a server to drive, which the client's is not.
 fn load(path: &Path) -> Result<Driver, String> {
-    // SAFETY: loading runs the library's initialisers: those of the driver the operator named, or of the system's own.
-    let library = unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-    let library: Library = library.map_err(|error| plain_reason(&error))?.into();
-    if has(&library, CLIENT_MARKER) {
+    let driver = load_any(path)?;
+    if driver.is_client() {
         return Err(
             "is floe's client library, not a driver\n    name the driver with --device, or leave the client out of \
                     LD_LIBRARY_PATH"
                 .to_owned(),
         );
     }
+    Ok(driver)
+}
+
+fn load_any(path: &Path) -> Result<Driver, String> {
+    // SAFETY: loading runs the library's initialisers: those of the driver the operator named, or of the system's own.
+    let library = unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+    let library: Library = library.map_err(|error| plain_reason(&error))?.into();
     // SAFETY: `cuInit` takes a number and gives a code; it is only looked up here.
     if unsafe { symbol::<unsafe extern "C" fn(u32) -> CuResult>(&library, c"cuInit") }.is_none() {
         return Err("is not a CUDA driver: it does not export cuInit".to_owned());
     }
-    let is_cpu_device = has(&library, CPU_DEVICE_MARKER);
-    Ok(Driver::new(library, path.to_owned(), is_cpu_device))
+    let kind = match (has(&library, CLIENT_MARKER), has(&library, CPU_DEVICE_MARKER)) {
+        (true, _) => Kind::Client,
+        (_, true) => Kind::CpuDevice,
+        _ => Kind::Other,
+    };
+    Ok(Driver::new(library, path.to_owned(), kind))
 }
 
 pub(crate) fn has(library: &Library, marker: &std::ffi::CStr) -> bool {

@@ -17,8 +17,11 @@ pub struct Place {
 
 impl Place {
     /// Reads `HOST:GPU`, `HOST:PORT:GPU`, `unix:///path:GPU`, or a server alone, which means its GPU 0. `name` is the
-    /// variable or key the text came from.
-    pub(super) fn parse(name: &str, text: &str) -> Result<Self, SettingsError> {
+    /// variable, key or flag the text came from.
+    ///
+    /// # Errors
+    /// [`SettingsError::Value`] saying what to write instead.
+    pub fn parse(name: &str, text: &str) -> Result<Self, SettingsError> {
         let bad = |reason| SettingsError::Value { name: name.to_owned(), reason, value: text.to_owned() };
         // A bracketed IPv6 address ends in a bracket and so has no number after its last colon.
         let (server, gpu) = match text.rsplit_once(':') {

@@ -1,0 +1,160 @@
+//! What was measured of one way to a GPU: two latencies and four curves.
+//! In: JSON lines of a measuring process. Out: the same as data, and how fast a copy of some size was. It judges nothing.
+
+use serde::{Deserialize, Serialize};
+
+/// From where to where a copy goes, and in which kind of host memory it begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Copy {
+    /// To the device from pinned memory.
+    PinnedToDevice,
+    /// To the device from ordinary memory.
+    PageableToDevice,
+    /// From the device to pinned memory.
+    PinnedToHost,
+    /// From the device to ordinary memory.
+    PageableToHost,
+}
+
+impl Copy {
+    /// All four, as they are drawn.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::PinnedToDevice, Self::PageableToDevice, Self::PinnedToHost, Self::PageableToHost];
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::PinnedToDevice => "to the device, pinned",
+            Self::PageableToDevice => "to the device, pageable",
+            Self::PinnedToHost => "to the host, pinned",
+            Self::PageableToHost => "to the host, pageable",
+        }
+    }
+}
+
+/// One finding of a measuring process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum Finding {
+    /// The device, as it calls itself.
+    Device {
+        /// Its name.
+        name: String,
+    },
+    /// The median time of a launch of an empty kernel and the wait for it, in seconds.
+    Launch {
+        /// Seconds.
+        seconds: f64,
+    },
+    /// The median time of a copy, until its bytes are where they go.
+    Copied {
+        /// Which.
+        copy: Copy,
+        /// How many.
+        bytes: u64,
+        /// Seconds.
+        seconds: f64,
+    },
+}
+
+/// What one way is like.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Curves {
+    /// `native`, `unix`, `tcp` …
+    pub(crate) way: String,
+    /// The device's name.
+    pub(crate) device: String,
+    /// Launch and wait, in seconds.
+    pub(crate) launch: Option<f64>,
+    points: Vec<Point>,
+}
+
+/// One point of a curve.
+#[derive(Debug, Clone, std::marker::Copy, PartialEq, Serialize)]
+pub(crate) struct Point {
+    copy: Copy,
+    bytes: u64,
+    seconds: f64,
+}
+
+impl Curves {
+    pub(crate) fn new(way: &str) -> Self {
+        Self { way: way.to_owned(), ..Self::default() }
+    }
+
+    /// Takes a finding in.
+    pub(crate) fn take(&mut self, finding: Finding) {
+        match finding {
+            Finding::Device { name } => self.device = name,
+            Finding::Launch { seconds } => self.launch = Some(seconds),
+            Finding::Copied { copy, bytes, seconds } => self.points.push(Point { copy, bytes, seconds }),
+        }
+    }
+
+    /// Sizes in bytes and bytes per second of one kind of copy, by size.
+    pub(crate) fn rates(&self, copy: Copy) -> Vec<(u64, f64)> {
+        let of_kind = self.points.iter().filter(|point| point.copy == copy);
+        #[allow(clippy::cast_precision_loss, reason = "a size is far below 2^52")]
+        let mut rates: Vec<(u64, f64)> =
+            of_kind.map(|point| (point.bytes, point.bytes as f64 / point.seconds)).collect();
+        rates.sort_by_key(|(bytes, _)| *bytes);
+        rates
+    }
+
+    /// Seconds of a copy of some size, where it was measured.
+    pub(crate) fn seconds(&self, copy: Copy, bytes: u64) -> Option<f64> {
+        self.points.iter().find(|point| point.copy == copy && point.bytes == bytes).map(|point| point.seconds)
+    }
+
+    /// All sizes that were measured, once each.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.points.iter().map(|point| point.bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// A number of bytes with a binary unit: sizes here are powers of two.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
+/// The size at a place of an axis that counts powers of two.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the power is clamped to what has a size")]
+pub(crate) fn size_at(power: f64) -> String {
+    size(1 << (power.round().clamp(0.0, 62.0) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_of_a_process_become_curves() {
+        let mut curves = Curves::new("tcp");
+        for line in [
+            r#"{"kind":"device","name":"CPU"}"#,
+            r#"{"kind":"launch","seconds":2e-5}"#,
+            r#"{"kind":"copied","copy":"pinned-to-host","bytes":2048,"seconds":1e-6}"#,
+            r#"{"kind":"copied","copy":"pinned-to-host","bytes":4,"seconds":1e-6}"#,
+        ] {
+            curves.take(serde_json::from_str(line).expect("a finding"));
+        }
+        assert_eq!((curves.device.as_str(), curves.launch), ("CPU", Some(2e-5)));
+        assert_eq!(curves.rates(Copy::PinnedToHost).iter().map(|(bytes, _)| *bytes).collect::<Vec<_>>(), [4, 2048]);
+        assert_eq!(curves.seconds(Copy::PinnedToHost, 4), Some(1e-6));
+        assert_eq!((curves.rates(Copy::PageableToHost), curves.sizes()), (vec![], vec![4, 2048]));
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!([4, 1024, 4 << 20, 1 << 30].map(size), ["4 B", "1 KiB", "4 MiB", "1 GiB"].map(str::to_owned));
+    }
+}

@@ -1,0 +1,127 @@
+//! `floe bench link`: what the way to a GPU costs. In: servers, an emulated network. Out: latencies and curves of every
+//! way, natively too where the GPU is this machine's; on stdout, and as JSON and PNG where files are named.
+//! It measures in processes of their own, which use `libcuda.so.1` as any program does.
+
+mod curves;
+mod lettering;
+mod picture;
+mod probe;
+mod routes;
+mod terminal;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use floe_emulation::Network;
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub use probe::{ProbeArguments, probe};
+
+use crate::installation::Installation;
+use crate::program::{self, Answer};
+use crate::server::Server;
+use crate::{machine, record};
+use curves::{Copy, Curves, Finding};
+
+/// A measuring process that says nothing for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Red, green, blue of each way, then again from the start.
+const COLORS: [(u8, u8, u8); 6] =
+    [(110, 110, 110), (60, 110, 190), (225, 145, 50), (60, 150, 80), (170, 70, 160), (200, 30, 30)];
+
+/// Flags of `floe bench link`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// A GPU to reach: tcp://HOST[:PORT][:GPU] or unix:///PATH[:GPU]; may be given several times. Without it: a server of
+    /// this command's own on this machine, by every transport
+    #[arg(long, value_name = "ADDRESS")]
+    on: Vec<String>,
+    /// Emulate a network of this round-trip time for TCP: 100us, 2ms
+    #[arg(long, value_name = "TIME", value_parser = Network::parse_round_trip)]
+    rtt: Option<Duration>,
+    /// Emulate a network of this bandwidth for TCP: 10Gb/s for bits, 1.25GB/s for bytes
+    #[arg(long, value_name = "RATE", value_parser = Network::parse_bandwidth)]
+    bandwidth: Option<f64>,
+    /// The largest copy: bytes, or with K, M, G
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = bytes)]
+    largest: u64,
+    /// Keep each measurement short
+    #[arg(long)]
+    quick: bool,
+    /// Leave out the measurement without floe
+    #[arg(long)]
+    no_native: bool,
+    /// Draw the curves into this file
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+    /// Write what was measured into this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What a server of this command's own drives: auto, nvidia, cpu, or the path of a libcuda.so.1
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    device_library: String,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    floe_size::bytes(text).ok_or_else(|| "bytes, or with K, M, G, T".to_owned())
+}
+
+/// Measures and reports.
+///
+/// # Errors
+/// When a server cannot be reached or a measuring process fails, with its words.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let installation = Installation::of_this_executable()?;
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let server = if arguments.on.is_empty() {
+        Some(Server::start(&installation, &arguments.device_library, folder.path())?)
+    } else {
+        None
+    };
+    let routes = routes::routes(arguments, &installation, server.as_ref())?;
+    let progress = ProgressBar::new((routes.len() * points(arguments.largest)) as u64)
+        .with_style(ProgressStyle::with_template("{msg:24} {bar:40} {pos}/{len}").context("the style of a bar")?);
+    let mut ways = Vec::new();
+    for route in routes {
+        progress.set_message(route.name.clone());
+        let log = folder.path().join(format!("{}.log", ways.len()));
+        let mut measured = Curves::new(&route.name);
+        let ending = program::run(route.command, &log, PATIENCE, |heard| {
+            if let Ok(finding) = serde_json::from_str::<Finding>(&heard.text) {
+                measured.take(finding);
+                progress.inc(1);
+            }
+            Answer::None
+        })?;
+        ensure!(ending.success, "measuring {} failed: {}\n{}", route.name, ending.how, ending.said);
+        ways.push(measured);
+    }
+    progress.finish_and_clear();
+    println!("{}", terminal::show(&ways));
+    write_files(arguments, &ways)
+}
+
+/// Findings of one way: the device, the launch, four copies of each size.
+fn points(largest: u64) -> usize {
+    2 + Copy::ALL.len() * probe::sizes(largest).count()
+}
+
+fn write_files(arguments: &Arguments, ways: &[Curves]) -> Result<ExitCode> {
+    if let Some(path) = &arguments.png {
+        picture::draw(ways, path)?;
+    }
+    if let Some(path) = &arguments.json {
+        let said = serde_json::json!({
+            "version": record::version(),
+            "date": machine::date(),
+            "machine": machine::description(),
+            "ways": ways,
+        });
+        std::fs::write(path, serde_json::to_vec_pretty(&said)?)
+            .with_context(|| format!("cannot be written: {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,112 @@
+//! The curves as a picture: rate over size, one panel per direction, one colour per way, pinned memory thick.
+//! In: curves. Out: a PNG file.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+
+use super::COLORS;
+use super::curves::{Copy, Curves, size_at};
+use super::lettering::Lettered;
+
+/// Pixels of the whole, of the part above the panels.
+const SIZE: (u32, u32) = (1400, 640);
+const HEAD: u32 = 60;
+/// Room for the labels of the axes.
+const LABELS: u32 = 70;
+
+/// Draws them.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(super) fn draw(ways: &[Curves], path: &Path) -> Result<()> {
+    let area = Lettered(BitMapBackend::new(path, SIZE)).into_drawing_area();
+    paint(&area, ways).map_err(|error| anyhow!("{} cannot be drawn: {error}", path.display()))
+}
+
+type Area<'a> = DrawingArea<Lettered<'a>, plotters::coord::Shift>;
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<Lettered<'a> as DrawingBackend>::ErrorType>>;
+
+fn paint<'a>(area: &Area<'a>, ways: &[Curves]) -> Drawn<'a> {
+    area.fill(&WHITE)?;
+    let (head, panels) = area.split_vertically(HEAD);
+    legend(&head, ways)?;
+    let panels = panels.split_evenly((1, 2));
+    panel(&panels[0], ways, "GB/s to the device", [Copy::PinnedToDevice, Copy::PageableToDevice])?;
+    panel(&panels[1], ways, "GB/s to the host", [Copy::PinnedToHost, Copy::PageableToHost])?;
+    area.present()
+}
+
+fn legend<'a>(area: &Area<'a>, ways: &[Curves]) -> Drawn<'a> {
+    let device = ways.first().map_or("", |way| way.device.as_str());
+    text(area, &format!("copies over size, {device}: thick lines pinned memory, thin lines pageable"), (20, 10))?;
+    let mut left = 20;
+    for (way, color) in ways.iter().zip(colors()) {
+        area.draw(&Rectangle::new([(left, 38), (left + 14, 50)], color.filled()))?;
+        text(area, &way.way, (left + 20, 36))?;
+        left += 50 + 9 * i32::try_from(way.way.chars().count()).unwrap_or(0);
+    }
+    Ok(())
+}
+
+fn text<'a>(area: &Area<'a>, words: &str, at: (i32, i32)) -> Drawn<'a> {
+    area.draw(&Text::new(words.to_owned(), at, ("sans-serif", 16)))
+}
+
+fn panel<'a>(area: &Area<'a>, ways: &[Curves], title: &str, [pinned, pageable]: [Copy; 2]) -> Drawn<'a> {
+    let rates = || ways.iter().flat_map(|way| way.rates(pinned).into_iter().chain(way.rates(pageable)));
+    let most = rates().map(|(_, rate)| rate / 1e9).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let largest = rates().map(|(bytes, _)| power(bytes)).fold(2.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .margin(10)
+        .x_label_area_size(LABELS)
+        .y_label_area_size(LABELS)
+        .build_cartesian_2d(2.0..largest.max(3.0), 0.0..most * 1.05)?;
+    chart
+        .configure_mesh()
+        .x_label_formatter(&|power| size_at(*power))
+        .x_labels(8)
+        .y_labels(8)
+        .light_line_style(WHITE)
+        .draw()?;
+    text(area, title, (80, 14))?;
+    for (way, color) in ways.iter().zip(colors()) {
+        for (copy, width) in [(pinned, 3), (pageable, 1)] {
+            let points = way.rates(copy).into_iter().map(|(bytes, rate)| (power(bytes), rate / 1e9));
+            chart.draw_series(LineSeries::new(points, color.stroke_width(width)))?;
+        }
+    }
+    Ok(())
+}
+
+/// One per way, then again from the start.
+fn colors() -> impl Iterator<Item = RGBColor> {
+    COLORS.iter().cycle().map(|&(red, green, blue)| RGBColor(red, green, blue))
+}
+
+/// The power of two that a size is.
+fn power(bytes: u64) -> f64 {
+    f64::from(bytes.max(1).ilog2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::curves::Finding;
+
+    #[test]
+    fn the_picture_is_a_png_with_something_on_it() {
+        let mut curves = Curves::new("tcp");
+        for (power, copy) in (2..30).flat_map(|power| Copy::ALL.map(|copy| (power, copy))) {
+            curves.take(Finding::Copied { copy, bytes: 1 << power, seconds: 1e-5 + 1e-10 * f64::from(1 << power) });
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (drawn, empty) = (folder.path().join("link.png"), folder.path().join("empty.png"));
+        draw(&[curves], &drawn).expect("it is drawn");
+        draw(&[], &empty).expect("nothing measured is drawn too");
+        let bytes = [drawn, empty].map(|path| std::fs::read(path).expect("it was written"));
+        assert!(bytes.iter().all(|bytes| bytes.starts_with(b"\x89PNG")));
+        assert!(bytes[0].len() > bytes[1].len() + 1000, "{} and {}", bytes[0].len(), bytes[1].len());
+    }
+}

@@ -1,0 +1,176 @@
+//! The measuring process: an ordinary user of a `libcuda.so.1`, which may be the system's driver or floe's client.
+//! In: the library, sizes, how long to measure. Out: findings, as JSON lines on stdout.
+//! Every copy's bytes are compared once before it is timed: a time of wrong bytes is not reported.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use floe_abi::{DevicePtr, Stream};
+use floe_device::{Driver, HostMemory, LaunchRequest, LoadImage};
+
+use super::curves::{Copy, Finding};
+
+/// Flags of the measuring process, which `floe bench link` starts.
+#[derive(Debug, clap::Args)]
+pub struct ProbeArguments {
+    /// The driver library: a path, or a name the loader finds.
+    #[arg(long)]
+    pub(super) library: PathBuf,
+    /// The largest copy in bytes.
+    #[arg(long)]
+    pub(super) largest: u64,
+    /// Milliseconds per point.
+    #[arg(long)]
+    pub(super) budget: u64,
+}
+
+/// A kernel that does nothing, for any GPU.
+const NOTHING: &[u8] = b".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+/// Timings of one point, at least and at most.
+const TIMINGS: std::ops::RangeInclusive<usize> = 3..=2000;
+
+/// Measures and reports.
+///
+/// # Errors
+/// When the library does not load or a call fails, with the driver's name for it; when bytes were not copied.
+pub fn probe(arguments: &ProbeArguments) -> Result<()> {
+    let driver = Driver::open_as_program(&arguments.library)?;
+    driver.init(0).context("cuInit")?;
+    let device = driver.device_get(0).context("cuDeviceGet")?;
+    let context = driver.device_primary_ctx_retain(device).context("cuDevicePrimaryCtxRetain")?;
+    driver.ctx_set_current(context).context("cuCtxSetCurrent")?;
+    say(&Finding::Device { name: driver.device_get_name(device).context("cuDeviceGetName")? })?;
+    let budget = Duration::from_millis(arguments.budget);
+    say(&Finding::Launch { seconds: launch_and_wait(&driver, budget)? })?;
+    for bytes in sizes(arguments.largest) {
+        copies(&driver, usize::try_from(bytes).context("a size beyond this machine's addresses")?, budget)?;
+    }
+    driver.device_primary_ctx_release(device).context("cuDevicePrimaryCtxRelease")
+}
+
+/// Powers of four from 4 bytes on.
+pub(super) fn sizes(largest: u64) -> impl Iterator<Item = u64> {
+    (1..16).map(|power| 1 << (2 * power)).take_while(move |bytes| *bytes <= largest.max(4))
+}
+
+fn say(finding: &Finding) -> Result<()> {
+    let mut line = serde_json::to_string(finding)?;
+    line.push('\n');
+    std::io::stdout().write_all(line.as_bytes()).context("the findings cannot be written")
+}
+
+fn launch_and_wait(driver: &Driver, budget: Duration) -> Result<f64> {
+    let image = LoadImage::single(NOTHING.into());
+    let module = driver.module_load_data(&image, &[]).result.context("cuModuleLoadDataEx")?;
+    let function = driver.module_get_function(module, c"nothing").context("cuModuleGetFunction")?;
+    let request = LaunchRequest {
+        function,
+        grid: [1; 3],
+        block: [32, 1, 1],
+        shared_bytes: 0,
+        stream: Stream::default(),
+        attributes: &[],
+        parameters: &[],
+    };
+    let seconds = time(budget, || {
+        driver.launch_kernel(&request).context("cuLaunchKernelEx")?;
+        driver.ctx_synchronize().context("cuCtxSynchronize")
+    })?;
+    driver.module_unload(module).context("cuModuleUnload")?;
+    Ok(seconds)
+}
+
+/// All four copies of one size.
+fn copies(driver: &Driver, bytes: usize, budget: Duration) -> Result<()> {
+    let memory = driver.mem_alloc(bytes).context("cuMemAlloc")?;
+    let mut pinned = HostMemory::new(driver, bytes).context("cuMemHostAlloc")?;
+    let mut pageable = vec![0; bytes];
+    of_kind(driver, memory, &mut pinned, [Copy::PinnedToDevice, Copy::PinnedToHost], budget)?;
+    of_kind(driver, memory, &mut pageable, [Copy::PageableToDevice, Copy::PageableToHost], budget)?;
+    drop(pinned);
+    driver.mem_free(memory).context("cuMemFree")
+}
+
+/// Both directions with one kind of host memory.
+fn of_kind(
+    driver: &Driver,
+    memory: DevicePtr,
+    host: &mut [u8],
+    [there, back]: [Copy; 2],
+    budget: Duration,
+) -> Result<()> {
+    let to = |host: &[u8]| driver.memcpy_htod(memory, host).context("cuMemcpyHtoD");
+    let from = |host: &mut [u8]| driver.memcpy_dtoh(host, memory).context("cuMemcpyDtoH");
+    let seed = if there == Copy::PinnedToDevice { 17 } else { 91 };
+    fill(host, seed);
+    to(host)?;
+    host.fill(0);
+    from(host)?;
+    ensure!(is_filled(host, seed), "{} bytes came back from the device as others: {there:?}, {back:?}", host.len());
+    let bytes = host.len() as u64;
+    // A copy to the device may go on after its call.
+    let arrived = || to(host).and_then(|()| driver.ctx_synchronize().context("cuCtxSynchronize"));
+    say(&Finding::Copied { copy: there, bytes, seconds: time(budget, arrived)? })?;
+    say(&Finding::Copied { copy: back, bytes, seconds: time(budget, || from(host))? })
+}
+
+/// What stands at a place: no two neighbouring pages are alike.
+fn pattern(index: usize, seed: u8) -> u8 {
+    let mixed = (index ^ (index >> 12)).wrapping_mul(31);
+    seed.wrapping_add(mixed.to_le_bytes()[0])
+}
+
+fn fill(bytes: &mut [u8], seed: u8) {
+    bytes.iter_mut().enumerate().for_each(|(index, byte)| *byte = pattern(index, seed));
+}
+
+fn is_filled(bytes: &[u8], seed: u8) -> bool {
+    bytes.iter().enumerate().all(|(index, byte)| *byte == pattern(index, seed))
+}
+
+/// The median of several timings in seconds, as many as the budget allows. One before them is not counted.
+fn time(budget: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    work()?;
+    let (mut times, begun) = (Vec::new(), Instant::now());
+    while times.len() < *TIMINGS.start() || (begun.elapsed() < budget && times.len() < *TIMINGS.end()) {
+        let start = Instant::now();
+        work()?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_go_from_four_bytes_to_the_largest() {
+        assert_eq!(sizes(1 << 30).last(), Some(1 << 30));
+        assert_eq!(sizes(100).collect::<Vec<_>>(), [4, 16, 64]);
+        assert_eq!(sizes(0).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn a_byte_that_is_wrong_is_seen() {
+        let mut bytes = vec![0; 10_000];
+        fill(&mut bytes, 3);
+        assert!(is_filled(&bytes, 3) && !is_filled(&bytes, 4));
+        bytes.swap(0, 4096);
+        assert!(!is_filled(&bytes, 3), "pages differ");
+    }
+
+    #[test]
+    fn a_median_is_of_several_timings_and_failure_ends_them() {
+        let mut calls = 0;
+        let seconds = time(Duration::ZERO, || {
+            calls += 1;
+            Ok(())
+        });
+        assert!(seconds.expect("no failure") >= 0.0 && calls == 1 + TIMINGS.start());
+        assert!(time(Duration::ZERO, || anyhow::bail!("no")).is_err());
+    }
+}

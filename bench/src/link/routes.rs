@@ -1,0 +1,168 @@
+//! The ways that are measured: natively, by every transport to every server, and through an emulated network.
+//! In: flags, an installation. Out: a name and a command for each, which measures when it is run.
+
+use std::net::IpAddr;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use floe_emulation::{Network, Relay};
+use floe_session::settings::Place;
+use floe_transport::Address;
+
+use super::Arguments;
+use crate::bars::Way;
+use crate::installation::Installation;
+use crate::server::{self, Server};
+
+/// Milliseconds per point, and with `--quick`.
+const BUDGET: [u64; 2] = [200, 30];
+/// As any program asks for it; under `floe run` it is floe's client.
+const DRIVER: &str = "libcuda.so.1";
+
+/// Something to measure.
+pub(super) struct Route {
+    pub(super) name: String,
+    pub(super) command: Command,
+    /// What the command connects to, kept until then.
+    relay: Option<Relay>,
+}
+
+/// A GPU that is reached.
+struct Target {
+    /// As `floe run --on` takes it.
+    device: String,
+    place: Place,
+    address: Address,
+}
+
+impl Target {
+    fn parse(device: &str) -> Result<Self> {
+        let place = Place::parse("--on", device)?;
+        let address = place.server.parse()?;
+        Ok(Self { device: device.to_owned(), place, address })
+    }
+
+    /// Whether the server is on this machine, so that its GPU is.
+    fn is_here(&self) -> bool {
+        match &self.address {
+            Address::Tcp { host, .. } => {
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+            _ => true,
+        }
+    }
+}
+
+/// All of them, in the order in which they are measured.
+pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Option<&Server>) -> Result<Vec<Route>> {
+    let devices = match own {
+        Some(server) => [Way::Unix, Way::Tcp].map(|way| server.device(way)).to_vec(),
+        None => arguments.on.clone(),
+    };
+    let targets: Vec<Target> = devices.iter().map(|device| Target::parse(device)).collect::<Result<_>>()?;
+    let mut routes = Vec::new();
+    if let Some(here) = targets.iter().find(|target| target.is_here() && !arguments.no_native) {
+        let library = native_library(arguments, installation, here)?;
+        let command = measuring(Command::new(installation.floe()), arguments, &library);
+        routes.push(Route { name: "native".into(), command, relay: None });
+    }
+    for target in &targets {
+        let command = measuring(under_floe(installation, own, &target.device), arguments, DRIVER);
+        routes.push(Route { name: name(target, own.is_some()), command, relay: None });
+        routes.extend(emulated(arguments, installation, own, target)?);
+    }
+    if is_emulated(arguments) && routes.iter().all(|route| route.relay.is_none()) {
+        bail!("--rtt and --bandwidth emulate a network for TCP, and none of these addresses is of TCP");
+    }
+    Ok(routes)
+}
+
+fn is_emulated(arguments: &Arguments) -> bool {
+    arguments.rtt.is_some() || arguments.bandwidth.is_some()
+}
+
+/// The same target behind a network that is slower, where one is asked for and it is reached by one.
+fn emulated(
+    arguments: &Arguments,
+    installation: &Installation,
+    own: Option<&Server>,
+    target: &Target,
+) -> Result<Option<Route>> {
+    if !is_emulated(arguments) || !matches!(target.address, Address::Tcp { .. }) {
+        return Ok(None);
+    }
+    let network = Network { round_trip: arguments.rtt.unwrap_or_default(), bytes_per_second: arguments.bandwidth };
+    let relay = Relay::start(network, target.address.clone()).context("the emulated network does not start")?;
+    if arguments.rtt.is_some_and(|asked| asked < relay.own()) {
+        eprintln!("floe: no shorter round trip can be emulated here than {:.0} µs", relay.own().as_secs_f64() * 1e6);
+    }
+    let device = format!("tcp://{}:{}", relay.address(), target.place.gpu);
+    let command = measuring(under_floe(installation, own, &device), arguments, DRIVER);
+    let mut name = name(target, own.is_some());
+    if let Some(rtt) = arguments.rtt {
+        name.push_str(&format!(" +{:.0}µs", rtt.as_secs_f64() * 1e6));
+    }
+    if let Some(rate) = arguments.bandwidth {
+        name.push_str(&format!(" {:.3}GB/s", rate / 1e9));
+    }
+    Ok(Some(Route { name, command, relay: Some(relay) }))
+}
+
+/// The transport alone where the server is this command's own, else the address.
+fn name(target: &Target, is_own: bool) -> String {
+    let scheme = target.device.split_once("://").map_or("tcp", |(scheme, _)| scheme);
+    if is_own { scheme.to_owned() } else { target.device.clone() }
+}
+
+/// A program that is put under floe.
+fn under_floe(installation: &Installation, own: Option<&Server>, device: &str) -> Command {
+    let mut command = Command::new(installation.floe());
+    command.args(["run", "--on", device, "--"]).arg(installation.floe());
+    if let Some(server) = own {
+        server.give_token(&mut command);
+    }
+    command
+}
+
+/// The command `floe`, however it is started, as a measuring process.
+fn measuring(mut floe: Command, arguments: &Arguments, library: &str) -> Command {
+    let budget = BUDGET[usize::from(arguments.quick)];
+    floe.args(["bench", "link-probe", "--library", library]);
+    floe.args(["--largest", &arguments.largest.to_string(), "--budget", &budget.to_string()]);
+    floe
+}
+
+/// The library that the server drives, or one like it.
+fn native_library(arguments: &Arguments, installation: &Installation, here: &Target) -> Result<String> {
+    if arguments.device_library.contains('/') {
+        return Ok(arguments.device_library.clone());
+    }
+    let gpu = server::gpu_at(installation, &here.place.server)?;
+    let cpu = || installation.cpu_device().join(DRIVER).display().to_string();
+    Ok(if gpu.kind == "cpu" { cpu() } else { DRIVER.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_this_machine_is_told_from_its_address() {
+        for (device, here) in [
+            ("unix:///run/floe.sock:0", true),
+            ("tcp://127.0.0.1:14833:0", true),
+            ("localhost:1", true),
+            ("gpu1:0", false),
+            ("tcp://10.0.0.1:14833:0", false),
+        ] {
+            assert_eq!(Target::parse(device).expect("an address").is_here(), here, "{device}");
+        }
+    }
+
+    #[test]
+    fn a_way_is_named_by_its_transport_or_its_address() {
+        let target = Target::parse("tcp://10.0.0.1:14833:0").expect("an address");
+        assert_eq!((name(&target, true), name(&target, false)), ("tcp".into(), "tcp://10.0.0.1:14833:0".into()));
+        assert_eq!(name(&Target::parse("gpu1:0").expect("an address"), true), "tcp");
+    }
+}
