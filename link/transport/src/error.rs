@@ -5,8 +5,31 @@
 use std::io;
 use std::time::Duration;
 
+use floe_ring::BadIndex;
 use floe_wire::DecodeError;
+use rustix::io::Errno;
 use thiserror::Error;
+
+/// Why a pipe does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The operating system refuses; `PIPE` and `CONNRESET` say that the peer is gone.
+    System(Errno),
+    /// The peer broke what the two sides of a ring have agreed on.
+    Index(BadIndex),
+}
+
+impl From<Errno> for Failure {
+    fn from(source: Errno) -> Self {
+        Self::System(source)
+    }
+}
+
+impl From<BadIndex> for Failure {
+    fn from(source: BadIndex) -> Self {
+        Self::Index(source)
+    }
+}
 
 /// Why a link is over, or could not be made.
 #[derive(Debug, Error)]
@@ -54,8 +77,11 @@ pub enum LinkError {
         /// What there is.
         is: usize,
     },
+    /// The peer says it is where it cannot be in a ring.
+    #[error(transparent)]
+    Index(BadIndex),
     /// The link leads to another machine, or might.
-    #[error("only a link over a Unix socket carries descriptors")]
+    #[error("only a link within one machine carries descriptors")]
     NoDescriptors,
     /// This side has closed the link.
     #[error("the link is closed")]
@@ -67,9 +93,20 @@ impl LinkError {
         Self::System { what: what.into(), source: source.into() }
     }
 
+    /// What a pipe's failure means to the link.
+    pub(crate) fn during(what: &str, failure: Failure) -> Self {
+        match failure {
+            Failure::System(source) => Self::system(what, source),
+            Failure::Index(source) => Self::Index(source),
+        }
+    }
+
     /// Whether the peer broke the contract, as opposed to having gone away.
     #[must_use]
     pub fn is_broken_contract(&self) -> bool {
-        matches!(self, Self::Frame(_) | Self::Sequence { .. } | Self::CutOff { .. } | Self::Length { .. })
+        matches!(
+            self,
+            Self::Frame(_) | Self::Sequence { .. } | Self::CutOff { .. } | Self::Length { .. } | Self::Index(_)
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Moves frames between client and server over TCP and Unix sockets.
+//! Moves frames between client and server over TCP, Unix sockets and rings in shared memory.
 //! In: an address or an open socket, and messages. Out: messages in order, or the reason why the link is over.
 //! It knows frames, sequences and buffers; what a message means is for others.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod outgoing;
 mod pipe;
 mod reading;
 mod receiver;
+mod rings;
 mod sender;
 mod socket;
 mod spin;
@@ -26,5 +27,6 @@ pub use link::Link;
 pub use listener::{Listener, Peer};
 pub use outgoing::Lent;
 pub use receiver::{Arrival, Frame, Now, Readiness, Receiver};
+pub use rings::{RING_BYTES, Rings};
 pub use sender::Sender;
 pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};

@@ -11,6 +11,7 @@ use floe_wire::Message;
 use crate::error::LinkError;
 use crate::pipe::Pipe;
 use crate::receiver::{Frame, Receiver};
+use crate::rings::Rings;
 use crate::sender::Sender;
 use crate::socket::Socket;
 
@@ -18,7 +19,9 @@ use crate::socket::Socket;
 #[derive(Debug)]
 pub struct Link {
     socket: Arc<OwnedFd>,
+    /// The socket, or what both sides have gone over to.
     pipe: Arc<dyn Pipe>,
+    has_gone_over: bool,
     sender: Sender,
     receiver: Receiver,
 }
@@ -37,7 +40,7 @@ impl Link {
         let pipe: Arc<dyn Pipe> = Arc::new(Socket::new(Arc::clone(&socket)));
         let sender = Sender::new(Arc::clone(&pipe), sent);
         let receiver = Receiver::new(Arc::clone(&pipe), received);
-        Self { socket, pipe, sender, receiver }
+        Self { socket, pipe, has_gone_over: false, sender, receiver }
     }
 
     /// Limits the payload of frames that come in, in bytes.
@@ -50,7 +53,7 @@ impl Link {
     /// # Errors
     /// [`LinkError::System`] when the system refuses.
     pub fn limit_writes(&self, time: Option<Duration>) -> Result<(), LinkError> {
-        self.pipe.limit_writes(time).map_err(|source| LinkError::system("limiting a link's writes", source))
+        self.pipe.limit_writes(time).map_err(|failure| LinkError::during("limiting a link's writes", failure))
     }
 
     /// Sends one message and returns its sequence.
@@ -77,6 +80,29 @@ impl Link {
         self.receiver.next_exactly(deadline)
     }
 
+    /// Takes one descriptor that comes with a frame, as [`Receiver::take_descriptors`].
+    pub fn take_descriptors(&mut self, take: bool) {
+        self.receiver.take_descriptors(take);
+    }
+
+    /// The descriptor that came last, as [`Receiver::descriptor`].
+    pub fn descriptor(&mut self) -> Option<OwnedFd> {
+        self.receiver.descriptor()
+    }
+
+    /// Everything from the next frame on goes through rings that both sides have agreed on. The socket stays, to tell when the
+    /// peer is gone and for descriptors.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] where there is no thread to watch the socket; then nothing has changed.
+    pub fn go_over(&mut self, rings: Rings) -> Result<(), LinkError> {
+        let pipe: Arc<dyn Pipe> = Arc::new(rings.with(Arc::clone(&self.socket))?);
+        self.sender = Sender::new(Arc::clone(&pipe), self.sender.sent());
+        self.receiver.go_over(Arc::clone(&pipe));
+        (self.pipe, self.has_gone_over) = (pipe, true);
+        Ok(())
+    }
+
     /// The two directions, for two threads. Posted messages leave by themselves from here on.
     #[must_use]
     pub fn split(self) -> (Sender, Receiver) {
@@ -88,7 +114,11 @@ impl Link {
     ///
     /// # Errors
     /// [`LinkError::System`] when the socket cannot be duplicated.
+    ///
+    /// # Panics
+    /// When it has gone over to rings: these stay where they are.
     pub fn into_parts(self) -> Result<(OwnedFd, u64, u64), LinkError> {
+        assert!(!self.has_gone_over, "a link over rings is not handed on");
         let socket = self
             .socket
             .try_clone()

@@ -5,9 +5,8 @@
 use std::collections::VecDeque;
 
 use floe_wire::{FrameHeader, HEADER_BYTES, Message, PAYLOAD_LIMIT};
-use rustix::io::Errno;
 
-use crate::error::LinkError;
+use crate::error::{Failure, LinkError};
 
 /// A buffer larger than this is given back instead of being used again.
 const KEPT_BYTES: usize = 1 << 20;
@@ -47,6 +46,8 @@ pub(crate) struct Outgoing {
     /// Whether posted frames leave by themselves.
     pub(crate) flusher_runs: bool,
     pub(crate) flusher_sleeps: bool,
+    /// Somebody is writing what stood in line before what stands there now, and will write this, too.
+    pub(crate) is_written: bool,
     /// Nothing has been posted for a moment: who posts the next frame writes it, and it waits for no other.
     pub(crate) is_quiet: bool,
 }
@@ -56,7 +57,7 @@ pub(crate) struct Outgoing {
 pub(crate) enum State {
     Open,
     Closed,
-    Broken(Errno),
+    Broken(Failure),
 }
 
 impl State {
@@ -64,7 +65,7 @@ impl State {
         match self {
             Self::Open => Ok(()),
             Self::Closed => Err(LinkError::Closed),
-            Self::Broken(source) => Err(LinkError::system("sending", source)),
+            Self::Broken(failure) => Err(LinkError::during("sending", failure)),
         }
     }
 }
@@ -86,6 +87,7 @@ impl Outgoing {
             state: State::Open,
             flusher_runs: false,
             flusher_sleeps: false,
+            is_written: false,
             is_quiet: false,
         }
     }
@@ -152,19 +154,35 @@ impl Outgoing {
     pub(crate) fn next_segment(&mut self) -> Option<Segment> {
         if let Some(segment) = self.segments.pop_front() {
             self.in_segments -= segment.bytes.len();
+            self.is_written = true;
             return Some(segment);
         }
-        (!self.buffer.is_empty()).then(|| Segment { bytes: self.take_buffer(), lent: None })
+        (!self.buffer.is_empty()).then(|| Segment { bytes: self.next_buffer(), lent: None })
     }
 
-    /// The bytes behind all segments.
-    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+    /// The bytes behind all segments, to be written now.
+    pub(crate) fn next_buffer(&mut self) -> Vec<u8> {
+        self.is_written = true;
+        self.take_buffer()
+    }
+
+    /// Gives everything to `write` at once, unless it must wait for what is lent or being written, or is not taken.
+    pub(crate) fn give(&mut self, write: impl FnOnce(&[u8]) -> Result<bool, Failure>) -> Result<bool, Failure> {
+        let given = !self.is_written && self.segments.is_empty() && write(&self.buffer)?;
+        if given {
+            self.buffer.clear();
+        }
+        Ok(given)
+    }
+
+    fn take_buffer(&mut self) -> Vec<u8> {
         let spare = self.spare.pop().unwrap_or_default();
         std::mem::replace(&mut self.buffer, spare)
     }
 
-    /// Takes a buffer back for use again.
+    /// Takes a buffer back that has been written, for use again.
     pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        self.is_written = false;
         if buffer.capacity() <= KEPT_BYTES && self.spare.len() < KEPT_BUFFERS {
             buffer.clear();
             self.spare.push(buffer);

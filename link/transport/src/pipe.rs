@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use crate::error::Failure;
 
 /// Who may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,44 +22,63 @@ pub(crate) type Slot<'a> = Option<&'a mut Option<OwnedFd>>;
 
 /// Bytes in both directions. One thread at a time writes, one reads; any may wait and end it.
 ///
-/// Whatever fails is final: no byte goes in the failed direction after it.
+/// Whatever fails is final: no byte goes in the failed direction after it. Nothing the peer does may harm this process.
 pub(crate) trait Pipe: fmt::Debug + Send + Sync {
     /// Gives all of `head`, then all of `tail`, to the peer; waits while the peer does not read.
     ///
     /// # Errors
     /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's own.
-    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Errno>;
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure>;
 
     /// As [`Pipe::write`], with a descriptor that the peer can have as soon as it has the first byte. Only where the pipe
     /// reaches no further than this machine.
     ///
     /// # Errors
     /// As [`Pipe::write`].
-    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Errno>;
+    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure>;
+
+    /// Gives all of `bytes` to the peer where that is cheaper than leaving them to another thread. False: nothing was given.
+    ///
+    /// # Errors
+    /// As [`Pipe::write`].
+    fn write_now(&self, bytes: &[u8]) -> Result<bool, Failure> {
+        let _ = bytes;
+        Ok(false)
+    }
+
+    /// Whether [`Pipe::write_now`] does so as a rule: then nobody else is told that there is something to write.
+    fn is_prompt(&self) -> bool {
+        false
+    }
 
     /// Limits the time one write may be stuck; `None`: for ever.
     ///
     /// # Errors
     /// The system's own.
-    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Errno>;
+    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Failure>;
 
     /// Reads what is there. `None`: nothing yet; 0 bytes: the peer has ended the pipe and everything has been read.
     ///
     /// # Errors
     /// The system's own.
-    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Errno>;
+    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure>;
 
     /// As [`Pipe::read_now`], after sleeping until there is something. `None`: it was disturbed, and is called again.
     ///
     /// # Errors
     /// The system's own.
-    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Errno>;
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure>;
 
     /// Sleeps until there is something to read or the pipe has ended, or `time` is over: then false. True may be too early.
     ///
     /// # Errors
     /// The system's own.
-    fn wait(&self, time: Option<Duration>) -> Result<bool, Errno>;
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure>;
+
+    /// The descriptor that came last, where it does not come with bytes: it was there before the first byte of its frame.
+    fn descriptor(&self) -> Option<OwnedFd> {
+        None
+    }
 
     /// Ends both directions at once: who waits here or at the peer's end hears it, after what has been written already.
     fn end(&self);

@@ -6,9 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::io::Errno;
-
-use crate::error::LinkError;
+use crate::error::{Failure, LinkError};
 use crate::pipe::Pipe;
 use crate::spin::{Expected, Spin};
 
@@ -41,6 +39,13 @@ impl Reading {
         Self { pipe, spin: Spin::default(), expected: Expected::default(), wants_descriptors: false, descriptor: None }
     }
 
+    /// The descriptor that came last, with the bytes read last or before.
+    pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        let beside = if self.wants_descriptors { self.pipe.descriptor() } else { None };
+        let among = self.descriptor.take();
+        beside.or(among)
+    }
+
     /// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
     pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
         let pipe = &*self.pipe;
@@ -66,8 +71,8 @@ impl Reading {
     }
 }
 
-fn failed(source: Errno) -> LinkError {
-    LinkError::system("receiving", source)
+fn failed(failure: Failure) -> LinkError {
+    LinkError::during("receiving", failure)
 }
 
 fn wait_until(pipe: &dyn Pipe, deadline: Instant) -> Result<(), LinkError> {
@@ -81,7 +86,7 @@ fn wait_until(pipe: &dyn Pipe, deadline: Instant) -> Result<(), LinkError> {
                 return Err(LinkError::TimedOut { what: "waiting for the peer's next frame".into(), after });
             }
             Ok(false) => {}
-            Err(source) => return Err(LinkError::system("waiting for the peer", source)),
+            Err(failure) => return Err(LinkError::during("waiting for the peer", failure)),
         }
     }
 }

@@ -110,6 +110,12 @@ impl Receiver {
         }
     }
 
+    /// Reads another pipe from here on. No byte beyond the last frame has been read.
+    pub(crate) fn go_over(&mut self, pipe: Arc<dyn Pipe>) {
+        assert_eq!(self.start, self.end, "bytes were read ahead");
+        self.reading.pipe = pipe;
+    }
+
     /// How many frames came in.
     #[must_use]
     pub fn received(&self) -> u64 {
@@ -139,7 +145,7 @@ impl Receiver {
 
     /// The descriptor that came last, with the frame read last or one before it.
     pub fn descriptor(&mut self) -> Option<OwnedFd> {
-        self.reading.descriptor.take()
+        self.reading.take_descriptor()
     }
 
     /// Waits for the next frame; `None` when the peer has closed the connection between two frames.

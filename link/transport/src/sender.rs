@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use floe_wire::Message;
 use rustix::io::Errno;
 
-use crate::error::LinkError;
+use crate::error::{Failure, LinkError};
 use crate::flusher;
 use crate::outgoing::{Lent, Outgoing, Segment, State};
 use crate::pipe::{Pipe, Reach};
@@ -185,7 +185,7 @@ impl Shared {
         self.outgoing.lock().unwrap_or_else(|poisoned| {
             // A thread died inside a frame: what is in the buffer may be half of one.
             let mut outgoing = poisoned.into_inner();
-            outgoing.end(State::Broken(Errno::IO));
+            outgoing.end(State::Broken(Errno::IO.into()));
             outgoing
         })
     }
@@ -221,11 +221,11 @@ impl Shared {
             if outgoing.is_empty() {
                 let (sequence, tail) = outgoing.add_head(message);
                 numbered(sequence);
-                let buffer = outgoing.take_buffer();
+                let buffer = outgoing.next_buffer();
                 drop(outgoing);
                 self.said(self.pipe.write_with(&buffer, tail, descriptor))?;
                 self.outgoing().recycle(buffer);
-                return Ok(sequence);
+                return self.write_rest().map(|()| sequence);
             }
             drop(outgoing);
             self.write_segment()?;
@@ -240,10 +240,10 @@ impl Shared {
             if !outgoing.holds_lent() {
                 let (sequence, tail) = outgoing.add_head(message);
                 numbered(sequence);
-                let buffer = outgoing.take_buffer();
+                let buffer = outgoing.next_buffer();
                 drop(outgoing);
                 self.write(buffer, tail)?;
-                return Ok(sequence);
+                return self.write_rest().map(|()| sequence);
             }
             drop(outgoing);
             self.write_segment()?;
@@ -258,6 +258,15 @@ impl Shared {
     /// Ends a post: writes now, or leaves it to the flusher.
     fn let_go(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
         let unsent = outgoing.unsent();
+        if self.pipe.is_prompt() && leave != Leave::WithOthers {
+            if self.give(&mut outgoing)? {
+                return Ok(());
+            }
+            if leave == Leave::Soon && outgoing.flusher_runs && unsent < MOST_UNSENT {
+                self.leave_to_others(outgoing);
+                return Ok(());
+            }
+        }
         if leave == Leave::Now || !outgoing.flusher_runs && leave == Leave::Soon || unsent >= MOST_UNSENT {
             drop(outgoing);
             return self.flush();
@@ -280,6 +289,9 @@ impl Shared {
     }
 
     pub(crate) fn flush(&self) -> Result<(), LinkError> {
+        if self.pipe.is_prompt() && self.give(&mut *self.open()?)? {
+            return Ok(());
+        }
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         while self.write_segment()? {}
         Ok(())
@@ -294,6 +306,38 @@ impl Shared {
         };
         while self.write_segment()? {}
         Ok(())
+    }
+
+    /// Gives everything to a pipe that takes it at once. False: it is to be written.
+    fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
+        let given = outgoing.give(|bytes| self.pipe.write_now(bytes));
+        given.map_err(|failure| {
+            // What is lent goes back later, when nobody holds the lock.
+            outgoing.state = State::Broken(failure);
+            LinkError::during("sending", failure)
+        })
+    }
+
+    /// What stands in line is written by who is writing already, else by the flusher.
+    fn leave_to_others(&self, mut outgoing: MutexGuard<'_, Outgoing>) {
+        let wakes = !outgoing.is_written && std::mem::take(&mut outgoing.flusher_sleeps);
+        drop(outgoing);
+        if wakes {
+            self.posted.notify_one();
+        }
+    }
+
+    /// Writes what came while something large was written, as whoever posted it expects, but nothing that is lent: for that
+    /// the flusher is awake. The caller holds `writing`.
+    fn write_rest(&self) -> Result<(), LinkError> {
+        loop {
+            let outgoing = self.open()?;
+            if outgoing.is_empty() || outgoing.holds_lent() {
+                return Ok(());
+            }
+            drop(outgoing);
+            self.write_segment()?;
+        }
     }
 
     /// Writes what is next in line. False: there is nothing. The caller holds `writing`.
@@ -316,10 +360,10 @@ impl Shared {
     }
 
     /// A write that failed ends the link.
-    fn said<T>(&self, written: Result<T, Errno>) -> Result<T, LinkError> {
-        written.map_err(|source| {
-            self.end(State::Broken(source));
-            LinkError::system("sending", source)
+    fn said<T>(&self, written: Result<T, Failure>) -> Result<T, LinkError> {
+        written.map_err(|failure| {
+            self.end(State::Broken(failure));
+            LinkError::during("sending", failure)
         })
     }
 

@@ -16,6 +16,7 @@ use rustix::net::{
     SendFlags, Shutdown, recv, recvmsg, sendmsg, sockopt,
 };
 
+use crate::error::Failure;
 use crate::pipe::{Pipe, Reach, Slot};
 
 /// A connected stream socket.
@@ -31,7 +32,7 @@ impl Socket {
         Self { descriptor, reach: if is_unix { Reach::Machine } else { Reach::Network } }
     }
 
-    fn receive(&self, target: &mut [u8], slot: Slot<'_>, flags: RecvFlags) -> Result<Option<usize>, Errno> {
+    fn receive(&self, target: &mut [u8], slot: Slot<'_>, flags: RecvFlags) -> Result<Option<usize>, Failure> {
         let received = match slot {
             None => recv(&*self.descriptor, target, flags).map(|(_, count)| count),
             Some(slot) => receive_with(&self.descriptor, target, slot, flags),
@@ -39,13 +40,13 @@ impl Socket {
         match received {
             Ok(count) => Ok(Some(count)),
             Err(Errno::INTR | Errno::AGAIN) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
 impl Pipe for Socket {
-    fn write(&self, mut head: &[u8], mut tail: &[u8]) -> Result<(), Errno> {
+    fn write(&self, mut head: &[u8], mut tail: &[u8]) -> Result<(), Failure> {
         while !head.is_empty() || !tail.is_empty() {
             let parts = [IoSlice::new(head), IoSlice::new(tail)];
             // No SIGPIPE: the client's library lives in a program that may not expect one.
@@ -56,36 +57,36 @@ impl Pipe for Socket {
                     tail = &tail[count - from_head..];
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
-    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
         // It goes with the first byte, so the receiver has it when it has the frame.
         let sent = send_with(&self.descriptor, head, descriptor)?;
         self.write(&head[sent..], tail)
     }
 
-    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Errno> {
-        sockopt::set_socket_timeout(&*self.descriptor, sockopt::Timeout::Send, time)
+    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Failure> {
+        Ok(sockopt::set_socket_timeout(&*self.descriptor, sockopt::Timeout::Send, time)?)
     }
 
-    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Errno> {
+    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
         self.receive(target, slot, RecvFlags::DONTWAIT)
     }
 
-    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Errno> {
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
         self.receive(target, slot, RecvFlags::empty())
     }
 
-    fn wait(&self, time: Option<Duration>) -> Result<bool, Errno> {
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
         let time = time.map(timespec);
         match poll(&mut [PollFd::new(&*self.descriptor, PollFlags::IN)], time.as_ref()) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(true),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -100,7 +101,7 @@ impl Pipe for Socket {
 }
 
 /// Reads bytes and keeps the descriptor that came last.
-fn receive_with(
+pub(crate) fn receive_with(
     socket: &OwnedFd,
     target: &mut [u8],
     slot: &mut Option<OwnedFd>,
@@ -122,7 +123,7 @@ fn receive_with(
 }
 
 /// Sends the first of the bytes with a descriptor; how many.
-fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
+pub(crate) fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
     let descriptors = [descriptor];
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);

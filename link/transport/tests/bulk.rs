@@ -3,6 +3,8 @@
 //! It measures no times beyond "not for ever".
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod pipes;
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -47,12 +49,7 @@ fn lent(bytes: usize, back: &Arc<AtomicUsize>) -> Box<dyn Lent> {
     Box::new(Counted { bytes: data(bytes), back: Arc::clone(back) })
 }
 
-fn pair() -> (Link, Link) {
-    let (one, other) = UnixStream::pair().unwrap();
-    (Link::new(one.into()), Link::new(other.into()))
-}
-
-fn halves() -> (Sender, Receiver) {
+fn halves(pair: pipes::Pair) -> (Sender, Receiver) {
     let (client, server) = pair();
     let (sender, _) = client.split();
     let (_, receiver) = server.split();
@@ -82,101 +79,122 @@ fn bulk(receiver: &mut Receiver) -> (u64, Vec<u8>) {
 
 #[test]
 fn lent_bytes_keep_their_place_between_other_frames() {
-    let (sender, mut receiver) = halves();
-    let back = Arc::new(AtomicUsize::new(0));
-    let sizes = [100, 70_000, PIECE_BYTES];
-    let reading = std::thread::spawn(move || {
-        for (index, size) in sizes.into_iter().enumerate() {
-            let release = 2 * index as u64 + 1;
-            let Some(Arrival::Frame(frame)) = receiver.next_arrival(CopyToDevice::KIND).unwrap() else { panic!() };
-            assert_eq!((frame.kind, frame.sequence), (ReleaseBlock::KIND, release));
-            if size < 64 << 10 {
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (sender, mut receiver) = halves(pair);
+        let back = Arc::new(AtomicUsize::new(0));
+        let sizes = [100, 70_000, PIECE_BYTES];
+        let reading = std::thread::spawn(move || {
+            for (index, size) in sizes.into_iter().enumerate() {
+                let release = 2 * index as u64 + 1;
                 let Some(Arrival::Frame(frame)) = receiver.next_arrival(CopyToDevice::KIND).unwrap() else { panic!() };
-                assert_eq!(CopyToDevice::decode(frame.payload).unwrap().bytes, data(size));
-            } else {
-                assert_eq!(bulk(&mut receiver), (release + 1, data(size)));
+                assert_eq!((frame.kind, frame.sequence), (ReleaseBlock::KIND, release));
+                if size < 64 << 10 {
+                    let Some(Arrival::Frame(frame)) = receiver.next_arrival(CopyToDevice::KIND).unwrap() else {
+                        panic!()
+                    };
+                    assert_eq!(CopyToDevice::decode(frame.payload).unwrap().bytes, data(size));
+                } else {
+                    assert_eq!(bulk(&mut receiver), (release + 1, data(size)));
+                }
             }
+        });
+        for size in sizes {
+            sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
+            sender.post_lent(&HOLLOW, lent(size, &back)).unwrap();
         }
-    });
-    for size in sizes {
-        sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
-        sender.post_lent(&HOLLOW, lent(size, &back)).unwrap();
+        reading.join().unwrap();
+        wait_for(&back, sizes.len());
     }
-    reading.join().unwrap();
-    wait_for(&back, sizes.len());
 }
 
 #[test]
 fn posting_lent_bytes_waits_for_nobody() {
-    let (sender, receiver) = halves();
-    let back = Arc::new(AtomicUsize::new(0));
-    // Far more than any socket buffer holds, and nobody reads.
-    for _ in 0..20 {
-        sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
-        sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (sender, receiver) = halves(pair);
+        let back = Arc::new(AtomicUsize::new(0));
+        // Far more than any socket buffer holds, and nobody reads.
+        for _ in 0..20 {
+            sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+            sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
+        }
+        assert!(back.load(Ordering::SeqCst) < 2);
+        // The link breaks under the writer, and everything goes back.
+        drop(receiver);
+        wait_for(&back, 20);
+        assert!(sender.post_lent(&HOLLOW, lent(10, &back)).is_err());
+        wait_for(&back, 21);
     }
-    assert!(back.load(Ordering::SeqCst) < 2);
-    // The link breaks under the writer, and everything goes back.
-    drop(receiver);
-    wait_for(&back, 20);
-    assert!(sender.post_lent(&HOLLOW, lent(10, &back)).is_err());
-    wait_for(&back, 21);
 }
 
 #[test]
 fn closing_gives_everything_back_that_was_not_sent() {
-    let (sender, _receiver) = halves();
-    let back = Arc::new(AtomicUsize::new(0));
-    for _ in 0..5 {
-        sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (sender, _receiver) = halves(pair);
+        let back = Arc::new(AtomicUsize::new(0));
+        for _ in 0..5 {
+            sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+        }
+        sender.close();
+        wait_for(&back, 5);
     }
-    sender.close();
-    wait_for(&back, 5);
 }
 
 #[test]
 fn a_message_that_waits_goes_behind_what_is_lent() {
-    let (sender, mut receiver) = halves();
-    let back = Arc::new(AtomicUsize::new(0));
-    let reading = std::thread::spawn(move || {
-        assert_eq!(bulk(&mut receiver).1, data(PIECE_BYTES));
-        assert_eq!(bulk(&mut receiver).1, data(1 << 20));
-        receiver.next().unwrap().unwrap().kind
-    });
-    sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
-    sender.post(&CopyToDevice { bytes: &data(1 << 20), ..HOLLOW }).unwrap();
-    sender.send(&ReleaseBlock { block: BlockId(1) }, |_| ()).unwrap();
-    assert_eq!(back.load(Ordering::SeqCst), 1);
-    assert_eq!(reading.join().unwrap(), ReleaseBlock::KIND);
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (sender, mut receiver) = halves(pair);
+        let back = Arc::new(AtomicUsize::new(0));
+        let reading = std::thread::spawn(move || {
+            assert_eq!(bulk(&mut receiver).1, data(PIECE_BYTES));
+            assert_eq!(bulk(&mut receiver).1, data(1 << 20));
+            receiver.next().unwrap().unwrap().kind
+        });
+        sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+        sender.post(&CopyToDevice { bytes: &data(1 << 20), ..HOLLOW }).unwrap();
+        sender.send(&ReleaseBlock { block: BlockId(1) }, |_| ()).unwrap();
+        assert_eq!(back.load(Ordering::SeqCst), 1);
+        assert_eq!(reading.join().unwrap(), ReleaseBlock::KIND);
+    }
 }
 
 #[test]
 fn queued_frames_leave_with_the_flush_at_the_latest() {
-    let (client, mut server) = pair();
-    let (sender, _receiver) = client.split();
-    // Long enough for the flusher to have gone to sleep: nothing but the flush sends these.
-    std::thread::sleep(Duration::from_millis(20));
-    for _ in 0..3 {
-        sender.queue(&ReleaseBlock { block: BlockId(1) }).unwrap();
-    }
-    let soon = Some(Instant::now() + Duration::from_millis(20));
-    assert!(matches!(server.receive(soon), Err(LinkError::TimedOut { .. })));
-    sender.flush().unwrap();
-    for sequence in 1..=3 {
-        assert_eq!(server.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap().sequence, sequence);
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, mut server) = pair();
+        let (sender, _receiver) = client.split();
+        // Long enough for the flusher to have gone to sleep: nothing but the flush sends these.
+        std::thread::sleep(Duration::from_millis(100));
+        for _ in 0..3 {
+            sender.queue(&ReleaseBlock { block: BlockId(1) }).unwrap();
+        }
+        let soon = Some(Instant::now() + Duration::from_millis(20));
+        assert!(matches!(server.receive(soon), Err(LinkError::TimedOut { .. })));
+        sender.flush().unwrap();
+        for sequence in 1..=3 {
+            assert_eq!(server.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap().sequence, sequence);
+        }
     }
 }
 
 #[test]
 fn data_left_unread_break_the_link() {
-    let (sender, mut receiver) = halves();
-    let posting = std::thread::spawn(move || sender.post(&CopyToDevice { bytes: &data(100_000), ..HOLLOW }).is_ok());
-    let arrival = receiver.next_arrival(CopyToDevice::KIND).unwrap();
-    assert!(matches!(arrival, Some(Arrival::Bulk(_))));
-    drop(arrival);
-    assert!(matches!(receiver.next(), Err(LinkError::Closed)));
-    drop(receiver);
-    let _ = posting.join().unwrap();
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (sender, mut receiver) = halves(pair);
+        let posting =
+            std::thread::spawn(move || sender.post(&CopyToDevice { bytes: &data(100_000), ..HOLLOW }).is_ok());
+        let arrival = receiver.next_arrival(CopyToDevice::KIND).unwrap();
+        assert!(matches!(arrival, Some(Arrival::Bulk(_))));
+        drop(arrival);
+        assert!(matches!(receiver.next(), Err(LinkError::Closed)));
+        drop(receiver);
+        let _ = posting.join().unwrap();
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Each test that counts this process's descriptors does so by kind, so that tests beside it do not matter.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod pipes;
+
 use std::fs::File;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
@@ -20,10 +22,10 @@ fn memory(name: &str) -> OwnedFd {
     memfd_create(name, MemfdFlags::CLOEXEC).unwrap()
 }
 
-fn pair() -> (Sender, Receiver, Receiver) {
-    let (one, other) = UnixStream::pair().unwrap();
-    let (sender, back) = Link::new(one.into()).split();
-    let mut receiver = Link::new(other.into()).split().1;
+fn halves(pair: pipes::Pair) -> (Sender, Receiver, Receiver) {
+    let (one, other) = pair();
+    let (sender, back) = one.split();
+    let mut receiver = other.split().1;
     receiver.take_descriptors(true);
     (sender, receiver, back)
 }
@@ -57,51 +59,60 @@ fn frame(sequence: u64) -> [u8; 24] {
 
 #[test]
 fn descriptor_comes_with_its_frame_among_others() {
-    let (sender, mut receiver, _back) = pair();
-    let file = memory("with-its-frame");
-    File::from(file.try_clone().unwrap()).write_all(b"shared").unwrap();
-    sender.post(&block(1)).unwrap();
-    let mut numbered = 0;
-    let sent = sender.send_with(&block(2), file.as_fd(), |sequence| numbered = sequence).unwrap();
-    assert_eq!((sent, numbered), (2, 2));
-    sender.send(&block(3), |_| ()).unwrap();
-    for sequence in 1..=2 {
-        assert_eq!(receiver.next().unwrap().unwrap().sequence, sequence);
+    for (kind, pair) in pipes::LOCAL {
+        println!("over {kind}");
+        let (sender, mut receiver, _back) = halves(pair);
+        let file = memory("with-its-frame");
+        File::from(file.try_clone().unwrap()).write_all(b"shared").unwrap();
+        sender.post(&block(1)).unwrap();
+        let mut numbered = 0;
+        let sent = sender.send_with(&block(2), file.as_fd(), |sequence| numbered = sequence).unwrap();
+        assert_eq!((sent, numbered), (2, 2));
+        sender.send(&block(3), |_| ()).unwrap();
+        for sequence in 1..=2 {
+            assert_eq!(receiver.next().unwrap().unwrap().sequence, sequence);
+        }
+        let mut came = File::from(receiver.descriptor().unwrap());
+        came.rewind().unwrap();
+        let mut text = String::new();
+        came.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "shared");
+        assert_eq!(receiver.next().unwrap().unwrap().sequence, 3);
+        assert!(receiver.descriptor().is_none());
     }
-    let mut came = File::from(receiver.descriptor().unwrap());
-    came.rewind().unwrap();
-    let mut text = String::new();
-    came.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "shared");
-    assert_eq!(receiver.next().unwrap().unwrap().sequence, 3);
-    assert!(receiver.descriptor().is_none());
 }
 
 #[test]
 fn descriptor_behind_bulk_data_is_not_lost() {
-    let (sender, mut receiver, _back) = pair();
-    let file = memory("behind-bulk");
-    let poster = std::thread::spawn(move || {
-        let bytes = vec![7; 3_000_000];
-        sender.post(&CopyToDevice { stream: StreamId(0), to: DevicePtr(0), bytes: &bytes }).unwrap();
-        sender.send_with(&block(2), file.as_fd(), |_| ()).unwrap();
-        sender
-    });
-    assert_eq!(receiver.next().unwrap().unwrap().payload.len(), 20 + 3_000_000);
-    assert_eq!(receiver.next().unwrap().unwrap().kind, ReleaseBlock::KIND);
-    assert!(receiver.descriptor().is_some());
-    drop(poster.join().unwrap());
+    for (kind, pair) in pipes::LOCAL {
+        println!("over {kind}");
+        let (sender, mut receiver, _back) = halves(pair);
+        let file = memory("behind-bulk");
+        let poster = std::thread::spawn(move || {
+            let bytes = vec![7; 3_000_000];
+            sender.post(&CopyToDevice { stream: StreamId(0), to: DevicePtr(0), bytes: &bytes }).unwrap();
+            sender.send_with(&block(2), file.as_fd(), |_| ()).unwrap();
+            sender
+        });
+        assert_eq!(receiver.next().unwrap().unwrap().payload.len(), 20 + 3_000_000);
+        assert_eq!(receiver.next().unwrap().unwrap().kind, ReleaseBlock::KIND);
+        assert!(receiver.descriptor().is_some());
+        drop(poster.join().unwrap());
+    }
 }
 
 #[test]
 fn descriptors_are_closed_where_none_is_taken() {
-    let (sender, mut receiver, _back) = pair();
-    receiver.take_descriptors(false);
-    let file = memory("none-is-taken");
-    sender.send_with(&block(1), file.as_fd(), |_| ()).unwrap();
-    assert_eq!(receiver.next().unwrap().unwrap().sequence, 1);
-    assert!(receiver.descriptor().is_none());
-    assert_eq!(open_descriptors("none-is-taken"), 1, "the sender's own");
+    for (kind, pair) in pipes::LOCAL {
+        println!("over {kind}");
+        let (sender, mut receiver, _back) = halves(pair);
+        receiver.take_descriptors(false);
+        let file = memory("none-is-taken");
+        sender.send_with(&block(1), file.as_fd(), |_| ()).unwrap();
+        assert_eq!(receiver.next().unwrap().unwrap().sequence, 1);
+        assert!(receiver.descriptor().is_none());
+        assert_eq!(open_descriptors("none-is-taken"), 1, "the sender's own");
+    }
 }
 
 #[test]

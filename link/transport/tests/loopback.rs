@@ -3,6 +3,8 @@
 //! It measures no times beyond "not for ever".
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod pipes;
+
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
@@ -41,11 +43,6 @@ fn pair_on(address: &Address) -> (Link, Link, Peer) {
 
 fn socket_path(name: &str) -> Address {
     Address::Unix(std::env::temp_dir().join(format!("floe-transport-{}-{name}", std::process::id())))
-}
-
-fn pair() -> (Link, Link) {
-    let (one, other) = UnixStream::pair().unwrap();
-    (Link::new(one.into()), Link::new(other.into()))
 }
 
 /// A raw socket and the link at its other end.
@@ -106,6 +103,12 @@ fn frames_arrive_in_order_over_unix_and_the_kernel_vouches_for_the_peer() {
 }
 
 #[test]
+fn frames_arrive_in_order_over_rings() {
+    let (client, server) = pipes::rings();
+    exchange(client, server);
+}
+
+#[test]
 fn stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let address = socket_path("stale");
     let Address::Unix(path) = &address else { unreachable!() };
@@ -119,34 +122,40 @@ fn stale_socket_file_is_replaced_and_a_live_one_is_not() {
 
 #[test]
 fn posted_frames_leave_by_themselves() {
-    let (client, mut server) = pair();
-    let (sender, _receiver) = client.split();
-    for round in 1..=3 {
-        sender.post(&ReleaseBlock { block: BlockId(round) }).unwrap();
-        assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, round);
-        // Long enough for the flusher to have gone to sleep in between.
-        std::thread::sleep(Duration::from_millis(20));
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, mut server) = pair();
+        let (sender, _receiver) = client.split();
+        for round in 1..=3 {
+            sender.post(&ReleaseBlock { block: BlockId(round) }).unwrap();
+            assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, round);
+            // Long enough for the flusher to have gone to sleep in between.
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
 #[test]
 fn sequence_is_known_before_the_frame_leaves() {
-    let (client, mut server) = pair();
-    let (sender, _receiver) = client.split();
-    let mut noted = 0;
-    sender
-        .send(&SynchronizeContext {}, |sequence| {
-            noted = sequence;
-            assert!(matches!(server.receive(Some(Instant::now())), Err(LinkError::TimedOut { .. })));
-        })
-        .unwrap();
-    assert_eq!(noted, 1);
-    assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, 1);
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, mut server) = pair();
+        let (sender, _receiver) = client.split();
+        let mut noted = 0;
+        sender
+            .send(&SynchronizeContext {}, |sequence| {
+                noted = sequence;
+                assert!(matches!(server.receive(Some(Instant::now())), Err(LinkError::TimedOut { .. })));
+            })
+            .unwrap();
+        assert_eq!(noted, 1);
+        assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, 1);
+    }
 }
 
 #[test]
 fn link_goes_on_in_another_process_between_two_frames() {
-    let (mut client, mut server) = pair();
+    let (mut client, mut server) = pipes::unix();
     client.send(&ReleaseBlock { block: BlockId(1) }).unwrap();
     client.send(&ReleaseBlock { block: BlockId(2) }).unwrap();
     assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, 1);
@@ -163,9 +172,11 @@ fn link_goes_on_in_another_process_between_two_frames() {
 
 #[test]
 fn end_between_frames_is_none_and_inside_a_frame_an_error() {
-    let (client, mut server) = pair();
-    drop(client);
-    assert_eq!(server.receive(soon()).unwrap(), None);
+    for (_, pair) in pipes::ALL {
+        let (client, mut server) = pair();
+        drop(client);
+        assert_eq!(server.receive(soon()).unwrap(), None);
+    }
 
     let (mut raw, mut server) = raw_pair();
     raw.write_all(&FrameHeader { length: 8, kind: 1, sequence: 1 }.encode()).unwrap();
@@ -202,35 +213,47 @@ fn silence_ends_at_the_deadline_even_when_bytes_trickle() {
 
 #[test]
 fn closed_link_ends_the_receiver_and_refuses_posts() {
-    let (client, server) = pair();
-    let (sender, mut receiver) = client.split();
-    let waiting = std::thread::spawn(move || receiver.next().map(|frame: Option<Frame<'_>>| frame.is_none()));
-    sender.close();
-    assert!(matches!(waiting.join().unwrap(), Ok(true)));
-    assert!(matches!(sender.post(&SynchronizeContext {}), Err(LinkError::Closed)));
-    drop(server);
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, server) = pair();
+        let (sender, mut receiver) = client.split();
+        let waiting = std::thread::spawn(move || receiver.next().map(|frame: Option<Frame<'_>>| frame.is_none()));
+        sender.close();
+        assert!(matches!(waiting.join().unwrap(), Ok(true)));
+        assert!(matches!(sender.post(&SynchronizeContext {}), Err(LinkError::Closed)));
+        drop(server);
+    }
 }
 
 #[test]
 fn sending_to_a_peer_that_is_gone_is_an_error_and_no_signal() {
-    let (client, server) = pair();
-    let (sender, _receiver) = client.split();
-    drop(server);
-    assert!(matches!(sender.send(&SynchronizeContext {}, |_| ()), Err(LinkError::System { .. })));
-    assert!(matches!(sender.post(&SynchronizeContext {}), Err(LinkError::System { .. })));
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, server) = pair();
+        let (sender, _receiver) = client.split();
+        drop(server);
+        let end = Instant::now() + PATIENCE;
+        // It may take a moment until this side has noticed.
+        let failed = std::iter::repeat_with(|| sender.send(&SynchronizeContext {}, |_| ())).find_map(Result::err);
+        assert!(Instant::now() < end && matches!(failed, Some(LinkError::System { .. })), "{failed:?}");
+        assert!(matches!(sender.post(&SynchronizeContext {}), Err(LinkError::System { .. })));
+    }
 }
 
 #[test]
 fn a_poster_that_dies_inside_a_frame_breaks_the_link_instead_of_its_bytes() {
-    let (client, mut server) = pair();
-    let (sender, _receiver) = client.split();
-    let dying = sender.clone();
-    let copy = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes: &[] };
-    let thread = std::thread::spawn(move || dying.post_filled(&copy, 10, |_| panic!("on purpose")).is_ok());
-    assert!(thread.join().is_err());
-    assert!(sender.post(&SynchronizeContext {}).is_err());
-    drop((sender, _receiver));
-    assert_eq!(server.receive(soon()).unwrap(), None, "nothing of the broken frame has left");
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, mut server) = pair();
+        let (sender, _receiver) = client.split();
+        let dying = sender.clone();
+        let copy = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes: &[] };
+        let thread = std::thread::spawn(move || dying.post_filled(&copy, 10, |_| panic!("on purpose")).is_ok());
+        assert!(thread.join().is_err());
+        assert!(sender.post(&SynchronizeContext {}).is_err());
+        drop((sender, _receiver));
+        assert_eq!(server.receive(soon()).unwrap(), None, "nothing of the broken frame has left");
+    }
 }
 
 #[test]
@@ -243,17 +266,19 @@ fn refused_connection_names_the_address() {
 }
 
 #[test]
-fn flusher_threads_end_with_their_links() {
+fn threads_end_with_their_links() {
     let before = threads();
     for _ in 0..20 {
-        let (client, server) = pair();
-        drop((client.split(), server.split()));
+        for (_, pair) in pipes::ALL {
+            let (client, server) = pair();
+            drop((client.split(), server.split()));
+        }
     }
     let end = Instant::now() + PATIENCE;
     while threads() > before + 5 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Other tests of this file run beside this one, hence the slack; 40 threads would have stayed.
+    // Other tests of this file run beside this one, hence the slack; 120 flushers and 40 watchers would have stayed.
     assert!(threads() < before + 20);
 }
 

@@ -1,0 +1,49 @@
+//! Two links over each kind of pipe, for tests that hold whatever carries the bytes.
+//! In: nothing. Out: connected pairs. A new kind of pipe is one line here.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs, and may panic")]
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use floe_transport::{Link, Rings};
+
+/// Makes two links that lead to each other.
+pub(crate) type Pair = fn() -> (Link, Link);
+
+/// Every kind of pipe.
+pub(crate) const ALL: [(&str, Pair); 3] = [("unix", unix), ("tcp", tcp), ("rings", rings)];
+/// Those that carry descriptors.
+pub(crate) const LOCAL: [(&str, Pair); 2] = [("unix", unix), ("rings", rings)];
+
+/// Over a Unix socket.
+pub(crate) fn unix() -> (Link, Link) {
+    let (one, other) = UnixStream::pair().unwrap();
+    (Link::new(one.into()), Link::new(other.into()))
+}
+
+/// Over loopback TCP.
+pub(crate) fn tcp() -> (Link, Link) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    for stream in [&one, &other] {
+        stream.set_nodelay(true).unwrap();
+    }
+    (Link::new(one.into()), Link::new(other.into()))
+}
+
+/// Over rings of 64 KiB, so that everything large goes round many times.
+pub(crate) fn rings() -> (Link, Link) {
+    let (one, other) = unix();
+    let (offered, file) = Rings::offer(64 << 10).unwrap();
+    go_over(one, other, offered, &file)
+}
+
+/// Has both sides go over.
+pub(crate) fn go_over(mut one: Link, mut other: Link, offered: Rings, file: &OwnedFd) -> (Link, Link) {
+    let taken = Rings::take(file, 64 << 10).unwrap();
+    one.go_over(offered).unwrap();
+    other.go_over(taken).unwrap();
+    (one, other)
+}
