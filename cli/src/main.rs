@@ -41,6 +41,8 @@ Environment:
   FLOE_SPIN              microseconds a waiting thread of the client library or of a worker looks again before it sleeps (for
                          workers: set it for floed), a thousand times as long where a program waits for the GPU; default 100,
                          and 0 with fewer than four processors
+  FLOE_COPY_THREADS      threads of one copy of pageable memory on the server's own machine; default half of the processors, at
+                         most 6
   FLOE_STATS             1: the client library prints its counts of calls when the program ends
   RCUDA_DEVICE_COUNT     honoured when FLOE_DEVICES is not set, with RCUDA_DEVICE_j=host[:gpu]
   FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)

@@ -56,6 +56,10 @@ pub struct Statistics {
     pub shared_to_device: u64,
     /// Of those from devices, the bytes the device wrote to shared memory.
     pub shared_from_device: u64,
+    /// Of those to devices, the bytes of pageable memory that passed shared memory.
+    pub staged_to_device: u64,
+    /// Of those from devices, the bytes for pageable memory that passed shared memory.
+    pub staged_from_device: u64,
     /// Contents of modules that the server had.
     pub modules_known: u64,
     /// Contents of modules that were sent.

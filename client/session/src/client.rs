@@ -21,6 +21,7 @@ use crate::log::{self, log};
 use crate::pool::PoolState;
 use crate::session::Session;
 use crate::settings::{ProcessSource, Report, Settings, Source};
+use crate::staging::Copiers;
 use crate::statistics::{Snapshot, Statistics};
 use crate::table::{Table, lock};
 use crate::tally::Entered;
@@ -50,6 +51,7 @@ pub struct Client {
 struct Ready {
     settings: Settings,
     devices: Vec<DeviceState>,
+    copiers: Arc<Copiers>,
     /// The process that connected; a forked child must leave its links alone.
     process: u32,
 }
@@ -117,7 +119,8 @@ impl Client {
         if devices.is_empty() {
             return Err(CudaError::NO_DEVICE);
         }
-        let ready = Ready { settings, devices, process: std::process::id() };
+        let copiers = Copiers::new(settings.copy_threads);
+        let ready = Ready { settings, devices, copiers, process: std::process::id() };
         // Only one thread gets here, and it found nothing set.
         let _ = self.state.set(ready);
         Ok(())
@@ -176,6 +179,11 @@ impl Client {
     /// The settings; NOT_INITIALIZED before `cuInit`.
     pub(crate) fn settings(&self) -> CudaResult<&Settings> {
         self.state.get().map(|ready| &ready.settings).ok_or(CudaError::NOT_INITIALIZED)
+    }
+
+    /// The threads that help with copies; NOT_INITIALIZED before `cuInit`.
+    pub(crate) fn copiers(&self) -> CudaResult<&Arc<Copiers>> {
+        self.state.get().map(|ready| &ready.copiers).ok_or(CudaError::NOT_INITIALIZED)
     }
 
     /// The device of this handle.

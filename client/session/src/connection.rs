@@ -68,6 +68,13 @@ pub(crate) struct Ticket {
     waiter: Arc<Waiter>,
 }
 
+impl Ticket {
+    /// Whether there is an answer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.waiter.is_filled()
+    }
+}
+
 impl Connection {
     /// Takes over an attached link and starts to receive.
     pub(crate) fn start(
@@ -207,6 +214,30 @@ impl Connection {
         })?;
         course.issue(sequence);
         Ok(())
+    }
+
+    /// Puts work on a stream that writes no memory of the program's, and has the server say when it is over. A failure is
+    /// reported by a later call, too.
+    pub(crate) fn post_marked(&self, course: &Arc<Course>, message: &impl Message) -> CudaResult<Ticket> {
+        tally::posted();
+        // It leaves with the mark.
+        let sequence = self.sender.queue(message).map_err(|error| self.shared.lost_by(&error))?;
+        course.issue_reading(sequence);
+        let waiter = Arc::new(Waiter::default());
+        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(course.stream()) };
+        self.submit(&message, Expected::Mark(Arc::clone(course), Arc::clone(&waiter)), true)?;
+        Ok(Ticket { waiter })
+    }
+
+    /// Waits until what was marked is over.
+    pub(crate) fn outcome(&self, ticket: &Ticket) -> CudaResult<()> {
+        let answer = self.answer(ticket)?;
+        CudaError::from_code(answer.status).map_or(Ok(()), Err)
+    }
+
+    /// Reads what the server has said, without waiting.
+    pub(crate) fn look(&self) {
+        self.shared.incoming.look(&self.shared);
     }
 
     /// Waits for what a ticket stands for.

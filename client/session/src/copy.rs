@@ -77,7 +77,7 @@ fn send(session: &Session, course: &Course, to: u64, source: &HostRange, passage
             to: floe_wire::DevicePtr(to + done as u64),
             bytes: &[],
         };
-        course.issue(send_piece(session, message, piece, passage)?);
+        course.issue_reading(send_piece(session, message, piece, passage)?);
         done += length;
     }
     session.statistics.went_to_device(source.len() as u64);
@@ -133,7 +133,8 @@ impl Client {
         }
         let lends = || source.len() >= LENT_FROM && self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
         let passage = if mode != Mode::Waits && lends() { Passage::Lent } else { Passage::AtOnce };
-        send(&session, stream.course(), to.0, &source, passage)
+        let staged = if passage == Passage::AtOnce { self.upload_staged(stream, to.0, &source)? } else { 0 };
+        send(&session, stream.course(), to.0 + staged as u64, &source.sub(staged, source.len() - staged)?, passage)
     }
 
     /// Whether a copy to these bytes may arrive after the call: pinned memory, but none that a kernel behind the copy may
@@ -162,9 +163,16 @@ impl Client {
             copy_by_device(stream, target.pointer().0, from.0, bytes)?;
             return Self::wait_where(mode, stream);
         }
-        let message = CopyFromDevice { stream: stream.id(), from: floe_wire::DevicePtr(from.0), bytes };
+        let late = self.may_arrive_late(&target, mode);
+        let staged = if late { 0 } else { self.download_staged(stream, &target, from.0)? };
+        let target = target.sub(staged, target.len() - staged)?;
+        if target.is_empty() {
+            return Ok(());
+        }
+        let (from, bytes) = (floe_wire::DevicePtr(from.0 + staged as u64), target.len() as u64);
+        let message = CopyFromDevice { stream: stream.id(), from, bytes };
         session.statistics.came_from_device(bytes);
-        if self.may_arrive_late(&target, mode) {
+        if late {
             return session.connection.fetch_unwatched(&message, Target::Line(target), stream.course());
         }
         let ticket = session.connection.fetch(&message, Target::Line(target), stream.course())?;

@@ -41,6 +41,7 @@ mod session;
 pub mod settings;
 mod sharing;
 mod snapshot;
+mod staging;
 mod statistics;
 mod stream;
 mod stream_memory;

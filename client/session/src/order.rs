@@ -16,6 +16,8 @@ pub(crate) struct Course {
     /// Whether it and the legacy default stream wait for each other.
     blocking: bool,
     issued: AtomicU64,
+    /// The last frame that may write host memory which the device reaches.
+    writing: AtomicU64,
     completed: AtomicU64,
     /// Destroyed: forgotten as soon as its work is known to be over.
     retired: AtomicBool,
@@ -27,6 +29,7 @@ impl Course {
             stream,
             blocking,
             issued: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             retired: AtomicBool::new(false),
         })
@@ -39,6 +42,12 @@ impl Course {
 
     /// Work of frame `sequence` has been put on the stream.
     pub(crate) fn issue(&self, sequence: u64) {
+        self.issue_reading(sequence);
+        self.writing.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// The same, of work that writes no memory of the program's by itself.
+    pub(crate) fn issue_reading(&self, sequence: u64) {
         self.issued.fetch_max(sequence, Ordering::AcqRel);
     }
 
@@ -162,6 +171,11 @@ impl Order {
     /// Whether nothing is outstanding anywhere.
     pub(crate) fn is_idle(&self) -> bool {
         self.read().values().all(|course| course.is_idle())
+    }
+
+    /// Whether nothing is outstanding that may write host memory by itself.
+    pub(crate) fn writes_nothing(&self) -> bool {
+        self.read().values().all(|course| course.completed() >= course.writing.load(Ordering::Acquire))
     }
 
     /// A fence behind everything issued so far.
@@ -301,6 +315,19 @@ mod tests {
         assert!(!fence.is_passed());
         order.all_completed(9);
         assert!(fence.is_passed());
+    }
+
+    #[test]
+    fn work_that_only_reads_host_memory_is_outstanding_and_writes_none() {
+        let order = Order::new();
+        let a = order.add(1, false);
+        a.issue_reading(3);
+        assert!(!order.is_idle() && order.writes_nothing());
+        a.issue(4);
+        assert!(!order.writes_nothing());
+        order.stream_completed(&a, 5);
+        a.issue_reading(6);
+        assert!(order.writes_nothing());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::occupancy::Occupancy;
 use crate::order::{Course, Fence, Order};
 use crate::sharing::Sharing;
 use crate::snapshot::Snapshot;
+use crate::staging::Staging;
 use crate::statistics::Statistics;
 use crate::stream::StreamState;
 use crate::stream_memory::Watched;
@@ -66,6 +67,8 @@ pub(crate) struct Session {
     pub(crate) watched: Watched,
     /// What its worker has of the memory this process shares.
     pub(crate) sharing: Sharing,
+    /// Where pageable copies pass.
+    pub(crate) staging: Staging,
     /// Contexts alive on this vGPU; they share the one the worker has.
     pub(crate) live_contexts: AtomicU32,
     /// Cache configuration last sent, by what it configures.
@@ -109,6 +112,7 @@ impl Session {
             mirrors,
             watched: Watched::default(),
             sharing: Sharing::default(),
+            staging: Staging::default(),
             live_contexts: AtomicU32::new(0),
             cache_configs: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -218,6 +222,11 @@ impl Session {
         Ok(())
     }
 
+    /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.
+    pub(crate) fn is_held(&self) -> bool {
+        self.connection.has_host_functions() || self.watched.any_stand()
+    }
+
     /// Whether work under way still uses memory of the program's.
     fn uses_host_memory(&self) -> bool {
         self.connection.uses_host_memory() || !self.lent.is_empty()
@@ -245,6 +254,7 @@ impl Session {
         };
         self.mirrors.clear();
         self.sharing.clear();
+        self.staging.clear();
         // Addresses are given out again at once: the reset goes ahead of their next mapping.
         lock(&self.blocks).clear();
         lock(&self.virtual_memory).clear();

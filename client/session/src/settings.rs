@@ -31,6 +31,9 @@ const DRIVER_VARIABLES: &[&str] = &[
     "CUDA_SCALE_LAUNCH_QUEUES",
 ];
 
+/// More threads copy no faster on any machine.
+const MOST_COPY_THREADS: usize = 64;
+
 /// What is wrong with what the user asked for.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SettingsError {
@@ -110,6 +113,8 @@ pub struct Settings {
     pub driver: Vec<(String, String)>,
     /// Whether `CUDA_MODULE_LOADING` asks for eager loading.
     pub eager_loading: bool,
+    /// Threads of one copy of pageable memory; `None` for what suits the processors.
+    pub copy_threads: Option<usize>,
 }
 
 /// Where settings come from, so that tests bring their own.
@@ -178,6 +183,10 @@ impl Settings {
             (None, Some(true)) => Report::Text,
             (None, _) => Report::None,
         };
+        let copy_threads = match variable("FLOE_COPY_THREADS") {
+            Some(text) => Some(parse_threads(&text)?),
+            None => None,
+        };
         Ok(Self {
             devices,
             // An empty CUDA_VISIBLE_DEVICES means "none", so emptiness is not filtered out here.
@@ -190,6 +199,7 @@ impl Settings {
                 .filter_map(|name| Some(((*name).to_owned(), source.variable(name)?)))
                 .collect(),
             eager_loading: variable("CUDA_MODULE_LOADING").is_some_and(|mode| mode.eq_ignore_ascii_case("EAGER")),
+            copy_threads,
         })
     }
 }
@@ -254,6 +264,15 @@ fn parse_report(text: &str) -> Report {
             None => Report::Text,
         },
     }
+}
+
+fn parse_threads(text: &str) -> Result<usize, SettingsError> {
+    let number = text.trim().parse().ok().filter(|threads| (1..=MOST_COPY_THREADS).contains(threads));
+    number.ok_or_else(|| SettingsError::Value {
+        name: "FLOE_COPY_THREADS".into(),
+        reason: "a number of threads from 1 to 64 is expected",
+        value: text.to_owned(),
+    })
 }
 
 fn parse_quotas(name: &str, text: &str) -> Result<Vec<u64>, SettingsError> {

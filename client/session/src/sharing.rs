@@ -17,8 +17,9 @@ use crate::log::log;
 use crate::session::Session;
 use crate::stream::StreamState;
 
-/// Bytes of a copy below which a program that waits is better off sending them: it then waits for nothing.
-const WORTH_WAITING: usize = 32 << 10;
+/// Bytes of a copy below which a program that waits is better off having them copied: it then waits for nothing, and the
+/// processor copies so many in less time than an answer takes.
+const WORTH_WAITING: usize = 96 << 10;
 
 /// What a worker has of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +93,13 @@ impl Session {
         let pages = *blocks.entry(start).or_insert_with(|| self.offer(start, bytes).unwrap_or(Pages::Refused));
         self.sharing.any.store(true, Ordering::Release);
         pages
+    }
+
+    /// Whether the worker has these pages, which are of no block of the program's, after offering them.
+    pub(crate) fn takes(&self, start: u64, bytes: u64) -> bool {
+        let taken = self.offer(start, bytes).is_ok_and(|pages| pages != Pages::Refused);
+        self.sharing.any.fetch_or(taken, Ordering::AcqRel);
+        taken
     }
 
     fn offer(&self, start: u64, bytes: u64) -> CudaResult<Pages> {
@@ -174,9 +182,9 @@ impl Client {
         result
     }
 
-    /// Whether a program that waits for a copy to the device had better send the bytes.
+    /// Whether a program that waits for a copy to the device had better send the bytes, which are what they will be.
     pub(crate) fn had_better_send(source: &HostRange, session: &Arc<Session>) -> bool {
-        source.len() < WORTH_WAITING && session.order.is_idle()
+        source.len() < WORTH_WAITING && session.order.writes_nothing()
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Statistics {
     bytes_from_device: AtomicU64,
     shared_to_device: AtomicU64,
     shared_from_device: AtomicU64,
+    staged_to_device: AtomicU64,
+    staged_from_device: AtomicU64,
     contents_known: AtomicU64,
     contents_sent: AtomicU64,
     content_bytes_sent: AtomicU64,
@@ -52,6 +54,10 @@ pub struct Snapshot {
     pub shared_to_device: u64,
     /// Of the bytes copied from devices, those the device wrote to shared memory.
     pub shared_from_device: u64,
+    /// Of the bytes copied to devices, those of pageable memory that passed shared memory.
+    pub staged_to_device: u64,
+    /// Of the bytes copied from devices, those for pageable memory that passed shared memory.
+    pub staged_from_device: u64,
     /// Contents of modules that the server had.
     pub contents_known: u64,
     /// Contents of modules that were sent.
@@ -72,6 +78,8 @@ impl Statistics {
             bytes_from_device: AtomicU64::new(0),
             shared_to_device: AtomicU64::new(0),
             shared_from_device: AtomicU64::new(0),
+            staged_to_device: AtomicU64::new(0),
+            staged_from_device: AtomicU64::new(0),
             contents_known: AtomicU64::new(0),
             contents_sent: AtomicU64::new(0),
             content_bytes_sent: AtomicU64::new(0),
@@ -116,6 +124,18 @@ impl Statistics {
         self.shared_from_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes for a device passed shared memory.
+    pub(crate) fn staged_to_device(&self, bytes: u64) {
+        self.went_to_device(bytes);
+        self.staged_to_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes from a device passed shared memory.
+    pub(crate) fn staged_from_device(&self, bytes: u64) {
+        self.came_from_device(bytes);
+        self.staged_from_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// A load found this many contents at the server.
     pub(crate) fn knew_contents(&self, count: usize) {
         self.contents_known.fetch_add(count as u64, Ordering::Relaxed);
@@ -140,6 +160,8 @@ impl Statistics {
             bytes_from_device: self.bytes_from_device.load(Ordering::Relaxed),
             shared_to_device: self.shared_to_device.load(Ordering::Relaxed),
             shared_from_device: self.shared_from_device.load(Ordering::Relaxed),
+            staged_to_device: self.staged_to_device.load(Ordering::Relaxed),
+            staged_from_device: self.staged_from_device.load(Ordering::Relaxed),
             contents_known: self.contents_known.load(Ordering::Relaxed),
             contents_sent: self.contents_sent.load(Ordering::Relaxed),
             content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
@@ -158,6 +180,8 @@ impl Snapshot {
         let _ = writeln!(out, "bytes to device: {}, from device: {}", self.bytes_to_device, self.bytes_from_device);
         let (to, from) = (self.shared_to_device, self.shared_from_device);
         let _ = writeln!(out, "of them by the device itself: {to}, from device: {from}");
+        let (to, from) = (self.staged_to_device, self.staged_from_device);
+        let _ = writeln!(out, "of them through shared memory: {to}, from device: {from}");
         let (known, sent, bytes) = (self.contents_known, self.contents_sent, self.content_bytes_sent);
         let _ = writeln!(out, "modules the server had: {known}, sent to it: {sent} ({bytes} bytes)");
         out
@@ -178,6 +202,11 @@ impl Snapshot {
             out,
             "\"shared_to_device\":{},\"shared_from_device\":{},",
             self.shared_to_device, self.shared_from_device
+        );
+        let _ = write!(
+            out,
+            "\"staged_to_device\":{},\"staged_from_device\":{},",
+            self.staged_to_device, self.staged_from_device
         );
         let _ = write!(
             out,
@@ -204,6 +233,8 @@ mod tests {
         statistics.came_from_device(4);
         statistics.read_by_device(5);
         statistics.written_by_device(6);
+        statistics.staged_to_device(7);
+        statistics.staged_from_device(8);
         statistics.knew_contents(3);
         statistics.sent_content(9);
         statistics.snapshot()
@@ -222,8 +253,9 @@ mod tests {
         assert_eq!(
             counted().json(),
             "{\"local\":{\"made\":1,\"waited\":0},\"post\":{\"made\":2,\"waited\":1},\"call\":{\"made\":2,\"waited\":2},\
-             \"waits_with_context\":2,\"bytes_to_device\":15,\"bytes_from_device\":10,\
+             \"waits_with_context\":2,\"bytes_to_device\":22,\"bytes_from_device\":18,\
              \"shared_to_device\":5,\"shared_from_device\":6,\
+             \"staged_to_device\":7,\"staged_from_device\":8,\
              \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9}"
         );
     }

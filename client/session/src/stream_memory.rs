@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation,
-    WordTest, device_attribute,
+    WordTest, device_attribute, stream_memory_operation as kind,
 };
 use floe_surface::StreamMemoryCalls;
 use floe_wire::{MemoryOperation, MemoryOperations};
@@ -28,9 +28,24 @@ const LATE: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     waits: Mutex<Vec<(Arc<Course>, u64)>>,
+    /// Waits for words wherever they are that are not known to be over.
+    standing: Mutex<Vec<(Arc<Course>, u64)>>,
 }
 
 impl Watched {
+    /// A stream stands at a wait from this frame on.
+    fn stands(&self, course: &Arc<Course>, sequence: u64) {
+        self.any_stand();
+        lock(&self.standing).push((Arc::clone(course), sequence));
+    }
+
+    /// Whether a stream may stand at a wait for a word.
+    pub(crate) fn any_stand(&self) -> bool {
+        let mut standing = lock(&self.standing);
+        standing.retain(|(course, sequence)| course.completed() < *sequence);
+        !standing.is_empty()
+    }
+
     /// Forgets the waits that are over; whether there are others.
     fn any_left(&self) -> bool {
         let mut waits = lock(&self.waits);
@@ -146,8 +161,12 @@ impl Client {
         let session = &stream.session;
         // The program may have written between the last look and the mirror's making.
         session.send_mirrors()?;
+        let waits = operations.iter().any(|each| matches!(each.operation, kind::WAIT_VALUE_32 | kind::WAIT_VALUE_64));
         let sequence = session.connection.post(&MemoryOperations { stream: stream.id(), operations })?;
         stream.course().issue(sequence);
+        if waits {
+            session.watched.stands(stream.course(), sequence);
+        }
         // The server says by itself when a wait is over.
         session.connection.watch();
         if watches { session.watch_mirrors(stream.course(), sequence) } else { Ok(()) }

@@ -142,6 +142,8 @@ pub(super) enum Expected {
     Reply(Arc<Waiter>),
     /// A reply nobody waits for.
     Unwatched,
+    /// The word that a stream has come so far, which somebody may wait for or look for.
+    Mark(Arc<Course>, Arc<Waiter>),
     /// Data, then a reply.
     Delivery(Incomplete),
 }
@@ -162,7 +164,9 @@ impl Expected {
 
     pub(super) fn abandon(self, error: CudaError) {
         match self {
-            Self::Reply(waiter) | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => waiter.fill(Err(error)),
+            Self::Reply(waiter) | Self::Mark(_, waiter) | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => {
+                waiter.fill(Err(error))
+            }
             Self::Unwatched | Self::Delivery(_) => {}
         }
     }

@@ -118,6 +118,13 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
     match shared.pending.take(reply.request).ok_or_else(unknown)? {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
         Expected::Unwatched => note(shared, reply),
+        Expected::Mark(course, waiter) => {
+            note(shared, reply);
+            if reply.status == 0 {
+                shared.order.stream_completed(&course, reply.request);
+            }
+            waiter.fill(Ok(Answer { status: reply.status, ..Answer::default() }));
+        }
         Expected::Delivery(delivery) => finish(shared, reply, &delivery, own)?,
     }
     shared.pending.tell();

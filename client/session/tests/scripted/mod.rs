@@ -154,6 +154,17 @@ impl Server {
     }
 }
 
+/// The parts of a range that lie in one page each: the first address, and where in the range.
+fn by_page(at: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let from = at + done as u64;
+        let length = (PAGE - from as usize % PAGE).min(bytes - done);
+        done += length;
+        (length > 0).then_some((from, done - length..done))
+    })
+}
+
 fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
     receiver.take_descriptors(peer.options.shares);
     while let Ok(Some(frame)) = receiver.next() {
@@ -230,8 +241,15 @@ impl Peer {
             file.read_exact_at(&mut read, offset).expect("it lies inside");
             return read;
         }
-        let byte = |at: u64| self.memory.get(&(at / PAGE as u64)).map_or(0, |page| page[at as usize % PAGE]);
-        (at..at + bytes).map(byte).collect()
+        let mut read = vec![0; bytes as usize];
+        for (at, part) in by_page(at, bytes as usize) {
+            if let Some(page) = self.memory.get(&(at / PAGE as u64)) {
+                let start = at as usize % PAGE;
+                let length = part.len();
+                read[part].copy_from_slice(&page[start..start + length]);
+            }
+        }
+        read
     }
 
     /// Where an address lies in what the client shares.
@@ -243,8 +261,10 @@ impl Peer {
         if let Some((file, offset)) = self.shared(at) {
             return file.write_all_at(bytes, offset).expect("it lies inside");
         }
-        for (at, byte) in (at..).zip(bytes) {
-            self.memory.entry(at / PAGE as u64).or_insert([0; PAGE])[at as usize % PAGE] = *byte;
+        for (at, part) in by_page(at, bytes.len()) {
+            let start = at as usize % PAGE;
+            let page = self.memory.entry(at / PAGE as u64).or_insert([0; PAGE]);
+            page[start..start + part.len()].copy_from_slice(&bytes[part]);
         }
     }
 

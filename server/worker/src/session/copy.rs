@@ -119,7 +119,7 @@ impl<D: Device> Session<D> {
     }
 
     /// A mark behind what the stream holds. Where there is none to be had, no work that uses staging is left on return.
-    fn mark_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<Mark<D>>, CudaError> {
+    pub(super) fn mark_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<Mark<D>>, CudaError> {
         self.pool.mark(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.
             let _ = self.device().synchronize();

@@ -81,7 +81,7 @@ impl<D: Device> Session<D> {
         let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
         let marks = match known {
             Some(mark) => Ok(vec![mark]),
-            None => self.pool.mark(self.stream(message.stream)?).map(|mark| vec![mark]),
+            None => self.mark_or_wait(self.stream(message.stream)?).map(|mark| vec![mark]),
         };
         Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
     }

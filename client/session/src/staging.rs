@@ -1,0 +1,240 @@
+//! Memory through which pageable copies go where the worker is on this machine: pages of the arena that it has mapped, cut
+//! into slots. Several threads copy between the program's memory and slots, the device between slots and its own; so no byte
+//! passes a socket. Who wants to copy takes a slot; who has queued what the device does with it leaves it here, to be free
+//! again when the server has said that this is over.
+//!
+//! The slots are shared by all streams. One stream gets most of them at once, never all, and who waits for a slot gives up
+//! before that could be for ever: its bytes then travel as those of other copies do.
+
+mod copiers;
+mod download;
+mod pieces;
+mod upload;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaResult;
+use floe_surface::HostRange;
+use floe_wire::CopyOnDevice;
+
+pub(crate) use copiers::Copiers;
+
+use crate::arena::{Arena, ArenaBlock};
+use crate::connection::Ticket;
+use crate::log::log;
+use crate::order::Course;
+use crate::session::Session;
+use crate::table::lock;
+
+/// Bytes of a copy from which on it goes through slots: less is at the socket as soon as it would be in a slot.
+pub(crate) const FROM: usize = 64 << 10;
+/// Bytes of a copy from which on other threads' waking pays.
+const HELPED_FROM: usize = 512 << 10;
+/// Bytes of a slot. The device takes some 20 µs for them, the worker a third of that to queue the copy.
+const SLOT: usize = 1 << 20;
+/// How many there are: a few for each copying thread, and few enough to stay in the processor's cache.
+const SLOTS: usize = 16;
+/// Slots one stream may have: the others are for streams that it may wait for.
+const MOST: usize = 12;
+/// How long to wait for a slot where it may never come: only other streams can free one, or a stream is held by what the
+/// program may end only when this copy is over.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// For so long a thread that waits for a slot does not sleep.
+const SOON: Duration = Duration::from_micros(100);
+/// Sleeps between later looks.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The slots of one vGPU, once a copy has wanted some.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    Refused,
+    Ready(Arc<Area>),
+}
+
+/// Memory cut into slots.
+#[derive(Debug)]
+struct Area {
+    memory: ArenaBlock,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    /// Used last, taken first: its bytes are in the processor's cache.
+    free: Vec<usize>,
+    /// Which stream has each slot.
+    streams: [Option<u64>; SLOTS],
+    /// Slots the device reads, until their tickets are answered.
+    flying: Vec<(usize, Ticket)>,
+}
+
+/// A slot somebody has. Free again when dropped.
+#[derive(Debug)]
+struct Slot {
+    /// `None` once it is the device's.
+    index: Option<usize>,
+    area: Arc<Area>,
+}
+
+/// What a copy through slots has to do with.
+#[derive(Debug)]
+struct Way {
+    session: Arc<Session>,
+    course: Arc<Course>,
+    area: Arc<Area>,
+}
+
+impl Staging {
+    /// The worker has no slots any more.
+    pub(crate) fn clear(&self) {
+        *lock(&self.state) = State::Unknown;
+    }
+}
+
+impl Area {
+    fn new(memory: ArenaBlock) -> Arc<Self> {
+        let slots = Slots { free: (0..SLOTS).rev().collect(), streams: [None; SLOTS], flying: Vec::new() };
+        Arc::new(Self { memory, slots: Mutex::new(slots) })
+    }
+
+    /// A slot for a stream, if there is one for it.
+    fn take(self: &Arc<Self>, stream: u64) -> Option<Slot> {
+        let mut slots = lock(&self.slots);
+        slots.land();
+        if slots.count(stream) >= MOST {
+            return None;
+        }
+        let index = slots.free.pop()?;
+        slots.streams[index] = Some(stream);
+        Some(Slot { index: Some(index), area: Arc::clone(self) })
+    }
+
+    /// Whether the device still has to do with slots of this stream.
+    fn is_used_by(&self, stream: u64) -> bool {
+        lock(&self.slots).count(stream) > 0
+    }
+}
+
+impl Slots {
+    fn count(&self, stream: u64) -> usize {
+        self.streams.iter().filter(|other| **other == Some(stream)).count()
+    }
+
+    fn release(&mut self, index: usize) {
+        self.streams[index] = None;
+        self.free.push(index);
+    }
+
+    /// Frees the slots the device is done with.
+    fn land(&mut self) {
+        let over = self.flying.extract_if(.., |(_, ticket)| ticket.is_answered());
+        let over: Vec<usize> = over.map(|(index, _)| index).collect();
+        over.into_iter().for_each(|index| self.release(index));
+    }
+}
+
+impl Slot {
+    fn start(&self) -> usize {
+        self.index.expect("it is not the device's yet") * SLOT
+    }
+
+    /// Its first bytes.
+    fn range(&self, bytes: usize) -> HostRange {
+        self.area.memory.block.range().sub(self.start(), bytes).expect("pieces are no longer than slots")
+    }
+
+    /// Where it lies, here and in the worker.
+    fn address(&self) -> u64 {
+        self.area.memory.block.pointer().0 + self.start() as u64
+    }
+
+    /// Leaves it to the device until the ticket is answered.
+    fn fly(mut self, ticket: Ticket) {
+        if let Some(index) = self.index.take() {
+            lock(&self.area.slots).flying.push((index, ticket));
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(index) = self.index {
+            lock(&self.area.slots).release(index);
+        }
+    }
+}
+
+impl Way {
+    /// Queues what the device does with a slot. The ticket is answered when it is over, also where that is because of an
+    /// error, which a later call reports.
+    fn queue(&self, to: u64, from: u64, bytes: usize) -> CudaResult<Ticket> {
+        let (to, from) = (floe_wire::DevicePtr(to), floe_wire::DevicePtr(from));
+        let stream = floe_wire::StreamId(self.course.stream());
+        let message = CopyOnDevice { stream, to, from, bytes: bytes as u64 };
+        self.session.connection.post_marked(&self.course, &message)
+    }
+
+    /// A slot, if there is one.
+    fn slot_now(&self) -> Option<Slot> {
+        self.area.take(self.course.stream())
+    }
+
+    /// A slot, after waiting for it; `None` where that could be for ever, or the link is over.
+    fn slot(&self) -> Option<Slot> {
+        let began = Instant::now();
+        loop {
+            if let Some(slot) = self.slot_now() {
+                return Some(slot);
+            }
+            // What the server has said frees slots.
+            self.session.connection.look();
+            if let Some(slot) = self.slot_now() {
+                return Some(slot);
+            }
+            let waited = began.elapsed();
+            if self.session.errors.is_lost() || waited >= self.patience() {
+                return None;
+            }
+            if waited < SOON { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
+        }
+    }
+
+    /// How long to wait for a slot. CUDA's own copies of pageable memory wait for their stream, too.
+    fn patience(&self) -> Duration {
+        let comes = self.area.is_used_by(self.course.stream()) && !self.session.is_held();
+        if comes { Duration::MAX } else { PATIENCE }
+    }
+}
+
+impl Session {
+    /// The way of a stream's copies through slots; `None` where the worker has no memory of this process.
+    fn way(self: &Arc<Self>, course: &Arc<Course>) -> Option<Way> {
+        let mut state = lock(&self.staging.state);
+        if let State::Unknown = *state {
+            // Held until the worker has said: other threads wait for the same answer.
+            *state = self.make_slots().map_or(State::Refused, State::Ready);
+        }
+        let State::Ready(area) = &*state else { return None };
+        Some(Way { session: Arc::clone(self), course: Arc::clone(course), area: Arc::clone(area) })
+    }
+
+    fn make_slots(&self) -> Option<Arc<Area>> {
+        let arena = Some(()).filter(|()| self.shares()).and_then(|()| Arena::of_process())?;
+        let memory = match arena.allocate(SLOT * SLOTS) {
+            Ok(memory) => memory?,
+            Err(error) => {
+                log!(Info, "no memory for staging, pageable copies travel: {error}");
+                return None;
+            }
+        };
+        self.takes(memory.block.pointer().0, memory.pages()).then(|| Area::new(memory))
+    }
+}
