@@ -50,6 +50,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         memory_per_session: settings.memory_per_session,
         shared_memory: settings.shared_memory,
         bulk_connections: settings.bulk_connections,
+        transport_memory: settings.transport_memory,
         module_cache: settings.module_cache.clone(),
         max_sessions: settings.max_sessions,
         sessions: Mutex::new(Sessions::default()),

@@ -15,6 +15,8 @@ use crate::error::DaemonError;
 const MAX_SESSIONS: usize = 64;
 /// Bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
 const MOST_BULK_CONNECTIONS: u32 = 8;
+/// Pinned memory of a session for data on their way: at 25 GB/s more than a millisecond of work in each direction.
+const TRANSPORT_MEMORY: u64 = 64 << 20;
 /// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
 const MODULE_CACHE_LIMIT: u64 = 4 << 30;
 
@@ -54,6 +56,11 @@ pub struct Options {
     /// least 1]
     #[arg(long, env = "FLOE_BULK_CONNECTIONS", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=8))]
     pub bulk_connections: Option<u32>,
+    /// Pinned memory of a session's worker for data on their way: bytes, or with K, M, G, T, 12M at least; half of it to the
+    /// device. Taken when first needed; copies behind host functions and waits for words may take more for a while
+    /// [default: 64M]
+    #[arg(long, env = "FLOE_TRANSPORT_MEMORY", value_name = "BYTES")]
+    pub transport_memory: Option<String>,
     /// The most sessions at once [default: 64]
     #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
     pub max_sessions: Option<usize>,
@@ -94,6 +101,7 @@ pub struct FileOptions {
     memory_per_session: Option<String>,
     shared_memory: Option<String>,
     bulk_connections: Option<u32>,
+    transport_memory: Option<String>,
     max_sessions: Option<usize>,
     module_cache: Option<PathBuf>,
     module_cache_limit: Option<String>,
@@ -125,6 +133,8 @@ pub struct Settings {
     pub shared_memory: u64,
     /// The most TCP connections that carry bulk data of one session.
     pub bulk_connections: u32,
+    /// Bytes of pinned memory for a session's data on their way.
+    pub transport_memory: u64,
     /// The most sessions at once.
     pub max_sessions: usize,
     /// Where contents of modules are kept; `None`: nowhere.
@@ -145,6 +155,7 @@ impl Settings {
         let no_token = flags.no_token || file.no_token;
         let memory = flags.memory_per_session.or(file.memory_per_session);
         let shared = flags.shared_memory.or(file.shared_memory);
+        let transport = flags.transport_memory.or(file.transport_memory);
         let mut settings = Self {
             tcp: None,
             socket: None,
@@ -154,6 +165,7 @@ impl Settings {
             memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
             shared_memory: shared.as_deref().map_or_else(|| Ok(half_of_memory()), bytes)?,
             bulk_connections: bulk_connections(flags.bulk_connections.or(file.bulk_connections)),
+            transport_memory: transport.as_deref().map_or(Ok(TRANSPORT_MEMORY), bytes)?,
             max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
             module_cache: module_cache(
                 flags.module_cache.or(file.module_cache),
@@ -313,6 +325,15 @@ mod tests {
         };
         assert_eq!([Some(0), Some(3), Some(99)].map(count), [0, 3, MOST_BULK_CONNECTIONS]);
         assert!((1..=MOST_BULK_CONNECTIONS).contains(&count(None)));
+    }
+
+    #[test]
+    fn data_on_their_way_have_64_mib_unless_the_operator_says_otherwise() {
+        let memory = |text: Option<&str>| {
+            let settings = Settings::new(Options { transport_memory: text.map(Into::into), ..flags() });
+            settings.expect("a size").transport_memory
+        };
+        assert_eq!([memory(None), memory(Some("200M"))], [64 << 20, 200 << 20]);
     }
 
     #[test]

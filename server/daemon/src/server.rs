@@ -55,6 +55,8 @@ pub(crate) struct Server {
     pub(crate) shared_memory: u64,
     /// The most connections that carry bulk data of one session.
     pub(crate) bulk_connections: u32,
+    /// Bytes of pinned memory for a session's data on their way.
+    pub(crate) transport_memory: u64,
     /// Where workers keep contents of modules.
     pub(crate) module_cache: Option<CachePlace>,
     pub(crate) max_sessions: usize,
@@ -136,6 +138,7 @@ impl Server {
             library: &self.device_library,
             cache: self.module_cache.as_ref(),
             shared_memory: self.shared_memory,
+            transport_memory: self.transport_memory,
         };
         let started = worker_process::start(&place, admission, door);
         let worker = match started {

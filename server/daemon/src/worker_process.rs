@@ -22,6 +22,8 @@ pub(crate) struct Place<'a> {
     pub(crate) cache: Option<&'a CachePlace>,
     /// The most bytes of host memory a session may share.
     pub(crate) shared_memory: u64,
+    /// Bytes of pinned memory for its data on their way.
+    pub(crate) transport_memory: u64,
 }
 
 /// Starts the worker, which is handed its connections at `door`, its stdin.
@@ -37,6 +39,7 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
         memory: admission.memory,
         granularity: admission.granularity,
         shared_memory: place.shared_memory,
+        transport_memory: place.transport_memory,
         cache: place.cache.cloned(),
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };

@@ -27,6 +27,8 @@ pub struct Task {
     pub granularity: u64,
     /// The most bytes of host memory it may share with its client; 0: none.
     pub shared_memory: u64,
+    /// Bytes of pinned memory for its data on their way.
+    pub transport_memory: u64,
     /// Where contents of modules are kept; `None`: nowhere.
     pub cache: Option<CachePlace>,
 }

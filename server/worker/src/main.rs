@@ -106,6 +106,7 @@ fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports:
         memory: task.memory,
         granularity: task.granularity,
         shared_memory: task.shared_memory,
+        transport_memory: task.transport_memory,
         cache: cache(task, log),
         used: Arc::clone(used),
     };

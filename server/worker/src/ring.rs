@@ -66,6 +66,11 @@ impl Ring {
         }
     }
 
+    /// Whether no range is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// Ranges in use.
     #[cfg(test)]
     fn in_use(&self) -> usize {

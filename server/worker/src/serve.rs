@@ -25,7 +25,7 @@ use crate::queue::Queue;
 use crate::reader::{InputEnd, Reader};
 use crate::session::{Allowance, Session, Stop};
 use crate::shared::Shared;
-use crate::staging::{UPLOAD_BYTES, Uploads};
+use crate::staging::{RingBytes, Uploads};
 use crate::window::Window;
 
 /// How long the last word to a client that does not read may take.
@@ -42,6 +42,8 @@ pub struct Plan {
     pub granularity: u64,
     /// The most bytes of host memory it may share with its client; 0: none.
     pub shared_memory: u64,
+    /// Bytes of pinned memory for its data on their way; streams that are held may make more necessary.
+    pub transport_memory: u64,
     /// Where contents of modules are kept for later sessions, where they are.
     pub cache: Option<Cache>,
     /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
@@ -116,6 +118,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
                 quota: plan.memory,
                 granularity: plan.granularity.max(1),
                 shared_memory: plan.shared_memory,
+                rings: RingBytes::of(plan.transport_memory),
             };
             run_threads(&shared, receiver, allowance, spin, plan.cache)
         }
@@ -152,7 +155,7 @@ fn run_threads<D: Device>(
 ) -> Ending {
     let functions = Arc::new(HostFunctions::default());
     let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
-    let uploads = Uploads::new(UPLOAD_BYTES);
+    let uploads = Uploads::new(allowance.rings.upload);
     let session =
         Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache);
     let (endings, first) = mpsc::channel();

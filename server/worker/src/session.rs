@@ -36,7 +36,7 @@ use crate::fault::{Fault, broken};
 use crate::host_functions::HostFunctions;
 use crate::objects::Objects;
 use crate::shared::Shared;
-use crate::staging::{Downloads, LATE_BYTES, Staged, Uploads};
+use crate::staging::{Downloads, RingBytes, Staged, Uploads};
 use crate::window::Window;
 
 /// What the session may have.
@@ -49,6 +49,7 @@ pub(crate) struct Allowance {
     pub(crate) granularity: u64,
     /// The most bytes of host memory it may share with its client.
     pub(crate) shared_memory: u64,
+    pub(crate) rings: RingBytes,
 }
 
 /// The session's objects and how to reach everything else.
@@ -123,9 +124,9 @@ impl<D: Device> Session<D> {
             functions,
             pool,
             uploads,
-            late: Uploads::new(LATE_BYTES),
+            late: Uploads::new(allowance.rings.late),
             staged: None,
-            downloads: Downloads::new(),
+            downloads: Downloads::new(allowance.rings.download),
             allowance,
             blocks: Objects::new("block"),
             mappings: BTreeMap::new(),

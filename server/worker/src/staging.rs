@@ -2,34 +2,52 @@
 //! In: bytes to upload, or room for bytes to download. Out: ranges of pinned memory.
 //! It waits for room only when a ring is full, and it gives a range out again only after its work has completed. While a
 //! stream waits for a word of memory, which a later command may write, or for a host function, which may wait for another
-//! vGPU that waits for this, it takes more rings rather than to wait for long.
+//! vGPU that waits for this, it takes more rings rather than to wait for long, and gives them back when they lie idle.
+
+mod grown;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaResult;
+use floe_wire::PIECE_BYTES;
 
 use crate::device::{Device, Pinned as _};
 use crate::events::Mark;
-use crate::ring::{Ring, Ticket};
+use crate::ring::Ticket;
+use grown::{Grows, Rings};
 
-/// Bytes of the ring towards the device: copies may stand behind work, and while they do nothing else is read.
-pub(crate) const UPLOAD_BYTES: usize = 16 * floe_wire::PIECE_BYTES;
-/// Bytes of the ring from the device: eight pieces of the largest size.
-pub(crate) const DOWNLOAD_BYTES: usize = 8 * floe_wire::PIECE_BYTES;
-/// Bytes of the ring for copies whose bytes the client reads when their stream gets there.
-pub(crate) const LATE_BYTES: usize = 4 * floe_wire::PIECE_BYTES;
 /// How long to wait before looking again whether an upload has completed.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// How long room is waited for while a stream is held: what is in flight may be behind that.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Rings of one direction, at most: 1 GiB of pinned memory, then the issuer waits.
-const UPLOAD_RINGS: usize = 16;
-/// The same for the other direction.
-const DOWNLOAD_RINGS: usize = 32;
+/// Pinned memory of one direction, at most: then the issuer waits.
+const MOST_BYTES: usize = 1 << 30;
 /// Uploads in flight from which on the oldest are looked at even when there is room.
 const LOOK_AT: usize = 64;
+
+/// Bytes of a session's rings; each is taken when it is first needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingBytes {
+    /// Towards the device: copies may stand behind work, and while they do nothing else is read.
+    pub(crate) upload: usize,
+    /// From the device.
+    pub(crate) download: usize,
+    /// For copies whose bytes the client reads when their stream gets there.
+    pub(crate) late: usize,
+}
+
+impl RingBytes {
+    /// A half of all for uploads, a quarter for each of the others, in pieces and no ring without one.
+    pub(crate) fn of(all: u64) -> Self {
+        let part = |of: u64| {
+            let pieces = usize::try_from(all / of).unwrap_or(usize::MAX) / PIECE_BYTES;
+            pieces.clamp(1, MOST_BYTES / PIECE_BYTES) * PIECE_BYTES
+        };
+        Self { upload: part(2), download: part(4), late: part(4) }
+    }
+}
 
 /// A ring towards the device; the reader and the issuer take ranges, completed copies give them back.
 pub(crate) struct Uploads<D: Device> {
@@ -38,20 +56,8 @@ pub(crate) struct Uploads<D: Device> {
 }
 
 struct UploadState<D: Device> {
-    rings: Vec<PinnedRing<D>>,
+    rings: Rings<D>,
     flying: VecDeque<(Staged, Arc<Mark<D>>)>,
-}
-
-/// A ring with its memory.
-struct PinnedRing<D: Device> {
-    memory: Arc<D::Pinned>,
-    ring: Ring,
-}
-
-impl<D: Device> PinnedRing<D> {
-    fn new(device: &D, bytes: usize) -> CudaResult<Self> {
-        Ok(Self { memory: Arc::new(device.pin(bytes)?), ring: Ring::new(bytes) })
-    }
 }
 
 /// A range on its way to the device. Whoever has it says [`Uploads::fly`] or [`Uploads::drop_range`] in the end.
@@ -66,7 +72,7 @@ pub(crate) struct Staged {
 impl<D: Device> Uploads<D> {
     /// Rings of `bytes`, which are taken from the device when they are asked for first.
     pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        let state = UploadState { rings: Vec::new(), flying: VecDeque::new() };
+        let state = UploadState { rings: Rings::default(), flying: VecDeque::new() };
         Arc::new(Self { bytes, state: Mutex::new(state) })
     }
 
@@ -78,24 +84,24 @@ impl<D: Device> Uploads<D> {
     pub(crate) fn begin(&self, device: &D) -> CudaResult<()> {
         let mut state = self.state();
         if state.rings.is_empty() {
-            state.rings.push(PinnedRing::new(device, self.bytes)?);
+            state.rings.add(device, self.bytes)?;
         }
         Ok(())
     }
 
-    /// Takes one more ring; whether there may be one.
-    fn grow(&self, device: &D) -> CudaResult<bool> {
+    /// Takes one more ring, if there may be one.
+    fn grow(self: &Arc<Self>, device: &Arc<D>) -> CudaResult<()> {
         let mut state = self.state();
-        if state.rings.len() >= UPLOAD_RINGS {
-            return Ok(false);
+        if state.rings.count() < MOST_BYTES / self.bytes {
+            state.rings.add(device, self.bytes)?;
+            state.rings.watch(device, self);
         }
-        state.rings.push(PinnedRing::new(device, self.bytes)?);
-        Ok(true)
+        Ok(())
     }
 
     /// The memory a range lies in.
     pub(crate) fn memory(&self, staged: Staged) -> Arc<D::Pinned> {
-        Arc::clone(&self.state().rings[staged.ring].memory)
+        self.state().rings.memory(staged.ring)
     }
 
     /// Room for `bytes` (at most a ring), after waiting for it as long as `wait` says so.
@@ -120,7 +126,12 @@ impl<D: Device> Uploads<D> {
 
     /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
     /// command may end.
-    pub(crate) fn take(&self, device: &D, bytes: usize, held: impl Fn() -> bool) -> CudaResult<Option<Staged>> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        device: &Arc<D>,
+        bytes: usize,
+        held: impl Fn() -> bool,
+    ) -> CudaResult<Option<Staged>> {
         self.begin(device)?;
         let begun = Instant::now();
         let staged = self.room(device, bytes, || begun.elapsed() < PATIENCE || !held());
@@ -132,7 +143,12 @@ impl<D: Device> Uploads<D> {
     }
 
     /// Copies `bytes` into room that is taken as [`Uploads::take`] does.
-    pub(crate) fn put(&self, device: &D, bytes: &[u8], held: impl Fn() -> bool) -> CudaResult<Option<Staged>> {
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        device: &Arc<D>,
+        bytes: &[u8],
+        held: impl Fn() -> bool,
+    ) -> CudaResult<Option<Staged>> {
         let staged = self.take(device, bytes.len(), held)?;
         if let Some(staged) = staged {
             self.memory(staged).write(staged.offset, bytes);
@@ -156,25 +172,23 @@ impl<D: Device> Uploads<D> {
         for (staged, _) in std::mem::take(&mut state.flying) {
             state.release(staged);
         }
-        state.rings.iter().for_each(|ring| ring.memory.unpin());
+        state.rings.memories().for_each(|memory| memory.unpin());
     }
 
     /// There is a new context.
     pub(crate) fn take_up(&self) {
-        self.state().rings.iter().for_each(|ring| ring.memory.pin_again());
+        self.state().rings.memories().for_each(|memory| memory.pin_again());
     }
 }
 
 impl<D: Device> UploadState<D> {
     fn allocate(&mut self, bytes: usize) -> Option<Staged> {
-        self.rings.iter_mut().enumerate().find_map(|(ring, rings)| {
-            let (ticket, offset) = rings.ring.allocate(bytes)?;
-            Some(Staged { ring, ticket, offset, bytes })
-        })
+        let (ring, ticket, offset) = self.rings.allocate(bytes)?;
+        Some(Staged { ring, ticket, offset, bytes })
     }
 
     fn release(&mut self, staged: Staged) {
-        self.rings[staged.ring].ring.release(staged.ticket);
+        self.rings.release(staged.ring, staged.ticket);
     }
 
     /// Takes the oldest ranges back whose copies have completed, or failed for good.
@@ -193,7 +207,7 @@ impl<D: Device> UploadState<D> {
         self.flying.retain(|(staged, mark)| {
             let landed = mark.outcome().is_some();
             if landed {
-                rings[staged.ring].ring.release(staged.ticket);
+                rings.release(staged.ring, staged.ticket);
             }
             !landed
         });
@@ -210,12 +224,9 @@ fn enter<D: Device>(device: &D) {
 
 /// The ring from the device; the issuer takes ranges, the completer gives them back.
 pub(crate) struct Downloads<D: Device> {
-    state: Mutex<DownloadState<D>>,
+    bytes: usize,
+    rings: Mutex<Rings<D>>,
     released: Condvar,
-}
-
-struct DownloadState<D: Device> {
-    rings: Vec<PinnedRing<D>>,
 }
 
 /// A range of pinned memory the device writes and the completer reads.
@@ -229,55 +240,82 @@ pub(crate) struct Landing<D: Device> {
 }
 
 impl<D: Device> Downloads<D> {
-    pub(crate) fn new() -> Arc<Self> {
-        let state = DownloadState { rings: Vec::new() };
-        Arc::new(Self { state: Mutex::new(state), released: Condvar::new() })
+    /// Rings of `bytes`, which are taken from the device when they are asked for first.
+    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { bytes, rings: Mutex::default(), released: Condvar::new() })
     }
 
-    fn state(&self) -> MutexGuard<'_, DownloadState<D>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rings(&self) -> MutexGuard<'_, Rings<D>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
     /// command may end.
-    pub(crate) fn room(self: &Arc<Self>, device: &D, bytes: usize, held: impl Fn() -> bool) -> CudaResult<Landing<D>> {
+    pub(crate) fn room(
+        self: &Arc<Self>,
+        device: &Arc<D>,
+        bytes: usize,
+        held: impl Fn() -> bool,
+    ) -> CudaResult<Landing<D>> {
         let begun = Instant::now();
-        let mut state = self.state();
+        let mut rings = self.rings();
         loop {
-            if let Some((ring, memory, ticket, offset)) = state.allocate(bytes) {
+            if let Some((ring, ticket, offset)) = rings.allocate(bytes) {
+                let memory = rings.memory(ring);
                 return Ok(Landing { memory, offset, bytes, ring, ticket, home: Arc::clone(self) });
             }
-            let grows = held() && begun.elapsed() >= PATIENCE && state.rings.len() < DOWNLOAD_RINGS;
-            if state.rings.is_empty() || grows {
-                state.rings.push(PinnedRing::new(device, DOWNLOAD_BYTES)?);
+            let grows = held() && begun.elapsed() >= PATIENCE && rings.count() < MOST_BYTES / self.bytes;
+            if rings.is_empty() || grows {
+                rings.add(device, self.bytes)?;
+                rings.watch(device, self);
                 continue;
             }
-            let woken = self.released.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
-            state = woken.0;
+            let woken = self.released.wait_timeout(rings, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            rings = woken.0;
         }
     }
 
     /// Gives the memory up: the context is about to go and has no work left.
     pub(crate) fn reset(&self) {
-        let mut state = self.state();
-        state.rings.clear();
-    }
-}
-
-impl<D: Device> DownloadState<D> {
-    fn allocate(&mut self, bytes: usize) -> Option<(usize, Arc<D::Pinned>, Ticket, usize)> {
-        self.rings.iter_mut().enumerate().find_map(|(index, ring)| {
-            let (ticket, offset) = ring.ring.allocate(bytes)?;
-            Some((index, Arc::clone(&ring.memory), ticket, offset))
-        })
+        self.rings().clear();
     }
 }
 
 impl<D: Device> Drop for Landing<D> {
     fn drop(&mut self) {
-        if let Some(ring) = self.home.state().rings.get_mut(self.ring) {
-            ring.ring.release(self.ticket);
-        }
+        self.home.rings().release(self.ring, self.ticket);
         self.home.released.notify_all();
+    }
+}
+
+impl<D: Device> Grows<D> for Uploads<D> {
+    fn idle(&self, device: &D) -> grown::Idle<D> {
+        let mut state = self.state();
+        state.land(device);
+        state.rings.idle()
+    }
+}
+
+impl<D: Device> Grows<D> for Downloads<D> {
+    fn idle(&self, _device: &D) -> grown::Idle<D> {
+        self.rings().idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn rings_share_what_the_operator_gives_and_hold_a_piece() {
+        let mib = |all: u64| {
+            let RingBytes { upload, download, late } = RingBytes::of(all << 20);
+            [upload, download, late].map(|bytes| bytes >> 20)
+        };
+        assert_eq!(mib(64), [32, 16, 16]);
+        assert_eq!(mib(100), [48, 24, 24]);
+        assert_eq!(mib(0), [4, 4, 4]);
+        assert_eq!(mib(1 << 20), [1024, 1024, 1024]);
     }
 }

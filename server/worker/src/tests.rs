@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fake::Fake;
+pub(crate) use fake::Fake;
 use floe_transport::{Link, LinkError};
 use floe_wire::*;
 
 use crate::cache::{Hash, hash_of};
+use crate::staging::RingBytes;
 use crate::{Ending, Log, Output, Plan, serve};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,6 +32,12 @@ const BLOCK: u64 = 2 << 20;
 const BASE: u64 = WINDOW_BASE;
 /// Bytes of host memory a session may share.
 const SHARED: u64 = 1 << 20;
+/// Pinned memory of its rings.
+const TRANSPORT: u64 = 64 << 20;
+
+fn rings() -> RingBytes {
+    RingBytes::of(TRANSPORT)
+}
 
 /// What the client got, as owned values.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +75,7 @@ impl Client {
             memory,
             granularity: BLOCK,
             shared_memory: SHARED,
+            transport_memory: TRANSPORT,
             cache: None,
             used: Arc::clone(&used),
         };
@@ -438,10 +446,10 @@ fn more_copies_behind_a_host_function_than_the_rings_hold_do_not_keep_others_fro
     assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
     let bytes = BLOCK.min(PIECE_BYTES as u64);
     let piece = vec![7; usize::try_from(bytes).unwrap()];
-    for _ in 0..2 + crate::staging::UPLOAD_BYTES as u64 / bytes {
+    for _ in 0..2 + rings().upload as u64 / bytes {
         client.send(&CopyToDevice { stream: StreamId(1), to: DevicePtr(BASE), bytes: &piece });
     }
-    for _ in 0..2 + crate::staging::DOWNLOAD_BYTES as u64 / bytes {
+    for _ in 0..2 + rings().download as u64 / bytes {
         client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes });
     }
     // The function may be floe's own, which waits for another vGPU, which waits for this.

@@ -92,8 +92,17 @@ impl Session {
         let offer = offer();
         let granularity = offer.gpus[0].granularity;
         let library = offer.library.clone();
-        let task =
-            Task { session: 1, library, gpu: 0, ordinal, memory, granularity, shared_memory: 1 << 30, cache: None };
+        let task = Task {
+            session: 1,
+            library,
+            gpu: 0,
+            ordinal,
+            memory,
+            granularity,
+            shared_memory: 1 << 30,
+            transport_memory: 64 << 20,
+            cache: None,
+        };
         let (child, link) = spawn(&task);
         Self { child, link: Some(link), printed: String::new() }
     }
@@ -523,8 +532,17 @@ fn broken_contract_is_told_to_client_and_daemon() {
 fn gpu_that_is_not_there_is_told() {
     let offer = offer();
     let library = offer.library.clone();
-    let task =
-        Task { session: 1, library, gpu: 99, ordinal: 0, memory: 0, granularity: 1, shared_memory: 0, cache: None };
+    let task = Task {
+        session: 1,
+        library,
+        gpu: 99,
+        ordinal: 0,
+        memory: 0,
+        granularity: 1,
+        shared_memory: 0,
+        transport_memory: 0,
+        cache: None,
+    };
     let (mut child, mut link) = spawn(&task);
     let frame = link.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ended = Ended::decode(frame.payload).unwrap();

@@ -30,7 +30,7 @@ type KernelText = (String, Vec<u32>);
 
 /// The device.
 #[derive(Default)]
-pub(super) struct Fake {
+pub(crate) struct Fake {
     state: Arc<Mutex<State>>,
     /// Woken when something may go on.
     changed: Arc<Condvar>,
@@ -78,7 +78,7 @@ enum Step {
 }
 
 /// Pinned memory.
-pub(super) struct FakePinned(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct FakePinned(Arc<Mutex<Vec<u8>>>);
 
 impl Pinned for FakePinned {
     fn bytes(&self) -> usize {
@@ -141,7 +141,7 @@ impl Spot {
 }
 
 /// Host memory kernels reach.
-pub(super) struct FakeMapped {
+pub(crate) struct FakeMapped {
     memory: Arc<Mutex<Vec<u8>>>,
     at: u64,
     state: Arc<Mutex<State>>,

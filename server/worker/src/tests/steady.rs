@@ -13,7 +13,7 @@ use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::session::{Allowance, Session};
 use crate::shared::Shared;
-use crate::staging::{UPLOAD_BYTES, Uploads};
+use crate::staging::Uploads;
 use crate::window::Window;
 
 /// Launches of one round: several batches.
@@ -53,9 +53,9 @@ impl Line {
         });
         let (_, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
         let functions = Arc::new(HostFunctions::default());
-        let uploads = Uploads::new(UPLOAD_BYTES);
+        let uploads = Uploads::new(rings().upload);
         let window = Window::of(0).unwrap();
-        let allowance = Allowance { window, quota: 0, granularity: BLOCK, shared_memory: 0 };
+        let allowance = Allowance { window, quota: 0, granularity: BLOCK, shared_memory: 0, rings: rings() };
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
         let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None);

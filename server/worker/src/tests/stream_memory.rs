@@ -48,11 +48,11 @@ fn more_copies_behind_a_wait_than_the_rings_hold_do_not_keep_its_release_from_be
     let piece = vec![5; PIECE_BYTES / 2];
     let to = DevicePtr(BASE + 4096);
     let bytes = (BLOCK - 4096).min(piece.len() as u64);
-    let pieces = 2 + crate::staging::UPLOAD_BYTES as u64 / bytes;
+    let pieces = 2 + super::rings().upload as u64 / bytes;
     for _ in 0..pieces {
         client.send(&CopyToDevice { stream: StreamId(1), to, bytes: &piece[..usize::try_from(bytes).unwrap()] });
     }
-    for _ in 0..2 + crate::staging::DOWNLOAD_BYTES as u64 / bytes {
+    for _ in 0..2 + super::rings().download as u64 / bytes {
         client.send(&CopyFromDevice { stream: StreamId(1), from: to, bytes });
     }
     client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
