@@ -19,6 +19,7 @@ use floe_surface::HostRange;
 use floe_wire::CopyOnDevice;
 
 pub(crate) use copiers::Copiers;
+use pieces::Pieces;
 
 use crate::arena::{Arena, ArenaBlock};
 use crate::connection::Ticket;
@@ -40,8 +41,9 @@ const MOST: usize = 12;
 /// How long to wait for a slot where it may never come: only other streams can free one, or a stream is held by what the
 /// program may end only when this copy is over.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// For so long a thread that waits for a slot does not sleep.
-const SOON: Duration = Duration::from_micros(100);
+/// For so long a thread that waits for a slot does not sleep, and a helper waits: longer than the device and the way to it
+/// and back take when nothing is ahead of the copy.
+const SOON: Duration = Duration::from_micros(300);
 /// Sleeps between later looks.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -187,23 +189,35 @@ impl Way {
         self.area.take(self.course.stream())
     }
 
-    /// A slot, after waiting for it; `None` where that could be for ever, or the link is over.
-    fn slot(&self) -> Option<Slot> {
+    /// A slot for a piece, for who has been called to help: it does not wait for long.
+    fn slot_soon(&self, pieces: &Pieces) -> Option<Slot> {
+        self.slot_within(pieces, || SOON).0
+    }
+
+    /// A slot for a piece, after waiting for it, and whether helpers have left meanwhile. `None` where it may never come, or
+    /// the link is over.
+    fn slot(&self, pieces: &Pieces) -> (Option<Slot>, bool) {
+        let (slot, waited) = self.slot_within(pieces, || self.patience());
+        (slot, waited >= SOON)
+    }
+
+    /// A slot, and how long it was waited for.
+    fn slot_within(&self, pieces: &Pieces, patience: impl Fn() -> Duration) -> (Option<Slot>, Duration) {
         let began = Instant::now();
         loop {
-            if let Some(slot) = self.slot_now() {
-                return Some(slot);
+            let slot = self.slot_now();
+            let waited = began.elapsed();
+            let is_over = || !pieces.are_left() || self.session.errors.is_lost() || waited >= patience();
+            if slot.is_some() || is_over() {
+                return (slot, waited);
+            }
+            if waited < SOON {
+                std::hint::spin_loop()
+            } else {
+                std::thread::sleep(PAUSE)
             }
             // What the server has said frees slots.
             self.session.connection.look();
-            if let Some(slot) = self.slot_now() {
-                return Some(slot);
-            }
-            let waited = began.elapsed();
-            if self.session.errors.is_lost() || waited >= self.patience() {
-                return None;
-            }
-            if waited < SOON { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
         }
     }
 

@@ -66,7 +66,7 @@ impl Download {
         if quiet {
             call();
         }
-        self.run(|| self.way.slot(), call);
+        self.run(|| self.way.slot(&self.pieces).0, call);
     }
 
     fn run(&self, slot: impl Fn() -> Option<Slot>, mut came: impl FnMut()) {
@@ -109,6 +109,6 @@ impl Download {
 
 impl Work for Download {
     fn help(&self) {
-        self.run(|| self.way.slot_now(), || ());
+        self.run(|| self.way.slot_soon(&self.pieces), || ());
     }
 }

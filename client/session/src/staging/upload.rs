@@ -31,10 +31,19 @@ impl Client {
         let copiers = self.copiers()?;
         let pieces = Pieces::new(source.len(), copiers.threads(), SLOT);
         let upload = Arc::new(Upload { way, to, source: *source, pieces, failed: Mutex::default() });
-        if source.len() >= HELPED_FROM {
-            copiers.call(&upload, upload.pieces.count() - 1);
-        }
-        upload.run(|| upload.way.slot());
+        let call = || {
+            if source.len() >= HELPED_FROM {
+                copiers.call(&upload, upload.pieces.count() - 1);
+            }
+        };
+        call();
+        upload.run(|| {
+            let (slot, helpers_left) = upload.way.slot(&upload.pieces);
+            if helpers_left && slot.is_some() {
+                call();
+            }
+            slot
+        });
         let staged = upload.pieces.close(copiers.spin());
         if let Some(error) = *lock(&upload.failed) {
             return Err(error);
@@ -69,6 +78,6 @@ impl Upload {
 
 impl Work for Upload {
     fn help(&self) {
-        self.run(|| self.way.slot_now());
+        self.run(|| self.way.slot_soon(&self.pieces));
     }
 }
