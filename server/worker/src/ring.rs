@@ -3,13 +3,22 @@
 //! It touches no memory and waits for nobody.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ranges start at multiples of this, so that copies are aligned.
 const ALIGNMENT: usize = 256;
 
-/// Names a range that is in use.
+/// Names a range that is in use. No other range of this process has it, so that one which outlives its ring, as data still
+/// on their way to a client may, gives back nothing of another ring in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// A buffer used as a ring.
 #[derive(Debug)]
@@ -18,7 +27,6 @@ pub(crate) struct Ring {
     /// Where the next range starts, unless it does not fit before the end.
     head: usize,
     ranges: VecDeque<Range>,
-    next: u64,
 }
 
 #[derive(Debug)]
@@ -30,15 +38,14 @@ struct Range {
 
 impl Ring {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { bytes, head: 0, ranges: VecDeque::new(), next: 0 }
+        Self { bytes, head: 0, ranges: VecDeque::new() }
     }
 
     /// A range of `length` bytes, or `None` while too much is in use (for ever, when it is longer than the ring).
     pub(crate) fn allocate(&mut self, length: usize) -> Option<(Ticket, usize)> {
         let length = length.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let start = self.place(length)?;
-        let ticket = Ticket(self.next);
-        self.next += 1;
+        let ticket = Ticket::next();
         self.ranges.push_back(Range { ticket, start, released: false });
         self.head = start + length;
         Some((ticket, start))
@@ -94,6 +101,15 @@ mod tests {
         assert_eq!(ring.allocate(512).unwrap().1, 0);
         assert_eq!(ring.allocate(512), None);
         assert_eq!(ring.allocate(256), None, "the head has met the oldest range");
+    }
+
+    #[test]
+    fn range_of_another_ring_releases_nothing() {
+        let (stale, _) = Ring::new(1024).allocate(512).unwrap();
+        let mut ring = Ring::new(1024);
+        ring.allocate(512).unwrap();
+        ring.release(stale);
+        assert_eq!(ring.in_use(), 1);
     }
 
     #[test]

@@ -89,14 +89,19 @@ impl<D: Device> Uploads<D> {
         Ok(())
     }
 
-    /// Takes one more ring, if there may be one.
-    fn grow(self: &Arc<Self>, device: &Arc<D>) -> CudaResult<()> {
+    /// Takes one more ring, if there may be one, and room in it before anybody else has it.
+    fn grow(self: &Arc<Self>, device: &Arc<D>, bytes: usize) -> CudaResult<Option<Staged>> {
         let mut state = self.state();
         if state.rings.count() < MOST_BYTES / self.bytes {
             state.rings.add(device, self.bytes)?;
             state.rings.watch(device, self);
         }
-        Ok(())
+        Ok(state.allocate(bytes))
+    }
+
+    /// Whether room will come by itself: copies are under way. Ranges that wait in line come behind who asks.
+    fn flies(&self) -> bool {
+        !self.state().flying.is_empty()
     }
 
     /// The memory a range lies in.
@@ -125,7 +130,7 @@ impl<D: Device> Uploads<D> {
     }
 
     /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
-    /// command may end.
+    /// command may end, nor where all is taken by copies that come behind this one.
     pub(crate) fn take(
         self: &Arc<Self>,
         device: &Arc<D>,
@@ -134,12 +139,12 @@ impl<D: Device> Uploads<D> {
     ) -> CudaResult<Option<Staged>> {
         self.begin(device)?;
         let begun = Instant::now();
-        let staged = self.room(device, bytes, || begun.elapsed() < PATIENCE || !held());
+        let staged = self.room(device, bytes, || begun.elapsed() < PATIENCE || (!held() && self.flies()));
         if staged.is_some() {
             return Ok(staged);
         }
-        self.grow(device)?;
-        Ok(self.room(device, bytes, || true))
+        let staged = self.grow(device, bytes)?;
+        Ok(staged.or_else(|| self.room(device, bytes, || true)))
     }
 
     /// Copies `bytes` into room that is taken as [`Uploads::take`] does.
