@@ -60,6 +60,10 @@ pub struct Statistics {
     pub staged_to_device: u64,
     /// Of those from devices, the bytes for pageable memory that passed shared memory.
     pub staged_from_device: u64,
+    /// Of those to devices, the bytes that bulk connections carried.
+    pub bulk_to_device: u64,
+    /// Of those from devices, the bytes that bulk connections carried.
+    pub bulk_from_device: u64,
     /// Contents of modules that the server had.
     pub modules_known: u64,
     /// Contents of modules that were sent.

@@ -277,5 +277,11 @@ fn greeting(settings: &Settings) -> Greeting {
         .unwrap_or_default();
     let host =
         std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default();
-    Greeting { token: settings.token.clone(), program, host, driver: settings.driver.clone() }
+    Greeting {
+        token: settings.token.clone(),
+        program,
+        host,
+        driver: settings.driver.clone(),
+        bulk_connections: settings.bulk_connections,
+    }
 }

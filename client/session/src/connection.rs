@@ -7,17 +7,19 @@ mod host_functions;
 mod incoming;
 mod pending;
 mod receive;
+mod stripes;
 mod waiter;
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Link, LinkError, Sender, Spin};
+use floe_transport::{Help, Link, LinkError, Load, Sender, Spin};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
-pub(crate) use handshake::{Attached, Greeting, attach};
+pub(crate) use handshake::{Attached, Greeting, Joining, attach};
 pub use handshake::{ConnectError, Inquiry};
 pub(crate) use host_functions::HostWork;
 pub(crate) use pending::{Answer, BoxTarget, Target};
@@ -26,10 +28,12 @@ use crate::errors::Errors;
 use crate::log::log;
 use crate::mirrors::Mirrors;
 use crate::order::{Course, Order};
+use crate::statistics::Statistics;
 use crate::tally;
 use host_functions::HostFunctions;
 use incoming::Incoming;
 use pending::{Expected, Pending};
+use stripes::Bulk;
 use waiter::Waiter;
 
 /// A session's link.
@@ -47,12 +51,13 @@ struct Shared {
     incoming: Incoming,
     errors: Arc<Errors>,
     order: Arc<Order>,
-    pending: Pending,
+    pending: Arc<Pending>,
+    bulk: Bulk,
     /// Copies to the host that nobody waits for and that are still under way.
     deliveries: AtomicUsize,
     host: HostFunctions,
     /// Grows with everything the server says from which a program could conclude how far a stream has come.
-    heard: AtomicU64,
+    heard: Arc<AtomicU64>,
     mirrors: Arc<Mirrors>,
 }
 
@@ -76,9 +81,11 @@ impl Ticket {
 }
 
 impl Connection {
-    /// Takes over an attached link and starts to receive.
+    /// Takes over an attached link and starts to receive; bulk connections join it as they are made.
     pub(crate) fn start(
         link: Link,
+        joining: Joining,
+        statistics: Arc<Statistics>,
         errors: Arc<Errors>,
         order: Arc<Order>,
         mirrors: Arc<Mirrors>,
@@ -90,15 +97,17 @@ impl Connection {
             incoming: Incoming::new(receiver, Spin::of_process()),
             errors,
             order,
-            pending: Pending::default(),
+            pending: Arc::default(),
+            bulk: Bulk::new(Spin::of_process(), statistics),
             deliveries: AtomicUsize::new(0),
             host,
-            heard: AtomicU64::new(0),
+            heard: Arc::default(),
             mirrors,
         });
         host_functions::start(&shared, &sender, arrivals)?;
         let background = Arc::clone(&shared);
         std::thread::Builder::new().name("floe-receive".into()).spawn(move || background.incoming.run(&background))?;
+        stripes::start(&shared, joining)?;
         Ok(Self { sender, shared })
     }
 
@@ -186,6 +195,29 @@ impl Connection {
     pub(crate) fn post_lent(&self, message: &impl Message, lent: Box<dyn floe_transport::Lent>) -> CudaResult<u64> {
         tally::posted();
         self.sender.post_lent(message, lent).map_err(|error| self.shared.lost_by(&error))
+    }
+
+    /// Whether bulk connections carry what is large.
+    pub(crate) fn has_stripes(&self) -> bool {
+        self.shared.bulk.any()
+    }
+
+    /// Posts a message whose data, those of `load` at `place`, follow on the bulk connections.
+    pub(crate) fn post_striped(
+        &self,
+        message: &impl Message,
+        load: &Arc<Load>,
+        place: Range<usize>,
+        help: Help,
+    ) -> CudaResult<u64> {
+        tally::posted();
+        let posted = self.shared.bulk.post(&self.sender, message, load, place, help);
+        posted.map_err(|error| self.shared.lost_by(&error))
+    }
+
+    /// Waits until nobody reads these data any more, and helps to send them.
+    pub(crate) fn see_off(&self, load: &Load) {
+        self.shared.bulk.see_off(load);
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
@@ -372,6 +404,7 @@ impl Connection {
         // A server that is gone already needs no goodbye.
         let _ = self.sender.flush();
         self.sender.close();
+        self.shared.bulk.close();
     }
 
     fn submit<M: Call>(&self, message: &M, expected: Expected, now: bool) -> CudaResult<u64> {
@@ -408,6 +441,7 @@ impl Shared {
         }
         // Whoever reads or writes ends now.
         self.sender.close();
+        self.bulk.close();
         self.pending.abandon(self.errors.lost());
         self.host.abandon();
     }

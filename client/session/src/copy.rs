@@ -6,6 +6,7 @@
 mod boxes;
 mod calls;
 mod late;
+mod striped;
 
 use std::sync::Arc;
 
@@ -68,6 +69,11 @@ enum Passage {
 
 /// Posts host bytes in pieces.
 fn send(session: &Session, course: &Course, to: u64, source: &HostRange, passage: Passage) -> CudaResult<()> {
+    if striped::carries(session, source.len()) {
+        striped::send(session, course, to, source, passage)?;
+        session.statistics.went_to_device(source.len() as u64);
+        return Ok(());
+    }
     let mut done = 0;
     while done < source.len() {
         let length = PIECE_BYTES.min(source.len() - done);

@@ -84,8 +84,14 @@ impl Session {
     pub(crate) fn start(attached: Attached, ordinal: u8, statistics: Arc<Statistics>) -> std::io::Result<Arc<Self>> {
         let (errors, order) = (Arc::new(Errors::default()), Arc::new(Order::new()));
         let mirrors = Arc::new(Mirrors::default());
-        let connection =
-            Connection::start(attached.link, Arc::clone(&errors), Arc::clone(&order), Arc::clone(&mirrors))?;
+        let connection = Connection::start(
+            attached.link,
+            attached.joining,
+            Arc::clone(&statistics),
+            Arc::clone(&errors),
+            Arc::clone(&order),
+            Arc::clone(&mirrors),
+        )?;
         let window = attached.window..attached.window + attached.window_bytes;
         // Allocations live in the lower half, the program's own reservations in the upper.
         let middle = window.start + (window.end - window.start) / 2;

@@ -33,6 +33,8 @@ const DRIVER_VARIABLES: &[&str] = &[
 
 /// More threads copy no faster on any machine.
 const MOST_COPY_THREADS: usize = 64;
+/// Bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
+const MOST_BULK_CONNECTIONS: u32 = 8;
 
 /// What is wrong with what the user asked for.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -111,6 +113,8 @@ pub struct Settings {
     pub report: Report,
     /// Variables the worker's driver must see, as name and value.
     pub driver: Vec<(String, String)>,
+    /// The most TCP connections beside a session's own that carry its bulk data.
+    pub bulk_connections: u32,
     /// Whether `CUDA_MODULE_LOADING` asks for eager loading.
     pub eager_loading: bool,
     /// Threads of one copy of pageable memory; `None` for what suits the processors.
@@ -194,6 +198,7 @@ impl Settings {
             token: token(source, file.token, file.token_file)?,
             log,
             report,
+            bulk_connections: bulk_connections(variable("FLOE_BULK_CONNECTIONS"), file.bulk_connections)?,
             driver: DRIVER_VARIABLES
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), source.variable(name)?)))
@@ -253,6 +258,25 @@ fn token(
     }
     let own = file::configuration_folder(source).map(|folder| folder.join("token"));
     Ok(own.and_then(|path| source.file(&path)).map(|text| text.trim().to_owned()))
+}
+
+/// One connection keeps about one processor busy at each end, and more than eight are no faster.
+fn bulk_connections(variable: Option<String>, in_file: Option<u32>) -> Result<u32, SettingsError> {
+    let wrong = |value| SettingsError::Value {
+        name: "FLOE_BULK_CONNECTIONS".into(),
+        reason: "a number of at most 8 is expected",
+        value,
+    };
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let own = || u32::try_from(processors() / 2).unwrap_or(u32::MAX).clamp(1, MOST_BULK_CONNECTIONS);
+    let wanted = match variable {
+        Some(text) => Some(text.trim().parse().map_err(|_| wrong(text))?),
+        None => in_file,
+    };
+    match wanted {
+        Some(count) if count > MOST_BULK_CONNECTIONS => Err(wrong(count.to_string())),
+        wanted => Ok(wanted.unwrap_or_else(own)),
+    }
 }
 
 fn parse_report(text: &str) -> Report {

@@ -32,6 +32,8 @@ pub(crate) struct Statistics {
     shared_from_device: AtomicU64,
     staged_to_device: AtomicU64,
     staged_from_device: AtomicU64,
+    bulk_to_device: AtomicU64,
+    bulk_from_device: AtomicU64,
     contents_known: AtomicU64,
     contents_sent: AtomicU64,
     content_bytes_sent: AtomicU64,
@@ -58,6 +60,10 @@ pub struct Snapshot {
     pub staged_to_device: u64,
     /// Of the bytes copied from devices, those for pageable memory that passed shared memory.
     pub staged_from_device: u64,
+    /// Of the bytes copied to devices, those that bulk connections carried.
+    pub bulk_to_device: u64,
+    /// Of the bytes copied from devices, those that bulk connections carried.
+    pub bulk_from_device: u64,
     /// Contents of modules that the server had.
     pub contents_known: u64,
     /// Contents of modules that were sent.
@@ -80,6 +86,8 @@ impl Statistics {
             shared_from_device: AtomicU64::new(0),
             staged_to_device: AtomicU64::new(0),
             staged_from_device: AtomicU64::new(0),
+            bulk_to_device: AtomicU64::new(0),
+            bulk_from_device: AtomicU64::new(0),
             contents_known: AtomicU64::new(0),
             contents_sent: AtomicU64::new(0),
             content_bytes_sent: AtomicU64::new(0),
@@ -136,6 +144,16 @@ impl Statistics {
         self.staged_from_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bulk connections carry bytes to a device.
+    pub(crate) fn went_by_bulk(&self, bytes: u64) {
+        self.bulk_to_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bulk connections carry bytes from a device.
+    pub(crate) fn came_by_bulk(&self, bytes: u64) {
+        self.bulk_from_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// A load found this many contents at the server.
     pub(crate) fn knew_contents(&self, count: usize) {
         self.contents_known.fetch_add(count as u64, Ordering::Relaxed);
@@ -162,6 +180,8 @@ impl Statistics {
             shared_from_device: self.shared_from_device.load(Ordering::Relaxed),
             staged_to_device: self.staged_to_device.load(Ordering::Relaxed),
             staged_from_device: self.staged_from_device.load(Ordering::Relaxed),
+            bulk_to_device: self.bulk_to_device.load(Ordering::Relaxed),
+            bulk_from_device: self.bulk_from_device.load(Ordering::Relaxed),
             contents_known: self.contents_known.load(Ordering::Relaxed),
             contents_sent: self.contents_sent.load(Ordering::Relaxed),
             content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
@@ -182,6 +202,8 @@ impl Snapshot {
         let _ = writeln!(out, "of them by the device itself: {to}, from device: {from}");
         let (to, from) = (self.staged_to_device, self.staged_from_device);
         let _ = writeln!(out, "of them through shared memory: {to}, from device: {from}");
+        let (to, from) = (self.bulk_to_device, self.bulk_from_device);
+        let _ = writeln!(out, "of them by bulk connections: {to}, from device: {from}");
         let (known, sent, bytes) = (self.contents_known, self.contents_sent, self.content_bytes_sent);
         let _ = writeln!(out, "modules the server had: {known}, sent to it: {sent} ({bytes} bytes)");
         out
@@ -203,6 +225,8 @@ impl Snapshot {
             "\"shared_to_device\":{},\"shared_from_device\":{},",
             self.shared_to_device, self.shared_from_device
         );
+        let _ =
+            write!(out, "\"bulk_to_device\":{},\"bulk_from_device\":{},", self.bulk_to_device, self.bulk_from_device);
         let _ = write!(
             out,
             "\"staged_to_device\":{},\"staged_from_device\":{},",
@@ -235,6 +259,8 @@ mod tests {
         statistics.written_by_device(6);
         statistics.staged_to_device(7);
         statistics.staged_from_device(8);
+        statistics.went_by_bulk(7);
+        statistics.came_by_bulk(8);
         statistics.knew_contents(3);
         statistics.sent_content(9);
         statistics.snapshot()
@@ -255,6 +281,7 @@ mod tests {
             "{\"local\":{\"made\":1,\"waited\":0},\"post\":{\"made\":2,\"waited\":1},\"call\":{\"made\":2,\"waited\":2},\
              \"waits_with_context\":2,\"bytes_to_device\":22,\"bytes_from_device\":18,\
              \"shared_to_device\":5,\"shared_from_device\":6,\
+             \"bulk_to_device\":7,\"bulk_from_device\":8,\
              \"staged_to_device\":7,\"staged_from_device\":8,\
              \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9}"
         );

@@ -80,6 +80,26 @@ pub enum LinkError {
     /// The peer says it is where it cannot be in a ring.
     #[error(transparent)]
     Index(BadIndex),
+    /// A part of bulk data that has no place.
+    #[error("a chunk of {bytes} bytes at {offset} does not fit transfer {transfer}: {why}")]
+    Chunk {
+        /// The transfer it names.
+        transfer: u64,
+        /// Where it says it belongs.
+        offset: u64,
+        /// Its length.
+        bytes: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A frame on a bulk connection that carries no bulk data.
+    #[error("a bulk connection carries frames of kind {expected:#06x} only, not: {got:#06x}")]
+    Kind {
+        /// The kind of what it carries.
+        expected: u16,
+        /// The kind that came.
+        got: u16,
+    },
     /// The link leads to another machine, or might.
     #[error("only a link within one machine carries descriptors")]
     NoDescriptors,
@@ -106,7 +126,13 @@ impl LinkError {
     pub fn is_broken_contract(&self) -> bool {
         matches!(
             self,
-            Self::Frame(_) | Self::Sequence { .. } | Self::CutOff { .. } | Self::Length { .. } | Self::Index(_)
+            Self::Frame(_)
+                | Self::Sequence { .. }
+                | Self::CutOff { .. }
+                | Self::Length { .. }
+                | Self::Chunk { .. }
+                | Self::Kind { .. }
+                | Self::Index(_)
         )
     }
 }

@@ -18,6 +18,7 @@ mod rings;
 mod sender;
 mod socket;
 mod spin;
+mod stripes;
 
 pub use address::{Address, AddressError, DEFAULT_PORT};
 pub use bulk::Bulk;
@@ -30,3 +31,4 @@ pub use receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use rings::{RING_BYTES, Rings};
 pub use sender::Sender;
 pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};
+pub use stripes::{Help, Load, STRIPED_FROM, Stripes, TRANSFER_BYTES, Taken, Target, Transfers, pull};

@@ -110,6 +110,12 @@ impl Link {
         (self.sender, self.receiver)
     }
 
+    /// The two directions as they are: who posts owes a flush, so this is for who only sends.
+    #[must_use]
+    pub fn halves(self) -> (Sender, Receiver) {
+        (self.sender, self.receiver)
+    }
+
     /// The socket and how many frames went out and came in, for [`Link::resume`] in another process.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ use crate::error::{DecodeError, Problem};
 pub const HEADER_BYTES: usize = 16;
 /// The most bytes of bulk data one frame carries.
 pub const PIECE_BYTES: usize = 4 << 20;
+/// The bytes of a transfer that one `Chunk` carries; a transfer's last one carries what is left.
+pub const CHUNK_BYTES: usize = 256 << 10;
 /// The most bytes of a payload: a piece of bulk data and room for the fields beside it.
 pub const PAYLOAD_LIMIT: u32 = (4 << 20) + (64 << 10);
 /// The most bytes of a payload before a session is attached.

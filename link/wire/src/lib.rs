@@ -15,7 +15,7 @@ mod runs;
 mod sample;
 
 pub use error::{DecodeError, Problem};
-pub use frame::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT};
+pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT};
 pub use generated::*;
 pub use ids::{BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId};
 pub use message::{Call, Class, Decode, Message};

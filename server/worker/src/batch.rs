@@ -28,6 +28,8 @@ pub(crate) struct Command<'a> {
 pub(crate) struct Batch {
     entries: Vec<Entry>,
     payloads: Vec<u8>,
+    /// Bytes that its commands take elsewhere.
+    elsewhere: usize,
 }
 
 #[derive(Debug)]
@@ -95,15 +97,21 @@ impl Batch {
         self.payloads.len() + self.entries.len() * size_of::<Entry>() >= FULL
     }
 
+    /// A command of it takes so many more bytes elsewhere.
+    pub(crate) fn costs(&mut self, bytes: usize) {
+        self.elsewhere += bytes;
+    }
+
     /// The memory it takes, in bytes.
     pub(crate) fn cost(&self) -> usize {
-        OVERHEAD + self.payloads.capacity() + self.entries.capacity() * size_of::<Entry>()
+        OVERHEAD + self.elsewhere + self.payloads.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
     /// The empty batch, which keeps its memory when that is not much.
     pub(crate) fn emptied(mut self) -> Self {
         self.entries.clear();
         self.payloads.clear();
+        self.elsewhere = 0;
         self.payloads.shrink_to(KEPT);
         self.entries.shrink_to(KEPT / size_of::<Entry>());
         self

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{LinkError, Spin, sleep_precisely};
+use floe_transport::{LinkError, STRIPED_FROM, Spin, sleep_precisely};
 use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
 
 use crate::device::{Device, Pinned as _};
@@ -20,6 +20,7 @@ use crate::events::Mark;
 use crate::session::SharedPages;
 use crate::shared::Shared;
 use crate::staging::Landing;
+use crate::stripes;
 pub(crate) use order::Lane;
 use order::Order;
 use pace::Pace;
@@ -183,6 +184,9 @@ impl<D: Device> Completer<D> {
         shared.mirrors.tell(&shared.sender)?;
         match task.action {
             Action::Deliver { landing, offset } => match outcome {
+                Ok(()) if shared.stripes.any() && landing.bytes >= STRIPED_FROM => {
+                    stripes::deliver(shared, task.sequence, landing, offset)
+                }
                 Ok(()) => deliver(shared, task.sequence, &landing, offset),
                 // The reply that follows on the same lane carries the error.
                 Err(_) => Ok(()),

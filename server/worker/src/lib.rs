@@ -27,6 +27,7 @@ mod serve;
 mod session;
 mod shared;
 mod staging;
+mod stripes;
 mod window;
 
 pub use cache::{Cache, Hash};
@@ -36,6 +37,7 @@ pub use open::{Kind, OpenLibraryError};
 pub use output::Output;
 pub use process::{end, without_randomization};
 pub use serve::{Ending, Plan, serve};
+pub use stripes::Joining;
 
 #[cfg(test)]
 mod tests;

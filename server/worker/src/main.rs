@@ -16,7 +16,9 @@ use floe_abi::CudaError;
 use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Role, Taker};
-use floe_worker::{Cache, Ending, Gpu, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization};
+use floe_worker::{
+    Cache, Ending, Gpu, Joining, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -75,8 +77,8 @@ fn session(task: &str) -> Result<()> {
     let used = Arc::new(AtomicU64::new(0));
     reports.watch(Arc::clone(&used), log.clone())?;
     say_panics(log.clone());
-    let Some(link) = own_connection(&taker)? else { end(FAILED) };
-    let ending = work(&task, link, &used, output, &reports, &log);
+    let Some((link, joining)) = own_connection(taker)? else { end(FAILED) };
+    let ending = work(&task, link, joining, &used, output, &reports, &log);
     if ending != Ending::ClientLeft {
         log.line(format_args!("{ending}"));
     }
@@ -84,18 +86,27 @@ fn session(task: &str) -> Result<()> {
     end(if ending == Ending::ClientLeft { 0 } else { FAILED })
 }
 
-/// The session's own connection; `None` when the daemon gives none.
-fn own_connection(taker: &Taker) -> Result<Option<Link>> {
+/// The session's own connection, and what joins it; `None` when the daemon gives none.
+fn own_connection(taker: Taker) -> Result<Option<(Link, Joining)>> {
+    let mut early = Vec::new();
     loop {
         match taker.take().context("taking the session's connection over")? {
-            Some((Role::Session, link)) => return Ok(Some(link)),
-            Some((Role::Bulk, _)) => {}
+            Some((Role::Session, link)) => return Ok(Some((link, Joining { early, taker: Some(taker) }))),
+            Some((Role::Bulk, link)) => early.push(link),
             None => return Ok(None),
         }
     }
 }
 
-fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports: &Reports, log: &Log) -> Ending {
+fn work(
+    task: &Task,
+    link: Link,
+    joining: Joining,
+    used: &Arc<AtomicU64>,
+    output: Output,
+    reports: &Reports,
+    log: &Log,
+) -> Ending {
     let gpu = match Gpu::start(&task.library, task.gpu) {
         Ok(gpu) => gpu,
         Err(error) => return refuse(link, error),
@@ -109,6 +120,7 @@ fn work(task: &Task, link: Link, used: &Arc<AtomicU64>, output: Output, reports:
         transport_memory: task.transport_memory,
         cache: cache(task, log),
         used: Arc::clone(used),
+        joining,
     };
     serve(Arc::new(gpu), link, plan, output, log.clone())
 }

@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError};
 
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver};
 use floe_wire::{
-    CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _, ShareMemory,
+    CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _,
+    PIECE_BYTES, ShareMemory,
 };
 
 use crate::batch::{Batch, Command};
@@ -19,6 +20,7 @@ use crate::device::{Device, Pinned as _};
 use crate::host_functions::{Done, HostFunctions};
 use crate::shared::Shared;
 use crate::staging::{Staged, Uploads};
+use crate::stripes::Upload;
 
 /// Why nothing more comes in.
 #[derive(Debug)]
@@ -94,8 +96,28 @@ impl<D: Device> Reader<D> {
             let filled = self.functions.filled(message.function, message.bytes);
             return self.goes_on(message.function, filled);
         }
+        if kind == CopyBulkToDevice::KIND {
+            let message = CopyBulkToDevice::decode(payload).map_err(unreadable)?;
+            // The wait for room may be for what is in the batch.
+            self.hand_over(batch)?;
+            batch.costs(self.announce(sequence, message.bytes)?);
+        }
         batch.push(Command { sequence, kind, payload, staged: None });
         Ok(())
+    }
+
+    /// Has the data of a command put together that bulk connections bring; the bytes this takes beside the rings.
+    fn announce(&self, sequence: u64, bytes: u64) -> Result<usize, InputEnd> {
+        let no_piece = || InputEnd::Contract(format!("command {sequence}: not the bytes of a piece: {bytes}"));
+        let bytes =
+            usize::try_from(bytes).ok().filter(|bytes| (1..=PIECE_BYTES).contains(bytes)).ok_or_else(no_piece)?;
+        let staged = self.room(bytes);
+        let upload = match staged {
+            Some(staged) => Upload::Pinned { memory: self.uploads.memory(staged), staged },
+            None => Upload::heap(bytes),
+        };
+        let beside = if staged.is_some() { 0 } else { bytes };
+        self.shared.transfers.announce(sequence, bytes, upload).then_some(beside).ok_or_else(no_piece)
     }
 
     fn keep(&self, descriptor: Option<OwnedFd>) {
@@ -124,16 +146,18 @@ impl<D: Device> Reader<D> {
         Ok(batch.push_read((sequence, kind), &head, bytes, |target| bulk.read(target))?)
     }
 
-    /// Reads the data into staging memory; `None` where there is none to be had.
-    fn stage(&self, bulk: &mut Bulk<'_>) -> Result<Option<Staged>, LinkError> {
+    /// Room in staging memory; `None` where there is none to be had.
+    fn room(&self, bytes: usize) -> Option<Staged> {
         let device = &*self.shared.device;
         // A device that gives no memory says so to the command.
-        if self.uploads.begin(device).is_err() {
-            return Ok(None);
-        }
+        self.uploads.begin(device).ok()?;
         // While a stream is held, what lets it go on may be behind this frame, and copies behind what holds it.
-        let wait = || !self.shared.queue.has_held_streams();
-        let Some(staged) = self.uploads.room(device, bulk.left(), wait) else { return Ok(None) };
+        self.uploads.room(device, bytes, || !self.shared.queue.has_held_streams())
+    }
+
+    /// Reads the data into staging memory; `None` where there is none to be had.
+    fn stage(&self, bulk: &mut Bulk<'_>) -> Result<Option<Staged>, LinkError> {
+        let Some(staged) = self.room(bulk.left()) else { return Ok(None) };
         let memory = self.uploads.memory(staged);
         let mut read = Ok(());
         memory.fill(staged.offset, staged.bytes, &mut |target| read = bulk.read(target));

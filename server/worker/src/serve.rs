@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_transport::{Expected, Link, LinkError, Spin};
+use floe_transport::{Expected, Link, LinkError, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 use thiserror::Error;
 
@@ -26,6 +26,7 @@ use crate::reader::{InputEnd, Reader};
 use crate::session::{Allowance, Session, Stop};
 use crate::shared::Shared;
 use crate::staging::{RingBytes, Uploads};
+use crate::stripes::{self, Joining, PullEnd};
 use crate::window::Window;
 
 /// How long the last word to a client that does not read may take.
@@ -48,6 +49,8 @@ pub struct Plan {
     pub cache: Option<Cache>,
     /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
     pub used: Arc<AtomicU64>,
+    /// Where connections come from that join the session.
+    pub joining: Joining,
 }
 
 /// Why a session ended.
@@ -101,6 +104,8 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let shared = Arc::new(Shared {
         device,
         sender,
+        stripes: Stripes::default(),
+        transfers: Transfers::new(spin),
         failures: Failures::default(),
         output,
         queue: Queue::new(spin, expected),
@@ -120,12 +125,14 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
                 shared_memory: plan.shared_memory,
                 rings: RingBytes::of(plan.transport_memory),
             };
-            run_threads(&shared, receiver, allowance, spin, plan.cache)
+            run_threads(&shared, receiver, allowance, spin, plan.cache, plan.joining)
         }
     };
     shared.queue.close();
+    shared.transfers.close();
     say_ended(&shared, &ending);
     shared.sender.close();
+    shared.stripes.close();
     ending
 }
 
@@ -152,6 +159,7 @@ fn run_threads<D: Device>(
     allowance: Allowance,
     spin: Spin,
     cache: Option<Cache>,
+    joining: Joining,
 ) -> Ending {
     let functions = Arc::new(HostFunctions::default());
     let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
@@ -176,11 +184,39 @@ fn run_threads<D: Device>(
             Err(error) => Some(link_ending(&error)),
         }),
     ];
-    drop(endings);
+    let joined = join_all(shared, joining, endings);
+    let threads = threads.into_iter().chain([joined]);
     if let Some(error) = threads.into_iter().find_map(Result::err) {
         return Ending::Bug(format!("a thread does not start: {error}"));
     }
     first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
+}
+
+/// Has connections that join carry bulk data, each with a thread that reads it.
+fn join_all<D: Device>(
+    shared: &Arc<Shared<D>>,
+    joining: Joining,
+    endings: mpsc::Sender<Ending>,
+) -> std::io::Result<()> {
+    let shared = Arc::clone(shared);
+    let of_all = endings.clone();
+    start::<D>("floe-join", &endings, None, move || joining.each(|link| join(&shared, link, &of_all)).err())
+}
+
+fn join<D: Device>(shared: &Arc<Shared<D>>, link: Link, endings: &mpsc::Sender<Ending>) -> Result<(), Ending> {
+    // The daemon's limit was for the handshake.
+    link.limit_writes(None).map_err(|error| Ending::Link(error.to_string()))?;
+    let (sender, receiver) = link.halves();
+    let no_thread = |error: std::io::Error| Ending::Bug(format!("a thread does not start: {error}"));
+    shared.stripes.add(sender).map_err(no_thread)?;
+    let shared = Arc::clone(shared);
+    let read = move || match stripes::read(&shared, receiver) {
+        PullEnd::Closed => Some(Ending::ClientLeft),
+        PullEnd::Over => None,
+        PullEnd::Contract(words) => Some(Ending::Contract(words)),
+        PullEnd::Link(error) => Some(link_ending(&error)),
+    };
+    start::<D>("floe-bulk-read", endings, None, read).map_err(no_thread)
 }
 
 /// Starts a thread that reports why the session is over when it is the first to know, also when it panics. A thread that

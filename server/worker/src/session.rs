@@ -193,6 +193,7 @@ impl<D: Device> Session<D> {
             Request::UnmapRange(message) => self.unmap_range(message),
             Request::MemoryInfo(_) => self.memory_info(),
             Request::CopyToDevice(message) => self.copy_to_device(message),
+            Request::CopyBulkToDevice(message) => self.copy_bulk_to_device(sequence, message),
             Request::CopyLate(message) => self.copy_late(sequence, message),
             Request::CopyFromDevice(message) => self.copy_from_device(sequence, message),
             Request::CopyOnDevice(message) => self.copy_on_device(message),
@@ -255,6 +256,7 @@ impl<D: Device> Session<D> {
             Request::HostFunctionDone(_) | Request::LateBytes(_) => {
                 broken("a host function's end stands in the line of commands")
             }
+            Request::Chunk(_) => broken("only a bulk connection carries a chunk"),
             Request::Hello(_)
             | Request::Authenticate(_)
             | Request::ListGpus(_)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::CudaError;
-use floe_transport::{LinkError, Sender};
+use floe_transport::{LinkError, Sender, Stripes, Transfers};
 use floe_wire::{Ended, Reply};
 
 use crate::device::Device;
@@ -16,11 +16,16 @@ use crate::log::Log;
 use crate::mirrors::Mirrors;
 use crate::output::Output;
 use crate::queue::Queue;
+use crate::stripes::Upload;
 
 /// What the threads of a worker share.
 pub(crate) struct Shared<D: Device> {
     pub(crate) device: Arc<D>,
     pub(crate) sender: Sender,
+    /// The bulk connections, outwards.
+    pub(crate) stripes: Stripes,
+    /// What comes on them, for the device.
+    pub(crate) transfers: Transfers<Upload<D>>,
     pub(crate) failures: Failures,
     pub(crate) output: Output,
     pub(crate) queue: Queue,

@@ -12,6 +12,7 @@ mod mirrors;
 mod sharing;
 mod steady;
 mod stream_memory;
+mod stripes;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -24,8 +25,9 @@ use floe_transport::{Link, LinkError};
 use floe_wire::*;
 
 use crate::cache::{Hash, hash_of};
+use crate::hand_over::{Giver, Role, pair};
 use crate::staging::RingBytes;
-use crate::{Ending, Log, Output, Plan, serve};
+use crate::{Ending, Joining, Log, Output, Plan, serve};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const BLOCK: u64 = 2 << 20;
@@ -44,6 +46,7 @@ fn rings() -> RingBytes {
 enum Got {
     Reply { request: u64, status: u32, earlier: u32, detail: String, body: Vec<u8> },
     Delivery { request: u64, offset: u64, bytes: Vec<u8> },
+    Follows { request: u64, offset: u64, bytes: u64 },
     RunHostFunction(u64),
     Progress(u64, u64, u32),
     MirrorChanged(u64, Vec<(u32, Vec<u8>)>),
@@ -53,6 +56,8 @@ enum Got {
 
 struct Client {
     link: Link,
+    /// Where more connections join.
+    giver: Giver,
     device: Arc<Fake>,
     used: Arc<AtomicU64>,
     worker: Option<JoinHandle<Ending>>,
@@ -69,6 +74,8 @@ impl Client {
 
     fn on(device: Arc<Fake>, memory: u64) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        let (giver, taker) = pair().unwrap();
+        let joining = Joining { early: Vec::new(), taker: Some(taker) };
         let used = Arc::new(AtomicU64::new(0));
         let plan = Plan {
             ordinal: 0,
@@ -78,11 +85,12 @@ impl Client {
             transport_memory: TRANSPORT,
             cache: None,
             used: Arc::clone(&used),
+            joining,
         };
         let served = Arc::clone(&device);
         let worker =
             std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));
-        Self { link: Link::new(ours.into()), device, used, worker: Some(worker) }
+        Self { link: Link::new(ours.into()), giver, device, used, worker: Some(worker) }
     }
 
     fn send(&mut self, message: &impl Message) -> u64 {
@@ -97,6 +105,9 @@ impl Client {
             }
             Push::Delivery(Delivery { request, offset, bytes }) => {
                 Got::Delivery { request, offset, bytes: bytes.into() }
+            }
+            Push::DeliveryFollows(DeliveryFollows { request, offset, bytes }) => {
+                Got::Follows { request, offset, bytes }
             }
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
             Push::Progress(message) => Got::Progress(message.stream.0, message.sequence, message.status),

@@ -122,6 +122,7 @@ impl Session {
                 Got::Reply { request, status, detail: detail.into(), body: body.into() }
             }
             Push::Delivery(Delivery { request, bytes, .. }) => Got::Delivery { request, bytes: bytes.into() },
+            Push::DeliveryFollows(_) => panic!("there is no bulk connection"),
             Push::Output(output) => Got::Output(output.fd, output.bytes.into()),
             Push::RunHostFunction(message) => Got::RunHostFunction(message.function.0),
             Push::MirrorChanged(changed) => panic!("nothing is mirrored: {:?}", changed.at),

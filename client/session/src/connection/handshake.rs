@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
 use floe_transport::{Address, AddressError, Link, LinkError};
-use floe_wire::{Attach, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting};
+use floe_wire::{
+    Attach, Authenticate, Call, DecodeError, Hello, Join, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting,
+};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -127,6 +129,19 @@ pub(crate) struct Greeting {
     pub(crate) host: String,
     /// Driver variables for the worker.
     pub(crate) driver: Vec<(String, String)>,
+    /// The most bulk connections it makes.
+    pub(crate) bulk_connections: u32,
+}
+
+/// How further connections join a session.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    server: String,
+    token: Option<String>,
+    session: u64,
+    key: Vec<u8>,
+    /// How many may.
+    pub(crate) count: u32,
 }
 
 /// An attached link.
@@ -142,6 +157,8 @@ pub(crate) struct Attached {
     pub(crate) window_bytes: u64,
     /// The session's number at the server.
     pub(crate) session: u64,
+    /// How bulk connections join it.
+    pub(crate) joining: Joining,
 }
 
 /// Connects and attaches vGPU `ordinal`.
@@ -153,6 +170,18 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
     let mut dialogue = Dialogue { link, server, limit: CONNECT };
     dialogue.greet(greeting.token.as_deref())?;
     dialogue.attach(wanted, ordinal, greeting)
+}
+
+/// Makes one more connection of a session.
+pub(crate) fn join(joining: &Joining) -> Result<Link, ConnectError> {
+    let Joining { server, token, session, key, .. } = joining;
+    let address: Address = server.parse()?;
+    let link = floe_transport::connect(&address, CONNECT)
+        .map_err(|source| ConnectError::Link { server: server.clone(), source })?;
+    let mut dialogue = Dialogue { link, server, limit: CONNECT };
+    dialogue.greet(token.as_deref())?;
+    dialogue.ask(&Join { session: *session, key }, "a bulk connection", CONNECT)?;
+    Ok(dialogue.link)
 }
 
 struct Dialogue<'a> {
@@ -218,7 +247,15 @@ impl<'a> Dialogue<'a> {
         if !granularity.is_power_of_two() || granularity > reply.window_bytes / 2 {
             return Err(ConnectError::Granularity { server: self.server.to_owned(), granularity });
         }
+        let joining = Joining {
+            server: self.server.to_owned(),
+            token: greeting.token.clone(),
+            session: reply.session,
+            key: reply.key.to_vec(),
+            count: reply.bulk_connections.min(greeting.bulk_connections),
+        };
         Ok(Attached {
+            joining,
             snapshot: Snapshot::new(&reply.device, reply.memory),
             window,
             window_bytes: reply.window_bytes,

@@ -97,8 +97,19 @@ pub(super) struct Place {
 impl Place {
     /// Has `read` fill the place, `bytes` in all, in one or several parts.
     pub(super) fn fill<E>(&self, bytes: usize, read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        self.fill_at(0, bytes, read)
+    }
+
+    /// The same for the `bytes` bytes that begin `from` bytes after its start.
+    pub(super) fn fill_at<E>(
+        &self,
+        from: usize,
+        bytes: usize,
+        read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = self.offset + from as u64;
         if let Target::Line(range) = &self.target
-            && let Some(place) = usize::try_from(self.offset).ok().and_then(|offset| range.sub(offset, bytes).ok())
+            && let Some(place) = usize::try_from(start).ok().and_then(|offset| range.sub(offset, bytes).ok())
         {
             return place.lend(read);
         }
@@ -108,7 +119,7 @@ impl Place {
             let part = &mut part[..SCATTERED.min(bytes - done)];
             read(part)?;
             // The whole piece was seen to lie inside the target.
-            let _ = self.target.write(self.offset + done as u64, part);
+            let _ = self.target.write(start + done as u64, part);
             done += part.len();
         }
         Ok(())
@@ -195,8 +206,8 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct State {
     expected: HashMap<u64, Expected>,
-    /// A large piece is being written into the program's memory.
-    writing: bool,
+    /// Large pieces that are being written into the program's memory.
+    writing: usize,
     /// The link is gone: nothing more can be expected.
     abandoned: bool,
 }
@@ -245,13 +256,13 @@ impl Pending {
         }
         delivery.left = delivery.left.checked_sub(bytes as u64)?;
         let place = Place { target: delivery.target, offset };
-        state.writing = true;
+        state.writing += 1;
         Some(place)
     }
 
     /// The piece is in its place, or never will be.
     pub(super) fn end_piece(&self) {
-        lock(&self.state).writing = false;
+        lock(&self.state).writing -= 1;
         self.written.notify_all();
     }
 
@@ -287,7 +298,7 @@ impl Pending {
             let mut state = lock(&self.state);
             state.abandoned = true;
             // Who is told may free the memory that is being written; the link is closed, so this ends soon.
-            while state.writing {
+            while state.writing > 0 {
                 state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             state.expected.drain().map(|(_, expected)| expected).collect()

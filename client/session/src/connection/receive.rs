@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use floe_abi::{CuResult, CudaError};
 use floe_transport::{Arrival, Bulk, Frame, LinkError};
-use floe_wire::{Decode, Delivery, Progress, Push, Reply};
+use floe_wire::{Decode, Delivery, DeliveryFollows, Ended, Message as _, Progress, Push, Reply};
 
 use super::Shared;
 use super::pending::{Answer, Expected, Incomplete};
@@ -41,10 +41,18 @@ impl From<LinkError> for End {
 
 /// Takes what has arrived to where it belongs.
 pub(super) fn take(shared: &Shared, arrival: Arrival<'_>) -> Result<(), End> {
+    if !goes_ahead(&arrival) && !shared.bulk.settle() {
+        return Err(End::because("it ended with data on the way"));
+    }
     match arrival {
         Arrival::Frame(frame) => take_frame(shared, frame),
         Arrival::Bulk(bulk) => take_bulk(shared, bulk),
     }
+}
+
+/// Whether it is taken without a wait for the data that were announced: more of them, or that none will come.
+fn goes_ahead(arrival: &Arrival<'_>) -> bool {
+    matches!(arrival, Arrival::Frame(frame) if [DeliveryFollows::KIND, Ended::KIND].contains(&frame.kind))
 }
 
 fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
@@ -57,6 +65,10 @@ fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
         Push::Delivery(piece) => {
             let taken = shared.pending.deliver(piece.request, piece.offset, piece.bytes);
             taken.then_some(()).ok_or_else(|| unasked(piece.request))
+        }
+        Push::DeliveryFollows(delivery) => {
+            let expected = shared.bulk.expect(shared, frame.sequence, &delivery);
+            expected.then_some(()).ok_or_else(|| unasked(delivery.request))
         }
         Push::Output(output) => {
             show(output.fd, output.bytes);

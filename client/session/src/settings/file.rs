@@ -18,6 +18,8 @@ pub(super) struct File {
     pub(super) token: Option<String>,
     /// The file that holds it.
     pub(super) token_file: Option<String>,
+    /// As `FLOE_BULK_CONNECTIONS`.
+    pub(super) bulk_connections: Option<u32>,
     /// Level of the log.
     pub(super) log: Option<String>,
     /// Whether statistics are printed at exit.

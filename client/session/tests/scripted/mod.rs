@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses a part of it, and it is no interface")]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
+mod bulk;
 mod program;
 
 use std::collections::{HashMap, VecDeque};
@@ -11,6 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub use bulk::Joined;
 use floe_transport::{Listener, Receiver, Sender};
 use floe_wire::*;
 pub use program::*;
@@ -58,12 +60,23 @@ pub struct Options {
     pub maps: bool,
     /// Whether it takes memory of its clients'.
     pub shares: bool,
+    /// How many bulk connections may join.
+    pub bulk: u32,
     pub script: Option<Script>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { token: None, memory: 1 << 30, granularity: 2 << 20, code: 0, maps: false, shares: false, script: None }
+        Self {
+            token: None,
+            memory: 1 << 30,
+            granularity: 2 << 20,
+            code: 0,
+            maps: false,
+            shares: false,
+            bulk: 0,
+            script: None,
+        }
     }
 }
 
@@ -71,6 +84,7 @@ impl Default for Options {
 pub struct Server {
     pub address: String,
     seen: Arc<Mutex<Vec<Seen>>>,
+    joined: Joined,
     _folder: tempfile::TempDir,
 }
 
@@ -88,6 +102,8 @@ pub struct Peer {
     parts: HashMap<(u64, u32), Vec<u8>>,
     /// What it was given.
     pub shared: Option<File>,
+    /// Its bulk connections.
+    pub joined: Joined,
     options: Options,
     nonce: [u8; 16],
 }
@@ -98,14 +114,12 @@ impl Server {
         let address = format!("unix://{}/floe.sock", folder.path().display());
         let listener = Listener::bind(&address.parse().expect("an address")).expect("listens");
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&seen);
+        let (log, joined) = (Arc::clone(&seen), Joined::default());
+        let bulk = Arc::clone(&joined);
         std::thread::spawn(move || {
-            let link = loop {
-                if let Some((link, _)) = listener.accept().expect("accepts") {
-                    break link;
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            };
+            let link = bulk::accept(&listener);
+            let (count, joining) = (options.bulk, Arc::clone(&bulk));
+            std::thread::spawn(move || bulk::welcome(&listener, count, &joining));
             let (sender, receiver) = link.split();
             let peer = Peer {
                 sender,
@@ -116,16 +130,22 @@ impl Server {
                 contents: HashMap::new(),
                 parts: HashMap::new(),
                 shared: None,
+                joined: bulk,
                 options,
                 nonce: [9; 16],
             };
             serve(peer, receiver, &log);
         });
-        Self { address, seen, _folder: folder }
+        Self { address, seen, joined, _folder: folder }
     }
 
     pub fn scripted(script: impl FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send + 'static) -> Self {
         Self::start(Options { script: Some(Box::new(script)), ..Options::default() })
+    }
+
+    /// Its bulk connections.
+    pub fn joined(&self) -> Joined {
+        Arc::clone(&self.joined)
     }
 
     pub fn seen(&self) -> Vec<Seen> {
@@ -445,8 +465,8 @@ impl Peer {
             window: DevicePtr(WINDOW_BASE + u64::from(message.ordinal) * WINDOW_BYTES),
             window_bytes: WINDOW_BYTES,
             memory: message.memory,
-            key: &[],
-            bulk_connections: 0,
+            key: &bulk::KEY,
+            bulk_connections: self.options.bulk,
             device: DeviceSnapshot {
                 name: "Scripted",
                 uuid: &[message.ordinal as u8 + 1; 16],

@@ -32,7 +32,12 @@ pub fn client_with(servers: &[&Server], more: &[(&str, &str)]) -> &'static Clien
 
 /// A client of one server with the primary context current.
 pub fn client(server: &Server) -> &'static Client {
-    let client = client_with(&[server], &[]);
+    client_of(server, &[])
+}
+
+/// The same with more in its environment.
+pub fn client_of(server: &Server, more: &[(&str, &str)]) -> &'static Client {
+    let client = client_with(&[server], more);
     client.init(0).expect("initialises");
     let context = client.device_primary_ctx_retain(floe_abi::Device(0)).expect("retains");
     client.ctx_set_current(context).expect("current");

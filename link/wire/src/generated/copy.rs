@@ -482,3 +482,77 @@ impl Message for LateBytes<'_> {
         self.bytes
     }
 }
+
+/// Writes `bytes` bytes (a piece at most) at `to`, in stream order. They come as `Chunk`s of the transfer that this frame's sequence names.
+///
+/// Kind 0x0222, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CopyBulkToDevice {
+    pub stream: StreamId,
+    pub to: DevicePtr,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for CopyBulkToDevice {
+    const LEAST: usize = <StreamId as Field<'a>>::LEAST + <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.stream.write(out);
+        self.to.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { stream: reader.field("stream")?, to: reader.field("to")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for CopyBulkToDevice {
+    const KIND: u16 = 0x0222;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "CopyBulkToDevice";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// The bytes at `offset` of a transfer: 256 KiB, or what is left at its end. Either side says it, on bulk connections only and nothing else there; transfers are named by the sequence of the sender's frame on the session's own connection that announces them.
+///
+/// Kind 0x0223, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Chunk<'a> {
+    pub transfer: u64,
+    pub offset: u64,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Field<'a> for Chunk<'a> {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.transfer.write(out);
+        self.offset.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { transfer: reader.field("transfer")?, offset: reader.field("offset")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for Chunk<'_> {
+    const KIND: u16 = 0x0223;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Chunk";
+    const TAIL: bool = true;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.transfer.write(out);
+        self.offset.write(out);
+        crate::reader::write_length(self.bytes.len(), out);
+        self.bytes
+    }
+}

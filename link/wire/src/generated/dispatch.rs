@@ -34,6 +34,10 @@ pub enum Request<'a> {
     CopyLate(CopyLate),
     /// See [`LateBytes`].
     LateBytes(LateBytes<'a>),
+    /// See [`CopyBulkToDevice`].
+    CopyBulkToDevice(CopyBulkToDevice),
+    /// See [`Chunk`].
+    Chunk(Chunk<'a>),
     /// See [`CreateEvent`].
     CreateEvent(CreateEvent),
     /// See [`RecordEvent`].
@@ -178,6 +182,8 @@ impl<'a> Request<'a> {
             Fill::KIND => Fill::decode(payload).map(Self::Fill),
             CopyLate::KIND => CopyLate::decode(payload).map(Self::CopyLate),
             LateBytes::KIND => LateBytes::decode(payload).map(Self::LateBytes),
+            CopyBulkToDevice::KIND => CopyBulkToDevice::decode(payload).map(Self::CopyBulkToDevice),
+            Chunk::KIND => Chunk::decode(payload).map(Self::Chunk),
             CreateEvent::KIND => CreateEvent::decode(payload).map(Self::CreateEvent),
             RecordEvent::KIND => RecordEvent::decode(payload).map(Self::RecordEvent),
             SynchronizeEvent::KIND => SynchronizeEvent::decode(payload).map(Self::SynchronizeEvent),
@@ -260,6 +266,8 @@ impl<'a> Request<'a> {
             Self::Fill(_) => Fill::NAME,
             Self::CopyLate(_) => CopyLate::NAME,
             Self::LateBytes(_) => LateBytes::NAME,
+            Self::CopyBulkToDevice(_) => CopyBulkToDevice::NAME,
+            Self::Chunk(_) => Chunk::NAME,
             Self::CreateEvent(_) => CreateEvent::NAME,
             Self::RecordEvent(_) => RecordEvent::NAME,
             Self::SynchronizeEvent(_) => SynchronizeEvent::NAME,
@@ -341,6 +349,8 @@ impl<'a> Request<'a> {
             Self::Fill(_) => Fill::CLASS,
             Self::CopyLate(_) => CopyLate::CLASS,
             Self::LateBytes(_) => LateBytes::CLASS,
+            Self::CopyBulkToDevice(_) => CopyBulkToDevice::CLASS,
+            Self::Chunk(_) => Chunk::CLASS,
             Self::CreateEvent(_) => CreateEvent::CLASS,
             Self::RecordEvent(_) => RecordEvent::CLASS,
             Self::SynchronizeEvent(_) => SynchronizeEvent::CLASS,
@@ -422,6 +432,8 @@ impl<'a> Request<'a> {
             Self::Fill(_) => Fill::KIND,
             Self::CopyLate(_) => CopyLate::KIND,
             Self::LateBytes(_) => LateBytes::KIND,
+            Self::CopyBulkToDevice(_) => CopyBulkToDevice::KIND,
+            Self::Chunk(_) => Chunk::KIND,
             Self::CreateEvent(_) => CreateEvent::KIND,
             Self::RecordEvent(_) => RecordEvent::KIND,
             Self::SynchronizeEvent(_) => SynchronizeEvent::KIND,
@@ -502,6 +514,8 @@ impl<'a> Request<'a> {
             Self::Fill(message) => message.encode(out),
             Self::CopyLate(message) => message.encode(out),
             Self::LateBytes(message) => message.encode(out),
+            Self::CopyBulkToDevice(message) => message.encode(out),
+            Self::Chunk(message) => message.encode(out),
             Self::CreateEvent(message) => message.encode(out),
             Self::RecordEvent(message) => message.encode(out),
             Self::SynchronizeEvent(message) => message.encode(out),
@@ -584,6 +598,8 @@ pub enum Push<'a> {
     RunHostFunction(RunHostFunction),
     /// See [`Progress`].
     Progress(Progress),
+    /// See [`DeliveryFollows`].
+    DeliveryFollows(DeliveryFollows),
 }
 
 impl<'a> Push<'a> {
@@ -600,6 +616,7 @@ impl<'a> Push<'a> {
             Delivery::KIND => Delivery::decode(payload).map(Self::Delivery),
             RunHostFunction::KIND => RunHostFunction::decode(payload).map(Self::RunHostFunction),
             Progress::KIND => Progress::decode(payload).map(Self::Progress),
+            DeliveryFollows::KIND => DeliveryFollows::decode(payload).map(Self::DeliveryFollows),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
     }
@@ -615,6 +632,7 @@ impl<'a> Push<'a> {
             Self::Delivery(_) => Delivery::NAME,
             Self::RunHostFunction(_) => RunHostFunction::NAME,
             Self::Progress(_) => Progress::NAME,
+            Self::DeliveryFollows(_) => DeliveryFollows::NAME,
         }
     }
 
@@ -629,6 +647,7 @@ impl<'a> Push<'a> {
             Self::Delivery(_) => Delivery::CLASS,
             Self::RunHostFunction(_) => RunHostFunction::CLASS,
             Self::Progress(_) => Progress::CLASS,
+            Self::DeliveryFollows(_) => DeliveryFollows::CLASS,
         }
     }
 
@@ -643,6 +662,7 @@ impl<'a> Push<'a> {
             Self::Delivery(_) => Delivery::KIND,
             Self::RunHostFunction(_) => RunHostFunction::KIND,
             Self::Progress(_) => Progress::KIND,
+            Self::DeliveryFollows(_) => DeliveryFollows::KIND,
         }
     }
 
@@ -656,6 +676,7 @@ impl<'a> Push<'a> {
             Self::Delivery(message) => message.encode(out),
             Self::RunHostFunction(message) => message.encode(out),
             Self::Progress(message) => message.encode(out),
+            Self::DeliveryFollows(message) => message.encode(out),
         }
     }
 }

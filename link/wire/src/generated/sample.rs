@@ -131,6 +131,18 @@ impl<'a> Sample<'a> for LateBytes<'a> {
     }
 }
 
+impl<'a> Sample<'a> for CopyBulkToDevice {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { stream: Sample::sample(source), to: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Chunk<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { transfer: Sample::sample(source), offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for CreateEvent {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { event: Sample::sample(source), flags: Sample::sample(source) }
@@ -640,6 +652,12 @@ impl<'a> Sample<'a> for Progress {
     }
 }
 
+impl<'a> Sample<'a> for DeliveryFollows {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { request: Sample::sample(source), offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for Attribute {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { number: Sample::sample(source), value: Sample::sample(source) }
@@ -841,7 +859,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 74;
+pub(crate) const REQUEST_SAMPLES: usize = 76;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -858,71 +876,73 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         10 => Request::Fill(Sample::sample(source)),
         11 => Request::CopyLate(Sample::sample(source)),
         12 => Request::LateBytes(Sample::sample(source)),
-        13 => Request::CreateEvent(Sample::sample(source)),
-        14 => Request::RecordEvent(Sample::sample(source)),
-        15 => Request::SynchronizeEvent(Sample::sample(source)),
-        16 => Request::QueryEvent(Sample::sample(source)),
-        17 => Request::ElapsedTime(Sample::sample(source)),
-        18 => Request::DestroyEvent(Sample::sample(source)),
-        19 => Request::CreateGraph(Sample::sample(source)),
-        20 => Request::AddGraphKernel(Sample::sample(source)),
-        21 => Request::AddGraphCopy(Sample::sample(source)),
-        22 => Request::AddGraphFill(Sample::sample(source)),
-        23 => Request::AddGraphEmpty(Sample::sample(source)),
-        24 => Request::InstantiateGraph(Sample::sample(source)),
-        25 => Request::LaunchGraph(Sample::sample(source)),
-        26 => Request::UploadGraph(Sample::sample(source)),
-        27 => Request::SetGraphKernel(Sample::sample(source)),
-        28 => Request::SetGraphCopy(Sample::sample(source)),
-        29 => Request::SetGraphFill(Sample::sample(source)),
-        30 => Request::EnableGraphNode(Sample::sample(source)),
-        31 => Request::UpdateGraph(Sample::sample(source)),
-        32 => Request::DestroyGraph(Sample::sample(source)),
-        33 => Request::Launch(Sample::sample(source)),
-        34 => Request::HostFunction(Sample::sample(source)),
-        35 => Request::HostFunctionDone(Sample::sample(source)),
-        36 => Request::MaxActiveBlocks(Sample::sample(source)),
-        37 => Request::AvailableShared(Sample::sample(source)),
-        38 => Request::ClusterOccupancy(Sample::sample(source)),
-        39 => Request::LibraryPart(Sample::sample(source)),
-        40 => Request::UnloadLibrary(Sample::sample(source)),
-        41 => Request::ListKernels(Sample::sample(source)),
-        42 => Request::FindKernel(Sample::sample(source)),
-        43 => Request::FindGlobal(Sample::sample(source)),
-        44 => Request::SetKernelAttribute(Sample::sample(source)),
-        45 => Request::LoadLibrary(Sample::sample(source)),
-        46 => Request::LinkLibrary(Sample::sample(source)),
-        47 => Request::ReadLinked(Sample::sample(source)),
-        48 => Request::CreateBlock(Sample::sample(source)),
-        49 => Request::ReleaseBlock(Sample::sample(source)),
-        50 => Request::MapBlock(Sample::sample(source)),
-        51 => Request::SetAccess(Sample::sample(source)),
-        52 => Request::UnmapRange(Sample::sample(source)),
-        53 => Request::MemoryInfo(Sample::sample(source)),
-        54 => Request::MirrorMemory(Sample::sample(source)),
-        55 => Request::UnmirrorMemory(Sample::sample(source)),
-        56 => Request::WriteMirror(Sample::sample(source)),
-        57 => Request::Hello(Sample::sample(source)),
-        58 => Request::Authenticate(Sample::sample(source)),
-        59 => Request::ListGpus(Sample::sample(source)),
-        60 => Request::ListSessions(Sample::sample(source)),
-        61 => Request::Attach(Sample::sample(source)),
-        62 => Request::Join(Sample::sample(source)),
-        63 => Request::ShareMemory(Sample::sample(source)),
-        64 => Request::MapShared(Sample::sample(source)),
-        65 => Request::UnmapShared(Sample::sample(source)),
-        66 => Request::CreateStream(Sample::sample(source)),
-        67 => Request::DestroyStream(Sample::sample(source)),
-        68 => Request::WaitEvent(Sample::sample(source)),
-        69 => Request::SynchronizeStream(Sample::sample(source)),
-        70 => Request::QueryStream(Sample::sample(source)),
-        71 => Request::MemoryOperations(Sample::sample(source)),
-        72 => Request::ReadTelemetry(Sample::sample(source)),
+        13 => Request::CopyBulkToDevice(Sample::sample(source)),
+        14 => Request::Chunk(Sample::sample(source)),
+        15 => Request::CreateEvent(Sample::sample(source)),
+        16 => Request::RecordEvent(Sample::sample(source)),
+        17 => Request::SynchronizeEvent(Sample::sample(source)),
+        18 => Request::QueryEvent(Sample::sample(source)),
+        19 => Request::ElapsedTime(Sample::sample(source)),
+        20 => Request::DestroyEvent(Sample::sample(source)),
+        21 => Request::CreateGraph(Sample::sample(source)),
+        22 => Request::AddGraphKernel(Sample::sample(source)),
+        23 => Request::AddGraphCopy(Sample::sample(source)),
+        24 => Request::AddGraphFill(Sample::sample(source)),
+        25 => Request::AddGraphEmpty(Sample::sample(source)),
+        26 => Request::InstantiateGraph(Sample::sample(source)),
+        27 => Request::LaunchGraph(Sample::sample(source)),
+        28 => Request::UploadGraph(Sample::sample(source)),
+        29 => Request::SetGraphKernel(Sample::sample(source)),
+        30 => Request::SetGraphCopy(Sample::sample(source)),
+        31 => Request::SetGraphFill(Sample::sample(source)),
+        32 => Request::EnableGraphNode(Sample::sample(source)),
+        33 => Request::UpdateGraph(Sample::sample(source)),
+        34 => Request::DestroyGraph(Sample::sample(source)),
+        35 => Request::Launch(Sample::sample(source)),
+        36 => Request::HostFunction(Sample::sample(source)),
+        37 => Request::HostFunctionDone(Sample::sample(source)),
+        38 => Request::MaxActiveBlocks(Sample::sample(source)),
+        39 => Request::AvailableShared(Sample::sample(source)),
+        40 => Request::ClusterOccupancy(Sample::sample(source)),
+        41 => Request::LibraryPart(Sample::sample(source)),
+        42 => Request::UnloadLibrary(Sample::sample(source)),
+        43 => Request::ListKernels(Sample::sample(source)),
+        44 => Request::FindKernel(Sample::sample(source)),
+        45 => Request::FindGlobal(Sample::sample(source)),
+        46 => Request::SetKernelAttribute(Sample::sample(source)),
+        47 => Request::LoadLibrary(Sample::sample(source)),
+        48 => Request::LinkLibrary(Sample::sample(source)),
+        49 => Request::ReadLinked(Sample::sample(source)),
+        50 => Request::CreateBlock(Sample::sample(source)),
+        51 => Request::ReleaseBlock(Sample::sample(source)),
+        52 => Request::MapBlock(Sample::sample(source)),
+        53 => Request::SetAccess(Sample::sample(source)),
+        54 => Request::UnmapRange(Sample::sample(source)),
+        55 => Request::MemoryInfo(Sample::sample(source)),
+        56 => Request::MirrorMemory(Sample::sample(source)),
+        57 => Request::UnmirrorMemory(Sample::sample(source)),
+        58 => Request::WriteMirror(Sample::sample(source)),
+        59 => Request::Hello(Sample::sample(source)),
+        60 => Request::Authenticate(Sample::sample(source)),
+        61 => Request::ListGpus(Sample::sample(source)),
+        62 => Request::ListSessions(Sample::sample(source)),
+        63 => Request::Attach(Sample::sample(source)),
+        64 => Request::Join(Sample::sample(source)),
+        65 => Request::ShareMemory(Sample::sample(source)),
+        66 => Request::MapShared(Sample::sample(source)),
+        67 => Request::UnmapShared(Sample::sample(source)),
+        68 => Request::CreateStream(Sample::sample(source)),
+        69 => Request::DestroyStream(Sample::sample(source)),
+        70 => Request::WaitEvent(Sample::sample(source)),
+        71 => Request::SynchronizeStream(Sample::sample(source)),
+        72 => Request::QueryStream(Sample::sample(source)),
+        73 => Request::MemoryOperations(Sample::sample(source)),
+        74 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }
 
-pub(crate) const PUSH_SAMPLES: usize = 7;
+pub(crate) const PUSH_SAMPLES: usize = 8;
 
 pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a> {
     match which % PUSH_SAMPLES {
@@ -932,6 +952,7 @@ pub(crate) fn push_sample<'a>(which: usize, source: &mut Source<'a>) -> Push<'a>
         3 => Push::Output(Sample::sample(source)),
         4 => Push::Delivery(Sample::sample(source)),
         5 => Push::RunHostFunction(Sample::sample(source)),
-        _ => Push::Progress(Sample::sample(source)),
+        6 => Push::Progress(Sample::sample(source)),
+        _ => Push::DeliveryFollows(Sample::sample(source)),
     }
 }

@@ -629,6 +629,42 @@ impl Message for Progress {
     }
 }
 
+/// As `Delivery`, of `bytes` bytes (a piece at most) that come as `Chunk`s of the transfer that this frame's sequence names.
+///
+/// Kind 0x0086, from the server, unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeliveryFollows {
+    pub request: u64,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl<'a> Field<'a> for DeliveryFollows {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.request.write(out);
+        self.offset.write(out);
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { request: reader.field("request")?, offset: reader.field("offset")?, bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for DeliveryFollows {
+    const KIND: u16 = 0x0086;
+    const CLASS: Class = Class::Push;
+    const NAME: &'static str = "DeliveryFollows";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// A CUdevice_attribute, CUlimit or CUfunction_attribute by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attribute {

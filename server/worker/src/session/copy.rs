@@ -2,20 +2,23 @@
 //! In: bytes and ranges. Out: copies in stream order, through the staging rings where the host is one end.
 //! Addresses are the driver's to judge: a program may name globals, which lie outside the window.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaError;
 use floe_wire::{
-    CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyFromDevice, CopyLate, CopyOnDevice, CopyToDevice,
-    DevicePtr, Fill, PIECE_BYTES, StreamId,
+    CHUNK_BYTES, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice, CopyLate,
+    CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
 };
 
 use super::{Answer, Session};
+use floe_transport::TRANSFER_BYTES;
+
 use crate::completer::{Action, Lane, Task};
 use crate::device::{Device, Pattern, Pinned as _, Place, Rows};
 use crate::events::Mark;
 use crate::fault::{Fault, broken};
 use crate::staging::{Staged, Uploads};
+use crate::stripes::Upload;
 
 /// A piece of a copy to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,27 @@ fn size(bytes: u64) -> Result<usize, Fault> {
 }
 
 impl<D: Device> Session<D> {
+    /// A copy whose bytes come on the bulk connections: waits until they are there.
+    pub(super) fn copy_bulk_to_device(&mut self, sequence: u64, message: CopyBulkToDevice) -> Result<Answer, Fault> {
+        // Without them the session is over.
+        let Some(upload) = self.shared.transfers.take(sequence) else { return Ok(Answer::Nothing) };
+        self.staged = match &*upload {
+            Upload::Pinned { staged, .. } => Some(*staged),
+            Upload::Heap(chunks) => {
+                let device = &self.shared.device;
+                let taken = self.uploads.take(device, size(message.bytes)?, || self.shared.queue.has_held_streams())?;
+                let staged = taken.ok_or(CudaError::OUT_OF_MEMORY)?;
+                let memory = self.uploads.memory(staged);
+                for (index, chunk) in chunks.iter().enumerate() {
+                    let bytes = chunk.lock().unwrap_or_else(PoisonError::into_inner);
+                    memory.write(staged.offset + index * CHUNK_BYTES, &bytes);
+                }
+                Some(staged)
+            }
+        };
+        self.copy_to_device(CopyToDevice { stream: message.stream, to: message.to, bytes: &[] })
+    }
+
     pub(super) fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let staged = match self.staged.take() {
@@ -172,10 +196,12 @@ impl<D: Device> Session<D> {
         lane: Lane,
         slices: impl Iterator<Item = Result<Rows, Fault>>,
     ) -> Result<Option<Arc<Mark<D>>>, Fault> {
+        // Where several connections carry it, the first can leave the sooner, and the last be there.
+        let most = if self.shared.stripes.any() { TRANSFER_BYTES } else { PIECE_BYTES };
         let (mut offset, mut last) = (0, None);
         for slice in slices {
             let slice = slice?;
-            each_piece(slice, |mut piece| {
+            each_piece(slice, most, |mut piece| {
                 piece.offset += offset;
                 last = Some(self.issue_piece(sequence, stream, lane, piece)?);
                 Ok(())
@@ -278,10 +304,10 @@ impl<D: Device> Session<D> {
     }
 }
 
-/// Cuts a slice into pieces of at most [`PIECE_BYTES`]: rows together where they fit, else parts of rows.
-fn each_piece(slice: Rows, mut issue: impl FnMut(Piece) -> Result<(), Fault>) -> Result<(), Fault> {
+/// Cuts a slice into pieces of at most `most` bytes: rows together where they fit, else parts of rows.
+fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(), Fault>) -> Result<(), Fault> {
     let Rows { at, pitch, width, height } = slice;
-    let most = PIECE_BYTES as u64;
+    let (step, most) = (most, most as u64);
     let row = |row: u64, column: u64| -> Result<floe_abi::DevicePtr, Fault> {
         let bytes = product([row, pitch, 1])?.checked_add(column).ok_or(CudaError::INVALID_VALUE)?;
         further(DevicePtr(at.0), bytes)
@@ -291,7 +317,7 @@ fn each_piece(slice: Rows, mut issue: impl FnMut(Piece) -> Result<(), Fault>) ->
     }
     if width > most {
         for index in 0..height {
-            for column in (0..width).step_by(PIECE_BYTES) {
+            for column in (0..width).step_by(step) {
                 let width_here = most.min(width - column);
                 let rows = Rows { at: row(index, column)?, pitch, width: width_here, height: 1 };
                 issue(Piece { rows, offset: product([index, width, 1])? + column })?;
@@ -318,7 +344,7 @@ mod tests {
     fn pieces(width: u64, height: u64, pitch: u64) -> Vec<(u64, u64, u64, u64)> {
         let mut seen = Vec::new();
         let slice = Rows { at: floe_abi::DevicePtr(1 << 40), pitch, width, height };
-        each_piece(slice, |piece| {
+        each_piece(slice, PIECE_BYTES, |piece| {
             seen.push((piece.rows.at.0 - (1 << 40), piece.rows.width, piece.rows.height, piece.offset));
             Ok(())
         })

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use floe_transport::{Receiver, Spin};
+use floe_transport::{Receiver, Spin, Stripes, Transfers};
 
 use super::*;
 use crate::batch::{Batch, Command};
@@ -43,6 +43,8 @@ impl Line {
         let shared = Arc::new(Shared {
             device: Arc::new(Fake::default()),
             sender,
+            stripes: Stripes::default(),
+            transfers: Transfers::new(Spin::default()),
             failures: Default::default(),
             output: Output::none(),
             queue: Queue::default(),

@@ -1,0 +1,44 @@
+//! Copies to the device that the bulk connections carry: a command for every transfer, its bytes beside it, from where they
+//! lie.
+
+use floe_abi::CudaResult;
+use floe_surface::HostRange;
+use floe_transport::{Help, Load, STRIPED_FROM, TRANSFER_BYTES};
+use floe_wire::CopyBulkToDevice;
+
+use super::Passage;
+use crate::order::Course;
+use crate::session::Session;
+
+/// Whether a copy of so many bytes goes this way.
+pub(super) fn carries(session: &Session, bytes: usize) -> bool {
+    bytes >= STRIPED_FROM && session.connection.has_stripes()
+}
+
+/// Posts host bytes. They have been read when this returns, or are read later where `passage` says so.
+pub(super) fn send(
+    session: &Session,
+    course: &Course,
+    to: u64,
+    source: &HostRange,
+    passage: Passage,
+) -> CudaResult<()> {
+    let connection = &session.connection;
+    let load = Load::new(Box::new(session.lent.lend(*source)));
+    let help = if passage == Passage::AtOnce { Help::Follows } else { Help::None };
+    let posted = (0..source.len()).step_by(TRANSFER_BYTES).try_for_each(|start| {
+        let bytes = TRANSFER_BYTES.min(source.len() - start);
+        let message = CopyBulkToDevice {
+            stream: floe_wire::StreamId(course.stream()),
+            to: floe_wire::DevicePtr(to + start as u64),
+            bytes: bytes as u64,
+        };
+        course.issue(connection.post_striped(&message, &load, start..start + bytes, help)?);
+        Ok(())
+    });
+    if help == Help::Follows {
+        // Also where the link is over: others may still be reading.
+        connection.see_off(&load);
+    }
+    posted
+}

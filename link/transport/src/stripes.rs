@@ -1,0 +1,246 @@
+//! Bulk data over several connections at once.
+//! In: data that are lent, each part with the command it belongs to. Out: chunks, on whichever connection has nothing to do.
+//! Chunks are handed out in the order of their commands, nothing is copied on the way, and no lock is held while bytes go to
+//! a socket. What comes in at the other end is put together by [`Transfers`].
+
+mod assembly;
+mod pull;
+mod queue;
+mod transfers;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use floe_wire::{CHUNK_BYTES, Chunk as Frame};
+
+pub use pull::pull;
+pub use queue::Load;
+use queue::{Chunk, Queue};
+pub use transfers::{Taken, Target, Transfers};
+
+use crate::error::LinkError;
+use crate::sender::Sender;
+
+/// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
+pub const STRIPED_FROM: usize = 2 * CHUNK_BYTES;
+/// Bytes of a transfer: little is left to do when the last byte has come, and a command costs little beside so many.
+pub const TRANSFER_BYTES: usize = 4 * CHUNK_BYTES;
+
+/// The outgoing direction of a session's bulk connections; threads share it by cloning.
+#[derive(Clone, Debug, Default)]
+pub struct Stripes {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes threads that write.
+    work: Condvar,
+    /// Wakes those who see their data off.
+    gone: Condvar,
+    /// How many connections there are.
+    count: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Queue,
+    /// All connections, to be closed.
+    all: Vec<Sender>,
+    /// Those nobody writes on.
+    idle: Vec<Sender>,
+    /// Threads that sleep, and those of them that have been woken and have not come yet.
+    sleeping: usize,
+    called: usize,
+    /// Threads that wait for their data to be gone.
+    watching: usize,
+    closed: bool,
+}
+
+/// Whether who posts writes, too, when all is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// The data leave by themselves.
+    None,
+    /// [`Stripes::see_off`] follows.
+    Follows,
+}
+
+impl Stripes {
+    /// Whether there is a connection.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.shared.count.load(Ordering::Acquire) > 0
+    }
+
+    /// One more connection, with a thread that writes.
+    ///
+    /// # Errors
+    /// When the system gives no thread; the connection is closed then.
+    pub fn add(&self, connection: Sender) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let body = {
+            let shared = Arc::clone(&self.shared);
+            move || shared.run()
+        };
+        let started = std::thread::Builder::new().name("floe-bulk-send".into()).spawn(body);
+        if state.closed || started.is_err() {
+            connection.close();
+            return started.map(|_| ());
+        }
+        state.all.push(connection.clone());
+        state.idle.push(connection);
+        self.shared.count.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Posts a command on the session's own connection, and has the bytes of `load` at `place` follow as its transfer, which
+    /// is named by the command's sequence. Does not wait.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    pub fn post(
+        &self,
+        own: &Sender,
+        command: &impl floe_wire::Message,
+        load: &Arc<Load>,
+        place: Range<usize>,
+        help: Help,
+    ) -> Result<u64, LinkError> {
+        let mut wakes = 0;
+        // In line under the command's own lock: the order of transfers is that of their commands.
+        let enter = |sequence| wakes = self.shared.enter(sequence, load, place, help);
+        let sequence = own.post_numbered(command, enter)?;
+        self.shared.wake(wakes);
+        Ok(sequence)
+    }
+
+    /// Writes with the others until all of `load` is at sockets, or never will be: then nobody reads it any more.
+    pub fn see_off(&self, load: &Load) {
+        self.shared.see_off(load);
+    }
+
+    /// Ends all connections at once. What is unsent is lost.
+    pub fn close(&self) {
+        let (queue, all) = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            self.shared.count.store(0, Ordering::Release);
+            (std::mem::take(&mut state.queue), std::mem::take(&mut state.all))
+        };
+        all.iter().for_each(Sender::close);
+        drop_queue(queue);
+        self.shared.work.notify_all();
+        drop(self.shared.lock());
+        self.shared.gone.notify_all();
+    }
+}
+
+fn drop_queue(mut queue: Queue) {
+    while let Some(chunk) = queue.pop() {
+        chunk.load.give_back();
+    }
+}
+
+impl State {
+    /// The next chunk with a connection for it.
+    fn next(&mut self) -> Option<(Chunk, Sender)> {
+        if self.idle.is_empty() {
+            return None;
+        }
+        let chunk = self.queue.pop()?;
+        Some((chunk, self.idle.pop()?))
+    }
+
+    /// How many sleeping threads have something to do, beside `busy` that are awake.
+    fn wakes(&mut self, busy: usize) -> usize {
+        let wanted = self.queue.chunks().min(self.idle.len()).saturating_sub(self.called + busy);
+        let wakes = wanted.min(self.sleeping - self.called);
+        self.called += wakes;
+        wakes
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transfer stands in line; how many threads are to be woken for it.
+    fn enter(&self, transfer: u64, load: &Arc<Load>, place: Range<usize>, help: Help) -> usize {
+        let mut state = self.lock();
+        if state.closed {
+            return 0;
+        }
+        state.queue.push(transfer, load, place);
+        state.wakes(usize::from(help == Help::Follows))
+    }
+
+    fn wake(&self, count: usize) {
+        for _ in 0..count {
+            self.work.notify_one();
+        }
+    }
+
+    /// A thread that writes, until the end.
+    fn run(&self) {
+        let mut state = self.lock();
+        while !state.closed {
+            if let Some((chunk, connection)) = state.next() {
+                drop(state);
+                state = self.write(chunk, connection);
+                continue;
+            }
+            state.sleeping += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.sleeping -= 1;
+            state.called = state.called.saturating_sub(1);
+        }
+    }
+
+    /// Writes a chunk and gives the connection back.
+    fn write(&self, chunk: Chunk, connection: Sender) -> MutexGuard<'_, State> {
+        let mut sent = Ok(0);
+        chunk.show(&mut |bytes| {
+            let message = Frame { transfer: chunk.transfer, offset: chunk.offset as u64, bytes };
+            sent = connection.send(&message, |_| ());
+        });
+        if sent.is_err() {
+            // Who reads this connection hears it now, and ends the session.
+            connection.close();
+        }
+        chunk.load.give_back();
+        drop(chunk);
+        let mut state = self.lock();
+        if sent.is_ok() {
+            state.idle.push(connection);
+        }
+        if state.watching > 0 {
+            self.gone.notify_all();
+        }
+        state
+    }
+
+    fn see_off(&self, load: &Load) {
+        let mut state = self.lock();
+        while !load.is_gone() {
+            let helps = load.waits();
+            if let Some((chunk, connection)) = helps.then(|| state.next()).flatten() {
+                drop(state);
+                state = self.write(chunk, connection);
+                continue;
+            }
+            // The connection this thread had may be what others wait for.
+            self.wake(state.wakes(0));
+            state.watching += 1;
+            state = self.gone.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.watching -= 1;
+        }
+        let wakes = state.wakes(0);
+        drop(state);
+        self.wake(wakes);
+    }
+}

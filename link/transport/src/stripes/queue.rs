@@ -1,0 +1,163 @@
+//! Chunks in the order in which they are to leave.
+//! In: transfers, in the order of their commands. Out: one chunk after the other. It writes nothing and waits for nobody.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use floe_wire::CHUNK_BYTES;
+
+use crate::outgoing::Lent;
+
+/// Data of somebody else's that several connections carry. They stay as they are until this is dropped, which happens when
+/// the last of them are at a socket, or never will be.
+pub struct Load {
+    lent: Box<dyn Lent + Sync>,
+    /// Chunks that stand in line.
+    waiting: AtomicUsize,
+    /// Chunks that stand in line or are being written.
+    left: AtomicUsize,
+}
+
+impl Load {
+    /// Data to be carried.
+    #[must_use]
+    pub fn new(lent: Box<dyn Lent + Sync>) -> Arc<Self> {
+        Arc::new(Self { lent, waiting: AtomicUsize::new(0), left: AtomicUsize::new(0) })
+    }
+
+    /// Whether chunks of it stand in line.
+    pub(super) fn waits(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether no chunk of it stands in line or is being written.
+    pub(super) fn is_gone(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// A chunk is at a socket, or never will be.
+    pub(super) fn give_back(&self) {
+        self.left.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Load").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+/// A part of a transfer.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) transfer: u64,
+    /// Its place in the transfer, in bytes.
+    pub(super) offset: usize,
+    /// Where its bytes lie.
+    pub(super) load: Arc<Load>,
+    pub(super) place: Range<usize>,
+}
+
+impl Chunk {
+    /// Shows its bytes.
+    pub(super) fn show(&self, see: &mut dyn FnMut(&[u8])) {
+        self.load.lent.lend(&mut |all| see(&all[self.place.clone()]));
+    }
+}
+
+#[derive(Debug)]
+struct Transfer {
+    id: u64,
+    load: Arc<Load>,
+    place: Range<usize>,
+    /// Bytes of it that have been given out.
+    done: usize,
+}
+
+/// Transfers whose chunks have not all been given out.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    line: VecDeque<Transfer>,
+    chunks: usize,
+}
+
+impl Queue {
+    /// Appends a transfer of the bytes at `place`, at least one.
+    pub(super) fn push(&mut self, id: u64, load: &Arc<Load>, place: Range<usize>) {
+        let chunks = place.len().div_ceil(CHUNK_BYTES);
+        load.waiting.fetch_add(chunks, Ordering::AcqRel);
+        load.left.fetch_add(chunks, Ordering::AcqRel);
+        self.chunks += chunks;
+        self.line.push_back(Transfer { id, load: Arc::clone(load), place, done: 0 });
+    }
+
+    /// The next chunk.
+    pub(super) fn pop(&mut self) -> Option<Chunk> {
+        let first = self.line.front_mut()?;
+        let (offset, bytes) = (first.done, CHUNK_BYTES.min(first.place.len() - first.done));
+        first.done += bytes;
+        let start = first.place.start + offset;
+        let (transfer, place, is_last) = (first.id, start..start + bytes, first.done == first.place.len());
+        let load = if is_last { self.line.pop_front()?.load } else { Arc::clone(&first.load) };
+        load.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.chunks -= 1;
+        Some(Chunk { transfer, offset, load, place })
+    }
+
+    /// How many chunks stand in line.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Bytes(Vec<u8>, Arc<Mutex<bool>>);
+
+    impl Lent for Bytes {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+            write(&self.0);
+        }
+    }
+
+    impl Drop for Bytes {
+        fn drop(&mut self) {
+            *self.1.lock().expect("no test panics with it") = true;
+        }
+    }
+
+    #[test]
+    fn transfers_are_cut_in_order_and_the_data_go_back_with_their_last_chunk() {
+        let gone = Arc::new(Mutex::new(false));
+        let data: Vec<u8> = (0..3 * CHUNK_BYTES).map(|index| (index / 1000).to_le_bytes()[0]).collect();
+        let (load, mut queue) = (Load::new(Box::new(Bytes(data.clone(), Arc::clone(&gone)))), Queue::default());
+        queue.push(7, &load, 10..CHUNK_BYTES + 11);
+        queue.push(9, &load, CHUNK_BYTES..2 * CHUNK_BYTES);
+        assert_eq!(queue.chunks(), 3);
+        drop(load);
+        let mut seen = Vec::new();
+        while let Some(chunk) = queue.pop() {
+            chunk.show(&mut |bytes| assert_eq!(bytes, &data[chunk.place.clone()]));
+            assert!(!*gone.lock().expect("no test panics with it"));
+            seen.push((chunk.transfer, chunk.offset, chunk.place.clone()));
+            chunk.load.give_back();
+            assert_eq!(chunk.load.is_gone(), chunk.transfer == 9);
+        }
+        let expected = [
+            (7, 0, 10..10 + CHUNK_BYTES),
+            (7, CHUNK_BYTES, 10 + CHUNK_BYTES..11 + CHUNK_BYTES),
+            (9, 0, CHUNK_BYTES..2 * CHUNK_BYTES),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!((queue.chunks(), *gone.lock().expect("no test panics with it")), (0, true));
+    }
+}

@@ -1,0 +1,186 @@
+//! Transfers that are announced on one connection and come on others.
+//! In: announcements, from who reads the commands; chunks, from who reads the bulk connections. Out: transfers that are whole,
+//! to who waits for them.
+//!
+//! Nobody waits here for ever while both sides do as they say. On every bulk connection chunks come in the order of their
+//! transfers, since one queue hands them out. So what a transfer lacks is never behind a chunk of a later one, and a reader
+//! that waits for a later one's announcement holds back nothing that an announced transfer lacks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::assembly::{Assembly, Claimed};
+use crate::error::LinkError;
+use crate::spin::Spin;
+
+/// Where the bytes of a transfer go.
+pub trait Target: Send + Sync {
+    /// Has `read` fill the `bytes` bytes at `offset`, in one or several parts. No byte is filled twice, and the whole is as
+    /// long as it was announced.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    fn fill(
+        &self,
+        offset: usize,
+        bytes: usize,
+        read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError>;
+}
+
+/// A transfer under way.
+#[derive(Debug)]
+struct Transfer<T> {
+    target: T,
+    assembly: Mutex<Assembly>,
+    whole: AtomicBool,
+}
+
+/// All transfers of one direction of a session.
+#[derive(Debug)]
+pub struct Transfers<T> {
+    state: Mutex<State<T>>,
+    /// Wakes readers that wait for an announcement.
+    announced: Condvar,
+    /// Wakes who waits for a transfer to be whole.
+    whole: Condvar,
+    spin: Spin,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    open: HashMap<u64, Arc<Transfer<T>>>,
+    /// The transfer announced last.
+    last: u64,
+    /// Readers that wait.
+    readers: usize,
+    /// The transfer that is waited for.
+    awaited: Option<u64>,
+    closed: bool,
+}
+
+/// A chunk whose bytes are about to be read.
+pub(super) struct Claim<T> {
+    transfer: Arc<Transfer<T>>,
+    id: u64,
+    offset: usize,
+    bytes: usize,
+    claimed: Claimed,
+}
+
+impl<T: Target> Claim<T> {
+    /// Has `read` fill the chunk's place.
+    pub(super) fn fill(&self, read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
+        self.transfer.target.fill(self.offset, self.bytes, read)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Target> Transfers<T> {
+    /// None yet. Who waits for one looks again for as long as `spin` says before it sleeps.
+    #[must_use]
+    pub fn new(spin: Spin) -> Self {
+        let state = State { open: HashMap::new(), last: 0, readers: 0, awaited: None, closed: false };
+        Self { state: Mutex::new(state), announced: Condvar::new(), whole: Condvar::new(), spin }
+    }
+
+    /// A transfer of `bytes` comes, later than all that were announced before. False: it has too many or none.
+    pub fn announce(&self, id: u64, bytes: usize, target: T) -> bool {
+        let Some(assembly) = Assembly::new(bytes) else { return false };
+        let transfer = Transfer { target, assembly: Mutex::new(assembly), whole: AtomicBool::new(false) };
+        let mut state = lock(&self.state);
+        state.last = id;
+        if !state.closed {
+            state.open.insert(id, Arc::new(transfer));
+        }
+        if state.readers > 0 {
+            drop(state);
+            self.announced.notify_all();
+        }
+        true
+    }
+
+    /// Waits until an announced transfer is whole, and forgets it; what it was filled into. `None`: the session is over, or
+    /// there is no such transfer. One thread at a time waits here.
+    pub fn take(&self, id: u64) -> Option<Taken<T>> {
+        let transfer = Arc::clone(lock(&self.state).open.get(&id)?);
+        let is_whole = || transfer.whole.load(Ordering::Acquire);
+        if !is_whole() {
+            // Nothing is concluded from this: it only passes the time before the sleep.
+            let _ = self.spin.look(|| is_whole().then_some(()));
+        }
+        let mut state = lock(&self.state);
+        while !is_whole() && !state.closed {
+            state.awaited = Some(id);
+            state = self.whole.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.awaited = None;
+        state.open.remove(&id);
+        is_whole().then(|| Taken(Arc::clone(&transfer)))
+    }
+
+    /// Claims a chunk's place, after waiting for its transfer to be announced.
+    pub(super) fn claim(&self, id: u64, offset: u64, bytes: usize) -> Result<Claim<T>, LinkError> {
+        let wrong = |why| LinkError::Chunk { transfer: id, offset, bytes, why };
+        let transfer = self.announced(id)?.ok_or_else(|| wrong("there is no such transfer"))?;
+        let claimed = lock(&transfer.assembly).claim(offset, bytes).map_err(wrong)?;
+        let offset = usize::try_from(offset).map_err(|_| wrong("it begins behind it"))?;
+        Ok(Claim { transfer, id, offset, bytes, claimed })
+    }
+
+    fn announced(&self, id: u64) -> Result<Option<Arc<Transfer<T>>>, LinkError> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                return Err(LinkError::Closed);
+            }
+            let found = state.open.get(&id).cloned();
+            if found.is_some() || id <= state.last {
+                return Ok(found);
+            }
+            state.readers += 1;
+            state = self.announced.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.readers -= 1;
+        }
+    }
+
+    /// The chunk is in its place.
+    pub(super) fn complete(&self, claim: Claim<T>) {
+        let Claim { transfer, id, claimed, .. } = claim;
+        if !lock(&transfer.assembly).complete(claimed) {
+            return;
+        }
+        transfer.whole.store(true, Ordering::Release);
+        if lock(&self.state).awaited == Some(id) {
+            self.whole.notify_all();
+        }
+    }
+
+    /// The session is over: nobody waits here any more, and what is not whole never will be.
+    pub fn close(&self) {
+        let open = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            std::mem::take(&mut state.open)
+        };
+        drop(open);
+        self.announced.notify_all();
+        self.whole.notify_all();
+    }
+}
+
+/// A transfer that is whole.
+#[derive(Debug)]
+pub struct Taken<T>(Arc<Transfer<T>>);
+
+impl<T> std::ops::Deref for Taken<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.target
+    }
+}

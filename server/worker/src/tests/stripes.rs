@@ -1,0 +1,216 @@
+//! Bulk connections: what comes in chunks goes to the device in command order, what leaves does so in chunks, and peers that
+//! break the contract there lose their session.
+
+use floe_transport::LinkError;
+
+use super::*;
+
+const CHUNK: u64 = CHUNK_BYTES as u64;
+
+/// A chunk as it came.
+type Chunks = Vec<(u64, u64, Vec<u8>)>;
+
+impl Client {
+    /// One more connection of the session.
+    fn join(&self) -> Link {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        self.giver.give(Role::Bulk, Link::new(theirs.into())).unwrap();
+        Link::new(ours.into())
+    }
+
+    fn follows(&mut self, to: u64, bytes: u64) -> u64 {
+        self.send(&CopyBulkToDevice { stream: StreamId(0), to: DevicePtr(to), bytes })
+    }
+
+    /// What lies on the device.
+    fn read(&mut self, bytes: u64) -> Vec<u8> {
+        let mut all = vec![];
+        for at in (0..bytes).step_by(CHUNK_BYTES) {
+            let length = CHUNK.min(bytes - at);
+            self.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE + at), bytes: length });
+            match self.get() {
+                Some(Got::Delivery { bytes, .. }) => all.extend(bytes),
+                other => panic!("no data: {other:?}"),
+            }
+            assert!(matches!(self.get(), Some(Got::Reply { status: 0, .. })));
+        }
+        all
+    }
+
+    /// What the worker says when a bulk connection carries this, behind a copy of two chunks that is announced.
+    fn ended_by(transfer: impl FnOnce(u64) -> u64, offset: u64, bytes: usize) -> String {
+        let mut client = Self::new();
+        client.memory();
+        let mut bulk = client.join();
+        let sent = client.follows(BASE, 2 * CHUNK);
+        let _ = bulk.send(&Chunk { transfer: transfer(sent), offset, bytes: &vec![0; bytes] });
+        match client.get() {
+            Some(Got::Ended(1, words)) => {
+                assert_eq!(client.leave(), Ending::Contract(words.clone().split_off(words.find(": ").unwrap() + 2)));
+                words
+            }
+            other => panic!("it goes on: {other:?}"),
+        }
+    }
+}
+
+fn data(bytes: u64, seed: u64) -> Vec<u8> {
+    (0..bytes).map(|index| (index / 7 + seed).to_le_bytes()[0]).collect()
+}
+
+fn chunk(link: &mut Link, transfer: u64, offset: u64, all: &[u8]) {
+    let from = usize::try_from(offset).unwrap();
+    let bytes = &all[from..all.len().min(from + CHUNK_BYTES)];
+    link.send(&Chunk { transfer, offset, bytes }).unwrap();
+}
+
+/// All chunks that come within a transfer of so many bytes.
+fn chunks(links: &mut [Link], bytes: u64) -> Chunks {
+    let mut seen = vec![];
+    let mut left = bytes;
+    while left > 0 {
+        for link in &mut *links {
+            let soon = Instant::now() + Duration::from_millis(5);
+            match link.receive(Some(soon)) {
+                Ok(Some(frame)) => {
+                    let chunk = Chunk::decode(frame.payload).unwrap();
+                    left -= chunk.bytes.len() as u64;
+                    seen.push((chunk.transfer, chunk.offset, chunk.bytes.to_vec()));
+                }
+                Err(LinkError::TimedOut { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    seen.sort();
+    seen
+}
+
+#[test]
+fn chunks_may_come_in_any_order_and_before_their_commands() {
+    let mut client = Client::new();
+    client.memory();
+    let (mut one, mut other) = (client.join(), client.join());
+    let (first, second) = (data(2 * CHUNK + 100, 1), data(CHUNK, 2));
+    // The first command will be the next frame, the second the one after it.
+    let next = client.send(&Fill {
+        stream: StreamId(0),
+        at: DevicePtr(BASE),
+        pitch: 1,
+        element: 1,
+        value: 9,
+        width: 1,
+        height: 1,
+    }) + 1;
+    chunk(&mut other, next, CHUNK, &first);
+    chunk(&mut one, next, 2 * CHUNK, &first);
+    chunk(&mut one, next + 1, 0, &second);
+    assert_eq!(client.follows(BASE, first.len() as u64), next);
+    assert_eq!(client.follows(BASE + CHUNK, CHUNK), next + 1);
+    chunk(&mut other, next, 0, &first);
+    let mut expected = first.clone();
+    expected[CHUNK_BYTES..2 * CHUNK_BYTES].copy_from_slice(&second);
+    assert!(client.read(first.len() as u64) == expected);
+    assert_eq!(client.leave(), Ending::ClientLeft);
+}
+
+#[test]
+fn copies_that_are_behind_a_held_stream_come_all_the_same() {
+    let mut client = Client::new();
+    client.memory();
+    let mut bulk = client.join();
+    client.send(&CreateStream { stream: StreamId(3), flags: 1, priority: 0 });
+    client.send(&HostFunction { stream: StreamId(3), function: FunctionId(9) });
+    let Some(Got::RunHostFunction(9)) = client.get() else { panic!("it is not run") };
+    // More than the ring holds, all behind the function.
+    let (bytes, count) = (4 * CHUNK, 160);
+    for index in 0..count {
+        let sent = client.send(&CopyBulkToDevice { stream: StreamId(3), to: DevicePtr(BASE), bytes });
+        let all = data(bytes, index);
+        (0..4).for_each(|part| chunk(&mut bulk, sent, part * CHUNK, &all));
+    }
+    client.send(&HostFunctionDone { function: FunctionId(9) });
+    client.ok(&SynchronizeStream { stream: StreamId(3) });
+    assert!(client.read(bytes) == data(bytes, count - 1));
+}
+
+#[test]
+fn what_leaves_is_announced_and_comes_on_any_connection() {
+    let mut client = Client::new();
+    client.memory();
+    let mut bulk = vec![client.join(), client.join()];
+    let all = data(BLOCK, 5);
+    for (index, at) in (0..BLOCK).step_by(4 * CHUNK_BYTES).enumerate() {
+        let from = usize::try_from(at).unwrap();
+        let sent = client.follows(BASE + at, 4 * CHUNK);
+        (0..4).for_each(|part| chunk(&mut bulk[index % 2], sent, part * CHUNK, &all[from..from + 4 * CHUNK_BYTES]));
+    }
+    let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE + 5), bytes: 5 * CHUNK });
+    let mut follow = vec![];
+    while let Some(got) = client.get() {
+        match got {
+            Got::Follows { request, offset, bytes } if request == sent => follow.push((offset, bytes)),
+            Got::Delivery { request, offset, bytes } if request == sent => {
+                assert_eq!((offset, bytes.len()), (4 * CHUNK, CHUNK_BYTES), "the end is too little for several");
+            }
+            Got::Reply { request, status: 0, .. } if request == sent => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(follow, [(0, 4 * CHUNK)]);
+    let seen = chunks(&mut bulk, 4 * CHUNK);
+    for (index, (_, offset, bytes)) in seen.iter().enumerate() {
+        assert_eq!(*offset, index as u64 * CHUNK);
+        assert!(bytes == &all[index * CHUNK_BYTES + 5..(index + 1) * CHUNK_BYTES + 5]);
+    }
+}
+
+#[test]
+fn chunks_that_were_not_announced_end_the_session() {
+    let words = Client::ended_by(|sent| sent - 1, 0, CHUNK_BYTES);
+    assert!(words.contains("there is no such transfer"), "{words}");
+    let words = Client::ended_by(|sent| sent, CHUNK, CHUNK_BYTES + 1);
+    assert!(words.contains("it is not as long"), "{words}");
+}
+
+#[test]
+fn copies_of_no_bytes_or_of_more_than_a_piece_are_refused() {
+    for bytes in [0, PIECE_BYTES as u64 + 1, u64::MAX] {
+        let words = Client::new().break_with(&CopyBulkToDevice { stream: StreamId(0), to: DevicePtr(BASE), bytes });
+        assert!(words.contains("not the bytes of a piece"), "{words}");
+    }
+}
+
+#[test]
+fn commands_do_not_come_on_bulk_connections_nor_chunks_on_the_sessions_own() {
+    let words = Client::new().break_with(&Chunk { transfer: 1, offset: 0, bytes: &[1] });
+    assert!(words.contains("only a bulk connection"), "{words}");
+    let mut client = Client::new();
+    client.join().send(&MemoryInfo {}).unwrap();
+    assert!(matches!(client.get(), Some(Got::Ended(1, words)) if words.contains("bulk connection")));
+}
+
+#[test]
+fn session_ends_with_any_of_its_connections() {
+    let mut client = Client::new();
+    client.memory();
+    let bulk = client.join();
+    let sent = client.follows(BASE, CHUNK);
+    client.send(&SynchronizeContext {});
+    assert!(sent > 0);
+    drop(bulk);
+    assert_eq!(client.get(), None);
+    assert_eq!(client.leave(), Ending::ClientLeft);
+}
+
+#[test]
+fn issuer_has_room_also_when_what_comes_behind_it_has_taken_all() {
+    let device = Arc::new(Fake::default());
+    let uploads = crate::staging::Uploads::<Fake>::new(1 << 20);
+    uploads.begin(&device).unwrap();
+    let ahead: Vec<_> = std::iter::from_fn(|| uploads.room(&device, 1 << 18, || false)).collect();
+    assert_eq!(ahead.len(), 4);
+    let own = uploads.take(&device, 1 << 18, || false).unwrap().unwrap();
+    uploads.drop_range(own);
+    ahead.into_iter().for_each(|staged| uploads.drop_range(staged));
+}
