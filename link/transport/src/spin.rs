@@ -30,8 +30,6 @@ const PAUSES: u32 = 100;
 pub struct Spin {
     /// It does nothing else.
     time: Duration,
-    /// It leaves the processor to others between two looks.
-    patience: Duration,
 }
 
 impl Spin {
@@ -40,20 +38,10 @@ impl Spin {
     pub fn new(setting: Option<&str>) -> Self {
         let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         match setting.and_then(|text| text.trim().parse().ok()) {
-            Some(micros) => Self::of(Duration::from_micros(micros).min(LONGEST)),
-            None if processors() >= ENOUGH_PROCESSORS => Self::of(DEFAULT),
+            Some(micros) => Self { time: Duration::from_micros(micros).min(LONGEST) },
+            None if processors() >= ENOUGH_PROCESSORS => Self { time: DEFAULT },
             None => Self::default(),
         }
-    }
-
-    fn of(time: Duration) -> Self {
-        Self { time, patience: time }
-    }
-
-    /// The same for what the program waits for: a hundred milliseconds where nothing is set.
-    #[must_use]
-    pub fn patient(self) -> Self {
-        Self { patience: self.time * PATIENCE, ..self }
     }
 
     /// What this process's environment says.
@@ -68,12 +56,13 @@ impl Spin {
         !self.time.is_zero()
     }
 
-    /// Lets the moment between two looks pass, when the first was so long ago. False: it is time to sleep.
+    /// Lets the moment between two looks for what the program waits for pass, when the first was so long ago; between later
+    /// ones it leaves the processor to others. False: it is time to sleep, a hundred milliseconds where nothing is set.
     pub fn pass(self, waited: Duration) -> bool {
         if waited < self.time {
             return true;
         }
-        if waited >= self.patience || !spare::are_processors() {
+        if waited >= self.time * PATIENCE || !spare::are_processors() {
             return false;
         }
         (0..PAUSES).for_each(|_| std::hint::spin_loop());
@@ -94,7 +83,7 @@ impl Spin {
         if !self.is_on() {
             return None;
         }
-        let (patient, began) = (self.patient(), Instant::now());
+        let began = Instant::now();
         let mut expected_until = began;
         loop {
             for _ in 0..LOOKS {
@@ -107,7 +96,7 @@ impl Spin {
             if is_expected() {
                 expected_until = now;
             }
-            let is_time = now.duration_since(expected_until) < self.time && patient.pass(now.duration_since(began));
+            let is_time = now.duration_since(expected_until) < self.time && self.pass(now.duration_since(began));
             if !is_time {
                 return None;
             }
@@ -194,13 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_longer_and_nothing_where_nothing_is_spun() {
-        let (short, patient) = (Spin::new(Some("100")), Spin::new(Some("100")).patient());
-        let after = |micros| [short, patient].map(|spin| spin.pass(Duration::from_micros(micros)));
+    fn patience_ends_and_is_none_where_nothing_is_spun() {
+        let after = |setting, micros| Spin::new(Some(setting)).pass(Duration::from_micros(micros));
         // Between the two it depends on what else the machine does.
-        assert_eq!((after(99), after(100)[0]), ([true, true], false));
-        assert_eq!(after(100_000), [false, false]);
-        assert!(!Spin::new(Some("0")).patient().pass(Duration::ZERO));
+        assert_eq!((after("100", 99), after("100", 100_000)), (true, false));
+        assert!(!after("0", 0));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// A wait begins.
     pub(crate) fn new(spin: Spin) -> Self {
-        Self { spin: spin.patient(), began: Instant::now(), looks: 0 }
+        Self { spin, began: Instant::now(), looks: 0 }
     }
 
     /// How long to sleep before the next look; `None`: not at all.
