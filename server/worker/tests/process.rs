@@ -23,13 +23,16 @@ fn worker() -> PathBuf {
     std::env::var_os("FLOE_WORKER").map_or_else(|| env!("CARGO_BIN_EXE_floe-worker").into(), PathBuf::from)
 }
 
-/// What the device offers; the CPU device is built when it is the one asked for.
+/// What the device offers: the CPU device of the installation under test, where there is none one that is built for it.
 fn offer() -> &'static Probe {
     static OFFER: OnceLock<Probe> = OnceLock::new();
     OFFER.get_or_init(|| {
-        let device = std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| {
-            build_cpu_device();
-            "cpu".into()
+        let device = std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| match std::env::var("FLOE_DIST") {
+            Ok(installation) => format!("{installation}/lib/device/libcuda.so.1"),
+            Err(_) => {
+                build_cpu_device();
+                "cpu".into()
+            }
         });
         let output = Command::new(worker()).args(["--probe", &device]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
