@@ -38,8 +38,8 @@ pub(crate) struct Sharing {
     /// Whether it takes anything. Asked once.
     agreed: OnceLock<bool>,
     any: AtomicBool,
-    /// By first address.
-    blocks: RwLock<BTreeMap<u64, Pages>>,
+    /// By first address; empty while the worker is asked.
+    blocks: RwLock<BTreeMap<u64, Arc<OnceLock<Pages>>>>,
 }
 
 impl Sharing {
@@ -49,7 +49,7 @@ impl Sharing {
     }
 
     fn pages(&self, start: u64) -> Option<Pages> {
-        self.blocks.read().unwrap_or_else(PoisonError::into_inner).get(&start).copied()
+        self.blocks.read().unwrap_or_else(PoisonError::into_inner).get(&start)?.get().copied()
     }
 
     /// The worker has none of them any more.
@@ -88,9 +88,12 @@ impl Session {
         if !self.shares() {
             return Pages::Refused;
         }
-        // Held until the worker has said: another thread that uses the block waits for the same answer.
         let mut blocks = self.sharing.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        let pages = *blocks.entry(start).or_insert_with(|| self.offer(start, bytes).unwrap_or(Pages::Refused));
+        let block = Arc::clone(blocks.entry(start).or_default());
+        drop(blocks);
+        // Another thread that uses the block waits for the same answer, and no other: the worker may stand in a call that
+        // ends only by what such a thread does.
+        let pages = *block.get_or_init(|| self.offer(start, bytes).unwrap_or(Pages::Refused));
         self.sharing.any.store(true, Ordering::Release);
         pages
     }
@@ -119,7 +122,8 @@ impl Session {
             return Ok(());
         }
         let had = self.sharing.blocks.write().unwrap_or_else(PoisonError::into_inner).remove(&start);
-        if !had.is_some_and(|pages| pages != Pages::Refused) {
+        // Where the worker is still asked, that comes first.
+        if !had.is_some_and(|pages| *pages.get_or_init(|| Pages::Refused) != Pages::Refused) {
             return Ok(());
         }
         self.connection.call(&UnmapShared { at: floe_wire::DevicePtr(start) }).map(drop)

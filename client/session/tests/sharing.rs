@@ -55,6 +55,48 @@ fn device_reads_and_writes_pinned_memory_and_no_byte_travels() {
 }
 
 #[test]
+fn a_block_the_worker_is_asked_for_holds_up_no_copy_of_another() {
+    let (mut blocks, mut held) = (0, None);
+    let server = Server::start(Options {
+        // The second block's answer comes when the first was copied.
+        script: Some(Box::new(move |request, sequence, peer| match request {
+            Request::MapShared(_) => {
+                blocks += 1;
+                held = (blocks == 2).then_some(sequence);
+                if held.is_some() { Flow::Done } else { Flow::Usual }
+            }
+            Request::CopyOnDevice(_) => {
+                if let Some(asked) = held.take() {
+                    peer.reply(asked, &floe_wire::MapSharedReply { reached: true });
+                }
+                Flow::Usual
+            }
+            _ => Flow::Usual,
+        })),
+        ..sharing()
+    });
+    let client = client(&server);
+    let (device, host) = memory(client);
+    let context = client.ctx_get_current().unwrap();
+    let second = std::thread::spawn(move || {
+        client.ctx_set_current(context).unwrap();
+        client.mem_alloc_host(LARGE).unwrap()
+    });
+    server.wait_for("MapShared", 2);
+    let copy = std::thread::spawn(move || {
+        client.ctx_set_current(context).unwrap();
+        client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
+    });
+    // Said by the server when it comes; a test that waited for the thread itself would stand still with it.
+    server.wait_for("CopyOnDevice", 1);
+    copy.join().unwrap();
+    let second = pinned(second.join().unwrap(), LARGE);
+    client.memcpy_htod_async(device, second, Stream::LEGACY).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!(counts(&server, &["MapShared", "CopyOnDevice"]), [2, 2]);
+}
+
+#[test]
 fn copies_a_program_waits_for_are_over_when_the_call_returns() {
     let server = Server::start(sharing());
     let client = client(&server);
