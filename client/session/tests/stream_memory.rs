@@ -91,7 +91,9 @@ fn what_the_program_writes_to_a_word_a_stream_waits_for_is_sent_without_a_call()
     until("the first change", || server.count("WriteMirror") == 1);
     memory.write(&[3]).unwrap();
     until("the release", || server.count("WriteMirror") == 2);
-    until("the end of the wait", || client.stream_query(Stream::LEGACY) == Ok(()));
+    // Who watches ends only when the wait is known to be over: nobody has asked for that.
+    until("the end of the watch", || watchers() == 0);
+    assert_eq!((client.stream_query(Stream::LEGACY), server.count("QueryStream")), (Ok(()), 0));
 }
 
 /// Threads of this process that watch host memory, of all tests.
