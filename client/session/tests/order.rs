@@ -126,6 +126,45 @@ fn a_host_function_runs_once_and_the_stream_goes_on() {
     assert_eq!(server.names(), ["HostFunction", "SynchronizeStream", "HostFunctionDone"]);
 }
 
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn never(_: *mut c_void) {
+    REFUSED.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn host_functions_and_late_copies_the_server_refuses_are_over_and_read_nothing() {
+    let mut refused = Vec::new();
+    let server = Server::scripted(move |request, _, peer| match request {
+        Request::HostFunction(message) => {
+            refused.push(message.function);
+            Flow::Done
+        }
+        Request::CopyLate(message) => {
+            refused.push(message.function);
+            for function in refused.drain(..) {
+                peer.sender.post(&floe_wire::RunHostFunction { function, status: 2 }).unwrap();
+            }
+            Flow::Done
+        }
+        Request::HostFunctionDone(_) => Flow::Done,
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap();
+    let source = pinned(client.mem_alloc_host(16).unwrap(), 16);
+    // SAFETY: the function does not look at its argument.
+    let function = unsafe { HostFunction::new(never, std::ptr::null_mut()) };
+    client.launch_host_func(Stream::LEGACY, function).unwrap();
+    client.memcpy_htod_async(at, source, Stream::LEGACY).unwrap();
+    server.wait_for("HostFunctionDone", 2);
+    // Nothing is left that might write the source.
+    client.memcpy_htod_async(at, source, Stream::LEGACY).unwrap();
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!((server.count("CopyLate"), server.count("CopyToDevice"), server.count("LateBytes")), (1, 1, 0));
+    assert_eq!(REFUSED.load(Ordering::SeqCst), 0);
+}
+
 struct Baton {
     go: mpsc::Receiver<()>,
     target: HostRange,

@@ -87,9 +87,26 @@ impl HostFunctions {
         Some(gate)
     }
 
-    /// The function could not be put into its stream.
+    /// The function that was expected could not be put into its stream. The client is told so, and may answer.
     pub(crate) fn cancel(&self, function: FunctionId) {
-        self.gates().closed.remove(&function.0);
+        let mut gates = self.gates();
+        gates.closed.remove(&function.0);
+        gates.given_up.insert(function.0);
+    }
+
+    /// The same for one that was never expected. False: one of that id stands in a stream.
+    pub(crate) fn refuse(&self, function: FunctionId) -> bool {
+        let mut gates = self.gates();
+        let stands = gates.closed.contains_key(&function.0);
+        if !stands {
+            gates.given_up.insert(function.0);
+        }
+        !stands
+    }
+
+    /// Whether functions have not returned that bring no data: those may wait for another vGPU, which waits for this.
+    pub(crate) fn any_of_the_program(&self) -> bool {
+        self.gates().closed.values().any(|closed| closed.fill.is_none())
     }
 
     /// The function has returned.

@@ -474,6 +474,51 @@ fn more_copies_behind_a_host_function_than_the_rings_hold_do_not_keep_others_fro
 }
 
 #[test]
+fn more_late_copies_behind_a_host_function_than_their_ring_holds_do_not_keep_others_from_being_answered() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
+    client.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
+    let width = BLOCK.min(PIECE_BYTES as u64);
+    let late = CopyLate { stream: StreamId(1), to: DevicePtr(BASE), pitch: 0, width, height: 1, ..CopyLate::default() };
+    let last = 11 + rings().late as u64 / width;
+    for function in 10..=last {
+        client.send(&CopyLate { function: FunctionId(function), ..late });
+    }
+    client.ok(&MemoryInfo {});
+    client.send(&HostFunctionDone { function: FunctionId(3) });
+    for function in 10..=last {
+        assert_eq!(client.get(), Some(Got::RunHostFunction(function)));
+        client.send(&LateBytes { function: FunctionId(function), bytes: &vec![7; usize::try_from(width).unwrap()] });
+    }
+    client.ok(&SynchronizeStream { stream: StreamId(1) });
+    assert_eq!(client.device.memory(BASE + width - 1, 1), [7]);
+}
+
+#[test]
+fn refused_host_functions_and_late_copies_are_told_at_once_and_may_be_answered() {
+    let mut client = Client::new();
+    client.memory();
+    client.device.fail_next_stream();
+    let stream = StreamId(4);
+    client.send(&CreateStream { stream, flags: 0, priority: 0 });
+    client.send(&HostFunction { stream, function: FunctionId(9) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(9)));
+    client.send(&CopyLate { stream, function: FunctionId(10), to: DevicePtr(BASE), pitch: 0, width: 4, height: 1 });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(10)));
+    for function in [9, 10] {
+        client.send(&HostFunctionDone { function: FunctionId(function) });
+    }
+    assert_eq!(client.call(&MemoryInfo {}).1, 2, "the stream's own failure");
+    client.ok(&MemoryInfo {});
+    client.send(&HostFunction { stream: StreamId(0), function: FunctionId(11) });
+    assert_eq!(client.get(), Some(Got::RunHostFunction(11)));
+    let words = client.break_with(&HostFunction { stream, function: FunctionId(11) });
+    assert!(words.contains("host function id is taken: 11"), "{words}");
+}
+
+#[test]
 fn host_function_runs_after_deliveries_and_holds_its_stream() {
     let mut client = Client::new();
     client.memory();

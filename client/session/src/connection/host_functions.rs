@@ -44,7 +44,7 @@ impl HostWork {
         !matches!(self, Self::Bytes(_))
     }
 
-    /// Does it; returns the bytes it brings.
+    /// Does it; returns the bytes it brings. What the server has refused reads nothing: the program may know of the refusal.
     fn run(self, status: CudaResult<()>) -> Option<Vec<u8>> {
         match self {
             // CUDA does not run host functions of a context in error, but callbacks it does.
@@ -52,7 +52,8 @@ impl HostWork {
             Self::Function(_) => {}
             Self::Callback(callback) => callback.call(status),
             Self::Own(work) => work(),
-            Self::Bytes(read) => return Some(read()),
+            Self::Bytes(read) if status.is_ok() => return Some(read()),
+            Self::Bytes(_) => {}
         }
         None
     }

@@ -555,7 +555,7 @@ impl Message for Delivery<'_> {
     }
 }
 
-/// The stream has reached a host function: the client runs it and says `HostFunctionDone`. Everything delivered before it on that stream has been sent before it.
+/// The stream has reached a host function: the client runs it and says `HostFunctionDone`. Everything delivered before it on that stream has been sent before it. With another status than 0 the function never runs: it could not be put into its stream, and nothing waits for it.
 ///
 /// Kind 0x0084, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -86,10 +86,12 @@ impl<D: Device> Session<D> {
         if bytes == 0 || bytes > PIECE_BYTES as u64 {
             return broken(format!("{width} × {height} bytes are no piece"));
         }
-        let stream = self.use_stream(stream)?;
+        let stream = self.stream_for_function(stream, function)?;
         let device = &self.shared.device;
         let bytes = size(bytes)?;
-        let taken = self.late.take(device, bytes, || self.shared.queue.has_waits());
+        // Other late copies end by themselves: their bytes come past this.
+        let held = || self.shared.queue.has_waits() || self.functions.any_of_the_program();
+        let taken = self.late.take(device, bytes, held);
         let staged = match taken.and_then(|staged| staged.ok_or(CudaError::OUT_OF_MEMORY)) {
             Ok(staged) => staged,
             Err(error) => {

@@ -3,10 +3,10 @@
 //! An event in an attribute is looked up by the client's id; one that carries anything else of the client's is refused,
 //! never passed on.
 
-use floe_abi::{CudaError, LaunchAttribute, LaunchAttributeValue};
+use floe_abi::{CudaError, LaunchAttribute, LaunchAttributeValue, Stream};
 use floe_wire::{
     AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, FunctionId, HostFunction,
-    Launch, MaxActiveBlocks, MaxActiveBlocksReply,
+    Launch, MaxActiveBlocks, MaxActiveBlocksReply, RunHostFunction, StreamId,
 };
 
 use super::{Answer, Session, body};
@@ -79,9 +79,27 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn host_function(&mut self, sequence: u64, message: HostFunction) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
+        let stream = self.stream_for_function(message.stream, message.function)?;
         self.stand_behind(sequence, stream, message.function, None)?;
         Ok(Answer::Nothing)
+    }
+
+    /// The stream a host function is for. One that cannot be used refuses the function.
+    pub(super) fn stream_for_function(&mut self, id: StreamId, function: FunctionId) -> Result<Stream, Fault> {
+        let stream = self.use_stream(id);
+        if let Err(Fault::Program(error) | Fault::Explained(error, _)) = &stream {
+            if !self.functions.refuse(function) {
+                return broken(format!("host function id is taken: {}", function.0));
+            }
+            self.tell_refusal(function, *error);
+        }
+        stream
+    }
+
+    /// Tells the client that a host function never runs: nobody else would say that it is over.
+    fn tell_refusal(&self, function: FunctionId, error: CudaError) {
+        // A link that is gone is noticed where it is read.
+        let _ = self.shared.sender.post(&RunHostFunction { function, status: error.code() });
     }
 
     /// Has the stream wait until the client has done what `function` names, and brought the data `fill` takes.
@@ -105,6 +123,7 @@ impl<D: Device> Session<D> {
         if let Err(error) = self.device().launch_host_function(stream, Box::new(reached)) {
             self.functions.cancel(function);
             self.shared.queue.host_functions_end(1);
+            self.tell_refusal(function, error);
             return Err(error.into());
         }
         Ok(())
