@@ -1,4 +1,5 @@
-// Batches of copies (cuMemcpyBatchAsync, of CUDA 13 and of CUDA 12.8), and what is said of memory that is not managed.
+// Batches of copies and of boxes (cuMemcpyBatchAsync, cuMemcpy3DBatchAsync, of CUDA 13 and of CUDA 12.8), and what is said
+// of memory that is not managed.
 // No argument. Checks every byte that was copied, that an ephemeral source may be reused at once, and the errors.
 #include "check_driver.h"
 
@@ -6,6 +7,8 @@
 
 using OldBatch = CUresult (*)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t,
                               size_t *, CUstream);
+
+using OldBoxes = CUresult (*)(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
 
 constexpr size_t count = 256;
 
@@ -92,6 +95,13 @@ static void errors(Verdict &verdict) {
                    "attributes that do not begin with the first copy");
     verdict.expect(refused(cuMemcpyBatchAsync(to, from, sizes, 2, attributes, starts, 1, nullptr)),
                    "the legacy default stream");
+    CUgraph graph;
+    CHECK_DRIVER(cuStreamBeginCapture(places.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    verdict.expect(cuMemcpyBatchAsync(to, from, sizes, 2, attributes, starts, 1, places.stream) ==
+                       CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                   "no batch is captured");
+    CHECK_DRIVER(cuStreamEndCapture(places.stream, &graph));
+    CHECK_DRIVER(cuGraphDestroy(graph));
     attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
     verdict.expect(refused(cuMemcpyBatchAsync(to, from, sizes, 2, attributes, starts, 1, places.stream)),
                    "no access order");
@@ -102,13 +112,91 @@ static void before_cuda_13(Verdict &verdict) {
     void *found = nullptr;
     CHECK_DRIVER(cuGetProcAddress("cuMemcpyBatchAsync", &found, 12080, 0, nullptr));
     auto batch = reinterpret_cast<OldBatch>(found);
-    CUdeviceptr to[] = {places.first}, from[] = {places.second};
-    size_t sizes[] = {count * 4}, starts[] = {0}, failed = 7;
+    CUdeviceptr to[] = {places.first, places.first}, from[] = {places.second, places.second};
+    size_t sizes[] = {count * 4, 0}, starts[] = {0}, failed = 7;
     CUmemcpyAttributes attributes[] = {in_order(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)};
     CHECK_DRIVER(batch(to, from, sizes, 1, attributes, starts, 1, &failed, places.stream));
     CHECK_DRIVER(cuStreamSynchronize(places.stream));
     const std::vector<int> got = places.read(places.first);
     verdict.expect(got[0] == 2 && got[count - 1] == 2, "the signature of CUDA 12.8");
+    verdict.expect(batch(to, from, sizes, 2, attributes, starts, 1, &failed, places.stream) ==
+                           CUDA_ERROR_INVALID_VALUE &&
+                       failed == 1,
+                   "which copy is at fault");
+}
+
+static CUmemcpy3DOperand end_at(CUdeviceptr at, size_t row_length, size_t layer_height) {
+    CUmemcpy3DOperand end = {};
+    end.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    end.op.ptr.ptr = at;
+    end.op.ptr.rowLength = row_length;
+    end.op.ptr.layerHeight = layer_height;
+    return end;
+}
+
+static CUDA_MEMCPY3D_BATCH_OP box_of(CUmemcpy3DOperand source, CUmemcpy3DOperand destination, CUextent3D extent) {
+    CUDA_MEMCPY3D_BATCH_OP box = {};
+    box.src = source;
+    box.dst = destination;
+    box.extent = extent;
+    box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    return box;
+}
+
+// A box is cut out of 16 layers of 4 rows of 16 bytes and packed; the packed bytes go on to the host.
+static void boxes(Verdict &verdict) {
+    Places places;
+    auto *bytes = reinterpret_cast<unsigned char *>(places.host);
+    for (size_t i = 0; i < count * 4; ++i) bytes[i] = static_cast<unsigned char>(i * 7 + i / 256);
+    CHECK_DRIVER(cuMemcpyHtoD(places.first, bytes, count * 4));
+    const std::vector<unsigned char> whole(bytes, bytes + count * 4);
+    std::fill(bytes, bytes + count * 4, 0);
+    const CUextent3D extent = {5, 3, 2};
+    CUDA_MEMCPY3D_BATCH_OP both[] = {
+        box_of(end_at(places.first + 67, 16, 4), end_at(places.second, 0, 0), extent),
+        box_of(end_at(places.second, 0, 0), end_at(reinterpret_cast<CUdeviceptr>(bytes), 8, 3), extent)};
+    CHECK_DRIVER(cuMemcpy3DBatchAsync(2, both, 0, places.stream));
+    CHECK_DRIVER(cuStreamSynchronize(places.stream));
+    bool right = true, untouched = true;
+    for (size_t z = 0; z < 2; ++z) {
+        for (size_t y = 0; y < 3; ++y) {
+            for (size_t x = 0; x < 8; ++x) {
+                const unsigned char got = bytes[(z * 3 + y) * 8 + x];
+                if (x < 5) right = right && got == whole[67 + (z * 4 + y) * 16 + x];
+                if (x >= 5) untouched = untouched && got == 0;
+            }
+        }
+    }
+    verdict.expect(right, "a box is cut out, packed and unpacked");
+    verdict.expect(untouched, "nothing between its rows");
+
+    void *found = nullptr;
+    CHECK_DRIVER(cuGetProcAddress("cuMemcpy3DBatchAsync", &found, 12080, 0, nullptr));
+    size_t failed = 7;
+    both[0].src.op.ptr.ptr = places.first;
+    CHECK_DRIVER(reinterpret_cast<OldBoxes>(found)(2, both, &failed, 0, places.stream));
+    CHECK_DRIVER(cuStreamSynchronize(places.stream));
+    verdict.expect(bytes[0] == whole[0] && bytes[8] == whole[16], "the signature of CUDA 12.8");
+}
+
+static void refused_boxes(Verdict &verdict) {
+    Places places;
+    const CUDA_MEMCPY3D_BATCH_OP good =
+        box_of(end_at(places.first, 16, 4), end_at(places.second, 8, 3), {5, 3, 2});
+    auto refused = [&](auto change) {
+        CUDA_MEMCPY3D_BATCH_OP box = good;
+        change(box);
+        return cuMemcpy3DBatchAsync(1, &box, 0, places.stream) == CUDA_ERROR_INVALID_VALUE;
+    };
+    verdict.expect(refused([](auto &box) { box.extent.height = 0; }), "a box without rows");
+    verdict.expect(refused([](auto &box) { box.src.op.ptr.rowLength = 4; }), "rows that overlap");
+    verdict.expect(refused([](auto &box) { box.dst.op.ptr.layerHeight = 2; }), "layers that overlap");
+    verdict.expect(refused([](auto &box) { box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID; }),
+                   "no access order of a box");
+    CUDA_MEMCPY3D_BATCH_OP box = good;
+    verdict.expect(cuMemcpy3DBatchAsync(1, &box, 1, places.stream) == CUDA_ERROR_INVALID_VALUE, "flags of a batch");
+    verdict.expect(cuMemcpy3DBatchAsync(1, &box, 0, nullptr) == CUDA_ERROR_INVALID_VALUE,
+                   "boxes on the legacy default stream");
 }
 
 // CUDA takes managed memory only for these.
@@ -134,6 +222,8 @@ int main() {
     ephemeral_sources(verdict);
     errors(verdict);
     before_cuda_13(verdict);
+    boxes(verdict);
+    refused_boxes(verdict);
     not_managed(verdict);
     return verdict.finish();
 }

@@ -1,5 +1,6 @@
-// Memory in stream order: the default pool and pools of the program's own, their attributes, reuse within a stream and
-// across streams through an event, trimming, frees on another stream than the allocation's, and what is refused.
+// Memory in stream order: the default pool and pools of the program's own, by device and by place, their attributes, reuse
+// within a stream and across streams through an event, trimming, frees on another stream than the allocation's, and what is
+// refused.
 // No argument. Checks every element, every attribute, and that no memory is left behind.
 #include "check.h"
 
@@ -64,6 +65,28 @@ static void defaults(Verdict &verdict) {
     CHECK(cudaFreeAsync(data, nullptr));
     CHECK(cudaStreamSynchronize(nullptr));
     CHECK(cudaDeviceSetMemPool(0, standard));
+    CHECK(cudaMemPoolDestroy(own));
+}
+
+// The same pools by the place they are of, as CUDA 13 asks for them.
+static void by_place(Verdict &verdict) {
+    cudaMemLocation here = {}, nowhere = {};
+    here.type = cudaMemLocationTypeDevice;
+    cudaMemPool_t standard, found, own = own_pool();
+    CHECK(cudaDeviceGetDefaultMemPool(&standard, 0));
+    CHECK(cudaMemGetDefaultMemPool(&found, &here, cudaMemAllocationTypePinned));
+    verdict.expect(found == standard, "a device's pool by its place");
+    CHECK(cudaMemSetMemPool(&here, cudaMemAllocationTypePinned, own));
+    CHECK(cudaMemGetMemPool(&found, &here, cudaMemAllocationTypePinned));
+    verdict.expect(found == own, "a pool is made current by its place");
+    CHECK(cudaDeviceGetMemPool(&found, 0));
+    verdict.expect(found == own, "and is the device's");
+    CHECK(cudaDeviceSetMemPool(0, standard));
+    CHECK(cudaMemGetMemPool(&found, &here, cudaMemAllocationTypePinned));
+    verdict.expect(found == standard, "the place has the device's pool");
+    verdict.expect(cudaMemGetDefaultMemPool(&found, &nowhere, cudaMemAllocationTypePinned) == cudaErrorInvalidValue,
+                   "nowhere has no pool");
+    (void)cudaGetLastError();
     CHECK(cudaMemPoolDestroy(own));
 }
 
@@ -191,6 +214,7 @@ int main() {
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemGetInfo(&before, &total));
     defaults(verdict);
+    by_place(verdict);
     accounts(verdict);
     across_streams(verdict);
     refusals(verdict);

@@ -92,3 +92,53 @@ pub struct MemcpyAttributes {
 crate::memory::same_layout!(MemcpyAttributes, CUmemcpyAttributes_st, {
     source_access_order: srcAccessOrder, source_hint: srcLocHint, destination_hint: dstLocHint, flags: flags,
 });
+
+/// `CUmemcpy3DOperand`: one end of a box in a batch, with what both kinds of it have laid over each other.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Memcpy3dOperand {
+    /// One of [`crate::copy_operand_type`].
+    pub kind: u32,
+    /// Padding.
+    pub padding: u32,
+    /// The first byte's address; an array's handle.
+    pub place: u64,
+    /// Bytes from one row to the next, 0 for rows without a gap; in an array the first element.
+    pub row_length: usize,
+    /// Rows from one layer to the next, 0 for layers without a gap; in an array the first row.
+    pub layer_height: usize,
+    /// Where memory without a fixed place is; in an array the first layer.
+    pub hint: crate::memory::MemLocation,
+}
+
+/// `CUDA_MEMCPY3D_BATCH_OP`: one box of a batch.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Memcpy3dBatchOperation {
+    /// Read from here.
+    pub source: Memcpy3dOperand,
+    /// Written there.
+    pub destination: Memcpy3dOperand,
+    /// Bytes per row, rows per layer, layers.
+    pub extent: [usize; 3],
+    /// When the source is read; one of [`crate::source_access_order`].
+    pub source_access_order: u32,
+    /// Wishes that change no result.
+    pub flags: u32,
+}
+
+same_layout!(Memcpy3dBatchOperation, CUDA_MEMCPY3D_BATCH_OP_st, {
+    source: src, destination: dst, extent: extent, source_access_order: srcAccessOrder, flags: flags,
+});
+
+const _: () = {
+    use cudarc::driver::sys as raw;
+    use std::mem::offset_of;
+    type Pointer = raw::CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_1;
+    assert!(size_of::<Memcpy3dOperand>() == size_of::<raw::CUmemcpy3DOperand_st>());
+    let union = offset_of!(raw::CUmemcpy3DOperand_st, op);
+    assert!(offset_of!(Memcpy3dOperand, place) == union + offset_of!(Pointer, ptr));
+    assert!(offset_of!(Memcpy3dOperand, row_length) == union + offset_of!(Pointer, rowLength));
+    assert!(offset_of!(Memcpy3dOperand, layer_height) == union + offset_of!(Pointer, layerHeight));
+    assert!(offset_of!(Memcpy3dOperand, hint) == union + offset_of!(Pointer, locHint));
+};

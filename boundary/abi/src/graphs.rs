@@ -133,6 +133,20 @@ pub struct MemFreeNodeParams {
     pub address: DevicePtr,
 }
 
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct BatchMemOpNodeParams {
+    /// Where the operations run.
+    pub context: Context,
+    /// How many there are.
+    pub count: u32,
+    /// Address of the operations.
+    pub operations: u64,
+    /// Zero.
+    pub flags: u32,
+}
+
 /// `CUgraphNodeParams`: a node of any kind.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,6 +210,12 @@ same_layout!(MemAllocNodeParams, CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, {
     pool: poolProps, access: accessDescs, access_count: accessDescCount, bytes: bytesize, address: dptr,
 });
 same_layout!(MemFreeNodeParams, CUDA_MEM_FREE_NODE_PARAMS_st, { address: dptr });
+same_layout!(BatchMemOpNodeParams, CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st, {
+    context: ctx, count: count, operations: paramArray, flags: flags,
+});
+same_layout!(BatchMemOpNodeParams, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2_st, {
+    context: ctx, count: count, operations: paramArray, flags: flags,
+});
 same_layout!(GraphNodeParams, CUgraphNodeParams_st, { kind: type_, reserved2: reserved2 });
 same_layout!(GraphInstantiation, CUDA_GRAPH_INSTANTIATE_PARAMS_st, {
     flags: flags, upload_stream: hUploadStream, error_node: hErrNode_out, result: result_out,

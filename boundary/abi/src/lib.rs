@@ -14,11 +14,12 @@ mod stream_memory;
 mod tensor_maps;
 
 pub use constants::*;
-pub use copies::{Memcpy2d, Memcpy3d, MemcpyAttributes};
+pub use copies::{Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
 pub use graphs::{
-    ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams, GraphUpdate, HostNodeParams,
-    KernelNodeParams, KernelNodeParamsV1, MemAllocNodeParams, MemFreeNodeParams, MemcpyNodeParams, MemsetNodeParams,
+    BatchMemOpNodeParams, ChildGraphNodeParams, EventNodeParams, GraphEdge, GraphInstantiation, GraphNodeParams,
+    GraphUpdate, HostNodeParams, KernelNodeParams, KernelNodeParamsV1, MemAllocNodeParams, MemFreeNodeParams,
+    MemcpyNodeParams, MemsetNodeParams,
 };
 pub use handles::*;
 pub use launches::{

@@ -3,7 +3,10 @@
 //! device here has them yet.
 
 use crate::host::{HostRange, UnifiedRange};
-use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, memory_type};
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand,
+    copy_operand_type, memory_type,
+};
 
 /// A box of bytes from one place to another: `depth` slices of `height` rows of `width` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +138,23 @@ impl CopyBox {
         unsafe { Self::new(&source, &destination, extent) }
     }
 
+    /// A box of a batch. Element and byte are one where no end is an array.
+    ///
+    /// # Errors
+    /// As [`CopyBox::from_2d`]; INVALID_VALUE for a box that moves nothing.
+    ///
+    /// # Safety
+    /// As [`CopyBox::from_2d`].
+    pub unsafe fn from_batch(copy: &Memcpy3dBatchOperation) -> CudaResult<Self> {
+        if copy.extent.contains(&0) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let source = RawEnd::from_operand(&copy.source, copy.extent)?;
+        let destination = RawEnd::from_operand(&copy.destination, copy.extent)?;
+        // SAFETY: passed on to our caller.
+        unsafe { Self::new(&source, &destination, copy.extent) }
+    }
+
     /// # Safety
     /// As [`CopyBox::from_2d`].
     unsafe fn new(source: &RawEnd, destination: &RawEnd, extent: [usize; 3]) -> CudaResult<Self> {
@@ -162,6 +182,20 @@ struct RawEnd {
 }
 
 impl RawEnd {
+    fn from_operand(end: &Memcpy3dOperand, [width, height, _]: [usize; 3]) -> CudaResult<Self> {
+        let too_short = |strides: usize, least: usize| strides != 0 && strides < least;
+        let kind = match end.kind {
+            copy_operand_type::POINTER => memory_type::UNIFIED,
+            copy_operand_type::ARRAY => memory_type::ARRAY,
+            _ => return Err(CudaError::INVALID_VALUE),
+        };
+        if kind == memory_type::UNIFIED && (too_short(end.row_length, width) || too_short(end.layer_height, height)) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let (pitch, rows) = (end.row_length, end.layer_height);
+        Ok(Self { kind, host: 0, device: end.place, pitch, rows, at: [0; 3], level: 0 })
+    }
+
     /// # Safety
     /// As [`CopyBox::from_2d`].
     unsafe fn place(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
@@ -273,6 +307,34 @@ mod tests {
         let tight = Memcpy2d { source_x_bytes: 0, source_pitch: 0, ..rectangle() };
         // SAFETY: the ends are never read.
         assert_eq!(unsafe { CopyBox::from_2d(&tight) }.expect("valid").source.pitch, 16);
+    }
+
+    #[test]
+    fn boxes_of_a_batch_have_strides_of_their_own_and_are_packed_without() {
+        let pointer = |place, row_length, layer_height| {
+            let kind = copy_operand_type::POINTER;
+            Memcpy3dOperand { kind, place, row_length, layer_height, ..Memcpy3dOperand::default() }
+        };
+        let (source, destination) = (pointer(0x1000, 64, 8), pointer(0x8000, 0, 0));
+        let copy = Memcpy3dBatchOperation { source, destination, extent: [20, 3, 2], ..Default::default() };
+        // SAFETY: the ends are never read.
+        let made = |copy: &Memcpy3dBatchOperation| unsafe { CopyBox::from_batch(copy) };
+        let rows: Vec<_> = made(&copy).expect("valid").rows().map(|row| (row.source, row.destination)).collect();
+        assert_eq!(rows, [(0, 0), (64, 20), (128, 40), (512, 60), (576, 80), (640, 100)]);
+        let array = Memcpy3dOperand { kind: copy_operand_type::ARRAY, ..source };
+        for (refused, error) in [
+            (Memcpy3dBatchOperation { extent: [20, 0, 2], ..copy }, CudaError::INVALID_VALUE),
+            (Memcpy3dBatchOperation { source: pointer(0x1000, 19, 8), ..copy }, CudaError::INVALID_VALUE),
+            (Memcpy3dBatchOperation { destination: pointer(0x8000, 0, 2), ..copy }, CudaError::INVALID_VALUE),
+            (
+                Memcpy3dBatchOperation { source: Memcpy3dOperand { kind: 3, ..source }, ..copy },
+                CudaError::INVALID_VALUE,
+            ),
+            (Memcpy3dBatchOperation { source: array, ..copy }, CudaError::NOT_SUPPORTED),
+            (Memcpy3dBatchOperation { source: pointer(0x1000, 1 << 62, 8), ..copy }, CudaError::INVALID_VALUE),
+        ] {
+            assert_eq!(made(&refused), Err(error), "{refused:?}");
+        }
     }
 
     #[test]

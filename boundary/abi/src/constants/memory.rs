@@ -193,3 +193,12 @@ pub mod source_access_order {
     /// `CU_MEMCPY_SRC_ACCESS_ORDER_ANY`.
     pub const ANY: u32 = Raw::CU_MEMCPY_SRC_ACCESS_ORDER_ANY as u32;
 }
+
+/// What an end of a box in a batch of copies is.
+pub mod copy_operand_type {
+    use cudarc::driver::sys::CUmemcpy3DOperandType_enum as Raw;
+    /// `CU_MEMCPY_OPERAND_TYPE_POINTER`.
+    pub const POINTER: u32 = Raw::CU_MEMCPY_OPERAND_TYPE_POINTER as u32;
+    /// `CU_MEMCPY_OPERAND_TYPE_ARRAY`.
+    pub const ARRAY: u32 = Raw::CU_MEMCPY_OPERAND_TYPE_ARRAY as u32;
+}

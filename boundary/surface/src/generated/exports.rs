@@ -383,6 +383,26 @@ pub unsafe extern "C" fn cuMemcpyBatchAsync_ptsz(destinations: *mut DevicePtr, s
 guard("cuMemcpyBatchAsync_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyBatchAsync(driver(), Stream::PER_THREAD, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, failed, stream) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DBatchAsync_v2(count: usize, boxes: *mut Memcpy3dBatchOperation, flags: u64, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpy3DBatchAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync_v2(driver(), Stream::LEGACY, count, boxes, flags, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DBatchAsync_v2_ptsz(count: usize, boxes: *mut Memcpy3dBatchOperation, flags: u64, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpy3DBatchAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync_v2(driver(), Stream::PER_THREAD, count, boxes, flags, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DBatchAsync(count: usize, boxes: *mut Memcpy3dBatchOperation, failed: *mut usize, flags: u64, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpy3DBatchAsync", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver(), Stream::LEGACY, count, boxes, failed, flags, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DBatchAsync_ptsz(count: usize, boxes: *mut Memcpy3dBatchOperation, failed: *mut usize, flags: u64, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpy3DBatchAsync_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver(), Stream::PER_THREAD, count, boxes, failed, flags, stream) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuInit(flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard_always("cuInit", || unsafe { $crate::marshal::device::cuInit(driver(), flags) })
@@ -656,6 +676,26 @@ guard("cuGraphAddChildGraphNode", || unsafe { $crate::marshal::graph::cuGraphAdd
 pub unsafe extern "C" fn cuGraphChildGraphNodeGetGraph(node: GraphNode, child: *mut Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuGraphChildGraphNodeGetGraph", || unsafe { $crate::marshal::graph::cuGraphChildGraphNodeGetGraph(driver(), node, child) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddBatchMemOpNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const BatchMemOpNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddBatchMemOpNode", || unsafe { $crate::marshal::graph::cuGraphAddBatchMemOpNode(driver(), node, graph, dependencies, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphBatchMemOpNodeGetParams(node: GraphNode, params: *mut BatchMemOpNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphBatchMemOpNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphBatchMemOpNodeGetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphBatchMemOpNodeSetParams(node: GraphNode, params: *const BatchMemOpNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphBatchMemOpNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphBatchMemOpNodeSetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecBatchMemOpNodeSetParams(exec: GraphExec, node: GraphNode, params: *const BatchMemOpNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphExecBatchMemOpNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecBatchMemOpNodeSetParams(driver(), exec, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddEmptyNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize) -> CuResult {
@@ -1578,6 +1618,21 @@ pub unsafe extern "C" fn cuMemPoolGetAccess(flags: *mut u32, pool: MemPool, loca
 guard("cuMemPoolGetAccess", || unsafe { $crate::generated::pool::cuMemPoolGetAccess(driver(), flags, pool, location) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetDefaultMemPool(pool: *mut MemPool, location: *const MemLocation, kind: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemGetDefaultMemPool", || unsafe { $crate::marshal::pool::cuMemGetDefaultMemPool(driver(), pool, location, kind) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetMemPool(pool: *mut MemPool, location: *const MemLocation, kind: u32) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemGetMemPool", || unsafe { $crate::marshal::pool::cuMemGetMemPool(driver(), pool, location, kind) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemSetMemPool(location: *const MemLocation, kind: u32, pool: MemPool) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemSetMemPool", || unsafe { $crate::marshal::pool::cuMemSetMemPool(driver(), location, kind, pool) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuProfilerStart() -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuProfilerStart", || unsafe { $crate::generated::profiler::cuProfilerStart(driver()) })
@@ -2072,7 +2127,7 @@ pub static cudbgRpcEnabled: $crate::expansion::Variable<1> = $crate::expansion::
 pub static cudbgSessionId: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
 #[unsafe(no_mangle)]
 pub static cudbgUseExternalDebugger: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
-$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphConditionalHandleCreate cuGraphExecBatchMemOpNodeSetParams cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetDefaultMemPool cuMemGetHandleForAddressRange cuMemGetInfo cuMemGetMemPool cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
+$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphConditionalHandleCreate cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
 
 /// What `cuGetProcAddress` can answer with.
 static SYMBOLS: Symbols = Symbols::new(&[
@@ -2163,6 +2218,7 @@ $crate::expansion::Symbol::new("cuGetErrorString", cuGetErrorString as *const ()
 $crate::expansion::Symbol::new("cuGetExportTable", cuGetExportTable as *const ()),
 $crate::expansion::Symbol::new("cuGetProcAddress", cuGetProcAddress as *const ()),
 $crate::expansion::Symbol::new("cuGetProcAddress_v2", cuGetProcAddress_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphAddBatchMemOpNode", cuGraphAddBatchMemOpNode as *const ()),
 $crate::expansion::Symbol::new("cuGraphAddChildGraphNode", cuGraphAddChildGraphNode as *const ()),
 $crate::expansion::Symbol::new("cuGraphAddDependencies", cuGraphAddDependencies as *const ()),
 $crate::expansion::Symbol::new("cuGraphAddDependencies_v2", cuGraphAddDependencies_v2 as *const ()),
@@ -2178,6 +2234,8 @@ $crate::expansion::Symbol::new("cuGraphAddMemcpyNode", cuGraphAddMemcpyNode as *
 $crate::expansion::Symbol::new("cuGraphAddMemsetNode", cuGraphAddMemsetNode as *const ()),
 $crate::expansion::Symbol::new("cuGraphAddNode", cuGraphAddNode as *const ()),
 $crate::expansion::Symbol::new("cuGraphAddNode_v2", cuGraphAddNode_v2 as *const ()),
+$crate::expansion::Symbol::new("cuGraphBatchMemOpNodeGetParams", cuGraphBatchMemOpNodeGetParams as *const ()),
+$crate::expansion::Symbol::new("cuGraphBatchMemOpNodeSetParams", cuGraphBatchMemOpNodeSetParams as *const ()),
 $crate::expansion::Symbol::new("cuGraphChildGraphNodeGetGraph", cuGraphChildGraphNodeGetGraph as *const ()),
 $crate::expansion::Symbol::new("cuGraphClone", cuGraphClone as *const ()),
 $crate::expansion::Symbol::new("cuGraphCreate", cuGraphCreate as *const ()),
@@ -2188,6 +2246,7 @@ $crate::expansion::Symbol::new("cuGraphEventRecordNodeGetEvent", cuGraphEventRec
 $crate::expansion::Symbol::new("cuGraphEventRecordNodeSetEvent", cuGraphEventRecordNodeSetEvent as *const ()),
 $crate::expansion::Symbol::new("cuGraphEventWaitNodeGetEvent", cuGraphEventWaitNodeGetEvent as *const ()),
 $crate::expansion::Symbol::new("cuGraphEventWaitNodeSetEvent", cuGraphEventWaitNodeSetEvent as *const ()),
+$crate::expansion::Symbol::new("cuGraphExecBatchMemOpNodeSetParams", cuGraphExecBatchMemOpNodeSetParams as *const ()),
 $crate::expansion::Symbol::new("cuGraphExecChildGraphNodeSetParams", cuGraphExecChildGraphNodeSetParams as *const ()),
 $crate::expansion::Symbol::new("cuGraphExecDestroy", cuGraphExecDestroy as *const ()),
 $crate::expansion::Symbol::new("cuGraphExecEventRecordNodeSetEvent", cuGraphExecEventRecordNodeSetEvent as *const ()),
@@ -2299,7 +2358,9 @@ $crate::expansion::Symbol::new("cuMemGetAccess", cuMemGetAccess as *const ()),
 $crate::expansion::Symbol::new("cuMemGetAddressRange_v2", cuMemGetAddressRange_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity as *const ()),
 $crate::expansion::Symbol::new("cuMemGetAllocationPropertiesFromHandle", cuMemGetAllocationPropertiesFromHandle as *const ()),
+$crate::expansion::Symbol::new("cuMemGetDefaultMemPool", cuMemGetDefaultMemPool as *const ()),
 $crate::expansion::Symbol::new("cuMemGetInfo_v2", cuMemGetInfo_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemGetMemPool", cuMemGetMemPool as *const ()),
 $crate::expansion::Symbol::new("cuMemHostAlloc", cuMemHostAlloc as *const ()),
 $crate::expansion::Symbol::new("cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemHostGetFlags", cuMemHostGetFlags as *const ()),
@@ -2324,6 +2385,7 @@ $crate::expansion::Symbol::new("cuMemRangeGetAttributes", cuMemRangeGetAttribute
 $crate::expansion::Symbol::new("cuMemRelease", cuMemRelease as *const ()),
 $crate::expansion::Symbol::new("cuMemRetainAllocationHandle", cuMemRetainAllocationHandle as *const ()),
 $crate::expansion::Symbol::new("cuMemSetAccess", cuMemSetAccess as *const ()),
+$crate::expansion::Symbol::new("cuMemSetMemPool", cuMemSetMemPool as *const ()),
 $crate::expansion::Symbol::new("cuMemUnmap", cuMemUnmap as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy", cuMemcpy as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy2DAsync_v2", cuMemcpy2DAsync_v2 as *const ()),
@@ -2334,6 +2396,10 @@ $crate::expansion::Symbol::new("cuMemcpy2D_v2", cuMemcpy2D_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy2D_v2_ptds", cuMemcpy2D_v2_ptds as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy3DAsync_v2", cuMemcpy3DAsync_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy3DAsync_v2_ptsz", cuMemcpy3DAsync_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuMemcpy3DBatchAsync", cuMemcpy3DBatchAsync as *const ()),
+$crate::expansion::Symbol::new("cuMemcpy3DBatchAsync_ptsz", cuMemcpy3DBatchAsync_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuMemcpy3DBatchAsync_v2", cuMemcpy3DBatchAsync_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpy3DBatchAsync_v2_ptsz", cuMemcpy3DBatchAsync_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy3D_v2", cuMemcpy3D_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy3D_v2_ptds", cuMemcpy3D_v2_ptds as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyAsync", cuMemcpyAsync as *const ()),

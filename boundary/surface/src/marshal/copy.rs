@@ -1,8 +1,10 @@
 //! Pitched copies: four C structs' worth of forms become one box. C's structs come in, checked boxes go out.
 
 mod batch;
+mod box_batch;
 
 pub use batch::*;
+pub use box_batch::*;
 
 use super::marshallers;
 use crate::prelude::*;

@@ -1,5 +1,5 @@
-//! Pool attributes: an `int` or a 64-bit number behind one pointer, by the attribute's kind. C's pointer comes in, a
-//! number goes to the implementation.
+//! Pool attributes: an `int` or a 64-bit number behind one pointer, by the attribute's kind; pools by place. C's pointers
+//! come in, a number or a device goes to the implementation. Only devices have pools here.
 
 use super::marshallers;
 use crate::prelude::*;
@@ -26,6 +26,63 @@ marshallers! {
         };
         driver.mem_pool_set_attribute(pool, attribute, number)
     }
+
+    /// `cuMemGetDefaultMemPool`.
+    fn cuMemGetDefaultMemPool(driver, pool: *mut MemPool, location: *const MemLocation, kind: u32) {
+        c::present(pool)?;
+        // SAFETY: the program's struct.
+        let device = device_of(driver, unsafe { c::reference(location) }?, kind)?;
+        let found = driver.device_get_default_mem_pool(device)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(pool, found) };
+        Ok(())
+    }
+
+    /// `cuMemGetMemPool`.
+    fn cuMemGetMemPool(driver, pool: *mut MemPool, location: *const MemLocation, kind: u32) {
+        c::present(pool)?;
+        // SAFETY: the program's struct.
+        let device = device_of(driver, unsafe { c::reference(location) }?, kind)?;
+        let found = driver.device_get_mem_pool(device)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(pool, found) };
+        Ok(())
+    }
+
+    /// `cuMemSetMemPool`.
+    fn cuMemSetMemPool(driver, location: *const MemLocation, kind: u32, pool: MemPool) {
+        // SAFETY: the program's struct.
+        let device = device_of(driver, unsafe { c::reference(location) }?, kind)?;
+        driver.device_set_mem_pool(device, pool)
+    }
+}
+
+/// The device whose pools are asked for.
+///
+/// # Errors
+/// As [`place_of`]; INVALID_VALUE for a device that is none.
+fn device_of<D: crate::Driver>(driver: &D, location: &MemLocation, kind: u32) -> CudaResult<Device> {
+    let device = place_of(location, kind)?;
+    driver.device_get_default_mem_pool(device).map_err(|_| CudaError::INVALID_VALUE)?;
+    Ok(device)
+}
+
+/// The device of a place, in the order in which an H200's driver judges.
+///
+/// # Errors
+/// NOT_SUPPORTED for pools of host and managed memory and for places that have none, INVALID_VALUE for other kinds of memory.
+fn place_of(location: &MemLocation, kind: u32) -> CudaResult<Device> {
+    use {allocation_type as is, location_type as at};
+    match (kind, location.kind) {
+        (_, at::HOST_NUMA_CURRENT..) => Err(CudaError::NOT_SUPPORTED),
+        (is::PINNED, at::DEVICE) => Ok(Device(location.id)),
+        (is::PINNED, at::INVALID) => Err(CudaError::INVALID_VALUE),
+        (is::PINNED | is::MANAGED, _) => {
+            eprintln!("floe: memory pools of the host and of managed memory are not supported");
+            Err(CudaError::NOT_SUPPORTED)
+        }
+        _ => Err(CudaError::INVALID_VALUE),
+    }
 }
 
 fn is_int(attribute: u32) -> CudaResult<bool> {
@@ -40,5 +97,24 @@ fn is_int(attribute: u32) -> CudaResult<bool> {
         | ask::USED_MEM_CURRENT
         | ask::USED_MEM_HIGH => Ok(false),
         _ => Err(CudaError::INVALID_VALUE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinned_memory_of_a_device_has_pools_and_no_other_place() {
+        use {allocation_type as is, location_type as at};
+        let place = |location, kind| place_of(&MemLocation { kind: location, id: 3 }, kind);
+        assert_eq!(place(at::DEVICE, is::PINNED), Ok(Device(3)));
+        for (location, kind) in [(at::HOST, is::PINNED), (at::HOST_NUMA, is::MANAGED), (at::NONE, is::MANAGED), (9, 9)]
+        {
+            assert_eq!(place(location, kind), Err(CudaError::NOT_SUPPORTED), "{location} {kind}");
+        }
+        for (location, kind) in [(at::INVALID, is::PINNED), (at::DEVICE, is::INVALID), (at::HOST, 3)] {
+            assert_eq!(place(location, kind), Err(CudaError::INVALID_VALUE), "{location} {kind}");
+        }
     }
 }

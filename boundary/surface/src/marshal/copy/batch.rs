@@ -1,8 +1,12 @@
 //! Batches of copies: arrays of C's come in, each copy goes to the implementation by itself, in the batch's order. A source
-//! that may be reused when the call returns is waited for; all other attributes are hints.
+//! that may be reused when the call returns is waited for; all other attributes are hints. What is refused, and which copy
+//! is said to be at fault, is as an H200's driver has it.
 
 use super::super::marshallers;
 use crate::prelude::*;
+
+/// `CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE`, the only wish there is.
+pub(super) const PREFER_OVERLAP: u32 = 1;
 
 /// One batch, checked as a whole.
 struct Batch<'a> {
@@ -11,6 +15,25 @@ struct Batch<'a> {
     sizes: &'a [usize],
     /// Whether some source may be reused when the call returns.
     ephemeral: bool,
+}
+
+/// No batch is captured; the capture goes on.
+///
+/// # Errors
+/// STREAM_CAPTURE_UNSUPPORTED for a captured stream; as the implementation's `stream_for_capture`.
+pub(super) fn refuse_captured<D: crate::Driver>(driver: &D, stream: Stream) -> CudaResult<()> {
+    let graphs = driver.graphs();
+    let captured = graphs.is_watching() && graphs.is_capturing(&driver.stream_for_capture(stream)?)?;
+    if captured { Err(CudaError::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+}
+
+/// Whether CUDA knows these attributes.
+fn is_known(attributes: &MemcpyAttributes) -> bool {
+    use source_access_order::{ANY, STREAM};
+    let places = [attributes.source_hint, attributes.destination_hint];
+    (STREAM..=ANY).contains(&attributes.source_access_order)
+        && attributes.flags <= PREFER_OVERLAP
+        && places.iter().all(|place| place.kind <= location_type::HOST_NUMA_CURRENT)
 }
 
 /// Whether the attributes' first copies are in order, from the first copy on, and inside the batch.
@@ -26,12 +49,11 @@ impl<'a> Batch<'a> {
         attributes: &[MemcpyAttributes],
         starts: &[usize],
     ) -> CudaResult<Self> {
-        use source_access_order::{ANY, DURING_API_CALL, STREAM};
-        let known = |attribute: &MemcpyAttributes| (STREAM..=ANY).contains(&attribute.source_access_order);
-        if sizes.is_empty() || sizes.contains(&0) || !starts_fit(starts, sizes.len()) || !attributes.iter().all(known) {
+        if sizes.is_empty() || !starts_fit(starts, sizes.len()) || !attributes.iter().all(is_known) {
             return Err(CudaError::INVALID_VALUE);
         }
-        let ephemeral = attributes.iter().any(|attribute| attribute.source_access_order == DURING_API_CALL);
+        let during_call = source_access_order::DURING_API_CALL;
+        let ephemeral = attributes.iter().any(|attribute| attribute.source_access_order == during_call);
         Ok(Self { destinations, sources, sizes, ephemeral })
     }
 
@@ -40,6 +62,9 @@ impl<'a> Batch<'a> {
     /// # Safety
     /// The program's memory at these places is as `cuMemcpyAsync` asks of it.
     unsafe fn queue<D: crate::Driver>(&self, driver: &D, stream: Stream) -> Result<(), (CudaError, usize)> {
+        if let Some(empty) = self.sizes.iter().position(|bytes| *bytes == 0) {
+            return Err((CudaError::INVALID_VALUE, empty));
+        }
         let places = self.destinations.iter().zip(self.sources).zip(self.sizes).enumerate();
         for (index, ((to, from), bytes)) in places {
             // SAFETY: our caller vouches for both.
@@ -82,6 +107,7 @@ marshallers! {
         if stream == Stream::LEGACY {
             return Err(CudaError::INVALID_VALUE);
         }
+        refuse_captured(driver, stream)?;
         // SAFETY: the program's arrays, of so many elements.
         let (places, attributes, starts) = unsafe {
             (
@@ -116,16 +142,25 @@ mod tests {
         use source_access_order::{ANY, DURING_API_CALL, STREAM};
         assert_eq!(batch(&[STREAM], &[0], &[4, 8]), Ok(false));
         assert_eq!(batch(&[ANY, DURING_API_CALL], &[0, 1], &[4, 8]), Ok(true));
-        let refused: [(&[u32], &[usize], &[usize]); 6] = [
+        let refused: [(&[u32], &[usize], &[usize]); 5] = [
             (&[], &[], &[4]),
             (&[0], &[0], &[4]),
             (&[STREAM], &[1], &[4, 4]),
             (&[STREAM, STREAM], &[0, 0], &[4, 4]),
             (&[STREAM, STREAM], &[0, 2], &[4, 4]),
-            (&[STREAM], &[0], &[4, 0]),
         ];
         for (orders, starts, sizes) in refused {
             assert_eq!(batch(orders, starts, sizes), Err(CudaError::INVALID_VALUE), "{orders:?} {starts:?} {sizes:?}");
         }
+    }
+
+    #[test]
+    fn attributes_cuda_does_not_name_are_refused() {
+        let good = MemcpyAttributes { source_access_order: source_access_order::ANY, flags: 1, ..Default::default() };
+        assert!(is_known(&good));
+        let elsewhere = MemLocation { kind: 77, id: 0 };
+        assert!(!is_known(&MemcpyAttributes { flags: 2, ..good }));
+        assert!(!is_known(&MemcpyAttributes { source_access_order: 4, ..good }));
+        assert!(!is_known(&MemcpyAttributes { destination_hint: elsewhere, ..good }));
     }
 }
