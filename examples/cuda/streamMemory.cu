@@ -1,8 +1,8 @@
-// Words of memory that streams write and wait for (cuStreamWriteValue, cuStreamWaitValue, cuStreamBatchMemOp): what a wait
-// holds up and what it does not, every comparison, releases by another stream, by a kernel and by a copy, and errors.
+// Words of memory that streams write and wait for (cuStreamWriteValue, cuStreamWaitValue, cuStreamBatchMemOp), also in
+// graphs: what a wait holds up and what it does not, every comparison, releases by another stream, by a kernel and by a
+// copy, and errors.
 // No argument. Checks that work behind a wait comes after its release, that other streams do not notice, and every value.
 #include "check_driver.h"
-
 
 __global__ void store(unsigned *word, unsigned value) { *word = value; }
 __global__ void copy_word(unsigned *to, const unsigned *from) { *to = *from; }
@@ -149,6 +149,104 @@ static void batches(Verdict &verdict) {
     verdict.expect(cuStreamQuery(words.waiting) == CUDA_SUCCESS, "nothing of a refused batch was queued");
 }
 
+static CUstreamBatchMemOpParams operation(CUstreamBatchMemOpType what, CUdeviceptr at, unsigned value, unsigned flags) {
+    CUstreamBatchMemOpParams one = {};
+    one.operation = what;
+    one.waitValue.address = at;
+    one.waitValue.value = value;
+    one.waitValue.flags = flags;
+    return one;
+}
+
+// Each captured batch is a node; a wait of the graph holds up the stream it is launched on.
+static void captured(Verdict &verdict) {
+    Words words;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode nodes[3];
+    size_t count = 3;
+    CHECK_DRIVER(cuStreamBeginCapture(words.waiting, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at, 4, CU_STREAM_WAIT_VALUE_EQ));
+    verdict.expect(cuStreamWriteValue32(words.waiting, words.at + 2, 1, 0) == CUDA_ERROR_INVALID_VALUE,
+                   "a refused operation in a capture");
+    CHECK_DRIVER(cuStreamWriteValue32(words.waiting, words.at + 4, 5, CU_STREAM_WRITE_VALUE_DEFAULT));
+    CUstreamBatchMemOpParams two[] = {operation(CU_STREAM_MEM_OP_WAIT_VALUE_32, words.at + 4, 5, 0),
+                                      operation(CU_STREAM_MEM_OP_WRITE_VALUE_32, words.at + 8, 6, 0)};
+    CHECK_DRIVER(cuStreamBatchMemOp(words.waiting, 2, two, 0));
+    CHECK_DRIVER(cuStreamEndCapture(words.waiting, &graph));
+    CHECK_DRIVER(cuGraphGetNodes(graph, nodes, &count));
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
+    CHECK_DRIVER(cuGraphBatchMemOpNodeGetParams(nodes[2], &params));
+    verdict.expect(count == 3 && params.count == 2 && params.paramArray[1].writeValue.value == 6,
+                   "each captured batch is a node");
+    CHECK_DRIVER(cuGraphInstantiate(&exec, graph, 0));
+    CHECK_DRIVER(cuGraphLaunch(exec, words.waiting));
+    verdict.expect(words.holds() && words.read(1) == 0, "the stream waits in the graph");
+    words.write(0, 4);
+    CHECK_DRIVER(cuStreamSynchronize(words.waiting));
+    verdict.expect(words.read(1) == 5 && words.read(2) == 6, "and does the rest after the release");
+    CHECK_DRIVER(cuGraphExecDestroy(exec));
+    CHECK_DRIVER(cuGraphDestroy(graph));
+}
+
+// A node made by hand beside a kernel; other words and values take the place of its own, other operations do not.
+static void nodes(Verdict &verdict) {
+    Words words;
+    CUcontext context;
+    CUgraph graph, other;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CHECK_DRIVER(cuCtxGetCurrent(&context));
+    CHECK_DRIVER(cuGraphCreate(&graph, 0));
+    CUstreamBatchMemOpParams own[] = {operation(CU_STREAM_MEM_OP_WRITE_VALUE_32, words.at, 11, 0),
+                                      operation(CU_STREAM_MEM_OP_WAIT_VALUE_32, words.at, 11, CU_STREAM_WAIT_VALUE_EQ)};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
+    params.ctx = context;
+    params.count = 2;
+    params.paramArray = own;
+    CHECK_DRIVER(cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
+    CUgraphNodeType kind;
+    CHECK_DRIVER(cuGraphNodeGetType(node, &kind));
+    verdict.expect(kind == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "operations on words are a kind of node");
+    CHECK_DRIVER(cuGraphInstantiate(&exec, graph, 0));
+    CHECK_DRIVER(cuGraphLaunch(exec, words.other));
+    verdict.expect(words.read(0) == 11, "a node writes");
+
+    own[0] = operation(CU_STREAM_MEM_OP_WRITE_VALUE_32, words.at + 4, 12, 0);
+    own[1] = operation(CU_STREAM_MEM_OP_WAIT_VALUE_32, words.at + 4, 12, CU_STREAM_WAIT_VALUE_GEQ);
+    CHECK_DRIVER(cuGraphExecBatchMemOpNodeSetParams(exec, node, &params));
+    CHECK_DRIVER(cuGraphLaunch(exec, words.other));
+    verdict.expect(words.read(1) == 12, "another word and value");
+    auto refused = [&] { return cuGraphExecBatchMemOpNodeSetParams(exec, node, &params) == CUDA_ERROR_INVALID_VALUE; };
+    params.count = 1;
+    verdict.expect(refused(), "fewer operations");
+    params.count = 2;
+    own[0].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    verdict.expect(refused(), "a wait instead of a write");
+
+    // As a whole, by a copy of the graph.
+    CHECK_DRIVER(cuGraphClone(&other, graph));
+    size_t one = 1;
+    CHECK_DRIVER(cuGraphGetNodes(other, &node, &one));
+    own[0] = operation(CU_STREAM_MEM_OP_WRITE_VALUE_32, words.at + 8, 13, 0);
+    own[1] = operation(CU_STREAM_MEM_OP_WAIT_VALUE_32, words.at + 8, 13, 0);
+    CHECK_DRIVER(cuGraphBatchMemOpNodeSetParams(node, &params));
+    CUgraphExecUpdateResultInfo info;
+    CHECK_DRIVER(cuGraphExecUpdate(exec, other, &info));
+    CHECK_DRIVER(cuGraphLaunch(exec, words.other));
+    verdict.expect(words.read(2) == 13, "an update by another graph");
+    params.count = 1;
+    CHECK_DRIVER(cuGraphBatchMemOpNodeSetParams(node, &params));
+    verdict.expect(cuGraphExecUpdate(exec, other, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE &&
+                       info.result == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
+                   "an update with fewer operations");
+    params.ctx = nullptr;
+    verdict.expect(cuGraphBatchMemOpNodeSetParams(node, &params) == CUDA_ERROR_INVALID_VALUE, "no context");
+    CHECK_DRIVER(cuGraphExecDestroy(exec));
+    CHECK_DRIVER(cuGraphDestroy(other));
+    CHECK_DRIVER(cuGraphDestroy(graph));
+}
+
 static void errors(Verdict &verdict) {
     Words words;
     unsigned local = 0;
@@ -163,6 +261,7 @@ static void errors(Verdict &verdict) {
                    "memory of no device");
     CUstreamBatchMemOpParams one = {};
     verdict.expect(refused(cuStreamBatchMemOp(words.other, 256, &one, 0)), "too many operations");
+    verdict.expect(cuStreamBatchMemOp(words.other, 0, &one, 0) == CUDA_SUCCESS, "none at all is done at once");
     int wide = 0, nor = 0;
     CHECK_DRIVER(cuDeviceGetAttribute(&wide, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0));
     CHECK_DRIVER(cuDeviceGetAttribute(&nor, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 0));
@@ -178,6 +277,8 @@ int main() {
     every_comparison(verdict);
     ping_pong(verdict);
     batches(verdict);
+    captured(verdict);
+    nodes(verdict);
     errors(verdict);
     return verdict.finish();
 }

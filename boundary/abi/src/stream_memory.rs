@@ -130,6 +130,16 @@ impl StreamMemoryOperation {
         }
     }
 
+    /// Whether it may take the place of `old` in an instantiated graph: the same operation, a wait with the same flush.
+    pub fn may_replace(&self, old: &Self) -> bool {
+        let waits =
+            matches!(self.operation, stream_memory_operation::WAIT_VALUE_32 | stream_memory_operation::WAIT_VALUE_64);
+        let kept = if waits { stream_wait_value::FLUSH } else { u32::MAX };
+        self.operation == old.operation
+            && self.barrier_flags == old.barrier_flags
+            && self.flags & kept == old.flags & kept
+    }
+
     fn aligned(&self, bytes: u32) -> CudaResult<DevicePtr> {
         let aligned = self.address.0 != 0 && self.address.0.is_multiple_of(u64::from(bytes));
         if aligned { Ok(self.address) } else { Err(CudaError::INVALID_VALUE) }

@@ -6,17 +6,18 @@ mod memory;
 mod parts;
 mod send;
 mod steps;
+mod words;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
     Context, CudaError, CudaResult, Device, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
-    MemsetNodeParams, Stream, launch_attribute,
+    MemsetNodeParams, Stream, StreamMemoryOperation, launch_attribute,
 };
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Reserved, Work};
 use floe_surface::{CopyBox, GraphCalls, Launch};
-use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, LaunchGraph, UploadGraph};
+use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, UploadGraph};
 
 use crate::attributes::{self, Attributes};
 use crate::client::Client;
@@ -33,6 +34,8 @@ pub(crate) struct ExecState {
     /// The session's epoch when it was made.
     epoch: u64,
     parts: Parts,
+    /// Where in the plan words are written or waited for.
+    words: Vec<usize>,
     /// An event behind the last launch and the stream that was on, where launches are more than one message: the server
     /// orders launches of a part only.
     last: Mutex<Option<(u64, u64)>>,
@@ -146,6 +149,11 @@ impl GraphCalls for Client {
         self.check_fill(fill, &self.context_of_node(context)?.session)
     }
 
+    fn graph_words(&self, operations: &[StreamMemoryOperation], context: Context) -> CudaResult<()> {
+        let _call = self.enter();
+        self.checked_operations(operations, &self.context(context)?.session).map(drop)
+    }
+
     fn graph_event(&self, event: Event) -> CudaResult<()> {
         let _call = self.enter();
         self.event(event).map(drop)
@@ -182,6 +190,7 @@ impl GraphCalls for Client {
             session,
             epoch,
             parts,
+            words: words::places(plan),
             last: Mutex::default(),
             disabled: Mutex::default(),
             broken: Mutex::default(),
@@ -198,7 +207,7 @@ impl GraphCalls for Client {
             return Err(CudaError::INVALID_VALUE);
         }
         if let [Part::Device { graph, .. }] = exec.parts.list.as_slice() {
-            return stream.post(&LaunchGraph { graph: GraphId(*graph), stream: stream.id() });
+            return self.post_graph(&exec, plan, &stream, *graph);
         }
         self.launch_in_parts(&exec, plan, &stream)
     }

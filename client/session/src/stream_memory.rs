@@ -1,6 +1,6 @@
-//! Writes of single words in stream order and waits for them. Batches come in; each is one post, and the server's stream
-//! waits, not the program. Words are of the vGPU or of pinned memory its kernels reach: while a stream waits for such a
-//! word, a thread sends what the program writes there, since nobody calls CUDA meanwhile.
+//! Writes of single words in stream order and waits for them, on streams and in graphs. Batches come in; each is one post or
+//! one node, and the server's stream waits, not the program. Words are of the vGPU or of pinned memory its kernels reach:
+//! while a stream waits for such a word, a thread sends what the program writes there, since nobody calls CUDA meanwhile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use floe_abi::{
     WordTest, device_attribute, stream_memory_operation as kind,
 };
 use floe_surface::StreamMemoryCalls;
-use floe_wire::{MemoryOperation, MemoryOperations};
+use floe_surface::graph::{WordsWork, Work};
+use floe_wire::{MemoryOperation, MemoryOperations, Message};
 
 use crate::client::Client;
 use crate::log::log;
@@ -32,6 +33,22 @@ pub(crate) struct Watched {
     standing: Mutex<Vec<(Arc<Course>, u64)>>,
 }
 
+/// What work on words waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    /// Whether for anything.
+    any: bool,
+    /// Whether for a word of host memory.
+    of_host: bool,
+}
+
+impl Waits {
+    /// The same with what other work waits for.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self { any: self.any || other.any, of_host: self.of_host || other.of_host }
+    }
+}
+
 impl Watched {
     /// A stream stands at a wait from this frame on.
     fn stands(&self, course: &Arc<Course>, sequence: u64) {
@@ -47,7 +64,7 @@ impl Watched {
     }
 
     /// Forgets the waits that are over; whether there are others.
-    fn any_left(&self) -> bool {
+    pub(crate) fn any_left(&self) -> bool {
         let mut waits = lock(&self.waits);
         waits.retain(|(course, sequence)| course.completed() < *sequence);
         !waits.is_empty()
@@ -157,38 +174,54 @@ impl Client {
         Ok(false)
     }
 
-    fn post_operations(stream: &StreamState, operations: Vec<MemoryOperation>, watches: bool) -> CudaResult<()> {
+    /// The operations as they travel, and what the stream waits for with them.
+    pub(crate) fn checked_operations(
+        &self,
+        operations: &[StreamMemoryOperation],
+        session: &Arc<Session>,
+    ) -> CudaResult<(Vec<MemoryOperation>, Waits)> {
+        let (mut checked, mut waits) = (Vec::with_capacity(operations.len()), Waits::default());
+        for operation in operations {
+            let (message, of_host) = self.checked_operation(operation, session)?;
+            waits.any |= matches!(message.operation, kind::WAIT_VALUE_32 | kind::WAIT_VALUE_64);
+            waits.of_host |= of_host;
+            checked.push(message);
+        }
+        Ok((checked, waits))
+    }
+
+    /// Posts work with operations on words to its stream.
+    pub(crate) fn post_words(stream: &StreamState, message: &impl Message, waits: Waits) -> CudaResult<()> {
         let session = &stream.session;
         // The program may have written between the last look and the mirror's making.
         session.send_mirrors()?;
-        let waits = operations.iter().any(|each| matches!(each.operation, kind::WAIT_VALUE_32 | kind::WAIT_VALUE_64));
-        let sequence = session.connection.post(&MemoryOperations { stream: stream.id(), operations })?;
+        let sequence = session.connection.post(message)?;
         stream.course().issue(sequence);
-        if waits {
+        if waits.any {
             session.watched.stands(stream.course(), sequence);
         }
         // The server says by itself when a wait is over.
         session.connection.watch();
-        if watches { session.watch_mirrors(stream.course(), sequence) } else { Ok(()) }
+        if waits.of_host { session.watch_mirrors(stream.course(), sequence) } else { Ok(()) }
     }
 }
 
 impl StreamMemoryCalls for Client {
     fn stream_batch_mem_op(&self, stream: Stream, operations: &[StreamMemoryOperation], flags: u32) -> CudaResult<()> {
         let _call = self.enter();
-        if flags != 0 || operations.is_empty() || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
+        if flags != 0 || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
             return Err(CudaError::INVALID_VALUE);
         }
-        if self.capturing(stream)?.is_some() {
-            log!(Warn, "cuStreamBatchMemOp: graphs with nodes of this kind are not supported");
+        if let Some(captured) = self.capturing(stream)? {
+            self.checked_operations(operations, &captured.session)?;
+            return self.record_work(&captured, Work::Words(WordsWork::new(operations, captured.context())));
         }
         let stream = self.working_stream(stream)?;
-        let (mut checked, mut watches) = (Vec::with_capacity(operations.len()), false);
-        for operation in operations {
-            let (message, of_host) = self.checked_operation(operation, &stream.session)?;
-            checked.push(message);
-            watches |= of_host;
+        // CUDA takes none for done.
+        if operations.is_empty() {
+            return Ok(());
         }
-        Self::post_operations(&stream, checked, watches)
+        let (operations, waits) = self.checked_operations(operations, &stream.session)?;
+        Self::post_words(&stream, &MemoryOperations { stream: stream.id(), operations }, waits)
     }
 }

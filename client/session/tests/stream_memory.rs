@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use floe_abi::stream_memory_operation::{BARRIER, WAIT_VALUE_32, WAIT_VALUE_64, WRITE_VALUE_32, WRITE_VALUE_64};
 use floe_abi::*;
+use floe_session::Client;
+use floe_surface::marshal::graph as graphs;
 use floe_surface::*;
 use floe_wire::{Progress, Request};
 use scripted::*;
@@ -59,7 +61,7 @@ fn what_cannot_be_is_refused_here() {
     ] {
         assert_eq!(refusal(&[good, bad]), Err(CudaError::INVALID_VALUE), "{bad:?}");
     }
-    assert_eq!(refusal(&[]), Err(CudaError::INVALID_VALUE));
+    assert_eq!(refusal(&[]), Ok(()), "none is done at once");
     assert_eq!(refusal(&[good; 256]), Err(CudaError::INVALID_VALUE));
     assert_eq!(client.stream_batch_mem_op(stream, &[good], 1), Err(CudaError::INVALID_VALUE));
     // The scripted device cannot flush what other devices write, and its kernels reach no host memory.
@@ -121,13 +123,132 @@ fn nobody_watches_a_word_any_more_when_the_link_is_lost() {
 }
 
 #[test]
-fn a_capture_does_not_take_it_and_cannot_go_on() {
+fn a_reset_waits_for_a_word_and_what_releases_it_goes_ahead_of_the_reset() {
+    let mut asked = 0;
+    let server = Server::start(Options {
+        script: Some(Box::new(move |request, sequence, peer| match request {
+            // As a server whose stream stands: the answer comes when the word does.
+            Request::SynchronizeContext(_) => {
+                asked = sequence;
+                Flow::Done
+            }
+            Request::WriteMirror(_) if asked != 0 => {
+                peer.reply(asked, &());
+                Flow::Usual
+            }
+            _ => Flow::Usual,
+        })),
+        maps: true,
+        ..Options::default()
+    });
+    let client = client(&server);
+    let pointer = client.mem_host_alloc(8, 0).unwrap();
+    client.stream_batch_mem_op(Stream::LEGACY, &[on_word(WAIT_VALUE_32, pointer.0, 3, 1)], 0).unwrap();
+    std::thread::scope(|scope| {
+        let reset = scope.spawn(|| client.device_primary_ctx_reset(Device(0)));
+        until("the wait", || server.count("SynchronizeContext") == 1);
+        pinned(pointer, 8).write(&[3]).unwrap();
+        reset.join().unwrap().unwrap();
+    });
+    let names = server.names();
+    let place = |name| names.iter().position(|other| *other == name).unwrap();
+    assert!(place("WriteMirror") < place("ResetContext"), "{names:?}");
+}
+
+/// A capture of operations on words, and the graph instantiated.
+fn captured(client: &'static Client, batches: &[&[StreamMemoryOperation]]) -> (Graph, GraphExec) {
+    let (stream, mut graph, mut exec) = (client.stream_create(1).unwrap(), Graph::NULL, GraphExec::NULL);
+    // SAFETY: the stream is the client's and the outputs are variables.
+    unsafe {
+        marshal::stream::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, capture_mode::RELAXED).unwrap();
+        batches.iter().for_each(|batch| client.stream_batch_mem_op(stream, batch, 0).unwrap());
+        marshal::stream::cuStreamEndCapture(client, Stream::LEGACY, stream, &raw mut graph).unwrap();
+        graphs::cuGraphInstantiateWithFlags(client, &raw mut exec, graph, 0).unwrap();
+    }
+    (graph, exec)
+}
+
+#[test]
+fn captured_batches_are_nodes_that_a_launch_does_and_a_change_gives_other_words() {
+    let server = Server::scripted(|request, _, _| {
+        match request {
+            Request::AddGraphWords(message) => {
+                let seen: Vec<_> = message.operations.iter().map(|one| (one.operation, one.value)).collect();
+                assert_eq!(seen, [(WRITE_VALUE_32, 5), (WAIT_VALUE_32, 5)]);
+            }
+            Request::SetGraphWords(message) => assert_eq!((message.node, message.operations[0].value), (0, 6)),
+            _ => {}
+        }
+        Flow::Usual
+    });
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap().0;
+    let batch = [on_word(WRITE_VALUE_32, at, 5, 0), on_word(WAIT_VALUE_32, at, 5, 1)];
+    let (graph, exec) = captured(client, &[&batch, &[]]);
+    let graph_messages = || -> Vec<_> { server.names().into_iter().filter(|name| name.contains("Graph")).collect() };
+    assert_eq!(graph_messages(), ["CreateGraph", "AddGraphWords", "AddGraphEmpty", "InstantiateGraph"]);
+    let mut nodes = [GraphNode::NULL; 2];
+    let mut count = 2;
+    // SAFETY: the arrays are ours; the operations live through each call.
+    unsafe {
+        graphs::cuGraphGetNodes(client, graph, nodes.as_mut_ptr(), &raw mut count).unwrap();
+        let mut params = BatchMemOpNodeParams::default();
+        graphs::cuGraphBatchMemOpNodeGetParams(client, nodes[0], &raw mut params).unwrap();
+        assert_eq!((params.count, params.flags, params.context), (2, 0, client.ctx_get_current().unwrap()));
+        let set = |operations: &[StreamMemoryOperation]| {
+            let changed = BatchMemOpNodeParams {
+                count: u32::try_from(operations.len()).unwrap(),
+                operations: operations.as_ptr() as u64,
+                ..params
+            };
+            graphs::cuGraphExecBatchMemOpNodeSetParams(client, exec, nodes[0], &raw const changed)
+        };
+        set(&[on_word(WRITE_VALUE_32, at + 4, 6, 0), on_word(WAIT_VALUE_32, at + 4, 6, 0)]).unwrap();
+        for refused in [&batch[..1], &[batch[1], batch[0]], &[on_word(WRITE_VALUE_64, at, 6, 0), batch[1]]] {
+            assert_eq!(set(refused), Err(CudaError::INVALID_VALUE), "{refused:?}");
+        }
+        graphs::cuGraphLaunch(client, Stream::LEGACY, exec, Stream::LEGACY).unwrap();
+    }
+    client.stream_synchronize(Stream::LEGACY).unwrap();
+    assert_eq!((server.count("SetGraphWords"), server.count("LaunchGraph")), (1, 1));
+}
+
+#[test]
+fn what_the_program_writes_to_a_word_a_graph_waits_for_is_sent_without_a_call() {
+    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        if let Request::WriteMirror(message) = request
+            && message.runs.iter().any(|run| run.bytes == [3])
+        {
+            let stream = floe_wire::StreamId(0);
+            peer.sender.post(&Progress { stream, sequence: sequence - 1, status: 0 }).unwrap();
+        }
+        Flow::Usual
+    };
+    let server = Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() });
+    let client = client(&server);
+    let pointer = client.mem_host_alloc(8, 0).unwrap();
+    let (_, exec) = captured(client, &[&[on_word(WAIT_VALUE_32, pointer.0, 3, 1)]]);
+    assert_eq!((server.count("MirrorMemory"), server.count("WriteMirror")), (1, 0));
+    // SAFETY: the handles are the client's.
+    unsafe { graphs::cuGraphLaunch(client, Stream::LEGACY, exec, Stream::LEGACY) }.unwrap();
+    pinned(pointer, 8).write(&[3]).unwrap();
+    until("the release", || server.count("WriteMirror") == 1);
+    until("the end of the watch", || watchers() == 0);
+    assert_eq!((client.stream_query(Stream::LEGACY), server.count("QueryStream")), (Ok(()), 0));
+}
+
+#[test]
+fn a_refused_batch_leaves_its_capture_as_it_was() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let (at, stream) = (client.mem_alloc(16).unwrap().0, client.stream_create(1).unwrap());
-    // SAFETY: the stream is the client's.
-    unsafe { marshal::stream::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, capture_mode::RELAXED) }.unwrap();
-    let refused = client.stream_batch_mem_op(stream, &[on_word(WRITE_VALUE_32, at, 1, 0)], 0);
-    assert_eq!(refused, Err(CudaError::STREAM_CAPTURE_UNSUPPORTED));
+    let (at, stream, mut graph) = (client.mem_alloc(16).unwrap().0, client.stream_create(1).unwrap(), Graph::NULL);
+    // SAFETY: the stream is the client's and the output a variable.
+    unsafe {
+        marshal::stream::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, capture_mode::RELAXED).unwrap();
+        let refused = client.stream_batch_mem_op(stream, &[on_word(WRITE_VALUE_32, at + 2, 1, 0)], 0);
+        assert_eq!(refused, Err(CudaError::INVALID_VALUE));
+        client.stream_batch_mem_op(stream, &[on_word(WRITE_VALUE_32, at, 1, 0)], 0).unwrap();
+        marshal::stream::cuStreamEndCapture(client, Stream::LEGACY, stream, &raw mut graph).unwrap();
+    }
     assert_eq!(server.count("MemoryOperations"), 0);
 }

@@ -154,6 +154,13 @@ pub struct Calls {
             Context,
         ) -> CuResult,
     >,
+    /// `cuGraphAddBatchMemOpNode`.
+    pub cuGraphAddBatchMemOpNode: Option<
+        unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, usize, *const BatchMemOpNodeParams) -> CuResult,
+    >,
+    /// `cuGraphExecBatchMemOpNodeSetParams`.
+    pub cuGraphExecBatchMemOpNodeSetParams:
+        Option<unsafe extern "C" fn(GraphExec, GraphNode, *const BatchMemOpNodeParams) -> CuResult>,
     /// `cuGraphAddEmptyNode`.
     pub cuGraphAddEmptyNode: Option<unsafe extern "C" fn(*mut GraphNode, Graph, *const GraphNode, usize) -> CuResult>,
     /// `cuGraphAddDependencies_v2`.
@@ -583,6 +590,10 @@ impl Calls {
             cuGraphAddMemcpyNode: unsafe { symbol(library, c"cuGraphAddMemcpyNode") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuGraphAddMemsetNode: unsafe { symbol(library, c"cuGraphAddMemsetNode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphAddBatchMemOpNode: unsafe { symbol(library, c"cuGraphAddBatchMemOpNode") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuGraphExecBatchMemOpNodeSetParams: unsafe { symbol(library, c"cuGraphExecBatchMemOpNodeSetParams") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuGraphAddEmptyNode: unsafe { symbol(library, c"cuGraphAddEmptyNode") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.

@@ -5,8 +5,9 @@ use crate::Driver;
 use crate::driver::missing;
 use crate::launch::with_parameters;
 use floe_abi::{
-    Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec, GraphNode, GraphUpdate, KernelNodeParams,
-    KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, Stream,
+    BatchMemOpNodeParams, Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec, GraphNode,
+    GraphUpdate, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, Stream,
+    StreamMemoryOperation,
 };
 
 /// A kernel as a node has it.
@@ -119,6 +120,21 @@ impl Driver {
         Ok(node)
     }
 
+    /// Adds operations on words. `cuGraphAddBatchMemOpNode`.
+    pub fn graph_add_words(
+        &self,
+        graph: Graph,
+        after: &[GraphNode],
+        operations: &[StreamMemoryOperation],
+        context: Context,
+    ) -> CudaResult<GraphNode> {
+        let (call, mut node) = (find!(self, cuGraphAddBatchMemOpNode), GraphNode::NULL);
+        let params = words(operations, context)?;
+        // SAFETY: the output is our own; struct and operations live through the call, which copies them.
+        unsafe { call(&raw mut node, graph, after.as_ptr(), after.len(), &raw const params) }.into_result()?;
+        Ok(node)
+    }
+
     /// Adds a node that does nothing. `cuGraphAddEmptyNode`.
     pub fn graph_add_empty(&self, graph: Graph, after: &[GraphNode]) -> CudaResult<GraphNode> {
         let (call, mut node) = (find!(self, cuGraphAddEmptyNode), GraphNode::NULL);
@@ -191,6 +207,20 @@ impl Driver {
         unsafe { call(exec, node, copy, context) }.into_result()
     }
 
+    /// Changes operations on words of an instantiated graph. `cuGraphExecBatchMemOpNodeSetParams`.
+    pub fn graph_exec_set_words(
+        &self,
+        exec: GraphExec,
+        node: GraphNode,
+        operations: &[StreamMemoryOperation],
+        context: Context,
+    ) -> CudaResult<()> {
+        let call = find!(self, cuGraphExecBatchMemOpNodeSetParams);
+        let params = words(operations, context)?;
+        // SAFETY: struct and operations live through the call, which copies them.
+        unsafe { call(exec, node, &raw const params) }.into_result()
+    }
+
     /// Changes a fill of an instantiated graph. `cuGraphExecMemsetNodeSetParams`.
     pub fn graph_exec_set_fill(
         &self,
@@ -210,6 +240,12 @@ impl Driver {
         // SAFETY: the handles are this driver's.
         unsafe { call(exec, node, u32::from(enabled)) }.into_result()
     }
+}
+
+/// Operations as C has them, valid as long as they are.
+fn words(operations: &[StreamMemoryOperation], context: Context) -> CudaResult<BatchMemOpNodeParams> {
+    let count = u32::try_from(operations.len()).map_err(|_| CudaError::INVALID_VALUE)?;
+    Ok(BatchMemOpNodeParams { context, count, operations: operations.as_ptr() as u64, flags: 0 })
 }
 
 /// Addresses of this process are not passed on.

@@ -124,6 +124,8 @@ pub enum NodeWork<'a> {
     Copy(NodeCopy),
     /// Sets memory.
     Fill(DevicePtr, Pattern),
+    /// Writes words of memory and waits for them.
+    Words(&'a [StreamMemoryOperation]),
 }
 
 /// A kernel of a graph.

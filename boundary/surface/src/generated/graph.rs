@@ -38,6 +38,14 @@ pub trait GraphCalls {
     /// The CUDA code the program shall see.
     fn graph_fill(&self, fill: &MemsetNodeParams, context: Context) -> CudaResult<()>;
 
+    /// Adds a node that writes words of memory and waits for them; the implementation checks that the words are there.
+    ///
+    /// `cuGraphAddBatchMemOpNode`; the client's class for it: local.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn graph_words(&self, operations: &[StreamMemoryOperation], context: Context) -> CudaResult<()>;
+
     /// Adds a node that records an event; the implementation knows its events.
     ///
     /// `cuGraphAddEventRecordNode`; the client's class for it: local.

@@ -66,6 +66,7 @@ fn label(node: &Node, flags: u32) -> String {
         Work::Child(child) => format!("GRAPH|graph_{:x}", child.0),
         Work::Record(event) => format!("EVENT_RECORD|event {:#x}", event.0),
         Work::Wait(event) => format!("WAIT_EVENT|event {:#x}", event.0),
+        Work::Words(words) => format!("BATCH_MEM_OP|{} operations", words.operations.len()),
         Work::Alloc(alloc) => {
             let asked = alloc.to_params();
             format!("MEM_ALLOC|at {:#x}|{} bytes", asked.address.0, asked.bytes)

@@ -162,10 +162,10 @@ impl Graphs {
 /// Where in the plan the node stands that is to do something else of the same kind.
 ///
 /// # Errors
-/// INVALID_VALUE where the plan has no such node or the work is of another kind.
+/// INVALID_VALUE where the plan has no such node or the work is of another kind, or other operations on words.
 pub(crate) fn place_for(plan: &Plan, node: GraphNode, work: &Work) -> CudaResult<usize> {
     let at = plan.place(node)?;
-    if plan.nodes[at].work.kind() == work.kind() { Ok(at) } else { Err(CudaError::INVALID_VALUE) }
+    if work.may_replace(&plan.nodes[at].work) { Ok(at) } else { Err(CudaError::INVALID_VALUE) }
 }
 
 /// The plan with what the graph's nodes do now.

@@ -148,13 +148,8 @@ impl Plan {
             if old.after != new.after {
                 return Err(refuse(result::ERROR_TOPOLOGY_CHANGED, new.node));
             }
-            let same_memory = match (&old.work, &new.work) {
-                (Work::Alloc(old), Work::Alloc(new)) => Arc::ptr_eq(old, new),
-                (Work::Free(old), Work::Free(new)) => old == new,
-                _ => true,
-            };
-            if !same_memory {
-                return Err(refuse(result::ERROR_NOT_SUPPORTED, new.node));
+            if !new.work.may_replace(&old.work) {
+                return Err(refuse(result::ERROR_PARAMETERS_CHANGED, new.node));
             }
         }
         if self.nodes.len() != other.nodes.len() {

@@ -7,8 +7,9 @@ use crate::copy::{CopyBox, CopyEnd, CopyPlace};
 use crate::host::HostFunction;
 use crate::launch::ParameterLayout;
 use floe_abi::{
-    Context, Event, Function, Graph, HostNodeParams, Kernel, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute,
-    Memcpy3d, MemsetNodeParams, graph_node_type, memory_type,
+    BatchMemOpNodeParams, Context, Event, Function, Graph, HostNodeParams, Kernel, KernelNodeParams,
+    KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, StreamMemoryOperation, graph_node_type,
+    memory_type,
 };
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub enum Work {
     Record(Event),
     /// Waits for an event.
     Wait(Event),
+    /// Writes words of memory and waits for them.
+    Words(WordsWork),
     /// Allocates memory, whose address it has had since it was made.
     Alloc(Arc<AllocWork>),
     /// Frees memory an allocation node gave.
@@ -49,6 +52,7 @@ impl Work {
             Self::Child(_) => graph_node_type::GRAPH,
             Self::Record(_) => graph_node_type::EVENT_RECORD,
             Self::Wait(_) => graph_node_type::WAIT_EVENT,
+            Self::Words(_) => graph_node_type::BATCH_MEM_OP,
             Self::Alloc(_) => graph_node_type::MEM_ALLOC,
             Self::Free(_) => graph_node_type::MEM_FREE,
         }
@@ -57,6 +61,14 @@ impl Work {
     /// Whether nothing runs for it: only its place in the order matters.
     pub fn is_idle(&self) -> bool {
         matches!(self, Self::Empty | Self::Alloc(_) | Self::Free(_))
+    }
+
+    /// Whether a node of an instantiated graph that does `old` may do this.
+    pub(crate) fn may_replace(&self, old: &Self) -> bool {
+        match (self, old) {
+            (Self::Words(new), Self::Words(old)) => new.may_replace(old),
+            _ => self.kind() == old.kind(),
+        }
     }
 }
 
@@ -150,6 +162,15 @@ pub struct FillWork {
     pub context: Context,
 }
 
+/// Operations on words of memory, one after the other.
+#[derive(Clone, Debug)]
+pub struct WordsWork {
+    /// As the program gave them.
+    pub operations: Arc<[StreamMemoryOperation]>,
+    /// As the program gave it.
+    pub context: Context,
+}
+
 /// A function of the program, called at every launch.
 #[derive(Clone, Copy, Debug)]
 pub struct HostWork {
@@ -198,6 +219,31 @@ impl FillWork {
     /// A fill a stream was asked for, as a node's.
     pub fn new(fill: MemsetNodeParams, context: Context) -> Self {
         Self { fill, context }
+    }
+}
+
+impl WordsWork {
+    /// Operations a stream was asked for, as a node's.
+    pub fn new(operations: &[StreamMemoryOperation], context: Context) -> Self {
+        Self { operations: operations.into(), context }
+    }
+
+    /// As C is told about it. The address stays valid while the node has these operations.
+    pub(crate) fn to_params(&self) -> BatchMemOpNodeParams {
+        BatchMemOpNodeParams {
+            context: self.context,
+            count: u32::try_from(self.operations.len()).unwrap_or(u32::MAX),
+            operations: self.operations.as_ptr() as u64,
+            flags: 0,
+        }
+    }
+
+    /// Whether only words, values and comparisons are others.
+    fn may_replace(&self, old: &Self) -> bool {
+        let pairs = self.operations.iter().zip(&*old.operations);
+        self.context == old.context
+            && self.operations.len() == old.operations.len()
+            && pairs.into_iter().all(|(new, old)| new.may_replace(old))
     }
 }
 

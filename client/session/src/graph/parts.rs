@@ -124,7 +124,7 @@ impl Client {
     pub(super) fn is_device_work(&self, work: &Work, session: &Arc<Session>) -> CudaResult<bool> {
         let here = |at| self.owner(at, Some(session)).is_some_and(|owner| Arc::ptr_eq(&owner, session));
         Ok(match work {
-            Work::Empty | Work::Alloc(_) | Work::Free(_) | Work::Kernel(_) => true,
+            Work::Empty | Work::Alloc(_) | Work::Free(_) | Work::Kernel(_) | Work::Words(_) => true,
             Work::Fill(fill) => here(fill.fill.at),
             Work::Copy(copy) => match (copy.copy.source.place, copy.copy.destination.place) {
                 (CopyPlace::Device(from, _), CopyPlace::Device(to, _)) => here(from) && here(to),

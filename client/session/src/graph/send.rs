@@ -7,8 +7,9 @@ use floe_abi::{CudaError, CudaResult};
 use floe_surface::CopyPlace;
 use floe_surface::graph::{CopyWork, FillWork, KernelWork, Plan, Work};
 use floe_wire::{
-    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, CreateGraph, DestroyGraph, GraphCopy, GraphEdge,
-    GraphFill, GraphId, InstantiateGraph, KernelId, SetGraphCopy, SetGraphFill, SetGraphKernel, UpdateGraph,
+    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph, DestroyGraph, GraphCopy,
+    GraphEdge, GraphFill, GraphId, InstantiateGraph, KernelId, SetGraphCopy, SetGraphFill, SetGraphKernel,
+    SetGraphWords, UpdateGraph,
 };
 
 use super::ExecState;
@@ -81,6 +82,10 @@ impl Client {
             Work::Kernel(kernel) => self.send_kernel(session, graph, after, kernel).map(drop),
             Work::Copy(copy) => connection.post(&AddGraphCopy { graph, after, copy: copy_on_wire(copy)? }).map(drop),
             Work::Fill(fill) => connection.post(&AddGraphFill { graph, after, fill: fill_on_wire(fill) }).map(drop),
+            Work::Words(words) if !words.operations.is_empty() => {
+                let operations = self.words_on_wire(words, session)?;
+                connection.post(&AddGraphWords { graph, after, operations }).map(drop)
+            }
             _ => connection.post(&AddGraphEmpty { graph, after }).map(drop),
         }
     }
@@ -153,6 +158,10 @@ impl Client {
             }
             Work::Copy(copy) => connection.post(&SetGraphCopy { graph, node, copy: copy_on_wire(copy)? }),
             Work::Fill(fill) => connection.post(&SetGraphFill { graph, node, fill: fill_on_wire(fill) }),
+            Work::Words(words) if !words.operations.is_empty() => {
+                let operations = self.words_on_wire(words, session)?;
+                connection.post(&SetGraphWords { graph, node, operations })
+            }
             _ => return Ok(()),
         }
         .map(drop)

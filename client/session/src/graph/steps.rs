@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::graph::{Plan, Work};
-use floe_wire::{CreateEvent, EventId, GraphId, LaunchGraph, RecordEvent, WaitEvent};
+use floe_wire::{CreateEvent, EventId, RecordEvent, WaitEvent};
 
 use super::ExecState;
 use super::parts::Part;
@@ -20,9 +20,7 @@ impl Client {
         exec.wait_for_last(stream)?;
         for part in &exec.parts.list {
             match part {
-                Part::Device { graph, .. } => {
-                    stream.post(&LaunchGraph { graph: GraphId(*graph), stream: stream.id() })?;
-                }
+                Part::Device { graph, .. } => self.post_graph(exec, plan, stream, *graph)?,
                 Part::Steps(nodes) => {
                     let steps = nodes.iter().filter_map(|index| plan.nodes.get(*index)).filter(|node| node.enabled);
                     for node in steps {
@@ -45,7 +43,7 @@ impl Client {
             Work::Fill(fill) => self.fill_recorded(stream, &fill.fill),
             Work::Record(event) => self.record_on(&*self.event(*event)?, stream),
             Work::Wait(event) => Self::wait_on(stream, &*self.event(*event)?),
-            Work::Kernel(_) | Work::Child(_) => Err(CudaError::NOT_SUPPORTED),
+            Work::Kernel(_) | Work::Words(_) | Work::Child(_) => Err(CudaError::NOT_SUPPORTED),
         }
     }
 }

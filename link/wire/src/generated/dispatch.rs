@@ -78,6 +78,10 @@ pub enum Request<'a> {
     UpdateGraph(UpdateGraph),
     /// See [`DestroyGraph`].
     DestroyGraph(DestroyGraph),
+    /// See [`AddGraphWords`].
+    AddGraphWords(AddGraphWords),
+    /// See [`SetGraphWords`].
+    SetGraphWords(SetGraphWords),
     /// See [`Launch`].
     Launch(Launch<'a>),
     /// See [`HostFunction`].
@@ -204,6 +208,8 @@ impl<'a> Request<'a> {
             EnableGraphNode::KIND => EnableGraphNode::decode(payload).map(Self::EnableGraphNode),
             UpdateGraph::KIND => UpdateGraph::decode(payload).map(Self::UpdateGraph),
             DestroyGraph::KIND => DestroyGraph::decode(payload).map(Self::DestroyGraph),
+            AddGraphWords::KIND => AddGraphWords::decode(payload).map(Self::AddGraphWords),
+            SetGraphWords::KIND => SetGraphWords::decode(payload).map(Self::SetGraphWords),
             Launch::KIND => Launch::decode(payload).map(Self::Launch),
             HostFunction::KIND => HostFunction::decode(payload).map(Self::HostFunction),
             HostFunctionDone::KIND => HostFunctionDone::decode(payload).map(Self::HostFunctionDone),
@@ -288,6 +294,8 @@ impl<'a> Request<'a> {
             Self::EnableGraphNode(_) => EnableGraphNode::NAME,
             Self::UpdateGraph(_) => UpdateGraph::NAME,
             Self::DestroyGraph(_) => DestroyGraph::NAME,
+            Self::AddGraphWords(_) => AddGraphWords::NAME,
+            Self::SetGraphWords(_) => SetGraphWords::NAME,
             Self::Launch(_) => Launch::NAME,
             Self::HostFunction(_) => HostFunction::NAME,
             Self::HostFunctionDone(_) => HostFunctionDone::NAME,
@@ -371,6 +379,8 @@ impl<'a> Request<'a> {
             Self::EnableGraphNode(_) => EnableGraphNode::CLASS,
             Self::UpdateGraph(_) => UpdateGraph::CLASS,
             Self::DestroyGraph(_) => DestroyGraph::CLASS,
+            Self::AddGraphWords(_) => AddGraphWords::CLASS,
+            Self::SetGraphWords(_) => SetGraphWords::CLASS,
             Self::Launch(_) => Launch::CLASS,
             Self::HostFunction(_) => HostFunction::CLASS,
             Self::HostFunctionDone(_) => HostFunctionDone::CLASS,
@@ -454,6 +464,8 @@ impl<'a> Request<'a> {
             Self::EnableGraphNode(_) => EnableGraphNode::KIND,
             Self::UpdateGraph(_) => UpdateGraph::KIND,
             Self::DestroyGraph(_) => DestroyGraph::KIND,
+            Self::AddGraphWords(_) => AddGraphWords::KIND,
+            Self::SetGraphWords(_) => SetGraphWords::KIND,
             Self::Launch(_) => Launch::KIND,
             Self::HostFunction(_) => HostFunction::KIND,
             Self::HostFunctionDone(_) => HostFunctionDone::KIND,
@@ -536,6 +548,8 @@ impl<'a> Request<'a> {
             Self::EnableGraphNode(message) => message.encode(out),
             Self::UpdateGraph(message) => message.encode(out),
             Self::DestroyGraph(message) => message.encode(out),
+            Self::AddGraphWords(message) => message.encode(out),
+            Self::SetGraphWords(message) => message.encode(out),
             Self::Launch(message) => message.encode(out),
             Self::HostFunction(message) => message.encode(out),
             Self::HostFunctionDone(message) => message.encode(out),

@@ -596,6 +596,85 @@ impl Message for DestroyGraph {
     }
 }
 
+/// The next node writes words of memory and waits for them, as `MemoryOperations` does.
+///
+/// Kind 0x0a0f, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddGraphWords {
+    pub graph: GraphId,
+    pub after: Vec<GraphEdge>,
+    pub operations: Vec<MemoryOperation>,
+}
+
+impl<'a> Field<'a> for AddGraphWords {
+    const LEAST: usize = <GraphId as Field<'a>>::LEAST
+        + <Vec<GraphEdge> as Field<'a>>::LEAST
+        + <Vec<MemoryOperation> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.after.write(out);
+        self.operations.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            graph: reader.field("graph")?,
+            after: reader.field("after")?,
+            operations: reader.field("operations")?,
+        })
+    }
+}
+
+impl Message for AddGraphWords {
+    const KIND: u16 = 0x0a0f;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "AddGraphWords";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// From the next launch on, node `node` does this: the same operations on other words, with other values. As `SetGraphKernel`.
+///
+/// Kind 0x0a10, posted: no reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetGraphWords {
+    pub graph: GraphId,
+    pub node: u32,
+    pub operations: Vec<MemoryOperation>,
+}
+
+impl<'a> Field<'a> for SetGraphWords {
+    const LEAST: usize =
+        <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <Vec<MemoryOperation> as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.graph.write(out);
+        self.node.write(out);
+        self.operations.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { graph: reader.field("graph")?, node: reader.field("node")?, operations: reader.field("operations")? })
+    }
+}
+
+impl Message for SetGraphWords {
+    const KIND: u16 = 0x0a10;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "SetGraphWords";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
 /// A box of device memory to another place; pitches are any for one row, slices any for one slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GraphCopy {

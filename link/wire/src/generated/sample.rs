@@ -288,6 +288,18 @@ impl<'a> Sample<'a> for DestroyGraph {
     }
 }
 
+impl<'a> Sample<'a> for AddGraphWords {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), after: Sample::sample(source), operations: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for SetGraphWords {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { graph: Sample::sample(source), node: Sample::sample(source), operations: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for GraphCopy {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -859,7 +871,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 76;
+pub(crate) const REQUEST_SAMPLES: usize = 78;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -898,46 +910,48 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         32 => Request::EnableGraphNode(Sample::sample(source)),
         33 => Request::UpdateGraph(Sample::sample(source)),
         34 => Request::DestroyGraph(Sample::sample(source)),
-        35 => Request::Launch(Sample::sample(source)),
-        36 => Request::HostFunction(Sample::sample(source)),
-        37 => Request::HostFunctionDone(Sample::sample(source)),
-        38 => Request::MaxActiveBlocks(Sample::sample(source)),
-        39 => Request::AvailableShared(Sample::sample(source)),
-        40 => Request::ClusterOccupancy(Sample::sample(source)),
-        41 => Request::LibraryPart(Sample::sample(source)),
-        42 => Request::UnloadLibrary(Sample::sample(source)),
-        43 => Request::ListKernels(Sample::sample(source)),
-        44 => Request::FindKernel(Sample::sample(source)),
-        45 => Request::FindGlobal(Sample::sample(source)),
-        46 => Request::SetKernelAttribute(Sample::sample(source)),
-        47 => Request::LoadLibrary(Sample::sample(source)),
-        48 => Request::LinkLibrary(Sample::sample(source)),
-        49 => Request::ReadLinked(Sample::sample(source)),
-        50 => Request::CreateBlock(Sample::sample(source)),
-        51 => Request::ReleaseBlock(Sample::sample(source)),
-        52 => Request::MapBlock(Sample::sample(source)),
-        53 => Request::SetAccess(Sample::sample(source)),
-        54 => Request::UnmapRange(Sample::sample(source)),
-        55 => Request::MemoryInfo(Sample::sample(source)),
-        56 => Request::MirrorMemory(Sample::sample(source)),
-        57 => Request::UnmirrorMemory(Sample::sample(source)),
-        58 => Request::WriteMirror(Sample::sample(source)),
-        59 => Request::Hello(Sample::sample(source)),
-        60 => Request::Authenticate(Sample::sample(source)),
-        61 => Request::ListGpus(Sample::sample(source)),
-        62 => Request::ListSessions(Sample::sample(source)),
-        63 => Request::Attach(Sample::sample(source)),
-        64 => Request::Join(Sample::sample(source)),
-        65 => Request::ShareMemory(Sample::sample(source)),
-        66 => Request::MapShared(Sample::sample(source)),
-        67 => Request::UnmapShared(Sample::sample(source)),
-        68 => Request::CreateStream(Sample::sample(source)),
-        69 => Request::DestroyStream(Sample::sample(source)),
-        70 => Request::WaitEvent(Sample::sample(source)),
-        71 => Request::SynchronizeStream(Sample::sample(source)),
-        72 => Request::QueryStream(Sample::sample(source)),
-        73 => Request::MemoryOperations(Sample::sample(source)),
-        74 => Request::ReadTelemetry(Sample::sample(source)),
+        35 => Request::AddGraphWords(Sample::sample(source)),
+        36 => Request::SetGraphWords(Sample::sample(source)),
+        37 => Request::Launch(Sample::sample(source)),
+        38 => Request::HostFunction(Sample::sample(source)),
+        39 => Request::HostFunctionDone(Sample::sample(source)),
+        40 => Request::MaxActiveBlocks(Sample::sample(source)),
+        41 => Request::AvailableShared(Sample::sample(source)),
+        42 => Request::ClusterOccupancy(Sample::sample(source)),
+        43 => Request::LibraryPart(Sample::sample(source)),
+        44 => Request::UnloadLibrary(Sample::sample(source)),
+        45 => Request::ListKernels(Sample::sample(source)),
+        46 => Request::FindKernel(Sample::sample(source)),
+        47 => Request::FindGlobal(Sample::sample(source)),
+        48 => Request::SetKernelAttribute(Sample::sample(source)),
+        49 => Request::LoadLibrary(Sample::sample(source)),
+        50 => Request::LinkLibrary(Sample::sample(source)),
+        51 => Request::ReadLinked(Sample::sample(source)),
+        52 => Request::CreateBlock(Sample::sample(source)),
+        53 => Request::ReleaseBlock(Sample::sample(source)),
+        54 => Request::MapBlock(Sample::sample(source)),
+        55 => Request::SetAccess(Sample::sample(source)),
+        56 => Request::UnmapRange(Sample::sample(source)),
+        57 => Request::MemoryInfo(Sample::sample(source)),
+        58 => Request::MirrorMemory(Sample::sample(source)),
+        59 => Request::UnmirrorMemory(Sample::sample(source)),
+        60 => Request::WriteMirror(Sample::sample(source)),
+        61 => Request::Hello(Sample::sample(source)),
+        62 => Request::Authenticate(Sample::sample(source)),
+        63 => Request::ListGpus(Sample::sample(source)),
+        64 => Request::ListSessions(Sample::sample(source)),
+        65 => Request::Attach(Sample::sample(source)),
+        66 => Request::Join(Sample::sample(source)),
+        67 => Request::ShareMemory(Sample::sample(source)),
+        68 => Request::MapShared(Sample::sample(source)),
+        69 => Request::UnmapShared(Sample::sample(source)),
+        70 => Request::CreateStream(Sample::sample(source)),
+        71 => Request::DestroyStream(Sample::sample(source)),
+        72 => Request::WaitEvent(Sample::sample(source)),
+        73 => Request::SynchronizeStream(Sample::sample(source)),
+        74 => Request::QueryStream(Sample::sample(source)),
+        75 => Request::MemoryOperations(Sample::sample(source)),
+        76 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

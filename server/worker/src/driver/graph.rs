@@ -66,6 +66,7 @@ pub(super) fn add(
         NodeWork::Kernel(work, attributes) => driver.graph_add_kernel(graph, &whole, &kernel(work), attributes),
         NodeWork::Copy(work) => driver.graph_add_copy(graph, &whole, &box_of(work)?, context),
         NodeWork::Fill(at, pattern) => driver.graph_add_fill(graph, &whole, &fill(*at, pattern)?, context),
+        NodeWork::Words(operations) => driver.graph_add_words(graph, &whole, operations, context),
     }?;
     for edge in after.iter().filter(|edge| !edge.is_whole()) {
         let data = floe_abi::GraphEdge { from_port: edge.port, kind: edge.kind, ..floe_abi::GraphEdge::default() };
@@ -87,5 +88,6 @@ pub(super) fn set(
         NodeWork::Kernel(work, _) => driver.graph_exec_set_kernel(exec, node, &kernel(work)),
         NodeWork::Copy(work) => driver.graph_exec_set_copy(exec, node, &box_of(work)?, context),
         NodeWork::Fill(at, pattern) => driver.graph_exec_set_fill(exec, node, &fill(*at, pattern)?, context),
+        NodeWork::Words(operations) => driver.graph_exec_set_words(exec, node, operations, context),
     }
 }

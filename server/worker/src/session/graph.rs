@@ -3,7 +3,11 @@
 //! order. A node names only earlier ones, so no client can tie a circle; a node that cannot be fails its graph and nothing
 //! else.
 
-use floe_abi::{CudaError, Graph, GraphExec, GraphNode};
+mod words;
+
+use std::collections::BTreeMap;
+
+use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
 use floe_wire::{
     AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, CreateGraph, DestroyGraph, EnableGraphNode, GraphEdge,
     GraphId, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, UpdateGraph,
@@ -12,6 +16,7 @@ use floe_wire::{
 
 use super::copy::further;
 use super::launch::plain_attributes;
+use super::stream_memory::Place;
 use super::{Answer, Session, body};
 use crate::device::{Device, NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
 use crate::fault::{Fault, broken};
@@ -29,6 +34,8 @@ pub(crate) struct GraphObject {
     graph: Graph,
     nodes: Vec<GraphNode>,
     exec: Option<GraphExec>,
+    /// What nodes do to words of memory, by their numbers.
+    words: BTreeMap<u32, Vec<WordOperation>>,
     /// Why it cannot be instantiated, or launched any more.
     failed: Option<CudaError>,
 }
@@ -57,7 +64,8 @@ impl<D: Device> Session<D> {
     pub(super) fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
         self.graphs.check_new(message.graph.0)?;
         let created = self.device().create_graph();
-        let object = created.map(|graph| GraphObject { graph, nodes: Vec::new(), exec: None, failed: None });
+        let words = BTreeMap::new();
+        let object = created.map(|graph| GraphObject { graph, nodes: Vec::new(), exec: None, words, failed: None });
         self.graphs.bind(message.graph.0, object);
         Ok(Answer::Nothing)
     }
@@ -145,9 +153,14 @@ impl<D: Device> Session<D> {
         body(&())
     }
 
-    pub(super) fn launch_graph(&mut self, message: LaunchGraph) -> Result<Answer, Fault> {
+    pub(super) fn launch_graph(&mut self, sequence: u64, message: LaunchGraph) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
-        let exec = self.graphs.get(message.graph.0)?.exec()?;
+        let object = self.graphs.get(message.graph.0)?;
+        let exec = object.exec()?;
+        if !object.words.is_empty() {
+            let place = Place { sequence, id: message.stream, stream };
+            return self.issue_words(place, object.words(), |device| device.launch_graph(exec, stream));
+        }
         self.device().launch_graph(exec, stream)?;
         Ok(Answer::Nothing)
     }
@@ -209,6 +222,7 @@ impl<D: Device> Session<D> {
         let updated = new.failed.map_or_else(|| self.device().update_graph(exec, new.graph), Err);
         self.device().destroy_graph(new.graph)?;
         updated?;
+        self.graphs.get_mut(message.graph.0)?.words = new.words;
         body(&())
     }
 

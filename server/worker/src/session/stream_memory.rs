@@ -14,38 +14,52 @@ use crate::device::Device;
 use crate::fault::{Fault, broken};
 
 /// A batch as the driver takes it.
-struct Batch {
-    operations: Vec<StreamMemoryOperation>,
-    words: Vec<WordOperation>,
+pub(super) struct Batch {
+    pub(super) operations: Vec<StreamMemoryOperation>,
+    pub(super) words: Vec<WordOperation>,
+}
+
+/// Where work with operations on words goes: the command, the client's stream and the driver's.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) sequence: u64,
+    pub(super) id: StreamId,
+    pub(super) stream: floe_abi::Stream,
 }
 
 impl<D: Device> Session<D> {
     pub(super) fn memory_operations(&mut self, sequence: u64, message: &MemoryOperations) -> Result<Answer, Fault> {
         let batch = Batch::read(&message.operations)?;
         let stream = self.use_stream(message.stream)?;
-        let (waits, mirrored) = (batch.waits(), batch.words.iter().any(|word| self.is_mirrored(word)));
+        let place = Place { sequence, id: message.stream, stream };
+        self.issue_words(place, batch.words.iter(), |device| device.memory_operations(stream, &batch.operations))
+    }
+
+    /// Issues work that does this to words, and has told when it is over what the client must hear of.
+    pub(super) fn issue_words<'a>(
+        &self,
+        place: Place,
+        words: impl Iterator<Item = &'a WordOperation> + Clone,
+        issue: impl FnOnce(&D) -> Result<(), CudaError>,
+    ) -> Result<Answer, Fault> {
+        let waits = words.clone().any(|word| matches!(word, WordOperation::Wait { .. }));
+        let mirrored = words.clone().any(|word| self.is_mirrored(word));
         if waits {
             self.shared.queue.wait_begins();
         }
-        let issued = self.device().memory_operations(stream, &batch.operations).map_err(Fault::from);
-        let told = issued.and_then(|()| self.tell_when_done(sequence, message.stream, stream, waits, mirrored));
+        let issued = issue(self.device()).map_err(Fault::from);
+        let told = issued.and_then(|()| self.tell_when_done(place, waits, mirrored));
         if told.is_err() && waits {
             self.shared.queue.wait_ends();
         }
         told.map(|()| Answer::Nothing)
     }
 
-    fn tell_when_done(
-        &self,
-        sequence: u64,
-        id: StreamId,
-        stream: floe_abi::Stream,
-        waits: bool,
-        mirrored: bool,
-    ) -> Result<(), Fault> {
+    fn tell_when_done(&self, place: Place, waits: bool, mirrored: bool) -> Result<(), Fault> {
         if !waits && !mirrored {
             return Ok(());
         }
+        let Place { sequence, id, stream } = place;
         let mark = self.pool.mark(stream)?;
         let action = Action::WordsDone { stream: id, reached: sequence, waits };
         self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
@@ -61,7 +75,7 @@ impl<D: Device> Session<D> {
 }
 
 impl Batch {
-    fn read(operations: &[MemoryOperation]) -> Result<Self, Fault> {
+    pub(super) fn read(operations: &[MemoryOperation]) -> Result<Self, Fault> {
         if operations.is_empty() || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
             let count = operations.len();
             return broken(format!("operations of a batch are 1 to {MOST_STREAM_MEMORY_OPERATIONS}, not: {count}"));
@@ -73,10 +87,6 @@ impl Batch {
             Ok(words) => Ok(Self { operations, words }),
             Err(_) => broken("an operation on a word of memory that CUDA does not know"),
         }
-    }
-
-    fn waits(&self) -> bool {
-        self.words.iter().any(|word| matches!(word, WordOperation::Wait { .. }))
     }
 }
 

@@ -56,6 +56,8 @@ struct State {
     /// Nodes of graphs, by graph, as words; an instantiated graph has the number of its graph.
     graphs: HashMap<u64, Vec<String>>,
     graph_launches: Vec<Vec<String>>,
+    /// Operations on words of graphs, in the order of their nodes.
+    graph_words: HashMap<u64, Vec<StreamMemoryOperation>>,
     next: u64,
     broken: Option<CudaError>,
     elsewhere: bool,
@@ -618,6 +620,9 @@ impl Device for Fake {
 
     fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode> {
         let mut state = self.state();
+        if let NodeWork::Words(operations) = work {
+            state.graph_words.entry(graph.0).or_default().extend_from_slice(operations);
+        }
         let words = words(&state, work);
         let nodes = state.graphs.get_mut(&graph.0).unwrap();
         let after: Vec<u64> = after.iter().map(|edge| edge.from.0 - 1).collect();
@@ -632,7 +637,9 @@ impl Device for Fake {
 
     fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
         let nodes = self.state().graphs[&exec.0].clone();
-        self.work(stream, move |state| state.graph_launches.push(nodes))
+        self.work(stream, move |state| state.graph_launches.push(nodes))?;
+        let operations = self.state().graph_words.get(&exec.0).cloned().unwrap_or_default();
+        self.memory_operations(stream, &operations)
     }
 
     fn upload_graph(&self, _exec: GraphExec, _stream: Stream) -> CudaResult<()> {
@@ -642,6 +649,9 @@ impl Device for Fake {
     fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()> {
         let mut state = self.state();
         state.check()?;
+        if let NodeWork::Words(operations) = work {
+            state.graph_words.insert(exec.0, operations.to_vec());
+        }
         let words = words(&state, work);
         state.graphs.get_mut(&exec.0).unwrap()[usize::try_from(node.0).unwrap() - 1] = words;
         Ok(())
@@ -804,5 +814,6 @@ fn words(state: &State, work: &NodeWork<'_>) -> String {
         }
         NodeWork::Copy(copy) => format!("copy {} to {:#x}", copy.width, copy.to.0),
         NodeWork::Fill(at, pattern) => format!("fill {:#x} with {}", at.0, pattern.value),
+        NodeWork::Words(operations) => format!("{} operations on words", operations.len()),
     }
 }

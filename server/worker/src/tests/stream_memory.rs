@@ -78,6 +78,52 @@ fn mirrored_words_are_told_when_they_are_written_and_release_a_wait() {
     assert_eq!(client.get(), progress(1, waiting));
 }
 
+/// A graph that waits for a word and writes another, instantiated.
+fn with_graph(client: &mut Client, wait: u64, write: u64) -> GraphId {
+    let graph = GraphId(70);
+    client.send(&CreateGraph { graph });
+    client.send(&AddGraphEmpty { graph, after: Vec::new() });
+    let operations = vec![operation(WAIT_VALUE_32, wait, 1), operation(WRITE_VALUE_32, write, 7)];
+    let after = vec![GraphEdge { from: 0, port: 0, kind: 0 }];
+    client.send(&AddGraphWords { graph, after, operations });
+    client.ok(&InstantiateGraph { graph, flags: 0 });
+    graph
+}
+
+#[test]
+fn wait_of_a_graph_holds_up_its_stream_and_nothing_stops_for_room_meanwhile() {
+    let mut client = with_streams();
+    let graph = with_graph(&mut client, BASE, BASE + 4);
+    let launched = client.send(&LaunchGraph { graph, stream: StreamId(1) });
+    client.ok(&SynchronizeStream { stream: StreamId(2) });
+    let bytes = vec![5; (PIECE_BYTES / 2).min(usize::try_from(BLOCK).unwrap() - 4096)];
+    for _ in 0..2 + super::rings().upload / bytes.len() {
+        client.send(&CopyToDevice { stream: StreamId(1), to: DevicePtr(BASE + 4096), bytes: &bytes });
+    }
+    let asked = client.send(&SynchronizeStream { stream: StreamId(1) });
+    client.nothing_comes();
+    assert_eq!(client.device.memory(BASE + 4, 4), [0; 4]);
+    client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
+    let mut got = [client.get(), client.get()];
+    got.sort_by_key(|got| matches!(got, Some(Got::Reply { .. })));
+    assert_eq!(got, [progress(1, launched), status(asked, 0)]);
+    assert_eq!(client.device.memory(BASE + 4, 4), [7, 0, 0, 0]);
+}
+
+#[test]
+fn words_of_a_graph_are_others_after_a_change_and_mirrored_ones_are_told() {
+    let mut client = with_streams();
+    client.ok(&MirrorMemory { at: DevicePtr(HOST), bytes: 16 });
+    let graph = with_graph(&mut client, BASE, BASE + 4);
+    let operations = vec![operation(WAIT_VALUE_32, BASE + 8, 0), operation(WRITE_VALUE_32, HOST + 4, 9)];
+    client.send(&SetGraphWords { graph, node: 1, operations });
+    let launched = client.send(&LaunchGraph { graph, stream: StreamId(1) });
+    assert_eq!(client.get(), Some(Got::MirrorChanged(HOST, vec![(4, vec![9])])));
+    assert_eq!(client.get(), progress(1, launched));
+    let words = client.break_with(&AddGraphWords { graph: GraphId(70), after: Vec::new(), operations: Vec::new() });
+    assert!(words.contains("operations of a batch"), "{words}");
+}
+
 #[test]
 fn batches_that_cannot_be_break_the_contract() {
     for operations in [vec![], vec![operation(WRITE_VALUE_32, BASE, 1); 256], vec![operation(7, BASE, 1)]] {

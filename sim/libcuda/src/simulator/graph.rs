@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{Context, CudaError, CudaResult, Device, Event, GraphExec, MemsetNodeParams, Stream};
+use floe_abi::{
+    Context, CudaError, CudaResult, Device, Event, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation,
+};
 use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, PlanNode, Reserved, Work};
 use floe_surface::{CopyBox, GraphCalls, KernelArguments, Launch};
 
@@ -90,6 +92,7 @@ impl Simulator {
                 let context = self.current()?;
                 Ok(Step::Host(host.function, Arc::clone(&context.kernels.output)))
             }
+            Work::Words(words) => self.checked_words(&words.operations).map(Step::Words),
             Work::Record(event) => Ok(Step::Record(key_of(*event))),
             Work::Wait(event) => Ok(Step::Wait(key_of(*event))),
             // A plan has dissolved it.
@@ -132,6 +135,11 @@ impl GraphCalls for Simulator {
     fn graph_fill(&self, fill: &MemsetNodeParams, context: Context) -> CudaResult<()> {
         self.context_of_node(context)?;
         self.checked_fill(fill).map(drop)
+    }
+
+    fn graph_words(&self, operations: &[StreamMemoryOperation], context: Context) -> CudaResult<()> {
+        self.context_of_node(context)?;
+        self.checked_words(operations).map(drop)
     }
 
     fn graph_event(&self, event: Event) -> CudaResult<()> {

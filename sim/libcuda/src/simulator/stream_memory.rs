@@ -2,8 +2,11 @@
 //! stream goes out. Words are of a device or of pinned host memory.
 //! A call does not wait; the stream does, and no other notices.
 
-use floe_abi::{CudaError, CudaResult, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation};
+use floe_abi::{
+    Context, CudaError, CudaResult, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation,
+};
 use floe_surface::StreamMemoryCalls;
+use floe_surface::graph::{WordsWork, Work as NodeWork};
 
 use super::Simulator;
 use super::executor::Work;
@@ -26,20 +29,25 @@ impl Simulator {
         }
         Ok(word)
     }
+
+    /// What operations ask for, of words that are there.
+    pub(crate) fn checked_words(&self, operations: &[StreamMemoryOperation]) -> CudaResult<Words> {
+        operations.iter().map(|operation| self.checked_word(operation)).collect::<CudaResult<Vec<_>>>().map(Words::new)
+    }
 }
 
 impl StreamMemoryCalls for Simulator {
     fn stream_batch_mem_op(&self, stream: Stream, operations: &[StreamMemoryOperation], flags: u32) -> CudaResult<()> {
         let (context, key) = self.stream(stream)?;
         self.executor.fault(context.serial)?;
-        if flags != 0 || operations.is_empty() || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
+        if flags != 0 || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
             return Err(CudaError::INVALID_VALUE);
         }
-        let words = operations.iter().map(|operation| self.checked_word(operation)).collect::<CudaResult<Vec<_>>>()?;
-        if self.graphs.is_watching() {
-            // There are no nodes of this kind here; the capture cannot go on.
-            self.graphs.refuse_on(&floe_surface::StreamCalls::stream_for_capture(self, stream)?)?;
+        let words = self.checked_words(operations)?;
+        if let Some(captured) = self.capturing(stream)? {
+            let work = WordsWork::new(operations, Context(context.handle));
+            return self.graphs.record(&captured, NodeWork::Words(work));
         }
-        self.executor.post(key, Work::Words(Words::new(words))).map(|_| ())
+        self.executor.post(key, Work::Words(words)).map(|_| ())
     }
 }

@@ -18,7 +18,7 @@ fn instantiate<D: crate::Driver>(driver: &D, graph: Graph, flags: u64) -> CudaRe
 }
 
 /// One node of an instantiated graph does something else from the next launch on.
-fn set<D: crate::Driver>(
+pub(super) fn set<D: crate::Driver>(
     driver: &D,
     exec: GraphExec,
     node: GraphNode,

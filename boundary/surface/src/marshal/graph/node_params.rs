@@ -2,7 +2,7 @@
 //! only it can tell: whether a kernel can be launched so, whose memory an address is. Kinds no device here has are refused
 //! by name.
 
-use crate::graph::{CopyWork, FillWork, HostWork, Work};
+use crate::graph::{CopyWork, FillWork, HostWork, WordsWork, Work};
 use crate::launch::KernelArguments;
 use crate::prelude::*;
 
@@ -64,6 +64,21 @@ pub(super) unsafe fn host(asked: &HostNodeParams) -> CudaResult<Work> {
     Ok(Work::Host(HostWork { asked: *asked, function }))
 }
 
+/// Operations on words that are there.
+///
+/// # Safety
+/// The array is the program's, of so many operations, or NULL.
+pub(super) unsafe fn words<D: crate::Driver>(driver: &D, asked: &BatchMemOpNodeParams) -> CudaResult<Work> {
+    let count = asked.count as usize;
+    if asked.flags != 0 || asked.context.is_null() || count > MOST_STREAM_MEMORY_OPERATIONS {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    // SAFETY: our caller vouches for the array.
+    let operations = unsafe { c::slice(asked.operations as *const StreamMemoryOperation, count) }?;
+    driver.graph_words(operations, asked.context)?;
+    Ok(Work::Words(WordsWork::new(operations, asked.context)))
+}
+
 /// A node of any kind but a child graph, which is no work of its own.
 ///
 /// # Safety
@@ -87,9 +102,11 @@ pub(super) unsafe fn any<D: crate::Driver>(driver: &D, params: &GraphNodeParams)
         kind::HOST => unsafe { host(&part(params)) },
         kind::EVENT_RECORD => event(driver, part::<EventNodeParams>(params).event).map(Work::Record),
         kind::WAIT_EVENT => event(driver, part::<EventNodeParams>(params).event).map(Work::Wait),
+        // SAFETY: our caller vouches for the operations.
+        kind::BATCH_MEM_OP => unsafe { words(driver, &part(params)) },
         // They are added by functions of their own, and what they do is never changed.
         kind::MEM_ALLOC | kind::MEM_FREE => Err(CudaError::NOT_SUPPORTED),
-        kind::EXT_SEMAS_SIGNAL..=kind::CONDITIONAL => {
+        kind::EXT_SEMAS_SIGNAL | kind::EXT_SEMAS_WAIT | kind::CONDITIONAL => {
             eprintln!("floe: graph nodes of this kind are not supported, CUgraphNodeType: {}", params.kind);
             Err(CudaError::NOT_SUPPORTED)
         }
@@ -116,6 +133,7 @@ impl Part for ChildGraphNodeParams {}
 impl Part for EventNodeParams {}
 impl Part for MemAllocNodeParams {}
 impl Part for MemFreeNodeParams {}
+impl Part for BatchMemOpNodeParams {}
 
 /// The struct of one kind.
 pub(super) fn part<T: Part>(params: &GraphNodeParams) -> T {

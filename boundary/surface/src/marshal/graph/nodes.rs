@@ -9,7 +9,7 @@ use crate::prelude::*;
 ///
 /// # Safety
 /// `dependencies` has `count` values or is NULL; `node` is the program's variable.
-unsafe fn add<D: crate::Driver>(
+pub(super) unsafe fn add<D: crate::Driver>(
     driver: &D,
     node: *mut GraphNode,
     graph: Graph,

@@ -12,6 +12,7 @@ use super::super::events::EventKey;
 use super::super::output::Output;
 use super::super::queue::{StreamKey, StreamKind, Ticket};
 use super::super::transfer::Transfer;
+use super::super::words::Words;
 use super::{Executor, State, Work};
 
 /// Most streams a replay is spread over: more would only wait for the same cores.
@@ -26,6 +27,8 @@ pub(crate) enum Step {
     Kernel(Box<MachineLaunch>),
     /// A copy, whose host ends are read and written at every run, or a memset.
     Transfer(Transfer),
+    /// Words written and waited for.
+    Words(Words),
     /// A function of the program; what kernels printed before it is shown first.
     Host(HostFunction, Arc<Output>),
     /// An event happens.
@@ -87,6 +90,7 @@ impl Step {
                 Work::Kernel(grid)
             }
             Self::Transfer(transfer) => Work::Transfer(transfer.clone()),
+            Self::Words(words) => Work::Words(words.clone()),
             Self::Host(function, output) => Work::host_function(*function, output),
             Self::Record(event) => Work::Record(*event),
         })
