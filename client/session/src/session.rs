@@ -241,6 +241,11 @@ impl Session {
     /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
     /// call to report a failure.
     pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
+        if self.watched.any_left() {
+            // A stream stands at a word of mirrored memory. CUDA's reset waits for it, and the program may still release it
+            // meanwhile: what it writes goes to the server in line, so the wait must not be the server's issuer's.
+            let _ = self.synchronize();
+        }
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.streams.clear();
         self.events.clear();
