@@ -50,17 +50,17 @@ impl ExecFlags {
 #[derive(Debug)]
 pub(crate) struct Exec {
     flags: ExecFlags,
-    /// What it was made of.
-    graph: Graph,
+    /// The graph whose allocations it has: that it was made of, or updated by last.
+    graph: Mutex<Graph>,
     plan: Mutex<Plan>,
     held: Held,
-    effects: Effects,
+    effects: Mutex<Arc<Effects>>,
 }
 
 impl Exec {
     /// Its plan, which stays as it is while this is held.
     pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.plan)
     }
 
     /// Its flags.
@@ -68,10 +68,14 @@ impl Exec {
         self.flags
     }
 
-    /// What a launch does to memory, which no update changes.
-    pub(crate) fn effects(&self) -> &Effects {
-        &self.effects
+    /// What a launch does to memory.
+    pub(crate) fn effects(&self) -> Arc<Effects> {
+        Arc::clone(&lock(&self.effects))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -128,7 +132,38 @@ impl Graphs {
             body.exec = (!effects.is_none()).then_some(exec);
         }
         state.objects.share(&held);
-        state.execs.insert(exec, Arc::new(Exec { flags, graph, plan: Mutex::new(plan), held, effects }));
+        let (graph, plan, effects) = (Mutex::new(graph), Mutex::new(plan), Mutex::new(Arc::new(effects)));
+        state.execs.insert(exec, Arc::new(Exec { flags, graph, plan, held, effects }));
+        Ok(())
+    }
+
+    /// What launches will do to memory when a graph's plan has updated an instantiated graph.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED where it allocates or frees memory and is
+    /// instantiated elsewhere, or is a node's.
+    pub(crate) fn effects_of_update(&self, exec: GraphExec, graph: Graph, plan: &Plan) -> CudaResult<Effects> {
+        let (state, exec) = (self.lock(), id(Kind::Exec, exec.0)?);
+        let body = state.body(graph)?;
+        if body.exec.is_some_and(|other| other != exec) || body.is_child() && body.has_memory {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        state.memory.effects(plan)
+    }
+
+    /// An instantiated graph has been updated by a graph: it has that graph's allocations now, and its own no more.
+    pub(crate) fn adopt(&self, exec: GraphExec, kept: &Exec, graph: Graph, effects: Effects) -> CudaResult<()> {
+        let (mut state, exec) = (self.lock(), id(Kind::Exec, exec.0)?);
+        state.memory.hold(&effects);
+        let (mut own, mut before) = (lock(&kept.graph), lock(&kept.effects));
+        state.memory.let_go(&before);
+        if let Ok(body) = state.body_mut(*own) {
+            body.exec = body.exec.filter(|other| *other != exec);
+        }
+        if let Ok(body) = state.body_mut(graph) {
+            body.exec = body.exec.or((!effects.is_none()).then_some(exec));
+        }
+        (*own, *before) = (graph, Arc::new(effects));
         Ok(())
     }
 
@@ -148,8 +183,9 @@ impl Graphs {
         let mut state = self.lock();
         let id = id(Kind::Exec, exec.0)?;
         let gone = state.execs.remove(&id).ok_or(CudaError::INVALID_VALUE)?;
-        state.memory.let_go(&gone.effects);
-        if let Ok(body) = state.body_mut(gone.graph) {
+        state.memory.let_go(&gone.effects());
+        let graph = *lock(&gone.graph);
+        if let Ok(body) = state.body_mut(graph) {
             body.exec = body.exec.filter(|other| *other != id);
         }
         let over = state.objects.release_all(&gone.held);

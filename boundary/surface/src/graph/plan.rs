@@ -11,7 +11,6 @@ use floe_abi::{
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::Arc;
 
 /// All nodes of a graph.
 #[derive(Clone, Debug, Default)]
@@ -135,7 +134,7 @@ impl Plan {
     }
 
     /// Whether `other` may take this plan's place: the same nodes with the same dependencies, doing the same kinds of
-    /// things, with the same allocations.
+    /// things. Its allocations may be others.
     ///
     /// # Errors
     /// What of `other` cannot be.

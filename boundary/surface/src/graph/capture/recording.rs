@@ -58,12 +58,16 @@ impl Graphs {
     /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
     ///
     /// # Errors
-    /// As [`Graphs::record`]; NOT_SUPPORTED for a graph that allocates or frees memory.
+    /// As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory, after which the capture
+    /// cannot go on.
     pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
         let mut state = self.lock();
         let (graph, after) = state.next_on(stream)?;
         if plan.has_memory() {
-            return Err(CudaError::NOT_SUPPORTED);
+            if let Some(id) = state.captures.of(stream) {
+                state.captures.invalidate(id);
+            }
+            return Err(CudaError::STREAM_CAPTURE_UNSUPPORTED);
         }
         let node = state.push_plan(graph, plan, after)?;
         state.go_on(stream, node)

@@ -143,17 +143,19 @@ impl Graphs {
     /// INVALID_VALUE where an allocation of an earlier launch still lives and nothing says that a launch frees it, where
     /// one that is to be freed does not live, or where its memory is gone.
     pub(crate) fn check_launch(&self, exec: &Exec) -> CudaResult<()> {
-        if exec.effects().is_none() {
+        let effects = exec.effects();
+        if effects.is_none() {
             return Ok(());
         }
-        self.lock().memory.check(exec.effects(), exec.flags().frees_on_launch())
+        self.lock().memory.check(&effects, exec.flags().frees_on_launch())
     }
 
     /// Told after a launch. True: memory may be over with it.
     pub(crate) fn launched(&self, exec: &Exec) -> bool {
-        let touched = !exec.effects().is_none();
+        let effects = exec.effects();
+        let touched = !effects.is_none();
         if touched {
-            self.lock().memory.launched(exec.effects());
+            self.lock().memory.launched(&effects);
         }
         touched
     }

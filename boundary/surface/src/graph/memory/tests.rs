@@ -6,7 +6,7 @@ use crate::graph::updated;
 use crate::graph::work::Work;
 use floe_abi::{
     Graph, GraphExec, GraphNode, MemAccess, MemAllocNodeParams, MemLocation, MemPoolProperties, access_flags,
-    allocation_type, graph_instantiate_flags, graph_update_result, location_type,
+    allocation_type, graph_instantiate_flags, location_type,
 };
 use std::cell::Cell;
 
@@ -59,6 +59,15 @@ impl Bench {
         let (exec, effects) = self.graphs.name_exec(graph, &plan)?;
         self.graphs.keep_exec(exec, graph, plan, ExecFlags::new(u64::from(flags))?, effects)?;
         Ok(exec)
+    }
+
+    /// Updates an instantiated graph by another graph.
+    fn update(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
+        let (kept, plan) = (self.graphs.exec(exec)?, self.graphs.plan(graph)?);
+        let effects = self.graphs.effects_of_update(exec, graph, &plan)?;
+        let next = updated(&kept.plan(), &plan).map_err(|_| CudaError::GRAPH_EXEC_UPDATE_FAILURE)?;
+        *kept.plan() = next;
+        self.graphs.adopt(exec, &kept, graph, effects)
     }
 
     fn launch(&self, exec: GraphExec) -> CudaResult<usize> {
@@ -273,15 +282,28 @@ fn a_graph_with_memory_that_moves_into_another_allocates_for_that() {
 }
 
 #[test]
-fn an_update_keeps_the_allocations_of_the_instantiated_graph() {
+fn an_update_gives_the_instantiated_graph_the_allocations_of_the_other_graph() {
     let bench = Bench::new();
     let (graph, twin) = (bench.graphs.create(), bench.graphs.create());
-    bench.alloc(graph, &[], 512);
-    bench.alloc(twin, &[], 512);
-    let plan = |graph| bench.graphs.plan(graph).expect("a plan");
-    assert!(updated(&plan(graph), &plan(graph)).is_ok());
-    let refused = updated(&plan(graph), &plan(twin)).expect_err("other memory");
-    assert_eq!(refused.result, graph_update_result::ERROR_NOT_SUPPORTED);
+    let ((_, own), (_, other)) = (bench.alloc(graph, &[], 512), bench.alloc(twin, &[], 1024));
+    let exec = bench.instantiate(graph, 0).expect("an instantiated graph");
+    bench.launch(exec).expect("a launch");
+    bench.update(exec, graph).expect("an update by its own graph");
+    bench.update(exec, twin).expect("an update");
+    // The allocation of its own still lives, and does not keep it from being launched.
+    assert_eq!(bench.launch(exec), Ok(1));
+    assert_eq!(bench.launch(exec), Err(CudaError::INVALID_VALUE));
+    assert_eq!([bench.free_outside(own), bench.free_outside(other)], [Ok(true), Ok(true)]);
+    assert_eq!(bench.meter(), [1024, 1536, 1536, 1536]);
+    // Each graph is one instantiated graph's at a time.
+    assert_eq!(bench.instantiate(twin, 0), Err(CudaError::NOT_SUPPORTED));
+    let second = bench.instantiate(graph, 0).expect("its first graph is free again");
+    assert_eq!(bench.update(exec, graph), Err(CudaError::NOT_SUPPORTED));
+    bench.graphs.drop_exec(second).expect("an instantiated graph");
+    bench.update(exec, graph).expect("an update back");
+    bench.graphs.destroy(twin).expect("a graph");
+    assert_eq!(bench.over(), [other]);
+    assert_eq!(bench.launch(exec), Ok(1));
 }
 
 #[test]
@@ -299,9 +321,12 @@ fn a_captured_allocation_is_a_node_and_a_capture_given_up_gives_its_memory_back(
     bench.graphs.begin_capture(&STREAM, 1, None).expect("a capture");
     let exec = bench.instantiate(graph, 0).expect("an instantiated graph");
     let kept = bench.graphs.exec(exec).expect("an instantiated graph");
-    assert_eq!(bench.graphs.record_plan(&STREAM, &kept.plan()), Err(CudaError::NOT_SUPPORTED));
     let (_, lost) = bench.alloc_on(Target::Stream(&STREAM), 512).expect("an allocation");
-    bench.graphs.forget_stream(&STREAM);
+    let refused = Err(CudaError::STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(bench.graphs.record_plan(&STREAM, &kept.plan()), refused);
+    let invalid = Err(CudaError::STREAM_CAPTURE_INVALIDATED);
+    assert_eq!(bench.graphs.record(&STREAM, Work::Empty), invalid);
+    assert_eq!(bench.graphs.end_capture(&STREAM), Err(CudaError::STREAM_CAPTURE_INVALIDATED));
     assert_eq!(bench.over(), [lost]);
 }
 

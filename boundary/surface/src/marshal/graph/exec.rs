@@ -145,8 +145,8 @@ marshallers! {
             }
         }
         graphs.check_launch(&kept)?;
-        let memory = kept.effects().memory();
-        if !memory.is_empty() && !driver.graph_memory_holds(memory) {
+        let effects = kept.effects();
+        if !effects.memory().is_empty() && !driver.graph_memory_holds(effects.memory()) {
             return Err(CudaError::INVALID_VALUE);
         }
         driver.graph_launch(exec, &plan, stream)?;
@@ -173,12 +173,18 @@ marshallers! {
     /// `cuGraphExecUpdate_v2`.
     fn cuGraphExecUpdate_v2(driver, exec: GraphExec, graph: Graph, info: *mut GraphUpdate) {
         c::present(info)?;
-        driver.graphs().exec(exec)?;
-        let plan = driver.graphs().plan(graph)?;
+        // SAFETY: the program's variable.
+        unsafe { c::put(info, GraphUpdate::default()) };
+        let graphs = driver.graphs();
+        let (kept, plan) = (graphs.exec(exec)?, graphs.plan(graph)?);
+        let effects = graphs.effects_of_update(exec, graph, &plan)?;
         let result = update(driver, exec, &plan);
         // SAFETY: the program's variable.
         unsafe { c::put(info, result.err().unwrap_or_default()) };
-        result.map_err(|_| CudaError::GRAPH_EXEC_UPDATE_FAILURE)
+        result.map_err(|_| CudaError::GRAPH_EXEC_UPDATE_FAILURE)?;
+        graphs.adopt(exec, &kept, graph, effects)?;
+        settle(driver);
+        Ok(())
     }
 
     /// `cuGraphExecUpdate` before CUDA 12.
