@@ -244,10 +244,14 @@ impl VirtualMemoryCalls for Client {
         let range = range(address, bytes)?;
         let (session, id) = self.physical(handle)?;
         let mut memory = lock(&session.virtual_memory);
-        let aligned = memory.is_aligned(address.0) && memory.is_aligned(bytes as u64);
-        // CUDA has no offsets but 0 yet.
-        if flags != 0 || offset != 0 || !aligned {
+        let created = memory.physical.get(&id).filter(|physical| physical.handles > 0);
+        let whole = created.ok_or(CudaError::INVALID_VALUE)?.bytes;
+        if flags != 0 {
             return Err(CudaError::INVALID_VALUE);
+        }
+        // Memory is mapped whole, as an H200's driver has it.
+        if offset != 0 || bytes as u64 != whole || !memory.is_aligned(address.0) {
+            return Err(CudaError::NOT_SUPPORTED);
         }
         let inside = memory.reserved.find(address.0).is_some_and(|reserved| range.end <= reserved.end);
         let taken = memory
@@ -255,9 +259,7 @@ impl VirtualMemoryCalls for Client {
             .range(..range.end)
             .next_back()
             .is_some_and(|(start, mapping)| start + mapping.bytes > range.start);
-        let physical =
-            memory.physical.get_mut(&id).filter(|physical| physical.handles > 0 && bytes as u64 <= physical.bytes);
-        let Some(physical) = physical.filter(|_| inside && !taken) else {
+        let Some(physical) = memory.physical.get_mut(&id).filter(|_| inside && !taken) else {
             return Err(CudaError::INVALID_VALUE);
         };
         physical.mappings += 1;

@@ -301,6 +301,16 @@ fn virtual_memory_is_reserved_mapped_and_given_back() {
     assert_eq!(client.mem_create(granularity, &fabric, 0), Err(CudaError::NOT_SUPPORTED));
     let properties = MemAllocationProperties { requested_handle_types: 1, ..properties };
     let memory = client.mem_create(granularity, &properties, 0).unwrap();
+    for (at, bytes, offset) in
+        [(at, 2 * granularity, 0), (at, granularity, granularity), (DevicePtr(at.0 + 512), granularity, 0)]
+    {
+        assert_eq!(
+            client.mem_map(at, bytes, offset, memory, 0),
+            Err(CudaError::NOT_SUPPORTED),
+            "not whole: {at:?} {bytes}"
+        );
+    }
+    assert_eq!(client.mem_map(at, granularity, 0, memory, 1), Err(CudaError::INVALID_VALUE), "flags");
     client.mem_map(at, granularity, 0, memory, 0).unwrap();
     assert_eq!(client.mem_map(at, granularity, 0, memory, 0), Err(CudaError::INVALID_VALUE), "taken");
     let mut bytes = [5u8; 16];

@@ -105,15 +105,20 @@ impl VirtualMemory {
         Ok(piece.handle)
     }
 
-    /// Maps memory into a reserved range, without access.
+    /// Maps memory into a reserved range, without access: whole, as an H200's driver has it.
     ///
     /// # Errors
-    /// INVALID_VALUE for what is not on granules, not reserved, mapped already or longer than the memory.
+    /// NOT_SUPPORTED for a part of the memory or more than it and for an address that is not on a granule, INVALID_VALUE for
+    /// no bytes, what is not reserved or mapped already.
     pub(crate) fn map(&mut self, address: u64, length: u64, offset: u64, handle: u64) -> CudaResult<()> {
-        on_granules(&[address, length, offset])?;
         let created = self.get(handle)?.clone();
-        let fits = offset.checked_add(length).is_some_and(|end| end <= created.physical.length());
-        if length == 0 || !fits || self.reservations.holding(address, length).is_none() {
+        if length == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if offset != 0 || length != created.physical.length() || on_granules(&[address]).is_err() {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        if self.reservations.holding(address, length).is_none() {
             return Err(CudaError::INVALID_VALUE);
         }
         if let Some((&other, mapped)) = self.mapped.range(..address + length).next_back()
@@ -321,8 +326,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let (_memory, mut virtual_memory) = setup(1);
-        assert_eq!(virtual_memory.map(BASE, 2 * GRANULARITY, 0, 1), Err(CudaError::INVALID_VALUE));
-        assert_eq!(virtual_memory.map(BASE + 1, GRANULARITY, 0, 1), Err(CudaError::INVALID_VALUE));
+        assert_eq!(virtual_memory.map(BASE, 2 * GRANULARITY, 0, 1), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(virtual_memory.map(BASE, GRANULARITY, GRANULARITY, 1), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(virtual_memory.map(BASE + 1, GRANULARITY, 0, 1), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(virtual_memory.map(BASE, 0, 0, 1), Err(CudaError::INVALID_VALUE));
         assert_eq!(virtual_memory.map(BASE + 32 * GRANULARITY, GRANULARITY, 0, 1), Err(CudaError::INVALID_VALUE));
         assert_eq!(virtual_memory.map(BASE, GRANULARITY, 0, 2), Err(CudaError::INVALID_VALUE));
         virtual_memory.map(BASE, GRANULARITY, 0, 1).expect("maps");
