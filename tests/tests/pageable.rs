@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use floe_tests::{Floed, Linkage, Statistics, descendants, example};
 
-/// Bytes of copies too small for slots, of the sizes the program tries.
-const SMALL: u64 = 2 << 20;
-/// Bytes that a stream which stands at a host function is given beyond the slots it may have.
-const HELD: u64 = 40 << 20;
+/// Bytes that one thread copies each way, about every size from that of a slot's use on, while nothing holds a slot: all of
+/// them pass slots. Where many threads want some, how many bytes travel instead is a matter of time.
+const ALONE: u64 = 300 << 20;
 
 fn run(daemon: &Floed, address: &str, threads: &str) -> Statistics {
     let program = example("pageable", Linkage::Static, &[]).on(daemon, address);
@@ -26,9 +25,10 @@ fn pageable_copies_pass_shared_memory_over_the_unix_socket() {
     let daemon = Floed::start();
     for threads in ["1", "5"] {
         let seen = run(&daemon, daemon.unix(), threads);
-        assert!(seen.bytes_to_device - seen.staged_to_device <= SMALL + HELD, "{threads}: {seen:?}");
-        assert!(seen.bytes_from_device - seen.staged_from_device <= SMALL + HELD, "{threads}: {seen:?}");
-        assert!(seen.staged_to_device > 200 << 20 && seen.staged_from_device > 200 << 20, "{threads}: {seen:?}");
+        let staged = [seen.staged_to_device, seen.staged_from_device];
+        assert!(staged.iter().all(|bytes| *bytes >= ALONE), "{threads}: {seen:?}");
+        // Some bytes are too few for slots, and a stream that is held does not get them all.
+        assert!(staged[0] < seen.bytes_to_device && staged[1] < seen.bytes_from_device, "{threads}: {seen:?}");
     }
 }
 

@@ -79,7 +79,12 @@ impl Copiers {
             line.asleep
         };
         self.calls.fetch_add(1, Ordering::Release);
-        (0..helpers.min(asleep)).for_each(|_| self.called.notify_one());
+        if helpers >= asleep {
+            // One call of the system.
+            self.called.notify_all();
+        } else {
+            (0..helpers).for_each(|_| self.called.notify_one());
+        }
     }
 
     fn start(self: &Arc<Self>) {
