@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 mod exports;
 pub mod graph;
+pub mod graph_memory;
 pub mod kernel;
 pub mod launch;
 pub mod library;
@@ -36,6 +37,7 @@ pub mod traits {
     pub use super::device::DeviceCalls;
     pub use super::event::EventCalls;
     pub use super::graph::GraphCalls;
+    pub use super::graph_memory::GraphMemoryCalls;
     pub use super::kernel::KernelCalls;
     pub use super::launch::LaunchCalls;
     pub use super::library::LibraryCalls;
@@ -62,6 +64,7 @@ pub trait Driver:
     + DeviceCalls
     + EventCalls
     + GraphCalls
+    + GraphMemoryCalls
     + KernelCalls
     + LaunchCalls
     + LibraryCalls
@@ -90,6 +93,7 @@ impl<T> Driver for T where
         + DeviceCalls
         + EventCalls
         + GraphCalls
+        + GraphMemoryCalls
         + KernelCalls
         + LaunchCalls
         + LibraryCalls

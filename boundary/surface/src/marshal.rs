@@ -10,6 +10,7 @@ pub mod copy;
 pub mod device;
 pub mod error;
 pub mod graph;
+pub mod graph_memory;
 pub mod kernel;
 pub mod launch;
 pub mod library;

@@ -12,10 +12,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
+    Context, CudaError, CudaResult, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
     MemsetNodeParams, Stream, StreamMemoryOperation, launch_attribute,
 };
-use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Reserved, Work};
+use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Work};
 use floe_surface::{CopyBox, GraphCalls, Launch};
 use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, UploadGraph};
 
@@ -157,24 +157,6 @@ impl GraphCalls for Client {
     fn graph_event(&self, event: Event) -> CudaResult<()> {
         let _call = self.enter();
         self.event(event).map(drop)
-    }
-
-    fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
-        let _call = self.enter();
-        self.set_aside(device, bytes)
-    }
-
-    fn graph_memory_holds(&self, memory: &[Reserved]) -> bool {
-        self.still_has(memory)
-    }
-
-    fn graph_memory_release(&self, memory: &Reserved) {
-        self.take_back(memory);
-    }
-
-    fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()> {
-        let _call = self.enter();
-        self.device(device)?.session.trim(0)
     }
 
     fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 
 use floe_abi::{CudaError, CudaResult, Device, DevicePtr, Graph, GraphExec, GraphNode, MemAllocNodeParams, Stream};
 use floe_session::Client;
-use floe_surface::marshal::{graph as graphs, stream as streams};
+use floe_surface::marshal::{graph as graphs, graph_memory as memory, stream as streams};
 use floe_surface::*;
 use floe_wire::Request;
 use scripted::*;
@@ -46,7 +46,7 @@ fn end(client: &'static Client, graph: Graph, exec: GraphExec) {
 fn meter(client: &'static Client) -> (u64, u64) {
     let ask = |attribute| {
         let mut value = u64::MAX;
-        unsafe { graphs::cuDeviceGetGraphMemAttribute(client, Device(0), attribute, (&raw mut value).cast()) }.unwrap();
+        unsafe { memory::cuDeviceGetGraphMemAttribute(client, Device(0), attribute, (&raw mut value).cast()) }.unwrap();
         value
     };
     (ask(0), ask(2))
@@ -178,7 +178,7 @@ fn an_explicit_allocation_node_tells_its_address_and_orders_host_work_between_de
     let bytes = [5_u8; 64];
     unsafe {
         graphs::cuGraphCreate(client, &raw mut graph, 0).unwrap();
-        graphs::cuGraphAddMemAllocNode(client, &raw mut node, graph, null_mut(), 0, &raw mut params).unwrap();
+        memory::cuGraphAddMemAllocNode(client, &raw mut node, graph, null_mut(), 0, &raw mut params).unwrap();
         let copy = floe_abi::Memcpy3d {
             source_memory_type: 1,
             source_host: bytes.as_ptr() as u64,
@@ -192,10 +192,10 @@ fn an_explicit_allocation_node_tells_its_address_and_orders_host_work_between_de
         let context = client.ctx_get_current().unwrap();
         graphs::cuGraphAddMemcpyNode(client, &raw mut copied, graph, &raw const node, 1, &raw const copy, context)
             .unwrap();
-        graphs::cuGraphAddMemFreeNode(client, &raw mut freed, graph, &raw const copied, 1, params.address).unwrap();
+        memory::cuGraphAddMemFreeNode(client, &raw mut freed, graph, &raw const copied, 1, params.address).unwrap();
     }
     let mut told = MemAllocNodeParams::default();
-    unsafe { graphs::cuGraphMemAllocNodeGetParams(client, node, &raw mut told) }.unwrap();
+    unsafe { memory::cuGraphMemAllocNodeGetParams(client, node, &raw mut told) }.unwrap();
     assert_eq!((told.address, told.bytes, told.access_count), (params.address, 64, 0));
     let exec = instantiate(client, graph, 0).unwrap();
     replay(client, exec, stream).unwrap();

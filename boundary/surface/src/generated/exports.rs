@@ -748,41 +748,6 @@ pub unsafe extern "C" fn cuGraphNodeSetParams(node: GraphNode, params: *mut Grap
 guard("cuGraphNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphNodeSetParams(driver(), node, params) })
 }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphAddMemAllocNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *mut MemAllocNodeParams) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddMemAllocNode", || unsafe { $crate::marshal::graph::cuGraphAddMemAllocNode(driver(), node, graph, dependencies, dependency_count, params) })
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphMemAllocNodeGetParams(node: GraphNode, params: *mut MemAllocNodeParams) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemAllocNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphMemAllocNodeGetParams(driver(), node, params) })
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphAddMemFreeNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, address: DevicePtr) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddMemFreeNode", || unsafe { $crate::marshal::graph::cuGraphAddMemFreeNode(driver(), node, graph, dependencies, dependency_count, address) })
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphMemFreeNodeGetParams(node: GraphNode, address: *mut DevicePtr) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemFreeNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphMemFreeNodeGetParams(driver(), node, address) })
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetGraphMemAttribute(device: Device, attribute: u32, value: *mut c_void) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetGraphMemAttribute", || unsafe { $crate::marshal::graph::cuDeviceGetGraphMemAttribute(driver(), device, attribute, value) })
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceSetGraphMemAttribute(device: Device, attribute: u32, value: *mut c_void) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceSetGraphMemAttribute", || unsafe { $crate::marshal::graph::cuDeviceSetGraphMemAttribute(driver(), device, attribute, value) })
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGraphMemTrim(device: Device) -> CuResult {
-// SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGraphMemTrim", || unsafe { $crate::generated::graph::cuDeviceGraphMemTrim(driver(), device) })
-}
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroyNode(node: GraphNode) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuGraphDestroyNode", || unsafe { $crate::marshal::graph::cuGraphDestroyNode(driver(), node) })
@@ -1001,6 +966,41 @@ guard("cuGraphRetainUserObject", || unsafe { $crate::marshal::graph::cuGraphReta
 pub unsafe extern "C" fn cuGraphReleaseUserObject(graph: Graph, object: UserObject, count: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuGraphReleaseUserObject", || unsafe { $crate::marshal::graph::cuGraphReleaseUserObject(driver(), graph, object, count) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemAllocNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *mut MemAllocNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddMemAllocNode", || unsafe { $crate::marshal::graph_memory::cuGraphAddMemAllocNode(driver(), node, graph, dependencies, dependency_count, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphMemAllocNodeGetParams(node: GraphNode, params: *mut MemAllocNodeParams) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphMemAllocNodeGetParams", || unsafe { $crate::marshal::graph_memory::cuGraphMemAllocNodeGetParams(driver(), node, params) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemFreeNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, address: DevicePtr) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphAddMemFreeNode", || unsafe { $crate::marshal::graph_memory::cuGraphAddMemFreeNode(driver(), node, graph, dependencies, dependency_count, address) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphMemFreeNodeGetParams(node: GraphNode, address: *mut DevicePtr) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuGraphMemFreeNodeGetParams", || unsafe { $crate::marshal::graph_memory::cuGraphMemFreeNodeGetParams(driver(), node, address) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetGraphMemAttribute(device: Device, attribute: u32, value: *mut c_void) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuDeviceGetGraphMemAttribute", || unsafe { $crate::marshal::graph_memory::cuDeviceGetGraphMemAttribute(driver(), device, attribute, value) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceSetGraphMemAttribute(device: Device, attribute: u32, value: *mut c_void) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuDeviceSetGraphMemAttribute", || unsafe { $crate::marshal::graph_memory::cuDeviceSetGraphMemAttribute(driver(), device, attribute, value) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGraphMemTrim(device: Device) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuDeviceGraphMemTrim", || unsafe { $crate::generated::graph_memory::cuDeviceGraphMemTrim(driver(), device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetFunction(function: *mut Function, kernel: Kernel) -> CuResult {

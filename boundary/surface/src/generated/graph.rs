@@ -54,38 +54,6 @@ pub trait GraphCalls {
     /// The CUDA code the program shall see.
     fn graph_event(&self, event: Event) -> CudaResult<()>;
 
-    /// Adds a node that allocates; the implementation sets the memory aside at once, for as long as anybody may need it.
-    ///
-    /// `cuGraphAddMemAllocNode`; the client's class for it: call.
-    ///
-    /// # Errors
-    /// The CUDA code the program shall see.
-    fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<crate::graph::Reserved>;
-
-    /// What an allocation node allocates, and where; the implementation says whether it still has such memory.
-    ///
-    /// `cuGraphMemAllocNodeGetParams`; the client's class for it: local.
-    ///
-    /// # Errors
-    /// The CUDA code the program shall see.
-    fn graph_memory_holds(&self, memory: &[crate::graph::Reserved]) -> bool;
-
-    /// Adds a node that frees; the implementation gets the memory back when no graph can need it, behind all work issued.
-    ///
-    /// `cuGraphAddMemFreeNode`; the client's class for it: local.
-    ///
-    /// # Errors
-    /// The CUDA code the program shall see.
-    fn graph_memory_release(&self, memory: &crate::graph::Reserved);
-
-    /// Gives back what is kept for graphs beyond what they have.
-    ///
-    /// `cuDeviceGraphMemTrim`; the client's class for it: post.
-    ///
-    /// # Errors
-    /// The CUDA code the program shall see.
-    fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()>;
-
     /// Makes a graph ready to be launched: the implementation gets all of it as a plan.
     ///
     /// `cuGraphInstantiateWithFlags`; the client's class for it: call.
@@ -138,17 +106,4 @@ pub trait GraphCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn graph_exec_set(&self, exec: GraphExec, at: usize, work: &crate::graph::Work) -> CudaResult<()>;
-}
-
-/// `cuDeviceGraphMemTrim`: checks what C passed and calls [`Driver::device_graph_mem_trim`](crate::Driver).
-///
-/// # Errors
-/// INVALID_VALUE for a missing pointer, else what the implementation says.
-///
-/// # Safety
-/// The program's contract of `cuDeviceGraphMemTrim`.
-#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
-pub unsafe fn cuDeviceGraphMemTrim<D: crate::Driver>(driver: &'static D, device: Device) -> CudaResult<()> {
-    driver.device_graph_mem_trim(device)?;
-    Ok(())
 }

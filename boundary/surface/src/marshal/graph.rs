@@ -1,16 +1,14 @@
 //! Graphs: made, copied, drawn, and the dependencies between their nodes. C's arrays come in and go out by CUDA's rules for
 //! lists; the graphs themselves are the surface's own. Nodes are in `nodes` and `node_params`, those of words in `words`,
-//! instantiated graphs in `exec`, memory of graphs in `memory`.
+//! instantiated graphs in `exec`.
 
 mod exec;
-mod memory;
 mod node_params;
 mod nodes;
 mod objects;
 mod words;
 
 pub use exec::*;
-pub use memory::*;
 pub use nodes::*;
 pub use objects::*;
 pub use words::*;

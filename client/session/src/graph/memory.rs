@@ -3,6 +3,7 @@
 //! what they give back is in use again only when all work issued before is over.
 
 use floe_abi::{CudaResult, Device, DevicePtr};
+use floe_surface::GraphMemoryCalls;
 use floe_surface::graph::Reserved;
 
 use crate::client::Client;
@@ -20,9 +21,10 @@ impl Session {
     }
 }
 
-impl Client {
-    /// Memory for a graph; the primary context's, so that it goes with that at the latest.
-    pub(super) fn set_aside(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
+impl GraphMemoryCalls for Client {
+    /// The primary context's, so that it goes with that at the latest.
+    fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
+        let _call = self.enter();
         let device = self.device(device)?;
         let session = &device.session;
         session.errors.report()?;
@@ -31,8 +33,8 @@ impl Client {
         Ok(Reserved { device: device.handle(), address, bytes, serial })
     }
 
-    /// Whether all of this is still there: a reset of a vGPU takes its memory along.
-    pub(super) fn still_has(&self, memory: &[Reserved]) -> bool {
+    /// A reset of a vGPU takes its memory along.
+    fn graph_memory_holds(&self, memory: &[Reserved]) -> bool {
         let Ok(devices) = self.devices() else { return false };
         memory.iter().all(|memory| {
             let device = usize::try_from(memory.device.0).ok().and_then(|ordinal| devices.get(ordinal));
@@ -40,8 +42,8 @@ impl Client {
         })
     }
 
-    /// Memory that no graph needs once the work issued so far is over.
-    pub(super) fn take_back(&self, memory: &Reserved) {
+    /// It is in use again when the work issued so far is over.
+    fn graph_memory_release(&self, memory: &Reserved) {
         let Ok(device) = self.device(memory.device) else { return };
         let session = &device.session;
         if session.holds(memory) {
@@ -52,6 +54,13 @@ impl Client {
         }
     }
 
+    fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()> {
+        let _call = self.enter();
+        self.device(device)?.session.trim(0)
+    }
+}
+
+impl Client {
     /// Frees an address where it is an allocation of a graph's that lives; false where it is none of a graph's.
     pub(crate) fn free_of_graph(&self, address: DevicePtr, session: &Session) -> CudaResult<bool> {
         let Some(serial) = session.serial_at(address) else {

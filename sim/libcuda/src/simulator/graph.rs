@@ -4,10 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation,
-};
-use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, PlanNode, Reserved, Work};
+use floe_abi::{Context, CudaError, CudaResult, Event, GraphExec, MemsetNodeParams, Stream, StreamMemoryOperation};
+use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, PlanNode, Work};
 use floe_surface::{CopyBox, GraphCalls, KernelArguments, Launch};
 
 use super::capture::boxed;
@@ -144,25 +142,6 @@ impl GraphCalls for Simulator {
 
     fn graph_event(&self, event: Event) -> CudaResult<()> {
         self.executor.event(key_of(event)).map(drop).ok_or(CudaError::INVALID_HANDLE)
-    }
-
-    fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
-        self.set_aside(device, bytes)
-    }
-
-    fn graph_memory_holds(&self, memory: &[Reserved]) -> bool {
-        self.still_has(memory)
-    }
-
-    fn graph_memory_release(&self, memory: &Reserved) {
-        self.take_back(memory);
-    }
-
-    fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()> {
-        let device = self.device(device)?;
-        self.wait_everything();
-        device.memory.give_back(true);
-        Ok(())
     }
 
     fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, _flags: ExecFlags) -> CudaResult<()> {

@@ -5,14 +5,15 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaResult, Device, DevicePtr};
+use floe_surface::GraphMemoryCalls;
 use floe_surface::graph::{Reserved, settle};
 
 use super::Simulator;
 use super::device_memory::Owner;
 
-impl Simulator {
-    /// Memory for a graph; the primary context's, so that it goes with that at the latest.
-    pub(crate) fn set_aside(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
+impl GraphMemoryCalls for Simulator {
+    /// The primary context's, so that it goes with that at the latest.
+    fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
         let state = self.device(device)?;
         let owner = Owner { context: state.primary_handle, pool: None, leaving: false };
         let made = state.memory.allocate(bytes, owner).or_else(|_| {
@@ -23,13 +24,13 @@ impl Simulator {
         Ok(Reserved { device, address: DevicePtr(made.address), bytes, serial: made.id })
     }
 
-    /// Whether all of this is still there: a context's end takes its memory along.
-    pub(crate) fn still_has(&self, memory: &[Reserved]) -> bool {
+    /// A context's end takes its memory along.
+    fn graph_memory_holds(&self, memory: &[Reserved]) -> bool {
         memory.iter().all(|memory| self.serial_at(memory.address) == Some(memory.serial))
     }
 
-    /// Memory that no graph needs once the work queued so far is done.
-    pub(crate) fn take_back(&self, memory: &Reserved) {
+    /// It is free when the work queued so far is done.
+    fn graph_memory_release(&self, memory: &Reserved) {
         let Ok(device) = self.device(memory.device) else { return };
         if self.serial_at(memory.address) != Some(memory.serial) || device.memory.start_free(memory.address.0).is_none()
         {
@@ -42,6 +43,15 @@ impl Simulator {
         });
     }
 
+    fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()> {
+        let device = self.device(device)?;
+        self.wait_everything();
+        device.memory.give_back(true);
+        Ok(())
+    }
+}
+
+impl Simulator {
     /// Frees an address where it is an allocation of a graph's that lives; false where it is none of a graph's.
     pub(crate) fn free_of_graph(&self, address: DevicePtr) -> CudaResult<bool> {
         let Some(serial) = self.serial_at(address) else {

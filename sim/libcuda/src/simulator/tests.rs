@@ -10,8 +10,8 @@ use floe_abi::{
     access_flags, allocation_type, location_type, memory_type, pointer_attribute, stream_flags,
 };
 use floe_surface::{
-    ContextCalls, CopyCalls, EventCalls, HostBlock, HostFunction, HostRange, LaunchCalls, MemoryCalls, MemsetCalls,
-    PointerAttribute, PointerCalls, PoolCalls, StreamCalls, VirtualMemoryCalls,
+    ContextCalls, CopyCalls, EventCalls, GraphMemoryCalls, HostBlock, HostFunction, HostRange, LaunchCalls,
+    MemoryCalls, MemsetCalls, PointerAttribute, PointerCalls, PoolCalls, StreamCalls, VirtualMemoryCalls,
 };
 
 use super::settings::Settings;
@@ -228,19 +228,19 @@ fn events_measure_time_between_them() {
 fn memory_of_a_graph_is_used_again_only_when_what_was_queued_before_is_done() {
     let simulator = simulator();
     let (gate, stream) = (gate(), simulator.stream_create(stream_flags::NON_BLOCKING).expect("a stream"));
-    let first = simulator.set_aside(Device(0), 512).expect("room");
+    let first = simulator.graph_memory_reserve(Device(0), 512).expect("room");
     gate.queue(&simulator, stream);
-    simulator.take_back(&first);
-    simulator.take_back(&first);
-    let meanwhile = simulator.set_aside(Device(0), 512).expect("room");
+    simulator.graph_memory_release(&first);
+    simulator.graph_memory_release(&first);
+    let meanwhile = simulator.graph_memory_reserve(Device(0), 512).expect("room");
     assert_ne!(meanwhile.address, first.address);
     gate.open();
     simulator.wait_everything();
-    assert!(!simulator.still_has(&[first]));
-    let again = simulator.set_aside(Device(0), 512).expect("room");
+    assert!(!simulator.graph_memory_holds(&[first]));
+    let again = simulator.graph_memory_reserve(Device(0), 512).expect("room");
     assert_eq!(again.address, first.address);
-    assert!(simulator.still_has(&[meanwhile, again]));
-    assert!(!simulator.still_has(&[again, first]));
+    assert!(simulator.graph_memory_holds(&[meanwhile, again]));
+    assert!(!simulator.graph_memory_holds(&[again, first]));
 }
 
 #[test]

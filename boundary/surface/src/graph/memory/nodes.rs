@@ -253,7 +253,7 @@ impl Graphs {
 ///
 /// # Errors
 /// As [`Graphs::record`] and as the implementation's `graph_memory_reserve`; INVALID_VALUE for no bytes.
-pub fn record_alloc<D: crate::GraphCalls>(
+pub fn record_alloc<D: crate::GraphCalls + crate::GraphMemoryCalls>(
     driver: &D,
     stream: &CaptureStream,
     device: Device,

@@ -1,8 +1,8 @@
 //! Nodes: added, asked, changed. C's structs come in and go out; what a node does is made of them in `node_params`.
 
-use super::{edges, memory, node_params as make};
+use super::{edges, node_params as make};
 use crate::graph::{Edge, Target, Work};
-use crate::marshal::marshallers;
+use crate::marshal::{graph_memory as memory, marshallers};
 use crate::prelude::*;
 
 /// Adds a node and tells C its handle.
@@ -70,7 +70,7 @@ unsafe fn add_any<D: crate::Driver>(
 ///
 /// # Safety
 /// `target` is the program's variable.
-pub(super) unsafe fn ask<D: crate::Driver, T>(
+pub(in crate::marshal) unsafe fn ask<D: crate::Driver, T>(
     driver: &D,
     node: GraphNode,
     target: *mut T,

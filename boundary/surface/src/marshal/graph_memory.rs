@@ -1,10 +1,9 @@
 //! Memory of graphs: nodes that allocate and free, and what a device tells about it. C's structs come in and go out; which
 //! memory that is and how long it lives the surface's graphs know, and the implementation sets it aside.
 
-use super::edges;
-use super::nodes::ask;
+use super::graph::{ask, edges};
+use super::marshallers;
 use crate::graph::{Target, Work, settle, wish};
-use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// Adds a node that allocates; gives its parameters with the address.
