@@ -32,7 +32,7 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 Environment:
-  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port or unix:///path
+  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port, shm:///path, unix:///path, or /path
   FLOE_MEMORY            memory of each vGPU in bytes (K, M, G, T allowed); all of the GPU when not set
   FLOE_TOKEN             the token itself; FLOE_TOKEN_FILE names the file that holds it
   FLOE_CONFIG            the TOML file

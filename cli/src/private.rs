@@ -14,7 +14,8 @@ use crate::install::Installation;
 /// How long a private daemon may take until it listens: loading a GPU's driver takes up to a few seconds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts `floed --private` for the process `floe` is (and the program it becomes); returns its address, `unix:///…`.
+/// Starts `floed --private` for the process `floe` is (and the program it becomes); returns its address: the path of its
+/// socket, which means the best transport both have.
 pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -> Result<String> {
     let mut command = Command::new(installation.executable("floed")?);
     command.arg("--private").arg("--until-exit-of").arg(std::process::id().to_string());
@@ -46,7 +47,7 @@ pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -
         Some(address) => {
             // What was started has handed over to a process of its own and is ending; the program must not inherit it.
             daemon.wait().context("the private daemon's start cannot be waited for")?;
-            Ok(address.to_owned())
+            Ok(address.strip_prefix("unix://").unwrap_or(address).to_owned())
         }
         None => {
             let status = daemon.wait().context("the private daemon's end cannot be waited for")?;

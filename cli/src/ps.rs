@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 /// Prints one row per session; fails when no server answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (rows, code) = servers::each(&servers::named(&arguments.on)?, servers::sessions_of);
-    let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER"];
+    let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER", "TRANSPORT"];
     table::print(&rows, arguments.json, &headings, |session| {
         let quota = if session.memory == 0 { "all".to_owned() } else { servers::size(session.memory) };
         vec![
@@ -33,6 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             quota,
             format!("{} s", session.seconds),
             session.worker.to_string(),
+            session.transport.clone(),
         ]
     })?;
     Ok(code)

@@ -15,8 +15,9 @@ use crate::{install::Installation, private, servers};
 /// Flags of `floe run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Devices, in the order the program shall see them: HOST:GPU[,HOST:GPU…]. HOST is a name, host:port, tcp://host:port
-    /// or unix:///path. Without it: FLOE_DEVICES, RCUDA_DEVICE_*, the TOML file, else a daemon of this program's own.
+    /// Devices, in the order the program shall see them: HOST:GPU[,HOST:GPU…]. HOST is a name, host:port, tcp://host:port,
+    /// unix:///path, shm:///path, or /path for the better of the two. Without it: FLOE_DEVICES, RCUDA_DEVICE_*, the TOML
+    /// file, else a daemon of this program's own.
     #[arg(long, value_name = "HOST:GPU,…")]
     pub(crate) on: Option<String>,
     /// Memory of each vGPU: bytes, or with K, M, G, T.

@@ -51,6 +51,8 @@ pub(crate) struct SessionRow {
     pub(crate) seconds: u64,
     /// The worker's process id on the server.
     pub(crate) worker: u32,
+    /// `tcp`, `unix` or `shm`.
+    pub(crate) transport: String,
 }
 
 /// Do flags aside, do environment or TOML file name devices?
@@ -132,6 +134,7 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
         used: session.used,
         seconds: session.seconds,
         worker: session.worker,
+        transport: session.transport.to_owned(),
     };
     Ok(reply.sessions.into_iter().map(row).collect())
 }

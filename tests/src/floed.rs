@@ -75,6 +75,12 @@ impl Floed {
         &self.unix
     }
 
+    /// `shm:///…`.
+    #[must_use]
+    pub fn shm(&self) -> String {
+        self.unix.replacen("unix://", "shm://", 1)
+    }
+
     /// The file of the token TCP clients need.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {

@@ -1,5 +1,5 @@
-//! Every example program, static and shared cudart, on the CPU device: over TCP, over the Unix socket, and with its library
-//! alone.
+//! Every example program, static and shared cudart, on the CPU device: over TCP, over the Unix socket, over rings in shared
+//! memory, and with its library alone.
 //! The programs check their own results; here their exit codes and their lines are checked.
 
 use floe_tests::{Expectation, Floed, Linkage, Program, example, examples};
@@ -41,8 +41,8 @@ fn shared_cudart_over_tcp() {
 }
 
 #[test]
-fn shared_cudart_over_the_unix_socket() {
-    every_example_passes(Linkage::Shared, |daemon| daemon.unix().to_owned());
+fn shared_cudart_over_rings_in_shared_memory() {
+    every_example_passes(Linkage::Shared, Floed::shm);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use floe_tests::{Floed, Linkage, Outcome, Program, descendants, example, open_files};
 
 /// A program that is busy for a few seconds on the CPU device.
-fn busy_program(daemon: &Floed) -> Program {
-    example("matrixMul", Linkage::Static, &["256", "20"]).on(daemon, daemon.unix())
+fn busy_program(daemon: &Floed, address: &str) -> Program {
+    example("matrixMul", Linkage::Static, &["256", "20"]).on(daemon, address)
 }
 
 fn short_program(daemon: &Floed, address: &str) -> Program {
@@ -36,7 +36,8 @@ fn clients_killed_at_any_moment_leave_nothing_behind() {
     sleep(Duration::from_millis(100));
     let files = open_files(daemon.process());
     for step in 0..24_u64 {
-        let address = if step % 2 == 0 { daemon.unix() } else { daemon.tcp() };
+        let addresses = [daemon.unix(), daemon.tcp(), &daemon.shm()].map(str::to_owned);
+        let address = &addresses[usize::try_from(step % 3).expect("below three")];
         let mut client = example("streams", Linkage::Static, &[]).on(&daemon, address).start();
         sleep(Duration::from_millis(step * 12));
         // It may have ended by itself already; then there was nothing to kill.
@@ -62,10 +63,16 @@ fn clients_killed_at_any_moment_leave_nothing_behind() {
 #[test]
 fn a_killed_worker_ends_its_session_and_no_other() {
     let daemon = Floed::start();
-    let mut doomed = busy_program(&daemon).start();
+    for address in [daemon.unix().to_owned(), daemon.shm()] {
+        killed_worker_ends_one_session(&daemon, &address);
+    }
+}
+
+fn killed_worker_ends_one_session(daemon: &Floed, address: &str) {
+    let mut doomed = busy_program(daemon, address).start();
     daemon.wait_for_workers(1);
     let worker = descendants(daemon.process())[0];
-    let other = busy_program(&daemon);
+    let other = busy_program(daemon, address);
     let other = std::thread::spawn(move || other.run());
     daemon.wait_for_workers(2);
     kill(worker);
@@ -79,7 +86,7 @@ fn a_killed_worker_ends_its_session_and_no_other() {
 fn garbage_on_the_port_closes_that_connection_only() {
     let mut daemon = Floed::start();
     let host = daemon.tcp().strip_prefix("tcp://").expect("a TCP address").to_owned();
-    let busy = busy_program(&daemon);
+    let busy = busy_program(&daemon, daemon.unix());
     let busy = std::thread::spawn(move || busy.run());
     let mut state = 0x9e37_79b9_u32;
     for length in [1_usize, 15, 16, 17, 64, 4096, 1 << 20] {
@@ -119,7 +126,7 @@ fn a_wrong_token_is_refused_with_a_reason() {
 #[test]
 fn a_faulting_kernel_disturbs_nobody() {
     let daemon = Floed::start();
-    let busy = busy_program(&daemon);
+    let busy = busy_program(&daemon, daemon.unix());
     let busy = std::thread::spawn(move || busy.run());
     for fault in ["address", "misaligned", "trap", "assert"] {
         let outcome = example("faults", Linkage::Static, &[fault]).on(&daemon, daemon.unix()).run();
@@ -133,10 +140,52 @@ fn a_faulting_kernel_disturbs_nobody() {
 fn sigterm_ends_sessions_and_leaves_no_socket() {
     let mut daemon = Floed::start();
     let socket = daemon.unix().strip_prefix("unix://").expect("a Unix address").to_owned();
-    let mut program = busy_program(&daemon).start();
+    let mut program = busy_program(&daemon, daemon.unix()).start();
     daemon.wait_for_workers(1);
     assert_eq!(daemon.terminate(), Some(0));
     assert!(!std::path::Path::new(&socket).exists(), "the socket is left behind");
     let status = program.wait().expect("the program is our child");
     assert!(!status.success(), "a program without its server says it passed");
+}
+
+#[test]
+fn the_transport_is_the_one_that_was_asked_for_or_the_best_there_is() {
+    let with = Floed::start();
+    let without = Floed::start_with(&["--no-rings"], &[]);
+    let local = |daemon: &Floed| daemon.unix().replacen("unix://", "", 1);
+    for (daemon, address, expected) in [
+        (&with, with.tcp().to_owned(), "tcp"),
+        (&with, with.unix().to_owned(), "unix"),
+        (&with, with.shm(), "shm"),
+        (&with, local(&with), "shm"),
+        (&without, local(&without), "unix"),
+    ] {
+        assert_eq!(transport(daemon, &address).as_deref(), Some(expected), "{address}");
+    }
+    let refused = short_program(&without, &without.shm()).run();
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("the server takes none"), "{}", refused.stderr);
+}
+
+/// How the commands of a program's session come; `None`: it has none.
+fn transport(daemon: &Floed, address: &str) -> Option<String> {
+    let mut program = busy_program(daemon, address).start();
+    let listed = || {
+        let floe = floe_tests::installation().join("bin/floe");
+        let output = Command::new(floe).args(["ps", "--json", "--on", daemon.unix()]).output().expect("floe ps runs");
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        rows[0]["transport"].as_str().map(str::to_owned)
+    };
+    let found = loop {
+        let over = program.try_wait().expect("the program is our child").is_some();
+        match listed() {
+            None if !over => sleep(Duration::from_millis(5)),
+            found => break found,
+        }
+    };
+    // It may have ended by itself already.
+    let _ = program.kill();
+    program.wait().expect("the program is our child");
+    daemon.wait_for_workers(0);
+    found
 }

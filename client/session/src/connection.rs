@@ -5,6 +5,7 @@
 mod handshake;
 mod host_functions;
 mod incoming;
+mod offer;
 mod pending;
 mod receive;
 mod stripes;

@@ -151,7 +151,9 @@ impl Both {
     fn connect(server: &Address) -> io::Result<Self> {
         match server {
             Address::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).map(Self::Tcp),
-            Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+            Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
+                UnixStream::connect(path).map(Self::Unix)
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::process::{Resource, getrlimit};
 
 use crate::line::{self, BadIndex, End, Line, Reader, Writer};
 use crate::memory::{Memory, Words};
@@ -16,8 +17,8 @@ use crate::seal::demand_memory;
 
 /// The fewest bytes of one direction: a page.
 pub const LEAST_BYTES: usize = 4 << 10;
-/// The most bytes of one direction: beyond what any processor keeps near, more only costs memory.
-pub const MOST_BYTES: usize = 64 << 20;
+/// The most bytes of one direction: beyond what a processor keeps near, more only costs memory.
+pub const MOST_BYTES: usize = 16 << 20;
 /// How long who ends the rings waits for threads that have not noticed.
 const NOTICED: Duration = Duration::from_micros(50);
 
@@ -54,8 +55,12 @@ impl Ring {
     /// When the number of bytes is none of a ring's.
     pub fn offer(bytes: usize) -> io::Result<(Self, OwnedFd)> {
         assert!(is_size(bytes), "no size of a ring: {bytes}");
-        let file = memfd_create("floe-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let whole = Memory::bytes(bytes) as u64;
+        // The system ends a process that asks for more than its limit of files.
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < whole) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let file = memfd_create("floe-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, whole)?;
         // Memory that is not there ends a process that touches it.
         fallocate(&file, FallocateFlags::empty(), 0, whole)?;

@@ -1,4 +1,5 @@
-//! Where a server is: `tcp://host:port`, `host`, `host:port`, `[v6]:port` or `unix:///path`.
+//! Where a server is, and by which transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`; `unix:///path`,
+//! `shm:///path`, or a path alone for the best that both sides have.
 //! In: text a person wrote. Out: an address, or what is wrong with the text.
 //! It resolves no names and opens nothing.
 
@@ -21,8 +22,35 @@ pub enum Address {
         /// TCP port.
         port: u16,
     },
-    /// A Unix socket's path.
+    /// A Unix socket's path; everything goes over the socket.
     Unix(PathBuf),
+    /// A Unix socket's path; the two sides meet there, then everything goes through rings in shared memory.
+    Shm(PathBuf),
+    /// A Unix socket's path; rings where both sides have them.
+    Local(PathBuf),
+}
+
+/// Whether a session goes over to rings in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingsWish {
+    /// It does not.
+    Never,
+    /// It does where that is possible.
+    WherePossible,
+    /// There is no session without.
+    Always,
+}
+
+impl Address {
+    /// Whether a session at this address goes over to rings.
+    #[must_use]
+    pub fn rings(&self) -> RingsWish {
+        match self {
+            Self::Tcp { .. } | Self::Unix(_) => RingsWish::Never,
+            Self::Local(_) => RingsWish::WherePossible,
+            Self::Shm(_) => RingsWish::Always,
+        }
+    }
 }
 
 /// Why a text is not an address.
@@ -42,8 +70,8 @@ pub enum AddressError {
     /// A Unix socket's path must be absolute.
     #[error("not an absolute path in address: {0:?}")]
     Path(String),
-    /// Neither `tcp` nor `unix`.
-    #[error("unknown scheme (tcp:// and unix:// are known) in address: {0:?}")]
+    /// None that is known.
+    #[error("unknown scheme (tcp://, unix:// and shm:// are known) in address: {0:?}")]
     Scheme(String),
 }
 
@@ -52,12 +80,13 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let Some((scheme, rest)) = text.split_once("://") else {
-            return tcp_address(text, text);
+            return if text.starts_with('/') { Ok(Self::Local(text.into())) } else { tcp_address(text, text) };
         };
         match scheme {
             "tcp" => tcp_address(rest, text),
-            "unix" if rest.starts_with('/') => Ok(Self::Unix(PathBuf::from(rest))),
-            "unix" => Err(AddressError::Path(text.to_owned())),
+            "unix" | "shm" if !rest.starts_with('/') => Err(AddressError::Path(text.to_owned())),
+            "unix" => Ok(Self::Unix(rest.into())),
+            "shm" => Ok(Self::Shm(rest.into())),
             _ => Err(AddressError::Scheme(text.to_owned())),
         }
     }
@@ -92,6 +121,8 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } if host.contains(':') => write!(formatter, "tcp://[{host}]:{port}"),
             Self::Tcp { host, port } => write!(formatter, "tcp://{host}:{port}"),
             Self::Unix(path) => write!(formatter, "unix://{}", path.display()),
+            Self::Shm(path) => write!(formatter, "shm://{}", path.display()),
+            Self::Local(path) => write!(formatter, "{}", path.display()),
         }
     }
 }
@@ -113,11 +144,13 @@ mod tests {
         assert_eq!("::1".parse(), tcp("::1", DEFAULT_PORT));
         assert_eq!("tcp://[fe80::2]".parse(), tcp("fe80::2", DEFAULT_PORT));
         assert_eq!("unix:///run/floe".parse(), Ok(Address::Unix("/run/floe".into())));
+        assert_eq!("shm:///run/floe".parse(), Ok(Address::Shm("/run/floe".into())));
+        assert_eq!("/run/floe".parse(), Ok(Address::Local("/run/floe".into())));
     }
 
     #[test]
     fn what_is_shown_is_read_back() {
-        for text in ["tcp://node7:5000", "tcp://[::1]:9", "unix:///run/floe"] {
+        for text in ["tcp://node7:5000", "tcp://[::1]:9", "unix:///run/floe", "shm:///run/floe", "/run/floe"] {
             assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(text.to_owned()));
         }
     }
@@ -129,6 +162,7 @@ mod tests {
         assert_eq!(":5".parse::<Address>(), Err(AddressError::NoHost(":5".into())));
         assert_eq!("[::1]x".parse::<Address>(), Err(AddressError::NoHost("[::1]x".into())));
         assert_eq!("unix://run".parse::<Address>(), Err(AddressError::Path("unix://run".into())));
+        assert_eq!("shm://run".parse::<Address>(), Err(AddressError::Path("shm://run".into())));
         assert_eq!("http://x".parse::<Address>(), Err(AddressError::Scheme("http://x".into())));
     }
 }

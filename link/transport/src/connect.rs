@@ -29,7 +29,7 @@ const SEND_BUFFER: usize = 4 << 20;
 /// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time.
 pub fn connect(address: &Address, timeout: Duration) -> Result<Link, LinkError> {
     match address {
-        Address::Unix(path) => {
+        Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
             let stream = UnixStream::connect(path)
                 .map_err(|source| LinkError::system(format!("connecting to {address}"), source))?;
             let socket = stream.into();

@@ -20,7 +20,7 @@ mod socket;
 mod spin;
 mod stripes;
 
-pub use address::{Address, AddressError, DEFAULT_PORT};
+pub use address::{Address, AddressError, DEFAULT_PORT, RingsWish};
 pub use bulk::Bulk;
 pub use connect::connect;
 pub use error::LinkError;

@@ -131,7 +131,7 @@ fn bind(address: &Address) -> io::Result<Listener> {
             let port = listener.local_addr()?.port();
             Ok(Listener { inner: Inner::Tcp(listener), address: Address::Tcp { host: host.clone(), port } })
         }
-        Address::Unix(path) => {
+        Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
             remove_stale(path)?;
             let listener = UnixListener::bind(path)?;
             listener.set_nonblocking(true)?;

@@ -51,6 +51,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         shared_memory: settings.shared_memory,
         bulk_connections: settings.bulk_connections,
         transport_memory: settings.transport_memory,
+        rings: settings.rings,
         module_cache: settings.module_cache.clone(),
         max_sessions: settings.max_sessions,
         sessions: Mutex::new(Sessions::default()),

@@ -61,6 +61,9 @@ pub struct Options {
     /// [default: 64M]
     #[arg(long, env = "FLOE_TRANSPORT_MEMORY", value_name = "BYTES")]
     pub transport_memory: Option<String>,
+    /// Have clients of this machine send everything over the Unix socket, none through rings in shared memory
+    #[arg(long, env = "FLOE_NO_RINGS", value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_rings: bool,
     /// The most sessions at once [default: 64]
     #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
     pub max_sessions: Option<usize>,
@@ -102,6 +105,7 @@ pub struct FileOptions {
     shared_memory: Option<String>,
     bulk_connections: Option<u32>,
     transport_memory: Option<String>,
+    no_rings: bool,
     max_sessions: Option<usize>,
     module_cache: Option<PathBuf>,
     module_cache_limit: Option<String>,
@@ -135,6 +139,8 @@ pub struct Settings {
     pub bulk_connections: u32,
     /// Bytes of pinned memory for a session's data on their way.
     pub transport_memory: u64,
+    /// Whether clients of this machine may have rings in shared memory.
+    pub rings: bool,
     /// The most sessions at once.
     pub max_sessions: usize,
     /// Where contents of modules are kept; `None`: nowhere.
@@ -166,6 +172,7 @@ impl Settings {
             shared_memory: shared.as_deref().map_or_else(|| Ok(half_of_memory()), bytes)?,
             bulk_connections: bulk_connections(flags.bulk_connections.or(file.bulk_connections)),
             transport_memory: transport.as_deref().map_or(Ok(TRANSPORT_MEMORY), bytes)?,
+            rings: !(flags.no_rings || file.no_rings),
             max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
             module_cache: module_cache(
                 flags.module_cache.or(file.module_cache),
@@ -259,7 +266,7 @@ fn is_loopback(address: &Address) -> bool {
         Address::Tcp { host, .. } => {
             host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         }
-        Address::Unix(_) => true,
+        Address::Unix(_) | Address::Shm(_) | Address::Local(_) => true,
     }
 }
 

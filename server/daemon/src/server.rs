@@ -57,6 +57,8 @@ pub(crate) struct Server {
     pub(crate) bulk_connections: u32,
     /// Bytes of pinned memory for a session's data on their way.
     pub(crate) transport_memory: u64,
+    /// Whether clients of this machine may have rings in shared memory.
+    pub(crate) rings: bool,
     /// Where workers keep contents of modules.
     pub(crate) module_cache: Option<CachePlace>,
     pub(crate) max_sessions: usize,
@@ -286,7 +288,8 @@ impl Host for Server {
             let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
             return no(status::SYSTEM_NOT_READY, words);
         }
-        let applicant = Applicant::new(request, peer);
+        let rings = self.rings && request.rings > 0 && matches!(peer, Peer::Unix { .. });
+        let applicant = Applicant::new(request, peer, rings);
         let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
         let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
         Ok(Admission {
@@ -300,6 +303,7 @@ impl Host for Server {
             settings,
             key,
             bulk_connections,
+            rings,
         })
     }
 
@@ -320,6 +324,7 @@ impl Host for Server {
             memory: admission.memory,
             key: &admission.key,
             bulk_connections: admission.bulk_connections,
+            rings: admission.rings,
             device: device.unwrap_or_default(),
         }
     }

@@ -32,6 +32,8 @@ pub(crate) struct Admission {
     pub(crate) key: Key,
     /// How many may.
     pub(crate) bulk_connections: u32,
+    /// Whether the client's first frame to the worker offers rings in shared memory.
+    pub(crate) rings: bool,
 }
 
 /// A session that is there.
@@ -59,6 +61,8 @@ pub(crate) struct Applicant {
     pub(crate) pid: u32,
     /// Which of the program's vGPUs it is.
     pub(crate) ordinal: u32,
+    /// How its commands come.
+    pub(crate) transport: &'static str,
 }
 
 /// A session of a program on some host, on some GPU.
@@ -77,7 +81,7 @@ const NAME_CHARACTERS: usize = 128;
 
 impl Applicant {
     /// What a peer says of itself, and who it is.
-    pub(crate) fn new(request: &Attach<'_>, peer: &Peer) -> Self {
+    pub(crate) fn new(request: &Attach<'_>, peer: &Peer, rings: bool) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
         Self {
             client,
@@ -85,6 +89,11 @@ impl Applicant {
             program: printable(request.program),
             pid: request.pid,
             ordinal: request.ordinal,
+            transport: match peer {
+                Peer::Tcp(_) => "tcp",
+                Peer::Unix { .. } if rings => "shm",
+                Peer::Unix { .. } => "unix",
+            },
         }
     }
 }
@@ -195,6 +204,7 @@ impl Sessions {
                 used: row.used,
                 seconds: now.saturating_duration_since(row.since).as_secs(),
                 worker: row.worker,
+                transport: row.applicant.transport,
             })
             .collect()
     }
@@ -207,7 +217,9 @@ mod tests {
     use super::*;
 
     fn applicant() -> Applicant {
-        Applicant { client: "host".into(), host: "host".into(), program: "program".into(), pid: 7, ordinal: 2 }
+        let text = String::from;
+        let (client, host, program) = (text("host"), text("host"), text("program"));
+        Applicant { client, host, program, pid: 7, ordinal: 2, transport: "unix" }
     }
 
     fn door() -> Door {
@@ -226,7 +238,7 @@ mod tests {
     fn a_peers_words_cannot_draw_on_a_terminal() {
         let program = format!("a\u{1b}[2Jb\nc\u{202e}{}", "x".repeat(1 << 15));
         let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
-        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 });
+        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, false);
         assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
         assert!(applicant.program.starts_with("a\u{fffd}[2Jb\u{fffd}c\u{fffd}xxx"), "{}", applicant.program);
         assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);

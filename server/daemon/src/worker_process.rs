@@ -40,6 +40,7 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
         granularity: admission.granularity,
         shared_memory: place.shared_memory,
         transport_memory: place.transport_memory,
+        rings: admission.rings,
         cache: place.cache.cloned(),
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };

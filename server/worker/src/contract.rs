@@ -29,6 +29,8 @@ pub struct Task {
     pub shared_memory: u64,
     /// Bytes of pinned memory for its data on their way.
     pub transport_memory: u64,
+    /// Whether the first frame offers rings in shared memory.
+    pub rings: bool,
     /// Where contents of modules are kept; `None`: nowhere.
     pub cache: Option<CachePlace>,
 }

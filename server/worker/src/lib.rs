@@ -23,6 +23,7 @@ mod process;
 mod queue;
 mod reader;
 mod ring;
+mod rings;
 mod serve;
 mod session;
 mod shared;
@@ -36,6 +37,7 @@ pub use log::Log;
 pub use open::{Kind, OpenLibraryError};
 pub use output::Output;
 pub use process::{end, without_randomization};
+pub use rings::use_rings;
 pub use serve::{Ending, Plan, serve};
 pub use stripes::Joining;
 

@@ -17,7 +17,7 @@ use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Role, Taker};
 use floe_worker::{
-    Cache, Ending, Gpu, Joining, Log, OpenLibraryError, Output, Plan, end, serve, without_randomization,
+    Cache, Ending, Gpu, Joining, Log, OpenLibraryError, Output, Plan, end, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -77,8 +77,12 @@ fn session(task: &str) -> Result<()> {
     let used = Arc::new(AtomicU64::new(0));
     reports.watch(Arc::clone(&used), log.clone())?;
     say_panics(log.clone());
-    let Some((link, joining)) = own_connection(taker)? else { end(FAILED) };
-    let ending = work(&task, link, joining, &used, output, &reports, &log);
+    let Some((mut link, joining)) = own_connection(taker)? else { end(FAILED) };
+    let ready = if task.rings { use_rings(&mut link, &log) } else { Ok(()) };
+    let ending = match ready {
+        Ok(()) => work(&task, link, joining, &used, output, &reports, &log),
+        Err(ending) => ending,
+    };
     if ending != Ending::ClientLeft {
         log.line(format_args!("{ending}"));
     }

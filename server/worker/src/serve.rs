@@ -244,7 +244,7 @@ fn start<D: Device>(
 }
 
 /// A client that goes away shows as a broken connection to whoever is just sending.
-fn link_ending(error: &LinkError) -> Ending {
+pub(crate) fn link_ending(error: &LinkError) -> Ending {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error {
         LinkError::System { source, .. } if matches!(source.kind(), BrokenPipe | ConnectionReset) => Ending::ClientLeft,

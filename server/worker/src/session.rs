@@ -265,6 +265,7 @@ impl<D: Device> Session<D> {
             | Request::ListSessions(_)
             | Request::ReadTelemetry(_)
             | Request::Attach(_)
+            | Request::UseRings(_)
             | Request::Join(_) => broken("only a connection without a session may say this"),
         }
     }

@@ -4,13 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead as _, BufReader};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use floe_transport::Link;
+use floe_transport::{Link, Rings};
 use floe_wire::*;
 use floe_worker::contract::{Probe, Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Role, pair};
@@ -104,6 +105,7 @@ impl Session {
             granularity,
             shared_memory: 1 << 30,
             transport_memory: 64 << 20,
+            rings: false,
             cache: None,
         };
         let (child, link) = spawn(&task);
@@ -545,6 +547,7 @@ fn gpu_that_is_not_there_is_told() {
         granularity: 1,
         shared_memory: 0,
         transport_memory: 0,
+        rings: false,
         cache: None,
     };
     let (mut child, mut link) = spawn(&task);
@@ -628,4 +631,75 @@ fn device_reads_and_writes_the_clients_own_pages() {
     session.ok(&UnmapShared { at: DevicePtr(host) });
     session.send(&copy(at, host, 4));
     assert_eq!(session.call(&SynchronizeContext {}).0, 0);
+}
+
+/// A worker that expects rings, and what the client has to offer.
+fn expecting_rings() -> (Session, Rings, OwnedFd) {
+    let offer = offer();
+    let (library, granularity) = (offer.library.clone(), offer.gpus[0].granularity);
+    let (session, gpu, ordinal, memory, shared_memory) = (1, 0, 0, 0, 1 << 30);
+    let transport_memory = 64 << 20;
+    let (rings, cache) = (true, None);
+    let task =
+        Task { session, library, gpu, ordinal, memory, granularity, shared_memory, transport_memory, rings, cache };
+    let (child, link) = spawn(&task);
+    let (rings, file) = Rings::offer(1 << 16).unwrap();
+    (Session { child, link: Some(link), printed: String::new() }, rings, file)
+}
+
+#[test]
+fn a_session_goes_over_to_rings_and_ends_with_its_client() {
+    let (mut session, rings, file) = expecting_rings();
+    session.link().send_with(&UseRings { bytes: 1 << 16 }, file.as_fd()).unwrap();
+    assert!(matches!(session.get(), Some(Got::Reply { request: 1, status: 0, .. })));
+    session.link().go_over(rings).unwrap();
+    // Far more than the rings hold, both ways.
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|index| (index % 251).to_le_bytes()[0]).collect();
+    let block = 2 << 20;
+    assert_eq!(session.call(&CreateBlock { block: BlockId(1), bytes: block }).0, 0);
+    session.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: block, access: 3 });
+    session.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE), bytes: &bytes });
+    let copy = session.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE), bytes: 1_000_000 });
+    let mut came = Vec::new();
+    loop {
+        match session.get() {
+            Some(Got::Delivery { request, bytes }) if request == copy => came.extend(bytes),
+            Some(Got::Reply { request, status: 0, .. }) if request == copy => break,
+            other => panic!("expected the copy: {other:?}"),
+        }
+    }
+    assert!(came == bytes);
+    // The rings' memory is still there; the socket says that the client is not.
+    session.link = None;
+    assert!(session.child.wait().unwrap().success());
+    drop(file);
+}
+
+#[test]
+fn rings_that_cannot_be_taken_leave_the_session_on_its_socket() {
+    let (mut session, _rings, _file) = expecting_rings();
+    session.send(&UseRings { bytes: 1 << 16 });
+    let Some(Got::Reply { request: 1, status: 801, detail, .. }) = session.get() else { panic!("no refusal") };
+    assert_eq!(detail, "no descriptor came with the message");
+    assert_eq!(session.call(&MemoryInfo {}).0, 0);
+}
+
+#[test]
+fn a_client_that_says_something_else_instead_of_offering_rings_is_told_and_gone() {
+    let (mut session, _rings, _file) = expecting_rings();
+    session.send(&MemoryInfo {});
+    assert!(matches!(session.get(), Some(Got::Ended(1, words)) if words.contains("rings were agreed on")));
+    assert!(!session.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_client_that_lies_in_its_rings_ends_its_worker() {
+    let (mut session, rings, file) = expecting_rings();
+    session.link().send_with(&UseRings { bytes: 1 << 16 }, file.as_fd()).unwrap();
+    assert!(matches!(session.get(), Some(Got::Reply { status: 0, .. })));
+    session.link().go_over(rings).unwrap();
+    // Where this side says how far it has written.
+    rustix::io::pwrite(&file, &u64::MAX.to_ne_bytes(), 0).unwrap();
+    assert!(matches!(session.get(), Some(Got::Ended(1, words)) if words.contains("the other side of a ring")));
+    assert!(!session.child.wait().unwrap().success());
 }

@@ -11,13 +11,14 @@ use floe_wire::{
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
+use super::offer::Offer;
 use crate::settings::WantedDevice;
 use crate::snapshot::Snapshot;
 
 /// A server in reach answers far sooner; one that does not is down.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Attaching may have to wait for other sessions' workers to start.
-const ATTACH: Duration = Duration::from_secs(60);
+pub(super) const ATTACH: Duration = Duration::from_secs(60);
 /// What the proof covers beside the nonces.
 const PURPOSE: &[u8] = b"floe-token-v1";
 
@@ -92,6 +93,14 @@ pub enum ConnectError {
         server: String,
         /// What it said.
         granularity: u64,
+    },
+    /// The settings demand rings in shared memory and there are none.
+    #[error("no shared memory for the connection to {server}: {why}\n  unix:// in the place of shm:// goes without")]
+    NoRings {
+        /// Where.
+        server: String,
+        /// What is in the way.
+        why: String,
     },
     /// No thread for the link.
     #[error("no thread for the link to {server}: {source}")]
@@ -168,8 +177,9 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
     let link = floe_transport::connect(&address, CONNECT)
         .map_err(|source| ConnectError::Link { server: server.clone(), source })?;
     let mut dialogue = Dialogue { link, server, limit: CONNECT };
+    let offer = Offer::of(&address, server)?;
     dialogue.greet(greeting.token.as_deref())?;
-    dialogue.attach(wanted, ordinal, greeting)
+    dialogue.attach(wanted, ordinal, greeting, offer)
 }
 
 /// Makes one more connection of a session.
@@ -184,9 +194,9 @@ pub(crate) fn join(joining: &Joining) -> Result<Link, ConnectError> {
     Ok(dialogue.link)
 }
 
-struct Dialogue<'a> {
-    link: Link,
-    server: &'a str,
+pub(super) struct Dialogue<'a> {
+    pub(super) link: Link,
+    pub(super) server: &'a str,
     /// How long a step before the attach may take.
     limit: Duration,
 }
@@ -225,7 +235,13 @@ impl<'a> Dialogue<'a> {
         expected.verify_slice(reply.proof).map_err(|_| ConnectError::Impostor { server: self.server.to_owned() })
     }
 
-    fn attach(mut self, wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+    fn attach(
+        mut self,
+        wanted: &WantedDevice,
+        ordinal: u32,
+        greeting: &Greeting,
+        offer: Offer,
+    ) -> Result<Attached, ConnectError> {
         let settings = greeting.driver.iter().map(|(name, value)| Setting { name, value }).collect();
         let message = Attach {
             gpu: wanted.place.gpu,
@@ -235,6 +251,7 @@ impl<'a> Dialogue<'a> {
             host: &greeting.host,
             program: &greeting.program,
             settings,
+            rings: offer.bytes(),
         };
         let body = self.ask(&message, ATTACHING, ATTACH)?;
         let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;
@@ -254,6 +271,7 @@ impl<'a> Dialogue<'a> {
             key: reply.key.to_vec(),
             count: reply.bulk_connections.min(greeting.bulk_connections),
         };
+        offer.settle(&mut self, reply.rings)?;
         Ok(Attached {
             joining,
             snapshot: Snapshot::new(&reply.device, reply.memory),
@@ -266,9 +284,19 @@ impl<'a> Dialogue<'a> {
 
     /// Sends one request and waits for its reply's body.
     fn ask<M: Call>(&mut self, message: &M, doing: &'static str, limit: Duration) -> Result<Vec<u8>, ConnectError> {
+        let sequence = self.link.send(message).map_err(|source| self.broken(source))?;
+        self.reply_to(sequence, doing, limit)
+    }
+
+    /// Waits for a reply's body.
+    pub(super) fn reply_to(
+        &mut self,
+        sequence: u64,
+        doing: &'static str,
+        limit: Duration,
+    ) -> Result<Vec<u8>, ConnectError> {
         let server = self.server;
         let linked = |source| ConnectError::Link { server: server.to_owned(), source };
-        let sequence = self.link.send(message).map_err(linked)?;
         let frame = self.link.receive(Some(Instant::now() + limit)).map_err(linked)?;
         let Some(frame) = frame else {
             return Err(ConnectError::Closed { server: server.to_owned(), doing });
@@ -287,6 +315,10 @@ impl<'a> Dialogue<'a> {
             Push::Ended(ended) => Err(refused(ended.status, ended.detail)),
             other => Err(refused(0, other.name())),
         }
+    }
+
+    pub(super) fn broken(&self, source: LinkError) -> ConnectError {
+        ConnectError::Link { server: self.server.to_owned(), source }
     }
 
     fn garbled(&self, source: DecodeError) -> ConnectError {

@@ -9,7 +9,7 @@ const MOST_GPUS: u32 = 256;
 /// A server and one of its GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The server as the transport reads addresses: `host`, `host:port`, `tcp://…`, `unix:///…`.
+    /// The server as the transport reads addresses: `host`, `host:port`, `tcp://…`, `unix:///…`, `shm:///…`, `/…`.
     pub server: String,
     /// The GPU's index there.
     pub gpu: u32,
@@ -57,6 +57,8 @@ mod tests {
             ("tcp://10.0.0.1:14833:0", "tcp://10.0.0.1:14833", 0),
             ("unix:///run/floe.sock:3", "unix:///run/floe.sock", 3),
             ("unix:///run/floe.sock", "unix:///run/floe.sock", 0),
+            ("shm:///run/floe.sock:3", "shm:///run/floe.sock", 3),
+            ("/run/floe.sock:1", "/run/floe.sock", 1),
             ("[::1]:14833:1", "[::1]:14833", 1),
             ("[::1]", "[::1]", 0),
         ] {

@@ -467,6 +467,7 @@ impl Peer {
             memory: message.memory,
             key: &bulk::KEY,
             bulk_connections: self.options.bulk,
+            rings: false,
             device: DeviceSnapshot {
                 name: "Scripted",
                 uuid: &[message.ordinal as u8 + 1; 16],

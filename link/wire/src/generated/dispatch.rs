@@ -142,6 +142,8 @@ pub enum Request<'a> {
     Attach(Attach<'a>),
     /// See [`Join`].
     Join(Join<'a>),
+    /// See [`UseRings`].
+    UseRings(UseRings),
     /// See [`ShareMemory`].
     ShareMemory(ShareMemory),
     /// See [`MapShared`].
@@ -240,6 +242,7 @@ impl<'a> Request<'a> {
             ListSessions::KIND => ListSessions::decode(payload).map(Self::ListSessions),
             Attach::KIND => Attach::decode(payload).map(Self::Attach),
             Join::KIND => Join::decode(payload).map(Self::Join),
+            UseRings::KIND => UseRings::decode(payload).map(Self::UseRings),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
@@ -326,6 +329,7 @@ impl<'a> Request<'a> {
             Self::ListSessions(_) => ListSessions::NAME,
             Self::Attach(_) => Attach::NAME,
             Self::Join(_) => Join::NAME,
+            Self::UseRings(_) => UseRings::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
@@ -411,6 +415,7 @@ impl<'a> Request<'a> {
             Self::ListSessions(_) => ListSessions::CLASS,
             Self::Attach(_) => Attach::CLASS,
             Self::Join(_) => Join::CLASS,
+            Self::UseRings(_) => UseRings::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
@@ -496,6 +501,7 @@ impl<'a> Request<'a> {
             Self::ListSessions(_) => ListSessions::KIND,
             Self::Attach(_) => Attach::KIND,
             Self::Join(_) => Join::KIND,
+            Self::UseRings(_) => UseRings::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
@@ -580,6 +586,7 @@ impl<'a> Request<'a> {
             Self::ListSessions(message) => message.encode(out),
             Self::Attach(message) => message.encode(out),
             Self::Join(message) => message.encode(out),
+            Self::UseRings(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),

@@ -612,6 +612,7 @@ impl<'a> Sample<'a> for Attach<'a> {
             host: Sample::sample(source),
             program: Sample::sample(source),
             settings: Sample::sample(source),
+            rings: Sample::sample(source),
         }
     }
 }
@@ -619,6 +620,12 @@ impl<'a> Sample<'a> for Attach<'a> {
 impl<'a> Sample<'a> for Join<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { session: Sample::sample(source), key: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for UseRings {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { bytes: Sample::sample(source) }
     }
 }
 
@@ -729,6 +736,7 @@ impl<'a> Sample<'a> for SessionRow<'a> {
             used: Sample::sample(source),
             seconds: Sample::sample(source),
             worker: Sample::sample(source),
+            transport: Sample::sample(source),
         }
     }
 }
@@ -871,7 +879,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 78;
+pub(crate) const REQUEST_SAMPLES: usize = 79;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -942,16 +950,17 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         64 => Request::ListSessions(Sample::sample(source)),
         65 => Request::Attach(Sample::sample(source)),
         66 => Request::Join(Sample::sample(source)),
-        67 => Request::ShareMemory(Sample::sample(source)),
-        68 => Request::MapShared(Sample::sample(source)),
-        69 => Request::UnmapShared(Sample::sample(source)),
-        70 => Request::CreateStream(Sample::sample(source)),
-        71 => Request::DestroyStream(Sample::sample(source)),
-        72 => Request::WaitEvent(Sample::sample(source)),
-        73 => Request::SynchronizeStream(Sample::sample(source)),
-        74 => Request::QueryStream(Sample::sample(source)),
-        75 => Request::MemoryOperations(Sample::sample(source)),
-        76 => Request::ReadTelemetry(Sample::sample(source)),
+        67 => Request::UseRings(Sample::sample(source)),
+        68 => Request::ShareMemory(Sample::sample(source)),
+        69 => Request::MapShared(Sample::sample(source)),
+        70 => Request::UnmapShared(Sample::sample(source)),
+        71 => Request::CreateStream(Sample::sample(source)),
+        72 => Request::DestroyStream(Sample::sample(source)),
+        73 => Request::WaitEvent(Sample::sample(source)),
+        74 => Request::SynchronizeStream(Sample::sample(source)),
+        75 => Request::QueryStream(Sample::sample(source)),
+        76 => Request::MemoryOperations(Sample::sample(source)),
+        77 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

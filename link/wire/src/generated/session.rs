@@ -249,7 +249,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets up to `bulk_connections` further connections join the session; over a Unix socket there are none.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets up to `bulk_connections` further connections join the session; over a Unix socket there are none. `rings` is the bytes of each of two rings in shared memory that the client has ready, 0 for none; where the reply takes them, the first frame to the worker is `UseRings`.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -261,6 +261,7 @@ pub struct Attach<'a> {
     pub host: &'a str,
     pub program: &'a str,
     pub settings: Vec<Setting<'a>>,
+    pub rings: u32,
 }
 
 impl<'a> Field<'a> for Attach<'a> {
@@ -270,7 +271,8 @@ impl<'a> Field<'a> for Attach<'a> {
         + <u32 as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
         + <&'a str as Field<'a>>::LEAST
-        + <Vec<Setting<'a>> as Field<'a>>::LEAST;
+        + <Vec<Setting<'a>> as Field<'a>>::LEAST
+        + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.gpu.write(out);
@@ -280,6 +282,7 @@ impl<'a> Field<'a> for Attach<'a> {
         self.host.write(out);
         self.program.write(out);
         self.settings.write(out);
+        self.rings.write(out);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -291,6 +294,7 @@ impl<'a> Field<'a> for Attach<'a> {
             host: reader.field("host")?,
             program: reader.field("program")?,
             settings: reader.field("settings")?,
+            rings: reader.field("rings")?,
         })
     }
 }
@@ -320,6 +324,7 @@ pub struct AttachReply<'a> {
     pub memory: u64,
     pub key: &'a [u8],
     pub bulk_connections: u32,
+    pub rings: bool,
     pub device: DeviceSnapshot<'a>,
 }
 
@@ -330,6 +335,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
         + <u64 as Field<'a>>::LEAST
         + <&'a [u8] as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
+        + <bool as Field<'a>>::LEAST
         + <DeviceSnapshot<'a> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -339,6 +345,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
         self.memory.write(out);
         self.key.write(out);
         self.bulk_connections.write(out);
+        self.rings.write(out);
         self.device.write(out);
     }
 
@@ -350,6 +357,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
             memory: reader.field("memory")?,
             key: reader.field("key")?,
             bulk_connections: reader.field("bulk_connections")?,
+            rings: reader.field("rings")?,
             device: reader.field("device")?,
         })
     }
@@ -391,6 +399,42 @@ impl Message for Join<'_> {
 }
 
 impl Call for Join<'_> {
+    type Reply<'a> = ();
+}
+
+/// The descriptor that goes with the frame is memory for two rings of `bytes` each. The worker expects it as the first frame where Attach's reply took rings, and never else. From a reply of success on, everything in both directions goes through them; NOT_SUPPORTED where the memory cannot be taken: everything stays on the socket.
+///
+/// Kind 0x0008, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UseRings {
+    pub bytes: u32,
+}
+
+impl<'a> Field<'a> for UseRings {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.bytes.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { bytes: reader.field("bytes")? })
+    }
+}
+
+impl Message for UseRings {
+    const KIND: u16 = 0x0008;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "UseRings";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for UseRings {
     type Reply<'a> = ();
 }
 
@@ -821,7 +865,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// Part of other messages: session row.
+/// A session; `transport` is how its commands come: `tcp`, `unix`, `shm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,
@@ -833,6 +877,7 @@ pub struct SessionRow<'a> {
     pub used: u64,
     pub seconds: u64,
     pub worker: u32,
+    pub transport: &'a str,
 }
 
 impl<'a> Field<'a> for SessionRow<'a> {
@@ -844,7 +889,8 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
-        + <u32 as Field<'a>>::LEAST;
+        + <u32 as Field<'a>>::LEAST
+        + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.session.write(out);
@@ -856,6 +902,7 @@ impl<'a> Field<'a> for SessionRow<'a> {
         self.used.write(out);
         self.seconds.write(out);
         self.worker.write(out);
+        self.transport.write(out);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -869,6 +916,7 @@ impl<'a> Field<'a> for SessionRow<'a> {
             used: reader.field("used")?,
             seconds: reader.field("seconds")?,
             worker: reader.field("worker")?,
+            transport: reader.field("transport")?,
         })
     }
 }

@@ -61,6 +61,7 @@ impl Host for OneGpu {
             settings,
             key: [7; 16],
             bulk_connections: 0,
+            rings: false,
         })
     }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaError;
+use floe_ring::demand_memory;
 use floe_wire::{DevicePtr, MapShared, MapSharedReply, ShareMemory, UnmapShared};
-use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
 
 use super::mirror::is_place;
 use super::{Answer, Session, body};
@@ -21,8 +21,6 @@ use crate::fault::{Fault, broken};
 const PAGE: u64 = crate::device::PAGE as u64;
 /// Mappings of a session. A process has some sixty thousand, and the driver wants most of them.
 const MOST_RANGES: usize = 16 << 10;
-/// `TMPFS_MAGIC`: what memory behind a descriptor says it is, when its pages are ordinary ones.
-const MEMORY_FILE: u64 = 0x0102_1994;
 
 /// What is shared.
 pub(crate) struct Sharing<P> {
@@ -123,21 +121,6 @@ impl<P: Mapped> Sharing<P> {
     }
 }
 
-/// Whether `bytes` behind a descriptor are memory that is there for as long as it is mapped.
-fn demand_memory(file: &OwnedFd, bytes: u64) -> Result<(), String> {
-    let refused = |error| format!("a descriptor that says nothing of itself: {error}");
-    let stat = fstat(file).map_err(refused)?;
-    let kind = fstatfs(file).map_err(refused)?.f_type;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || u64::try_from(kind) != Ok(MEMORY_FILE) {
-        return Err("the descriptor is of no memory".into());
-    }
-    if u64::try_from(stat.st_size).unwrap_or(0) < bytes {
-        return Err(format!("{bytes} bytes are said to be in memory of: {}", stat.st_size));
-    }
-    let seals = fcntl_get_seals(file).map_err(refused)?;
-    if seals.contains(SealFlags::SHRINK) { Ok(()) } else { Err("the memory could shrink while it is mapped".into()) }
-}
-
 impl<D: Device> Session<D> {
     pub(super) fn share_memory(&mut self, message: ShareMemory) -> Result<Answer, Fault> {
         let ShareMemory { at, bytes } = message;
@@ -153,8 +136,8 @@ impl<D: Device> Session<D> {
         if !at.0.is_multiple_of(PAGE) || !is_place(at.0, bytes) {
             return refuse(format!("no place for host memory of {bytes} bytes: {:#x}", at.0));
         }
-        if let Err(words) = demand_memory(&file, bytes) {
-            return refuse(words);
+        if let Err(error) = demand_memory(&file, bytes) {
+            return refuse(error.to_string());
         }
         self.sharing.memory = Some(Memory { file, at: at.0, bytes });
         body(&())
