@@ -45,7 +45,7 @@ impl Target {
     /// Whether the server is on this machine, so that its GPU is.
     fn is_here(&self) -> bool {
         match &self.address {
-            Address::Tcp { host, .. } => {
+            Address::Tcp { host, .. } | Address::Tls { host, .. } => {
                 host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
             }
             _ => true,

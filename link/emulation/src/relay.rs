@@ -154,6 +154,8 @@ impl Both {
             Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
                 UnixStream::connect(path).map(Self::Unix)
             }
+            // Its certificate is for another name than the relay's.
+            Address::Tls { .. } => Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot be relayed")),
         }
     }
 

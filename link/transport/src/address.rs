@@ -1,5 +1,5 @@
-//! Where a server is, and by which transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`; `unix:///path`,
-//! `shm:///path`, or a path alone for the best that both sides have.
+//! Where a server is, and by which transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`; the same with `tls://`;
+//! `unix:///path`, `shm:///path`, or a path alone for the best that both sides have.
 //! In: text a person wrote. Out: an address, or what is wrong with the text.
 //! It resolves no names and opens nothing.
 
@@ -18,6 +18,13 @@ pub enum Address {
     /// A host name or IP address (without brackets) and a port.
     Tcp {
         /// Name or IP address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// The same, reached by TLS over TCP.
+    Tls {
+        /// Name or IP address, which the server's certificate is for.
         host: String,
         /// TCP port.
         port: u16,
@@ -46,7 +53,7 @@ impl Address {
     #[must_use]
     pub fn rings(&self) -> RingsWish {
         match self {
-            Self::Tcp { .. } | Self::Unix(_) => RingsWish::Never,
+            Self::Tcp { .. } | Self::Tls { .. } | Self::Unix(_) => RingsWish::Never,
             Self::Local(_) => RingsWish::WherePossible,
             Self::Shm(_) => RingsWish::Always,
         }
@@ -71,7 +78,7 @@ pub enum AddressError {
     #[error("not an absolute path in address: {0:?}")]
     Path(String),
     /// None that is known.
-    #[error("unknown scheme (tcp://, unix:// and shm:// are known) in address: {0:?}")]
+    #[error("unknown scheme (tcp://, tls://, unix:// and shm:// are known) in address: {0:?}")]
     Scheme(String),
 }
 
@@ -79,11 +86,13 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        let tcp = |(host, port)| Self::Tcp { host, port };
         let Some((scheme, rest)) = text.split_once("://") else {
-            return if text.starts_with('/') { Ok(Self::Local(text.into())) } else { tcp_address(text, text) };
+            return if text.starts_with('/') { Ok(Self::Local(text.into())) } else { host_and_port(text, text).map(tcp) };
         };
         match scheme {
-            "tcp" => tcp_address(rest, text),
+            "tcp" => host_and_port(rest, text).map(tcp),
+            "tls" => host_and_port(rest, text).map(|(host, port)| Self::Tls { host, port }),
             "unix" | "shm" if !rest.starts_with('/') => Err(AddressError::Path(text.to_owned())),
             "unix" => Ok(Self::Unix(rest.into())),
             "shm" => Ok(Self::Shm(rest.into())),
@@ -92,7 +101,7 @@ impl FromStr for Address {
     }
 }
 
-fn tcp_address(rest: &str, whole: &str) -> Result<Address, AddressError> {
+fn host_and_port(rest: &str, whole: &str) -> Result<(String, u16), AddressError> {
     let (host, port) = if let Some((host, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         match after.strip_prefix(':') {
             None if !after.is_empty() => return Err(AddressError::NoHost(whole.to_owned())),
@@ -112,17 +121,22 @@ fn tcp_address(rest: &str, whole: &str) -> Result<Address, AddressError> {
             text.parse().map_err(|_| AddressError::Port { port: text.to_owned(), address: whole.to_owned() })?
         }
     };
-    Ok(Address::Tcp { host: host.to_owned(), port })
+    Ok((host.to_owned(), port))
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "tcp://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(formatter, "tcp://{host}:{port}"),
-            Self::Unix(path) => write!(formatter, "unix://{}", path.display()),
-            Self::Shm(path) => write!(formatter, "shm://{}", path.display()),
-            Self::Local(path) => write!(formatter, "{}", path.display()),
+        let (scheme, host, port) = match self {
+            Self::Unix(path) => return write!(formatter, "unix://{}", path.display()),
+            Self::Shm(path) => return write!(formatter, "shm://{}", path.display()),
+            Self::Local(path) => return write!(formatter, "{}", path.display()),
+            Self::Tcp { host, port } => ("tcp", host, port),
+            Self::Tls { host, port } => ("tls", host, port),
+        };
+        if host.contains(':') {
+            write!(formatter, "{scheme}://[{host}]:{port}")
+        } else {
+            write!(formatter, "{scheme}://{host}:{port}")
         }
     }
 }
@@ -150,7 +164,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_back() {
-        for text in ["tcp://node7:5000", "tcp://[::1]:9", "unix:///run/floe", "shm:///run/floe", "/run/floe"] {
+        let local = ["unix:///run/floe", "shm:///run/floe", "/run/floe"];
+        for text in ["tcp://node7:5000", "tcp://[::1]:9", "tls://node7:5000", "tls://[::1]:9"].into_iter().chain(local) {
             assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(text.to_owned()));
         }
     }

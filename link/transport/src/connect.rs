@@ -12,6 +12,7 @@ use rustix::net::sockopt;
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::link::Link;
+use crate::tls::ClientTls;
 
 /// Silence after which the operating system asks whether the peer is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);
@@ -23,11 +24,12 @@ const KEEPALIVE_COUNT: u32 = 4;
 /// Bytes under way in one direction of a Unix socket. TCP finds its own measure.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// Connects to `address` within `timeout`.
+/// Connects to `address` within `timeout`; `tls` is what a `tls://` address needs.
 ///
 /// # Errors
-/// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time.
-pub fn connect(address: &Address, timeout: Duration) -> Result<Link, LinkError> {
+/// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time; [`LinkError::Tls`] where
+/// its certificate is not trusted, [`LinkError::NoTls`] where `tls` is missing.
+pub fn connect(address: &Address, timeout: Duration, tls: Option<&ClientTls>) -> Result<Link, LinkError> {
     match address {
         Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
             let stream = UnixStream::connect(path)
@@ -40,6 +42,15 @@ pub fn connect(address: &Address, timeout: Duration) -> Result<Link, LinkError> 
             let socket = connect_tcp(address, host, *port, timeout)?;
             prepare_tcp(&socket)?;
             Ok(Link::new(socket))
+        }
+        Address::Tls { host, port } => {
+            let tls = tls.ok_or(LinkError::NoTls)?;
+            let deadline = Instant::now() + timeout;
+            let socket = connect_tcp(address, host, *port, timeout)?;
+            prepare_tcp(&socket)?;
+            let mut link = Link::new(socket);
+            link.secure(tls, host, deadline)?;
+            Ok(link)
         }
     }
 }

@@ -103,6 +103,18 @@ pub enum LinkError {
     /// The link leads to another machine, or might.
     #[error("only a link within one machine carries descriptors")]
     NoDescriptors,
+    /// The two sides do not agree on TLS: a certificate is not trusted, or a peer speaks something else.
+    #[error("TLS: {0}")]
+    Tls(rustls::Error),
+    /// A `tls://` address without authorities to trust.
+    #[error(
+        "no certificate authorities are named for a tls:// address\n  set FLOE_TLS_AUTHORITIES to the PEM file of those that \
+         signed the server's certificate"
+    )]
+    NoTls,
+    /// A peer that does not speak TLS where only TLS is spoken, or the other way round.
+    #[error("{0}")]
+    Speech(&'static str),
     /// This side has closed the link.
     #[error("the link is closed")]
     Closed,

@@ -1,4 +1,4 @@
-//! Moves frames between client and server over TCP, Unix sockets and rings in shared memory.
+//! Moves frames between client and server over TCP, TLS, Unix sockets and rings in shared memory.
 //! In: an address or an open socket, and messages. Out: messages in order, or the reason why the link is over.
 //! It knows frames, sequences and buffers; what a message means is for others.
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod sender;
 mod socket;
 mod spin;
 mod stripes;
+mod tls;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, RingsWish};
 pub use bulk::Bulk;
@@ -32,3 +33,4 @@ pub use rings::{RING_BYTES, Rings};
 pub use sender::Sender;
 pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};
 pub use stripes::{Help, Load, STRIPED_FROM, Stripes, TRANSFER_BYTES, Taken, Target, Transfers, pull};
+pub use tls::{ClientTls, Identity, ServerTls, TlsError};

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_wire::Message;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, ServerConnection};
 
 use crate::error::LinkError;
 use crate::pipe::Pipe;
@@ -14,6 +18,7 @@ use crate::receiver::{Frame, Receiver};
 use crate::rings::Rings;
 use crate::sender::Sender;
 use crate::socket::Socket;
+use crate::tls::{ClientTls, RECORD_HEAD, ServerTls, Tls, tunnel};
 
 /// A connection to a peer.
 #[derive(Debug)]
@@ -103,6 +108,65 @@ impl Link {
         Ok(())
     }
 
+    /// Agrees on TLS with a server whose certificate is for `host`. Nothing has been said on the link.
+    ///
+    /// # Errors
+    /// [`LinkError::Tls`] where the server is not to be trusted, else as a frame's.
+    pub(crate) fn secure(&mut self, tls: &ClientTls, host: &str, deadline: Instant) -> Result<(), LinkError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| LinkError::Tls(rustls::Error::General(format!("no name a certificate can be for: {host}"))))?;
+        let connection = ClientConnection::new(Arc::clone(&tls.0), name).map_err(LinkError::Tls)?;
+        let pipe: Arc<dyn Pipe> = Arc::new(Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?);
+        self.sender = Sender::new(Arc::clone(&pipe), 0);
+        self.receiver.go_over(Arc::clone(&pipe));
+        (self.pipe, self.has_gone_over) = (pipe, true);
+        Ok(())
+    }
+
+    /// The link behind what a client says first, on which nothing has been said: itself, or where the client begins to speak
+    /// TLS, one whose bytes are sealed by threads of this process. The socket of either can be handed on.
+    ///
+    /// # Errors
+    /// [`LinkError::Tls`] where they do not agree, [`LinkError::Speech`] where a client speaks TLS to a server without, or
+    /// does not where it must, [`LinkError::TimedOut`].
+    pub fn answer(self, tls: Option<&ServerTls>, must: bool, deadline: Instant) -> Result<Self, LinkError> {
+        match (self.speaks_tls(deadline)?, tls) {
+            (false, _) if must => Err(LinkError::Speech("it does not speak TLS, and nothing else is spoken here")),
+            (false, _) => Ok(self),
+            (true, None) => Err(LinkError::Speech("it speaks TLS, and this server has no certificate")),
+            (true, Some(tls)) => {
+                let connection = ServerConnection::new(Arc::clone(&tls.0)).map_err(LinkError::Tls)?;
+                let sealed = Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?;
+                tunnel(Arc::new(sealed)).map(Self::new)
+            }
+        }
+    }
+
+    /// Whether the peer's first bytes are TLS's. They stay where they are.
+    fn speaks_tls(&self, deadline: Instant) -> Result<bool, LinkError> {
+        /// Between looks while only a part of the first bytes has come.
+        const AGAIN: Duration = Duration::from_millis(1);
+        const DOING: &str = "waiting for a client's first bytes";
+        let failed = |source: Errno| LinkError::system(DOING, source);
+        let began = Instant::now();
+        let mut first = [0; RECORD_HEAD.len() + 1];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(LinkError::TimedOut { what: DOING.into(), after: deadline - began });
+            }
+            self.pipe.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
+            match recv(&*self.socket, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Ok(false),
+                // The third byte is part of a version as well; of a frame's length it would make one that is refused.
+                Ok((_, 3)) => return Ok(first.starts_with(&RECORD_HEAD) && first[2] != 0),
+                Ok(_) => std::thread::sleep(AGAIN),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(source) => return Err(failed(source)),
+            }
+        }
+    }
+
     /// The two directions, for two threads. Posted messages leave by themselves from here on.
     #[must_use]
     pub fn split(self) -> (Sender, Receiver) {
@@ -122,9 +186,9 @@ impl Link {
     /// [`LinkError::System`] when the socket cannot be duplicated.
     ///
     /// # Panics
-    /// When it has gone over to rings: these stay where they are.
+    /// When it has gone over to rings or to TLS: these stay where they are.
     pub fn into_parts(self) -> Result<(OwnedFd, u64, u64), LinkError> {
-        assert!(!self.has_gone_over, "a link over rings is not handed on");
+        assert!(!self.has_gone_over, "a link over rings or TLS is not handed on");
         let socket = self
             .socket
             .try_clone()

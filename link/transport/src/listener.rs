@@ -131,6 +131,10 @@ fn bind(address: &Address) -> io::Result<Listener> {
             let port = listener.local_addr()?.port();
             Ok(Listener { inner: Inner::Tcp(listener), address: Address::Tcp { host: host.clone(), port } })
         }
+        // Which of the two is spoken on a port is for what the clients say first.
+        Address::Tls { .. } => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "listen on tcp:// and name a certificate"))
+        }
         Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
             remove_stale(path)?;
             let listener = UnixListener::bind(path)?;

@@ -36,7 +36,7 @@ fn accept(listener: &Listener) -> (Link, Peer) {
 
 fn pair_on(address: &Address) -> (Link, Link, Peer) {
     let listener = Listener::bind(address).unwrap();
-    let client = connect(listener.address(), PATIENCE).unwrap();
+    let client = connect(listener.address(), PATIENCE, None).unwrap();
     let (server, peer) = accept(&listener);
     (client, server, peer)
 }
@@ -261,7 +261,7 @@ fn refused_connection_names_the_address() {
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address().clone();
     drop(listener);
-    let error = connect(&address, PATIENCE).unwrap_err();
+    let error = connect(&address, PATIENCE, None).unwrap_err();
     assert!(error.to_string().starts_with(&format!("connecting to {address}: ")), "{error}");
 }
 

@@ -1,0 +1,148 @@
+//! TLS 1.3 between client and server, by rustls: who a server is, who a client is, and nobody else reads along.
+//! In: certificates and keys as PEM files, a link on which nothing has been said. Out: a link whose bytes are sealed.
+//! The token stays: a certificate says who may listen, the token who may come in, unless the server asks for both.
+
+mod pipe;
+mod tunnel;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use thiserror::Error;
+
+pub(crate) use pipe::Tls;
+pub(crate) use tunnel::tunnel;
+
+/// Bytes that tell a client that speaks TLS from one that does not: a handshake record of some version 3. As the head of a
+/// frame they would be a payload longer than any that comes first.
+pub(crate) const RECORD_HEAD: [u8; 2] = [0x16, 0x03];
+
+/// Why certificates and keys are of no use.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file does not hold what it should.
+    #[error("{what} cannot be read from {}: {source}", .path.display())]
+    File {
+        /// What was looked for.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: pem::Error,
+    },
+    /// They do not fit together, or are for something else.
+    #[error("these certificates and keys are of no use: {0}")]
+    Useless(String),
+    /// A certificate without its key, or a key without its certificate.
+    #[error("a TLS certificate and its key are named together, and only one of them is")]
+    Half,
+}
+
+/// Who this side is: a chain of certificates and the key of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// PEM file of the chain.
+    pub certificate: PathBuf,
+    /// PEM file of the key.
+    pub key: PathBuf,
+}
+
+impl Identity {
+    /// From two settings that are there together or not at all.
+    ///
+    /// # Errors
+    /// [`TlsError::Half`].
+    pub fn of(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Self>, TlsError> {
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
+            (None, None) => Ok(None),
+            _ => Err(TlsError::Half),
+        }
+    }
+
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(file("a private key", &self.key))?;
+        Ok((certificates(&self.certificate)?, key))
+    }
+}
+
+/// What a client needs for TLS.
+#[derive(Clone, Debug)]
+pub struct ClientTls(pub(crate) Arc<ClientConfig>);
+
+impl ClientTls {
+    /// Trusts servers whose certificates the authorities in a PEM file have signed, and shows an identity where a server
+    /// asks for one.
+    ///
+    /// # Errors
+    /// [`TlsError`] naming the file.
+    pub fn new(authorities: &Path, identity: Option<&Identity>) -> Result<Self, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+        let builder = builder.map_err(useless)?.with_root_certificates(roots(authorities)?);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = identity.read()?;
+                builder.with_client_auth_cert(chain, key).map_err(useless)?
+            }
+        };
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+/// What a server needs for TLS.
+#[derive(Clone, Debug)]
+pub struct ServerTls(pub(crate) Arc<ServerConfig>);
+
+impl ServerTls {
+    /// Shows an identity to clients; with authorities, lets in only clients whose certificates these have signed.
+    ///
+    /// # Errors
+    /// [`TlsError`] naming the file.
+    pub fn new(identity: &Identity, client_authorities: Option<&Path>) -> Result<Self, TlsError> {
+        let verifier: Arc<dyn ClientCertVerifier> = match client_authorities {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(path) => WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider())
+                .build()
+                .map_err(useless)?,
+        };
+        let (chain, key) = identity.read()?;
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+        let config = builder.map_err(useless)?.with_client_cert_verifier(verifier).with_single_cert(chain, key);
+        Ok(Self(Arc::new(config.map_err(useless)?)))
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn useless(error: impl std::fmt::Display) -> TlsError {
+    TlsError::Useless(error.to_string())
+}
+
+fn file(what: &'static str, path: &Path) -> impl FnOnce(pem::Error) -> TlsError {
+    let path = path.to_path_buf();
+    move |source| TlsError::File { what, path, source }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let chain = read().map_err(file("certificates", path))?;
+    if chain.is_empty() { Err(file("certificates", path)(pem::Error::NoItemsFound)) } else { Ok(chain) }
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(useless)?;
+    }
+    Ok(roots)
+}

@@ -1,0 +1,254 @@
+//! A pipe whose bytes are sealed on their way over another.
+//! In: a socket, one side of TLS. Out: the peer's bytes, or the end, as the socket has them.
+//! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open.
+//! An end without TLS's farewell is an end: whoever cuts a connection cuts it, and every frame says how long it is.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustls::Connection;
+
+use crate::error::{Failure, LinkError};
+use crate::pipe::{Pipe, Reach, Slot};
+
+/// Bytes that are sealed under one hold of the keys.
+const SEALED_TOGETHER: usize = 64 << 10;
+/// Bytes that are asked of the socket at once: some records of the largest size.
+const READ_AHEAD: usize = 128 << 10;
+
+/// One side of a TLS connection.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    under: Arc<dyn Pipe>,
+    connection: Mutex<Connection>,
+    /// Held while records go to the socket, so that they go in the order in which they were sealed.
+    writing: Mutex<Vec<u8>>,
+    /// Held by who reads.
+    reading: Mutex<Ahead>,
+}
+
+/// Sealed bytes that were read and not yet opened.
+#[derive(Debug)]
+struct Ahead {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Ahead {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+impl Tls {
+    /// Agrees on keys with the peer, before `deadline`.
+    pub(crate) fn agree(
+        under: Arc<dyn Pipe>,
+        mut connection: Connection,
+        deadline: Instant,
+    ) -> Result<Self, LinkError> {
+        const DOING: &str = "agreeing on TLS";
+        let began = Instant::now();
+        // A whole message may wait here for a key that is to be agreed on first.
+        connection.set_buffer_limit(None);
+        let tls = Self {
+            under,
+            connection: Mutex::new(connection),
+            writing: Mutex::default(),
+            reading: Mutex::new(Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0 }),
+        };
+        loop {
+            tls.send_pending(&mut tls.lock_writing()).map_err(|failure| LinkError::during(DOING, failure))?;
+            if !tls.connection().is_handshaking() {
+                return Ok(tls);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(LinkError::TimedOut {
+                    what: DOING.into(),
+                    after: deadline.saturating_duration_since(began),
+                });
+            }
+            tls.under.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
+            match tls.take_in(&mut tls.lock_reading()) {
+                Ok(Taken::Closed) => return Err(LinkError::Closed),
+                Ok(Taken::Some | Taken::Nothing) => {}
+                Err(Trouble::Under(failure)) => return Err(LinkError::during(DOING, failure)),
+                Err(Trouble::Tls(error)) => {
+                    // The peer is told why; it may be gone.
+                    let _ = tls.send_pending(&mut tls.lock_writing());
+                    return Err(LinkError::Tls(error));
+                }
+            }
+        }
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_writing(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives sealed records to the socket.
+    fn send_pending(&self, records: &mut Vec<u8>) -> Result<(), Failure> {
+        records.clear();
+        let mut connection = self.connection();
+        while connection.wants_write() {
+            // Writing to memory does not fail.
+            connection.write_tls(records).map_err(|_| Errno::IO)?;
+        }
+        drop(connection);
+        if records.is_empty() { Ok(()) } else { self.under.write(records, &[]) }
+    }
+
+    fn lock_reading(&self) -> MutexGuard<'_, Ahead> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens some of what was read ahead, after reading what is at the socket where that is nothing. It takes no more than
+    /// what can be opened at once, so that nothing is kept twice.
+    fn take_in(&self, ahead: &mut Ahead) -> Result<Taken, Trouble> {
+        if ahead.is_empty() {
+            match self.under.read_now(&mut ahead.bytes, None)? {
+                None => return Ok(Taken::Nothing),
+                Some(0) => return Ok(Taken::Closed),
+                Some(count) => (ahead.start, ahead.end) = (0, count),
+            }
+        }
+        let mut bytes = &ahead.bytes[ahead.start..ahead.end];
+        let mut connection = self.connection();
+        connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
+        ahead.start = ahead.end - bytes.len();
+        connection.process_new_packets()?;
+        let answers = connection.wants_write() && !connection.is_handshaking();
+        drop(connection);
+        if answers {
+            // A change of keys is answered. Who is just writing sends the answer along.
+            match self.writing.try_lock() {
+                Ok(mut records) => self.send_pending(&mut records)?,
+                Err(TryLockError::Poisoned(poisoned)) => self.send_pending(&mut poisoned.into_inner())?,
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        Ok(Taken::Some)
+    }
+
+    /// Bytes that have been opened; `None`: none yet, 0: the peer has said farewell.
+    fn opened(&self, target: &mut [u8]) -> Result<Option<usize>, Failure> {
+        match self.connection().reader().read(target) {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(Errno::PROTO.into()),
+        }
+    }
+}
+
+/// What came of a look at the socket.
+enum Taken {
+    Some,
+    Nothing,
+    Closed,
+}
+
+/// Why what is at the socket is of no use.
+enum Trouble {
+    Under(Failure),
+    Tls(rustls::Error),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Under(failure)
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(source: Errno) -> Self {
+        Self::Under(source.into())
+    }
+}
+
+impl From<rustls::Error> for Trouble {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Under(failure) => failure,
+            // Somebody has changed what was on its way.
+            Trouble::Tls(_) => Errno::BADMSG.into(),
+        }
+    }
+}
+
+impl Pipe for Tls {
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        let mut records = self.lock_writing();
+        for part in [head, tail] {
+            for piece in part.chunks(SEALED_TOGETHER) {
+                self.connection().writer().write_all(piece).map_err(|_| Errno::PIPE)?;
+                self.send_pending(&mut records)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_with(&self, _head: &[u8], _tail: &[u8], _descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Failure> {
+        self.under.limit_writes(time)
+    }
+
+    fn read_now(&self, target: &mut [u8], _slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        let mut ahead = self.lock_reading();
+        loop {
+            if let Some(count) = self.opened(target)? {
+                return Ok(Some(count));
+            }
+            match self.take_in(&mut ahead)? {
+                Taken::Some => {}
+                Taken::Nothing => return Ok(None),
+                Taken::Closed => return Ok(Some(0)),
+            }
+        }
+    }
+
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        if let Some(count) = self.read_now(target, None)? {
+            return Ok(Some(count));
+        }
+        self.under.wait(None)?;
+        self.read_now(target, slot)
+    }
+
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        // No new packets: this only asks what has been opened.
+        let opened = || self.connection().process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
+        // What was read ahead and gave nothing has been taken in to its end.
+        let is_there = !self.lock_reading().is_empty() || opened();
+        if is_there { Ok(true) } else { self.under.wait(time) }
+    }
+
+    fn end(&self) {
+        self.under.end();
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Network
+    }
+
+    fn descriptor(&self) -> Option<OwnedFd> {
+        None
+    }
+}
