@@ -32,9 +32,11 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 Environment:
-  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port, shm:///path, unix:///path, or /path
+  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port, tls://host:port, shm:///path, unix:///path, or /path
   FLOE_MEMORY            memory of each vGPU in bytes (K, M, G, T allowed); all of the GPU when not set
   FLOE_TOKEN             the token itself; FLOE_TOKEN_FILE names the file that holds it
+  FLOE_TLS_AUTHORITIES   PEM file of the authorities that sign the certificates of servers reached by tls://HOST:PORT
+  FLOE_TLS_CERTIFICATE   PEM file of this client's certificate, for servers that ask for one; FLOE_TLS_KEY: its key's
   FLOE_CONFIG            the TOML file
   FLOE_LOG               what the client library says on stderr: error, warn (default), info, debug
   FLOE_TRACE             failures: the client library says which driver calls failed; calls: all of them, in order
@@ -56,7 +58,7 @@ enum Command {
     /// Run a program on the GPUs named, or on the best device of this machine when none is.
     Run(run::Arguments),
     /// Offer this machine's GPUs to others (the daemon, floed).
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Show what servers offer.
     Gpus(gpus::Arguments),
     /// Show who uses what.
@@ -75,7 +77,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Gpus(arguments) => gpus::run(&arguments),
         Command::Ps(arguments) => ps::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

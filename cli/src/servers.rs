@@ -79,8 +79,7 @@ pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
 }
 
 fn ask<M: Call>(server: &str, message: &M) -> Result<Vec<u8>> {
-    let token = settings()?.token;
-    Ok(Inquiry::open(server, token.as_deref())?.ask(message)?)
+    Ok(Inquiry::open(server, &settings()?.credentials)?.ask(message)?)
 }
 
 /// Asks every server; those that do not answer are named on stderr and make the exit code 1.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use floe_nvml::Reading;
 use floe_session::log::{self, Level};
+use floe_session::settings::Credentials;
 use floe_session::{ConnectError, Inquiry};
 use floe_wire::{Call, GpuTelemetry, ReadTelemetry};
 
@@ -24,7 +25,7 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct Server {
     address: String,
-    token: Option<String>,
+    credentials: Credentials,
     host: String,
     gpus: Vec<u32>,
     last: Mutex<Option<Said>>,
@@ -82,9 +83,9 @@ pub(crate) struct Tenant {
 
 impl Server {
     /// A server of which these GPUs matter; nothing is asked yet.
-    pub(crate) fn new(address: &str, token: Option<String>, gpus: Vec<u32>) -> Self {
+    pub(crate) fn new(address: &str, credentials: Credentials, gpus: Vec<u32>) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        Self { address: address.to_owned(), token, host, gpus, last: Mutex::default() }
+        Self { address: address.to_owned(), credentials, host, gpus, last: Mutex::default() }
     }
 
     /// As it was named.
@@ -114,7 +115,7 @@ impl Server {
 
     fn ask(&self, slow: bool, patience: Duration) -> Result<Answer, ConnectError> {
         let message = ReadTelemetry { host: &self.host, gpus: self.gpus.clone(), slow };
-        let body = Inquiry::open_within(&self.address, self.token.as_deref(), patience)?.ask(&message)?;
+        let body = Inquiry::open_within(&self.address, &self.credentials, patience)?.ask(&message)?;
         let reply = ReadTelemetry::decode_reply(&body)
             .map_err(|source| ConnectError::Garbled { server: self.address.clone(), source })?;
         Ok(Answer {

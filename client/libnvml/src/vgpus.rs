@@ -218,7 +218,7 @@ fn servers(settings: &Settings) -> Vec<Server> {
             None => addresses.push((&device.place.server, vec![device.place.gpu])),
         }
     }
-    addresses.into_iter().map(|(address, gpus)| Server::new(address, settings.token.clone(), gpus)).collect()
+    addresses.into_iter().map(|(address, gpus)| Server::new(address, settings.credentials.clone(), gpus)).collect()
 }
 
 fn facts(gpu: &Gpu) -> Facts {

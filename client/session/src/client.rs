@@ -278,7 +278,7 @@ fn greeting(settings: &Settings) -> Greeting {
     let host =
         std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default();
     Greeting {
-        token: settings.token.clone(),
+        credentials: settings.credentials.clone(),
         program,
         host,
         driver: settings.driver.clone(),

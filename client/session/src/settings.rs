@@ -2,12 +2,16 @@
 //! TOML file come in, a checked [`Settings`] goes out, or an error that names the variable or key and its value.
 //! Nothing here opens a connection.
 
+mod credentials;
 mod file;
 mod place;
 mod visible;
 
 use std::path::PathBuf;
 
+use floe_transport::Identity;
+
+pub use credentials::Credentials;
 pub use place::Place;
 pub use visible::{Visible, VisibleDevice};
 
@@ -105,8 +109,8 @@ pub struct Settings {
     pub devices: Vec<WantedDevice>,
     /// Which of them the program may see.
     pub visible: Visible,
-    /// The shared secret for servers that ask for one.
-    pub token: Option<String>,
+    /// What is shown to servers, and which of them are trusted.
+    pub credentials: Credentials,
     /// What is logged.
     pub log: Level,
     /// Whether statistics are printed at exit.
@@ -174,7 +178,7 @@ impl Settings {
                 memory: quota.get(ordinal).or(quota.last()).copied().unwrap_or_default(),
             })
             .collect();
-        let log = match variable("FLOE_LOG").or(file.log) {
+        let log = match variable("FLOE_LOG").or_else(|| file.log.clone()) {
             Some(text) => Level::parse(&text).ok_or_else(|| SettingsError::Value {
                 name: "FLOE_LOG".into(),
                 reason: "one of error, warn, info, debug is expected",
@@ -195,7 +199,7 @@ impl Settings {
             devices,
             // An empty CUDA_VISIBLE_DEVICES means "none", so emptiness is not filtered out here.
             visible: Visible::parse(source.variable("CUDA_VISIBLE_DEVICES").as_deref()),
-            token: token(source, file.token, file.token_file)?,
+            credentials: credentials(source, &file)?,
             log,
             report,
             bulk_connections: bulk_connections(variable("FLOE_BULK_CONNECTIONS"), file.bulk_connections)?,
@@ -237,6 +241,25 @@ fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<Place>, Settings
             Place::parse(&name, &text.trim().replacen('@', ":", 1))
         })
         .collect()
+}
+
+fn credentials(source: &dyn Source, file: &file::File) -> Result<Credentials, SettingsError> {
+    let path = |variable: &str, in_file: &Option<PathBuf>| {
+        let named = source.variable(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        named.or_else(|| in_file.clone())
+    };
+    let certificate = path("FLOE_TLS_CERTIFICATE", &file.tls_certificate);
+    let key = path("FLOE_TLS_KEY", &file.tls_key);
+    let half = |_| SettingsError::Value {
+        name: "FLOE_TLS_CERTIFICATE and FLOE_TLS_KEY".into(),
+        reason: "a certificate and its key are named together",
+        value: "only one of them is".into(),
+    };
+    Ok(Credentials {
+        token: token(source, file.token.clone(), file.token_file.clone())?,
+        authorities: path("FLOE_TLS_AUTHORITIES", &file.tls_authorities),
+        identity: Identity::of(certificate, key).map_err(half)?,
+    })
 }
 
 fn token(

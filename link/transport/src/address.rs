@@ -88,7 +88,11 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let tcp = |(host, port)| Self::Tcp { host, port };
         let Some((scheme, rest)) = text.split_once("://") else {
-            return if text.starts_with('/') { Ok(Self::Local(text.into())) } else { host_and_port(text, text).map(tcp) };
+            return if text.starts_with('/') {
+                Ok(Self::Local(text.into()))
+            } else {
+                host_and_port(text, text).map(tcp)
+            };
         };
         match scheme {
             "tcp" => host_and_port(rest, text).map(tcp),
@@ -165,7 +169,8 @@ mod tests {
     #[test]
     fn what_is_shown_is_read_back() {
         let local = ["unix:///run/floe", "shm:///run/floe", "/run/floe"];
-        for text in ["tcp://node7:5000", "tcp://[::1]:9", "tls://node7:5000", "tls://[::1]:9"].into_iter().chain(local) {
+        for text in ["tcp://node7:5000", "tcp://[::1]:9", "tls://node7:5000", "tls://[::1]:9"].into_iter().chain(local)
+        {
             assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(text.to_owned()));
         }
     }

@@ -20,7 +20,7 @@ use crate::status;
 use crate::token::{RANDOM_BYTES, Token, random};
 
 /// How long a peer may be silent before it has a session.
-const SILENCE: Duration = Duration::from_secs(10);
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// How much a peer may ask before it attaches: enough for every list, far too little for a flood.
 const FRAMES: usize = 256;
 

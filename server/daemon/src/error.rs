@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use floe_transport::{AddressError, LinkError};
+use floe_transport::{AddressError, LinkError, TlsError};
 
 /// Why the daemon cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,14 @@ pub enum DaemonError {
         "refusing to listen on {0} without authentication\n  leave --no-token away, listen on a loopback address, or say --insecure"
     )]
     Insecure(String),
+    /// Certificates or keys are of no use.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// TLS is demanded and there is nothing to speak it with.
+    #[error(
+        "clients shall speak TLS and this server has no certificate\n  name one with --tls-certificate and --tls-key"
+    )]
+    NoCertificate,
     /// The token file cannot be made or read.
     #[error("the token file cannot be used: {path}: {source}")]
     Token {

@@ -46,6 +46,8 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         probe,
         offered,
         token,
+        tls: settings.tls.clone(),
+        tls_only: settings.tls_only,
         worker: settings.worker.clone(),
         memory_per_session: settings.memory_per_session,
         shared_memory: settings.shared_memory,

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use floe_transport::Address;
+use floe_transport::{Address, Identity, ServerTls};
 use floe_worker::contract::CachePlace;
 use serde::Deserialize;
 
@@ -39,6 +39,18 @@ pub struct Options {
     /// Allow --no-token on an address others can reach
     #[arg(long)]
     pub insecure: bool,
+    /// PEM file of this server's certificate: TCP clients may then speak TLS (tls://HOST:PORT), on the same port
+    #[arg(long, env = "FLOE_SERVER_TLS_CERTIFICATE", value_name = "PATH")]
+    pub tls_certificate: Option<PathBuf>,
+    /// PEM file of its key
+    #[arg(long, env = "FLOE_SERVER_TLS_KEY", value_name = "PATH")]
+    pub tls_key: Option<PathBuf>,
+    /// PEM file of authorities: TCP clients must show a certificate that one of them has signed
+    #[arg(long, env = "FLOE_SERVER_TLS_CLIENT_AUTHORITIES", value_name = "PATH")]
+    pub tls_client_authorities: Option<PathBuf>,
+    /// Serve TCP clients by TLS only; implied by --tls-client-authorities
+    #[arg(long)]
+    pub tls_only: bool,
     /// What the workers drive: auto (NVIDIA's library where there is one, else the CPU device), nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, env = "FLOE_DEVICE_LIBRARY", value_name = "LIBRARY")]
     pub device_library: Option<String>,
@@ -99,6 +111,10 @@ pub struct FileOptions {
     token_file: Option<PathBuf>,
     no_token: bool,
     insecure: bool,
+    tls_certificate: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_client_authorities: Option<PathBuf>,
+    tls_only: bool,
     device_library: Option<String>,
     gpus: Vec<u32>,
     memory_per_session: Option<String>,
@@ -125,6 +141,10 @@ pub struct Settings {
     pub tcp: Option<Address>,
     /// The Unix socket; `None` in a private daemon, which makes its own.
     pub socket: Option<PathBuf>,
+    /// What TLS needs, where it is spoken.
+    pub tls: Option<ServerTls>,
+    /// Whether nothing else is spoken over TCP.
+    pub tls_only: bool,
     /// The token's file; `None` when TCP clients need none.
     pub token_file: Option<PathBuf>,
     /// See [`Options::device_library`].
@@ -166,6 +186,8 @@ impl Settings {
             tcp: None,
             socket: None,
             token_file: None,
+            tls: None,
+            tls_only: false,
             device_library: flags.device_library.or(file.device_library).unwrap_or_else(|| "auto".to_owned()),
             gpus: if flags.gpus.is_empty() { file.gpus } else { flags.gpus },
             memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
@@ -188,6 +210,14 @@ impl Settings {
         let tcp: Address = listen.parse()?;
         if no_token && !is_loopback(&tcp) && !(flags.insecure || file.insecure) {
             return Err(DaemonError::Insecure(tcp.to_string()));
+        }
+        let authorities = flags.tls_client_authorities.or(file.tls_client_authorities);
+        settings.tls_only = flags.tls_only || file.tls_only || authorities.is_some();
+        let certificate = flags.tls_certificate.or(file.tls_certificate);
+        let identity = Identity::of(certificate, flags.tls_key.or(file.tls_key))?;
+        settings.tls = identity.map(|identity| ServerTls::new(&identity, authorities.as_deref())).transpose()?;
+        if settings.tls_only && settings.tls.is_none() {
+            return Err(DaemonError::NoCertificate);
         }
         settings.tcp = Some(tcp);
         settings.socket = Some(flags.socket.or(file.socket).unwrap_or_else(default_socket));
@@ -263,7 +293,7 @@ fn worker_beside_this_executable() -> Result<PathBuf, DaemonError> {
 
 fn is_loopback(address: &Address) -> bool {
     match address {
-        Address::Tcp { host, .. } => {
+        Address::Tcp { host, .. } | Address::Tls { host, .. } => {
             host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         }
         Address::Unix(_) | Address::Shm(_) | Address::Local(_) => true,
@@ -288,6 +318,14 @@ mod tests {
         assert!(matches!(Settings::new(open.clone()), Err(DaemonError::Insecure(_))));
         let insecure = Settings::new(Options { insecure: true, ..open }).expect("the operator insists");
         assert_eq!(insecure.token_file, None);
+    }
+
+    #[test]
+    fn tls_only_wants_a_certificate() {
+        let only = Options { tls_only: true, ..flags() };
+        assert!(matches!(Settings::new(only), Err(DaemonError::NoCertificate)));
+        let half = Options { tls_certificate: Some("/certificate.pem".into()), ..flags() };
+        assert!(matches!(Settings::new(half), Err(DaemonError::Tls(_))));
     }
 
     #[test]

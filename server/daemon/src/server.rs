@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use floe_transport::{Link, Peer};
+use floe_transport::{Link, Peer, ServerTls};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
@@ -14,7 +14,7 @@ use floe_wire::{
 use floe_worker::contract::{CachePlace, Probe, Snapshot};
 use floe_worker::hand_over::{Giver, Role};
 
-use crate::conversation::{self, Host, Outcome, Refusal};
+use crate::conversation::{self, ConversationError, Host, Outcome, Refusal, SILENCE};
 use crate::door::Door;
 use crate::log;
 use crate::sessions::{Admission, Applicant, Sessions};
@@ -48,6 +48,9 @@ pub(crate) struct Server {
     /// Indices of the GPUs offered.
     pub(crate) offered: Vec<u32>,
     pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<ServerTls>,
+    /// Whether TCP clients must speak TLS.
+    pub(crate) tls_only: bool,
     pub(crate) device_library: String,
     pub(crate) worker: PathBuf,
     pub(crate) memory_per_session: u64,
@@ -111,21 +114,30 @@ impl Server {
         }
     }
 
-    fn serve(&self, mut link: Link, peer: &Peer) {
-        let outcome = conversation::lead(&mut link, peer, self);
+    fn serve(&self, link: Link, peer: &Peer) {
+        let outcome = self.converse(link, peer);
         self.conversations(peer).fetch_sub(1, Ordering::SeqCst);
         match outcome {
-            Ok(Outcome::Attached(admission)) => {
+            Ok((link, Outcome::Attached(admission))) => {
                 self.work(link, &admission);
                 self.sessions().remove(admission.session);
             }
-            Ok(Outcome::Joined(giver)) => {
+            Ok((link, Outcome::Joined(giver))) => {
                 // A worker that is gone has taken its session along, which the client hears by itself.
                 let _ = giver.give(Role::Bulk, link);
             }
-            Ok(Outcome::Left) => {}
+            Ok((_, Outcome::Left)) => {}
             Err(error) => log(format_args!("{peer}: {error}")),
         }
+    }
+
+    /// Leads the conversation, sealed where the client begins it so.
+    fn converse(&self, mut link: Link, peer: &Peer) -> Result<(Link, Outcome), ConversationError> {
+        if matches!(peer, Peer::Tcp(_)) {
+            link = link.answer(self.tls.as_ref(), self.tls_only, Instant::now() + SILENCE)?;
+        }
+        let outcome = conversation::lead(&mut link, peer, self)?;
+        Ok((link, outcome))
     }
 
     /// Gives the connection to a worker and follows it to its end.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, AddressError, Link, LinkError};
+use floe_transport::{Address, AddressError, Link, LinkError, TlsError};
 use floe_wire::{
     Attach, Authenticate, Call, DecodeError, Hello, Join, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting,
 };
@@ -12,7 +12,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::offer::Offer;
-use crate::settings::WantedDevice;
+use crate::settings::{Credentials, WantedDevice};
 use crate::snapshot::Snapshot;
 
 /// A server in reach answers far sooner; one that does not is down.
@@ -36,6 +36,17 @@ pub enum ConnectError {
         /// Why.
         source: LinkError,
     },
+    /// It does not show a certificate that is trusted, or asks for one there is none of.
+    #[error("{server} is there, and is not to be talked to: {source}")]
+    Tls {
+        /// Where.
+        server: String,
+        /// Why.
+        source: LinkError,
+    },
+    /// Certificates or keys of this side are of no use.
+    #[error(transparent)]
+    Certificates(#[from] TlsError),
     /// The server closed the connection.
     #[error("the server closed the connection while {doing}: {server}")]
     Closed {
@@ -130,8 +141,8 @@ const ATTACHING: &str = "the attach";
 /// What a client says of itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Greeting {
-    /// The shared secret.
-    pub(crate) token: Option<String>,
+    /// What is shown, and who is trusted.
+    pub(crate) credentials: Credentials,
     /// The program's file name.
     pub(crate) program: String,
     /// This machine's name.
@@ -146,7 +157,7 @@ pub(crate) struct Greeting {
 #[derive(Debug)]
 pub(crate) struct Joining {
     server: String,
-    token: Option<String>,
+    credentials: Credentials,
     session: u64,
     key: Vec<u8>,
     /// How many may.
@@ -174,24 +185,30 @@ pub(crate) struct Attached {
 pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
     let server = &wanted.place.server;
     let address: Address = server.parse()?;
-    let link = floe_transport::connect(&address, CONNECT)
-        .map_err(|source| ConnectError::Link { server: server.clone(), source })?;
+    let link = connect(server, &address, &greeting.credentials, CONNECT)?;
     let mut dialogue = Dialogue { link, server, limit: CONNECT };
     let offer = Offer::of(&address, server)?;
-    dialogue.greet(greeting.token.as_deref())?;
+    dialogue.greet(greeting.credentials.token.as_deref())?;
     dialogue.attach(wanted, ordinal, greeting, offer)
 }
 
 /// Makes one more connection of a session.
 pub(crate) fn join(joining: &Joining) -> Result<Link, ConnectError> {
-    let Joining { server, token, session, key, .. } = joining;
-    let address: Address = server.parse()?;
-    let link = floe_transport::connect(&address, CONNECT)
-        .map_err(|source| ConnectError::Link { server: server.clone(), source })?;
+    let Joining { server, credentials, session, key, .. } = joining;
+    let link = connect(server, &server.parse()?, credentials, CONNECT)?;
     let mut dialogue = Dialogue { link, server, limit: CONNECT };
-    dialogue.greet(token.as_deref())?;
+    dialogue.greet(credentials.token.as_deref())?;
     dialogue.ask(&Join { session: *session, key }, "a bulk connection", CONNECT)?;
     Ok(dialogue.link)
+}
+
+/// A connection on which nothing has been said, sealed where the address asks for it.
+fn connect(server: &str, address: &Address, credentials: &Credentials, limit: Duration) -> Result<Link, ConnectError> {
+    let tls = credentials.tls(address)?;
+    floe_transport::connect(address, limit, tls.as_ref()).map_err(|source| match source {
+        LinkError::Tls(_) | LinkError::NoTls => ConnectError::Tls { server: server.to_owned(), source },
+        source => ConnectError::Link { server: server.to_owned(), source },
+    })
 }
 
 pub(super) struct Dialogue<'a> {
@@ -266,7 +283,7 @@ impl<'a> Dialogue<'a> {
         }
         let joining = Joining {
             server: self.server.to_owned(),
-            token: greeting.token.clone(),
+            credentials: greeting.credentials.clone(),
             session: reply.session,
             key: reply.key.to_vec(),
             count: reply.bulk_connections.min(greeting.bulk_connections),
@@ -348,20 +365,19 @@ impl Inquiry {
     ///
     /// # Errors
     /// [`ConnectError`] saying what to do.
-    pub fn open(server: &str, token: Option<&str>) -> Result<Self, ConnectError> {
-        Self::open_within(server, token, CONNECT)
+    pub fn open(server: &str, credentials: &Credentials) -> Result<Self, ConnectError> {
+        Self::open_within(server, credentials, CONNECT)
     }
 
     /// The same with a limit for each step, questions among them.
     ///
     /// # Errors
     /// [`ConnectError`] saying what to do.
-    pub fn open_within(server: &str, token: Option<&str>, limit: Duration) -> Result<Self, ConnectError> {
+    pub fn open_within(server: &str, credentials: &Credentials, limit: Duration) -> Result<Self, ConnectError> {
         let address: Address = server.parse()?;
-        let link = floe_transport::connect(&address, limit)
-            .map_err(|source| ConnectError::Link { server: server.to_owned(), source })?;
+        let link = connect(server, &address, credentials, limit)?;
         let mut dialogue = Dialogue { link, server, limit };
-        dialogue.greet(token)?;
+        dialogue.greet(credentials.token.as_deref())?;
         Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
     }
 

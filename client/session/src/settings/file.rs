@@ -20,6 +20,12 @@ pub(super) struct File {
     pub(super) token_file: Option<String>,
     /// As `FLOE_BULK_CONNECTIONS`.
     pub(super) bulk_connections: Option<u32>,
+    /// The authorities that sign servers' certificates.
+    pub(super) tls_authorities: Option<PathBuf>,
+    /// This client's certificate.
+    pub(super) tls_certificate: Option<PathBuf>,
+    /// Its key.
+    pub(super) tls_key: Option<PathBuf>,
     /// Level of the log.
     pub(super) log: Option<String>,
     /// Whether statistics are printed at exit.

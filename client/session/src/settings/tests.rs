@@ -95,13 +95,13 @@ fn a_quota_that_overflows_is_refused() {
 #[test]
 fn token_comes_from_variable_then_named_file_then_home() {
     let home = Fake::with(&[("HOME", "/h")]).file("/h/.config/floe/token", "from-home\n");
-    assert_eq!(Settings::read(&home).unwrap().token.as_deref(), Some("from-home"));
+    assert_eq!(Settings::read(&home).unwrap().credentials.token.as_deref(), Some("from-home"));
     let named = Fake::with(&[("HOME", "/h"), ("FLOE_TOKEN_FILE", "/t")])
         .file("/t", " from-file\n")
         .file("/h/.config/floe/token", "from-home");
-    assert_eq!(Settings::read(&named).unwrap().token.as_deref(), Some("from-file"));
+    assert_eq!(Settings::read(&named).unwrap().credentials.token.as_deref(), Some("from-file"));
     let variable = Fake::with(&[("FLOE_TOKEN", "direct"), ("FLOE_TOKEN_FILE", "/none")]);
-    assert_eq!(Settings::read(&variable).unwrap().token.as_deref(), Some("direct"));
+    assert_eq!(Settings::read(&variable).unwrap().credentials.token.as_deref(), Some("direct"));
 }
 
 #[test]
@@ -129,4 +129,14 @@ fn reports_are_read() {
     assert_eq!(parse_report("0"), Report::None);
     assert_eq!(parse_report("json"), Report::Json);
     assert_eq!(parse_report("json:/x"), Report::JsonFile("/x".into()));
+}
+
+#[test]
+fn files_for_tls_come_from_variables_or_the_file_and_a_key_has_its_certificate() {
+    let named = Fake::with(&[("FLOE_TLS_AUTHORITIES", "/a"), ("FLOE_TLS_CERTIFICATE", "/c"), ("FLOE_TLS_KEY", "/k")]);
+    let credentials = Settings::read(&named).unwrap().credentials;
+    assert_eq!(credentials.authorities.as_deref(), Some("/a".as_ref()));
+    assert_eq!(credentials.identity.unwrap().key, std::path::PathBuf::from("/k"));
+    let half = Fake::with(&[("FLOE_TLS_KEY", "/k")]);
+    assert!(matches!(Settings::read(&half), Err(SettingsError::Value { .. })));
 }

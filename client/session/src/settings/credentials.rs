@@ -1,0 +1,30 @@
+//! What a client shows and what it trusts: the token, and certificates for servers reached by TLS. Paths and texts come in
+//! from the settings; what a connection needs goes out, read when it is needed.
+
+use std::path::PathBuf;
+
+use floe_transport::{Address, ClientTls, Identity, TlsError};
+
+/// The token and the files for TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The shared secret for servers that ask for one.
+    pub token: Option<String>,
+    /// PEM file of the authorities that sign servers' certificates.
+    pub authorities: Option<PathBuf>,
+    /// This client's certificate, for servers that ask for one.
+    pub identity: Option<Identity>,
+}
+
+impl Credentials {
+    /// What a connection to this address needs for TLS; `None` where it is of another kind, or nobody is trusted.
+    ///
+    /// # Errors
+    /// [`TlsError`] naming a file that will not do.
+    pub fn tls(&self, address: &Address) -> Result<Option<ClientTls>, TlsError> {
+        match (&self.authorities, address) {
+            (Some(authorities), Address::Tls { .. }) => ClientTls::new(authorities, self.identity.as_ref()).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
