@@ -35,6 +35,8 @@ pub(crate) struct Row {
     pub(crate) bytes: Option<u64>,
     /// The device's own library in the program's process.
     pub(crate) native: Option<Cell>,
+    /// floe over rings in shared memory.
+    pub(crate) shm: Option<Cell>,
     /// floe over a Unix socket.
     pub(crate) unix: Option<Cell>,
     /// floe over TCP.
@@ -53,6 +55,7 @@ impl Row {
     pub(crate) fn cell(&self, way: Way) -> Option<&Cell> {
         match way {
             Way::Native => self.native.as_ref(),
+            Way::Shm => self.shm.as_ref(),
             Way::Unix => self.unix.as_ref(),
             Way::Tcp => self.tcp.as_ref(),
         }
@@ -80,6 +83,7 @@ fn row(metric: &Metric, samples: &ByWay<f64>, findings: &Findings) -> Row {
         measure: metric.measure,
         bytes: findings.bytes.get(metric.name).copied(),
         native: cell(Way::Native),
+        shm: cell(Way::Shm),
         unix: cell(Way::Unix),
         tcp: cell(Way::Tcp),
     }

@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
     /// The way of floe
-    #[arg(long, value_name = "WAY", default_value = "unix", value_parser = crate::speed::way)]
+    #[arg(long, value_name = "WAY", default_value = "shm", value_parser = crate::speed::way)]
     way: Way,
     /// Run through floe only, and compare with nothing
     #[arg(long)]

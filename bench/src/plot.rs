@@ -1,4 +1,4 @@
-//! The picture: a pair of bars per row that has a limit, the limit marked. Rows come in, an SVG file goes out.
+//! The picture: a bar by each way per row that has a limit, the limit marked. Rows come in, an SVG file goes out.
 
 use std::path::Path;
 
@@ -16,9 +16,10 @@ const LEFT: i32 = 330;
 const SCALE: f64 = 560.0;
 const WIDTH: u32 = 1000;
 const HEAD: i32 = 64;
-const ROW: i32 = 44;
+const ROW: i32 = 62;
 const BAR: i32 = 15;
 
+const SHM: RGBColor = RGBColor(70, 150, 90);
 const UNIX: RGBColor = RGBColor(60, 110, 190);
 const TCP: RGBColor = RGBColor(225, 145, 50);
 const LIMIT: RGBColor = RGBColor(200, 30, 30);
@@ -36,7 +37,7 @@ struct Bar {
 /// # Errors
 /// When the file cannot be written.
 pub(crate) fn draw(rows: &[Row], path: &Path) -> Result<()> {
-    let has_bar = |row: &&Row| [Way::Unix, Way::Tcp].iter().any(|way| bar(row, *way).is_some());
+    let has_bar = |row: &&Row| [Way::Shm, Way::Unix, Way::Tcp].iter().any(|way| bar(row, *way).is_some());
     let drawn: Vec<&Row> = rows.iter().filter(has_bar).collect();
     if drawn.is_empty() {
         return Ok(());
@@ -63,7 +64,7 @@ type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBacke
 fn paint<'a>(area: &Area<'a>, rows: &[&Row]) -> Drawn<'a> {
     area.fill(&WHITE)?;
     text(area, "floe against native in the same run: 1 is native, red is the limit", (12, 12), 18)?;
-    for (name, color, at) in [("Unix socket", UNIX, 650), ("TCP loopback", TCP, 780)] {
+    for (name, color, at) in [("shared memory", SHM, 520), ("Unix socket", UNIX, 650), ("TCP loopback", TCP, 780)] {
         area.draw(&Rectangle::new([(at, 14), (at + 14, 28)], color.filled()))?;
         text(area, name, (at + 20, 14), 14)?;
     }
@@ -74,8 +75,9 @@ fn paint<'a>(area: &Area<'a>, rows: &[&Row]) -> Drawn<'a> {
     }
     for (row, top) in rows.iter().zip((HEAD..).step_by(ROW.unsigned_abs() as usize)) {
         text(area, row.title, (12, top + 10), 14)?;
-        paint_bar(area, bar(row, Way::Unix), top, UNIX)?;
-        paint_bar(area, bar(row, Way::Tcp), top + BAR + 3, TCP)?;
+        for (way, color, place) in [(Way::Shm, SHM, 0), (Way::Unix, UNIX, 1), (Way::Tcp, TCP, 2)] {
+            paint_bar(area, bar(row, way), top + place * (BAR + 3), color)?;
+        }
     }
     area.present()
 }

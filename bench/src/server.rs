@@ -73,8 +73,11 @@ impl Server {
 
     /// Its first GPU by this way, as `floe run --on` takes it.
     pub(crate) fn device(&self, way: Way) -> String {
-        let address = if way == Way::Tcp { &self.tcp } else { &self.unix };
-        format!("{address}:0")
+        match way {
+            Way::Tcp => format!("{}:0", self.tcp),
+            Way::Shm => format!("{}:0", self.unix.replacen("unix://", "shm://", 1)),
+            Way::Native | Way::Unix => format!("{}:0", self.unix),
+        }
     }
 
     /// Has a command know the token.

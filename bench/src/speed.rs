@@ -26,8 +26,8 @@ pub struct Arguments {
     /// How often everything is measured by every way
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
-    /// Ways of floe: unix, tcp
-    #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "unix,tcp", value_parser = way)]
+    /// Ways of floe: shm, unix, tcp
+    #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_value = "shm,unix,tcp", value_parser = way)]
     ways: Vec<Way>,
     /// Keep each measurement short
     #[arg(long)]
@@ -45,7 +45,8 @@ pub struct Arguments {
 
 /// Reads a way of floe.
 pub(crate) fn way(text: &str) -> Result<Way, String> {
-    [Way::Unix, Way::Tcp].into_iter().find(|way| way.name() == text).ok_or_else(|| "one of unix, tcp".to_owned())
+    let ways = [Way::Shm, Way::Unix, Way::Tcp];
+    ways.into_iter().find(|way| way.name() == text).ok_or_else(|| "one of shm, unix, tcp".to_owned())
 }
 
 /// Measures and reports.
@@ -103,7 +104,7 @@ fn report(arguments: &Arguments, run: &Run, findings: &Findings) -> Result<ExitC
 }
 
 fn all_hold(rows: &[Row]) -> bool {
-    let cells = rows.iter().flat_map(|row| [row.unix, row.tcp].into_iter().flatten());
+    let cells = rows.iter().flat_map(|row| [row.shm, row.unix, row.tcp].into_iter().flatten());
     cells.filter_map(|cell| cell.holds()).all(|holds| holds)
 }
 

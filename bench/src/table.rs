@@ -10,7 +10,7 @@ use crate::rounds::Failure;
 pub(crate) fn text(rows: &[Row], agreements: &[Agreed], failures: &[Failure]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["", "native", "unix", "×", "limit", "", "tcp", "×", "limit", ""]);
+    table.set_header(["", "native", "shm", "×", "limit", "", "unix", "×", "limit", "", "tcp", "×", "limit", ""]);
     for row in rows {
         table.add_row(line(row));
     }
@@ -32,7 +32,7 @@ pub(crate) fn text(rows: &[Row], agreements: &[Agreed], failures: &[Failure]) ->
 
 fn line(row: &Row) -> Vec<String> {
     let mut cells = vec![row.title.to_owned(), row.native.map_or_else(String::new, |cell| value(row, &cell))];
-    for way in [Way::Unix, Way::Tcp] {
+    for way in [Way::Shm, Way::Unix, Way::Tcp] {
         match row.cell(way) {
             None => cells.extend(["", "", "", ""].map(str::to_owned)),
             Some(cell) => cells.extend([

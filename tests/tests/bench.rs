@@ -22,7 +22,7 @@ fn single_calls_are_measured_by_every_way() {
     assert!(!text.contains("failed:"), "{text}");
     let record = std::fs::read_to_string(out.path().join("results.json")).expect("it was written");
     let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
-    for way in ["native", "unix", "tcp"] {
+    for way in ["native", "shm", "unix", "tcp"] {
         assert!(record["samples"]["launch.caller"][way][0].is_f64(), "no sample of {way}: {record}");
     }
     assert!(out.path().join("ratios.svg").is_file());
@@ -45,7 +45,7 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
     // 4 B to 64 KiB in powers of four, each by four kinds of copy.
     assert!(ways.iter().all(|way| way["points"].as_array().is_some_and(|points| points.len() == 32)), "{record}");
     let launch = |name: &str| ways.iter().find(|way| way["way"] == name).and_then(|way| way["launch"].as_f64());
-    assert!(["native", "unix", "tcp"].iter().all(|name| launch(name).is_some()), "{record}");
+    assert!(["native", "shm", "unix", "tcp"].iter().all(|name| launch(name).is_some()), "{record}");
     let [near, far] = ["tcp", "tcp +2000µs"].map(|name| launch(name).expect("measured"));
     assert!(far > near && far > 0.001, "two milliseconds away a wait takes longer: {near} and {far}");
     assert!(std::fs::read(file("link.png")).expect("it was drawn").starts_with(b"\x89PNG"));

@@ -56,7 +56,7 @@ impl Target {
 /// All of them, in the order in which they are measured.
 pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Option<&Server>) -> Result<Vec<Route>> {
     let devices = match own {
-        Some(server) => [Way::Unix, Way::Tcp].map(|way| server.device(way)).to_vec(),
+        Some(server) => [Way::Shm, Way::Unix, Way::Tcp].map(|way| server.device(way)).to_vec(),
         None => arguments.on.clone(),
     };
     let targets: Vec<Target> = devices.iter().map(|device| Target::parse(device)).collect::<Result<_>>()?;
