@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -114,7 +115,8 @@ static void CUDART_CB until_told(void *told) {
     while (!static_cast<std::atomic<bool> *>(told)->load()) std::this_thread::yield();
 }
 
-// A stream stands at a host function; more is copied behind it than is staged, and another stream goes on.
+// A stream stands at a host function while a thread copies behind it, which a driver may let wait, and another goes on with
+// its own stream.
 static void behind_a_host_function(Verdict &verdict, unsigned char *device) {
     cudaStream_t held, other;
     CHECK(cudaStreamCreateWithFlags(&held, cudaStreamNonBlocking));
@@ -122,14 +124,20 @@ static void behind_a_host_function(Verdict &verdict, unsigned char *device) {
     unsigned char *elsewhere = device_alloc<unsigned char>(5 * mib);
     auto source = fresh(most), target = fresh(most);
     fill(source.get(), most, 77);
-    std::atomic<bool> told{false};
+    std::atomic<bool> told{false}, right{false};
     CHECK(cudaLaunchHostFunc(held, until_told, &told));
-    CHECK(cudaMemcpyAsync(device, source.get(), most, cudaMemcpyHostToDevice, held));
-    fill(source.get(), most, 78);
-    verdict.expect(there_and_back(elsewhere, 5 * mib, 5, other), "another stream copies meanwhile");
+    std::thread behind([&] {
+        CHECK(cudaMemcpyAsync(device, source.get(), most, cudaMemcpyHostToDevice, held));
+        fill(source.get(), most, 78);
+        CHECK(cudaMemcpyAsync(target.get(), device, most, cudaMemcpyDeviceToHost, held));
+        CHECK(cudaStreamSynchronize(held));
+    });
+    std::thread beside([&] { right = there_and_back(elsewhere, 5 * mib, 5, other); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     told = true;
-    CHECK(cudaMemcpyAsync(target.get(), device, most, cudaMemcpyDeviceToHost, held));
-    CHECK(cudaStreamSynchronize(held));
+    beside.join();
+    behind.join();
+    verdict.expect(right, "another stream copies");
     verdict.expect(is(target.get(), most, 77), "copies behind a host function");
     CHECK(cudaFree(elsewhere));
     CHECK(cudaStreamDestroy(held));

@@ -27,7 +27,7 @@ fn pageable_copies_pass_shared_memory_over_the_unix_socket() {
         let seen = run(&daemon, daemon.unix(), threads);
         let staged = [seen.staged_to_device, seen.staged_from_device];
         assert!(staged.iter().all(|bytes| *bytes >= ALONE), "{threads}: {seen:?}");
-        // Some bytes are too few for slots, and a stream that is held does not get them all.
+        // Some copies are too small for slots.
         assert!(staged[0] < seen.bytes_to_device && staged[1] < seen.bytes_from_device, "{threads}: {seen:?}");
     }
 }

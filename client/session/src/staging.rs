@@ -27,11 +27,12 @@ use crate::log::log;
 use crate::order::Course;
 use crate::session::Session;
 use crate::table::lock;
+use crate::tally;
 
 /// Bytes of a copy from which on it goes through slots: less is at the socket as soon as it would be in a slot.
 pub(crate) const FROM: usize = 64 << 10;
 /// Bytes of a copy from which on other threads' waking pays: one thread copies so many in the time a few take to wake.
-const HELPED_FROM: usize = 1 << 20;
+const WAKES_FROM: usize = 1 << 20;
 /// Bytes of a slot. The device takes some 20 µs for them, the worker a third of that to queue the copy.
 const SLOT: usize = 1 << 20;
 /// How many there are: a few for each copying thread, and few enough to stay in the processor's cache.
@@ -212,9 +213,10 @@ impl Way {
                 return (slot, waited);
             }
             if waited < SOON {
-                std::hint::spin_loop()
+                std::hint::spin_loop();
             } else {
-                std::thread::sleep(PAUSE)
+                tally::waited();
+                std::thread::sleep(PAUSE);
             }
             // What the server has said frees slots.
             self.session.connection.look();

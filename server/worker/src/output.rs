@@ -19,7 +19,15 @@ const GIVEN_BACK: u64 = 1 << 20;
 /// The two files.
 #[derive(Debug)]
 pub struct Output {
-    files: Mutex<Vec<Printed>>,
+    files: Mutex<Files>,
+}
+
+/// What both lead to, and where it is read.
+#[derive(Debug, Default)]
+struct Files {
+    printed: Vec<Printed>,
+    /// Kept: every answer asks for what was printed, and clearing so much costs more than reading nothing.
+    piece: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -45,30 +53,34 @@ impl Output {
 
     fn of(out: File, err: File) -> Self {
         let printed = |fd, file| Printed { fd, file, read: 0, given_back: 0 };
-        Self { files: Mutex::new(vec![printed(1, out), printed(2, err)]) }
+        Self { files: Mutex::new(Files { printed: vec![printed(1, out), printed(2, err)], piece: vec![0; PIECE] }) }
     }
 
     /// Nothing is ever printed: for tests of the rest.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
-        Self { files: Mutex::new(Vec::new()) }
+        Self { files: Mutex::default() }
     }
 
     /// Posts what is new.
     pub(crate) fn send_new(&self, sender: &Sender) -> Result<(), LinkError> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        for printed in files.iter_mut() {
-            printed.each_new(|fd, bytes| sender.post(&OutputMessage { fd, bytes }).map(|_| ()))?;
+        let Files { printed, piece } = &mut *files;
+        for printed in printed {
+            printed.each_new(piece, |fd, bytes| sender.post(&OutputMessage { fd, bytes }).map(|_| ()))?;
         }
         Ok(())
     }
 }
 
 impl Printed {
-    fn each_new(&mut self, mut take: impl FnMut(u32, &[u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
-        let mut piece = [0; PIECE];
+    fn each_new(
+        &mut self,
+        piece: &mut [u8],
+        mut take: impl FnMut(u32, &[u8]) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
         // A file in memory that cannot be read has nothing to give.
-        while let Ok(count) = self.file.read_at(&mut piece, self.read) {
+        while let Ok(count) = self.file.read_at(piece, self.read) {
             if count == 0 {
                 break;
             }
@@ -104,7 +116,7 @@ mod tests {
         for part in [&b"one "[..], &[b'x'; 3 << 20], b" two"] {
             file.write_all(part).unwrap();
             printed
-                .each_new(|fd, bytes| {
+                .each_new(&mut [0; PIECE], |fd, bytes| {
                     assert_eq!(fd, 1);
                     seen.extend_from_slice(bytes);
                     Ok(())

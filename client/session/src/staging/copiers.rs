@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use floe_transport::Spin;
 
@@ -13,6 +14,10 @@ use crate::table::lock;
 
 /// Threads of a copy where nothing is set: with more, memory is no faster.
 const MOST: usize = 6;
+
+/// How long a helper looks for more work after some, where there are processors to spare: it takes some hundred microseconds
+/// to wake on a virtual machine, which is as long as a copy of a few MiB takes.
+const LINGERS: Duration = Duration::from_millis(1);
 
 /// Something several threads can do together.
 pub(super) trait Work: Send + Sync {
@@ -34,7 +39,8 @@ pub(crate) struct Copiers {
 #[derive(Default)]
 struct Line {
     work: VecDeque<Arc<dyn Work>>,
-    started: bool,
+    /// Threads there are.
+    started: Option<usize>,
     asleep: usize,
 }
 
@@ -63,39 +69,43 @@ impl Copiers {
         self.spin
     }
 
-    /// Has up to so many threads help with the work. Does not wait for them: they may come when nothing is left to do.
-    pub(super) fn call(self: &Arc<Self>, work: &Arc<impl Work + 'static>, helpers: usize) {
-        let helpers = helpers.min(self.threads - 1);
-        if helpers == 0 {
-            return;
-        }
+    /// Has up to so many threads help with the work, sleeping ones only where it `wakes` them. Does not wait for them: they may
+    /// come when nothing is left to do.
+    pub(super) fn call(self: &Arc<Self>, work: &Arc<impl Work + 'static>, helpers: usize, wakes: bool) {
         let asleep = {
             let mut line = lock(&self.line);
-            if !line.started {
-                line.started = true;
-                self.start();
+            if wakes && line.started.is_none() && self.threads > 1 {
+                line.started = Some(self.start());
+            }
+            let there = line.started.unwrap_or(0) - if wakes { 0 } else { line.asleep };
+            let helpers = helpers.min(there);
+            if helpers == 0 {
+                return;
             }
             line.work.extend((0..helpers).map(|_| Arc::clone(work) as Arc<dyn Work>));
-            line.asleep
+            if wakes { line.asleep.min(helpers) } else { 0 }
         };
         self.calls.fetch_add(1, Ordering::Release);
-        if helpers >= asleep {
+        if asleep + 1 >= self.threads {
             // One call of the system.
             self.called.notify_all();
         } else {
-            (0..helpers).for_each(|_| self.called.notify_one());
+            (0..asleep).for_each(|_| self.called.notify_one());
         }
     }
 
-    fn start(self: &Arc<Self>) {
-        for _ in 1..self.threads {
+    /// Starts the threads; how many there are.
+    fn start(self: &Arc<Self>) -> usize {
+        for number in 1..self.threads {
             let own = Arc::clone(self);
             let started = std::thread::Builder::new().name("floe-copy".into()).spawn(move || own.run());
             if let Err(error) = started {
-                // Whoever calls does the work alone.
-                return log!(Info, "no thread to help with copies: {error}");
+                // Whoever calls does the rest alone.
+                log!(Info, "no thread to help with copies: {error}");
+                return number - 1;
             }
         }
+        self.threads - 1
     }
 
     fn run(&self) {
@@ -109,7 +119,9 @@ impl Copiers {
         let mut line = lock(&self.line);
         if line.work.is_empty() {
             drop(line);
-            let _ = self.spin.look(|| (self.calls.load(Ordering::Acquire) != seen).then_some(()));
+            let began = Instant::now();
+            let came = || (self.calls.load(Ordering::Acquire) != seen).then_some(());
+            let _ = self.spin.look_while(came, || began.elapsed() < LINGERS);
             line = lock(&self.line);
         }
         loop {
@@ -143,15 +155,30 @@ mod tests {
         let copiers = Copiers::new(Some(4));
         for _ in 0..100 {
             let work = Arc::new(Together(Barrier::new(4)));
-            copiers.call(&work, 9);
+            copiers.call(&work, 9, true);
             work.help();
         }
     }
 
     #[test]
+    fn who_wakes_nobody_is_helped_by_nobody_who_sleeps() {
+        let copiers = Copiers::new(Some(2));
+        let work = Arc::new(Together(Barrier::new(2)));
+        copiers.call(&work, 1, false);
+        assert!(lock(&copiers.line).started.is_none());
+        copiers.call(&work, 1, true);
+        work.help();
+        while lock(&copiers.line).asleep == 0 {
+            std::thread::yield_now();
+        }
+        copiers.call(&work, 1, false);
+        assert!(lock(&copiers.line).work.is_empty());
+    }
+
+    #[test]
     fn who_copies_alone_starts_no_thread() {
         let copiers = Copiers::new(Some(1));
-        copiers.call(&Arc::new(Together(Barrier::new(2))), 3);
-        assert!(!lock(&copiers.line).started && lock(&copiers.line).work.is_empty());
+        copiers.call(&Arc::new(Together(Barrier::new(2))), 3, true);
+        assert!(lock(&copiers.line).started.is_none() && lock(&copiers.line).work.is_empty());
     }
 }

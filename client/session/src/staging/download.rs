@@ -9,7 +9,7 @@ use floe_surface::HostRange;
 
 use super::copiers::{Copiers, Work};
 use super::pieces::{Piece, Pieces};
-use super::{FROM, HELPED_FROM, SLOT, Slot, Way};
+use super::{FROM, SLOT, Slot, WAKES_FROM, Way};
 use crate::client::Client;
 use crate::connection::Ticket;
 use crate::stream::StreamState;
@@ -56,11 +56,11 @@ impl Client {
 impl Download {
     /// Calls helpers when there will be something to empty soon: now where the stream is `quiet`, else with the first slot.
     fn call_and_run(self: &Arc<Self>, copiers: &Arc<Copiers>, quiet: bool) {
-        let helpers = if self.target.len() < HELPED_FROM { 0 } else { self.pieces.count() - 1 };
+        let (helpers, wakes) = (self.pieces.most() - 1, self.target.len() >= WAKES_FROM);
         let mut called = false;
         let mut call = || {
             if !std::mem::replace(&mut called, true) {
-                copiers.call(self, helpers);
+                copiers.call(self, helpers, wakes);
             }
         };
         if quiet {

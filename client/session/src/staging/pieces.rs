@@ -9,8 +9,6 @@ use crate::table::lock;
 
 /// The shortest piece: shorter ones cost more to hand over than to copy.
 const SHORTEST: usize = 128 << 10;
-/// Pieces of each thread, so that one that is held up is not waited for.
-const EACH: usize = 4;
 /// Pieces start at pages, for the device's sake.
 const STEP: usize = 4096;
 
@@ -18,7 +16,8 @@ const STEP: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Pieces {
     bytes: usize,
-    length: usize,
+    threads: usize,
+    longest: usize,
     state: Mutex<State>,
     over: Condvar,
 }
@@ -42,14 +41,19 @@ pub(super) struct Piece {
 impl Pieces {
     /// Pieces for so many threads, none longer than `longest`.
     pub(super) fn new(bytes: usize, threads: usize, longest: usize) -> Self {
-        let even = (bytes / (threads * EACH)).next_multiple_of(STEP);
-        let length = even.clamp(SHORTEST, longest);
-        Self { bytes, length, state: Mutex::default(), over: Condvar::new() }
+        Self { bytes, threads, longest, state: Mutex::default(), over: Condvar::new() }
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.bytes.div_ceil(self.length)
+    /// How many threads can have one.
+    pub(super) fn most(&self) -> usize {
+        self.bytes.div_ceil(SHORTEST)
+    }
+
+    /// The length of the next piece where so many bytes are left. The last ones are short: all threads end at about the same
+    /// time, and the device has little left to do then.
+    fn length(&self, left: usize) -> usize {
+        let even = (left / (self.threads + 1)).next_multiple_of(STEP);
+        even.clamp(SHORTEST, self.longest).min(left)
     }
 
     /// Whether there is one to take.
@@ -64,7 +68,7 @@ impl Pieces {
         if state.closed || state.next >= self.bytes {
             return None;
         }
-        let piece = Piece { offset: state.next, bytes: self.length.min(self.bytes - state.next) };
+        let piece = Piece { offset: state.next, bytes: self.length(self.bytes - state.next) };
         state.next += piece.bytes;
         state.open += 1;
         Some(piece)
@@ -101,18 +105,21 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_the_copy_and_suit_the_threads() {
-        for (bytes, threads, most, expected) in [
-            (1, 1, 1 << 20, vec![1]),
-            (200 << 10, 4, 1 << 20, vec![128 << 10, 72 << 10]),
-            (4 << 20, 4, 1 << 20, vec![256 << 10; 16]),
-            ((4 << 20) + 1, 1, 1 << 20, vec![1 << 20, 1 << 20, 1 << 20, 1 << 20, 1]),
+    fn pieces_cover_the_copy_and_get_shorter_towards_its_end() {
+        const KIB: usize = 1 << 10;
+        const MIB: usize = 1 << 20;
+        for (bytes, threads, expected) in [
+            (1, 1, vec![1]),
+            (200 * KIB, 4, vec![128 * KIB, 72 * KIB]),
+            (2 * MIB, 1, vec![MIB, 512 * KIB, 256 * KIB, 128 * KIB, 128 * KIB]),
+            (MIB, 3, vec![256 * KIB, 192 * KIB, 144 * KIB, 128 * KIB, 128 * KIB, 128 * KIB, 48 * KIB]),
         ] {
-            let pieces = Pieces::new(bytes, threads, most);
-            assert_eq!(pieces.count(), expected.len());
+            let pieces = Pieces::new(bytes, threads, MIB);
             assert_eq!(lengths(&pieces), expected);
-            assert!(!pieces.are_left());
+            assert!(!pieces.are_left() && pieces.most() >= expected.len());
         }
+        let pieces = Pieces::new(256 * MIB + 5, 6, MIB);
+        assert_eq!(lengths(&pieces).iter().sum::<usize>(), 256 * MIB + 5);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use floe_surface::HostRange;
 
 use super::copiers::Work;
 use super::pieces::{Piece, Pieces};
-use super::{FROM, HELPED_FROM, SLOT, Slot, Way};
+use super::{FROM, SLOT, Slot, WAKES_FROM, Way};
 use crate::client::Client;
 use crate::stream::StreamState;
 use crate::table::lock;
@@ -31,11 +31,7 @@ impl Client {
         let copiers = self.copiers()?;
         let pieces = Pieces::new(source.len(), copiers.threads(), SLOT);
         let upload = Arc::new(Upload { way, to, source: *source, pieces, failed: Mutex::default() });
-        let call = || {
-            if source.len() >= HELPED_FROM {
-                copiers.call(&upload, upload.pieces.count() - 1);
-            }
-        };
+        let call = || copiers.call(&upload, upload.pieces.most() - 1, source.len() >= WAKES_FROM);
         call();
         upload.run(|| {
             let (slot, helpers_left) = upload.way.slot(&upload.pieces);
