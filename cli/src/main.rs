@@ -45,6 +45,8 @@ Environment:
                          and 0 with fewer than four processors
   FLOE_COPY_THREADS      threads of one copy of pageable memory on the server's own machine; default half of the processors, at
                          most 6
+  FLOE_BULK_CONNECTIONS  TCP connections beside a session's own that carry its large copies: 0 to 8; default half of the
+                         processors, and no more than the server's own setting (--bulk-connections)
   FLOE_STATS             1: the client library prints its counts of calls when the program ends
   RCUDA_DEVICE_COUNT     honoured when FLOE_DEVICES is not set, with RCUDA_DEVICE_j=host[:gpu]
   FLOE_CPU_DEVICES       how many CPU devices a machine without a GPU offers (default 1)

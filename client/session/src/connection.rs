@@ -11,13 +11,12 @@ mod receive;
 mod stripes;
 mod waiter;
 
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Help, Link, LinkError, Load, Sender, Spin};
+use floe_transport::{Link, LinkError, Sender, Spin};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use handshake::{Attached, Greeting, Joining, attach};
@@ -196,29 +195,6 @@ impl Connection {
     pub(crate) fn post_lent(&self, message: &impl Message, lent: Box<dyn floe_transport::Lent>) -> CudaResult<u64> {
         tally::posted();
         self.sender.post_lent(message, lent).map_err(|error| self.shared.lost_by(&error))
-    }
-
-    /// Whether bulk connections carry what is large.
-    pub(crate) fn has_stripes(&self) -> bool {
-        self.shared.bulk.any()
-    }
-
-    /// Posts a message whose data, those of `load` at `place`, follow on the bulk connections.
-    pub(crate) fn post_striped(
-        &self,
-        message: &impl Message,
-        load: &Arc<Load>,
-        place: Range<usize>,
-        help: Help,
-    ) -> CudaResult<u64> {
-        tally::posted();
-        let posted = self.shared.bulk.post(&self.sender, message, load, place, help);
-        posted.map_err(|error| self.shared.lost_by(&error))
-    }
-
-    /// Waits until nobody reads these data any more, and helps to send them.
-    pub(crate) fn see_off(&self, load: &Load) {
-        self.shared.bulk.see_off(load);
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{LinkError, STRIPED_FROM, Spin, sleep_precisely};
+use floe_transport::{LinkError, Spin, sleep_precisely};
 use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
 
 use crate::device::{Device, Pinned as _};
@@ -184,7 +184,7 @@ impl<D: Device> Completer<D> {
         shared.mirrors.tell(&shared.sender)?;
         match task.action {
             Action::Deliver { landing, offset } => match outcome {
-                Ok(()) if shared.stripes.any() && landing.bytes >= STRIPED_FROM => {
+                Ok(()) if stripes::carry(shared, &landing, offset) => {
                     stripes::deliver(shared, task.sequence, landing, offset)
                 }
                 Ok(()) => deliver(shared, task.sequence, &landing, offset),

@@ -9,7 +9,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
-use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver};
+use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
 use floe_wire::{
     CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _,
     PIECE_BYTES, ShareMemory,
@@ -49,6 +49,8 @@ pub(crate) struct Reader<D: Device> {
 impl<D: Device> Reader<D> {
     /// Reads until the connection ends.
     pub(crate) fn run(&self, mut receiver: Receiver) -> InputEnd {
+        // It looks for room in short steps.
+        sleep_precisely();
         let mut batch = Batch::default();
         loop {
             if let Err(end) = self.read(&mut receiver, &mut batch) {

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use floe_transport::{Help, Lent, Link, LinkError, Load, Target, pull};
+use floe_transport::{Help, Lent, Link, LinkError, Load, STRIPED_FROM, Target, pull};
 use floe_wire::{CHUNK_BYTES, DeliveryFollows};
 
 use crate::device::{Device, Pinned as _};
@@ -81,6 +81,11 @@ impl<D: Device> Lent for Landing<D> {
     fn lend(&self, write: &mut dyn FnMut(&[u8])) {
         self.memory.lend(self.offset, self.bytes, write);
     }
+}
+
+/// Whether a piece leaves on the bulk connections: there are some, and the copy is large enough, as far as this piece tells.
+pub(crate) fn carry<D: Device>(shared: &Shared<D>, landing: &Landing<D>, offset: u64) -> bool {
+    shared.stripes.any() && offset + landing.bytes as u64 >= STRIPED_FROM as u64
 }
 
 /// Has a piece for the client leave on the bulk connections. Does not wait; its place is free again when it has left.

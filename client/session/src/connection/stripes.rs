@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, CudaResult};
 use floe_transport::{Help, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{DeliveryFollows, Message};
 
-use super::Shared;
 use super::handshake::{Joining, join};
 use super::pending::{Pending, Place};
+use super::{Connection, Shared};
 use crate::log::log;
 use crate::statistics::Statistics;
 use crate::table::lock;
+use crate::tally;
 
 /// How long a session whose bulk connection has ended may take to say why on its own.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -72,13 +73,8 @@ impl Bulk {
         }
     }
 
-    /// Whether there is a connection.
-    pub(super) fn any(&self) -> bool {
-        self.stripes.any()
-    }
-
     /// Posts a command whose bytes, those of `load` at `place`, follow on these connections.
-    pub(super) fn post(
+    fn post(
         &self,
         own: &Sender,
         command: &impl Message,
@@ -88,11 +84,6 @@ impl Bulk {
     ) -> Result<u64, LinkError> {
         self.statistics.went_by_bulk(place.len() as u64);
         self.stripes.post(own, command, load, place, help)
-    }
-
-    /// Waits until nobody reads these data any more.
-    pub(super) fn see_off(&self, load: &Load) {
-        self.stripes.see_off(load);
     }
 
     /// A delivery follows as the transfer of this frame. False: nobody asked for it.
@@ -120,6 +111,31 @@ impl Bulk {
     pub(super) fn close(&self) {
         self.stripes.close();
         self.transfers.close();
+    }
+}
+
+impl Connection {
+    /// Whether bulk connections carry what is large.
+    pub(crate) fn has_stripes(&self) -> bool {
+        self.shared.bulk.stripes.any()
+    }
+
+    /// Posts a message whose data, those of `load` at `place`, follow on the bulk connections.
+    pub(crate) fn post_striped(
+        &self,
+        message: &impl Message,
+        load: &Arc<Load>,
+        place: Range<usize>,
+        help: Help,
+    ) -> CudaResult<u64> {
+        tally::posted();
+        let posted = self.shared.bulk.post(&self.sender, message, load, place, help);
+        posted.map_err(|error| self.shared.lost_by(&error))
+    }
+
+    /// Waits until nobody reads these data any more, and helps to send them.
+    pub(crate) fn see_off(&self, load: &Load) {
+        self.shared.bulk.stripes.see_off(load);
     }
 }
 

@@ -14,6 +14,9 @@ use super::assembly::{Assembly, Claimed};
 use crate::error::LinkError;
 use crate::spin::Spin;
 
+/// Groups of readers that wait: those of one transfer are woken, and hardly any others. Neighbours are in different ones.
+const GROUPS: usize = 8;
+
 /// Where the bytes of a transfer go.
 pub trait Target: Send + Sync {
     /// Has `read` fill the `bytes` bytes at `offset`, in one or several parts. No byte is filled twice, and the whole is as
@@ -41,8 +44,8 @@ struct Transfer<T> {
 #[derive(Debug)]
 pub struct Transfers<T> {
     state: Mutex<State<T>>,
-    /// Wakes readers that wait for an announcement.
-    announced: Condvar,
+    /// Wakes readers that wait for an announcement, by their group.
+    announced: [Condvar; GROUPS],
     /// Wakes who waits for a transfer to be whole.
     whole: Condvar,
     spin: Spin,
@@ -53,8 +56,8 @@ struct State<T> {
     open: HashMap<u64, Arc<Transfer<T>>>,
     /// The transfer announced last.
     last: u64,
-    /// Readers that wait.
-    readers: usize,
+    /// What readers wait for.
+    wanted: Vec<u64>,
     /// The transfer that is waited for.
     awaited: Option<u64>,
     closed: bool,
@@ -80,12 +83,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The group of readers that wait for a transfer.
+fn group(id: u64) -> usize {
+    usize::try_from(id % GROUPS as u64).unwrap_or_default()
+}
+
 impl<T: Target> Transfers<T> {
     /// None yet. Who waits for one looks again for as long as `spin` says before it sleeps.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
-        let state = State { open: HashMap::new(), last: 0, readers: 0, awaited: None, closed: false };
-        Self { state: Mutex::new(state), announced: Condvar::new(), whole: Condvar::new(), spin }
+        let state = State { open: HashMap::new(), last: 0, wanted: Vec::new(), awaited: None, closed: false };
+        Self { state: Mutex::new(state), announced: Default::default(), whole: Condvar::new(), spin }
     }
 
     /// A transfer of `bytes` comes, later than all that were announced before. False: it has too many or none.
@@ -97,9 +105,13 @@ impl<T: Target> Transfers<T> {
         if !state.closed {
             state.open.insert(id, Arc::new(transfer));
         }
-        if state.readers > 0 {
-            drop(state);
-            self.announced.notify_all();
+        let (is_wanted, is_late) = (state.wanted.contains(&id), state.wanted.iter().any(|wanted| *wanted < id));
+        drop(state);
+        if is_late {
+            // What was to come before this does not exist.
+            self.announced.iter().for_each(Condvar::notify_all);
+        } else if is_wanted {
+            self.announced[group(id)].notify_all();
         }
         true
     }
@@ -142,9 +154,11 @@ impl<T: Target> Transfers<T> {
             if found.is_some() || id <= state.last {
                 return Ok(found);
             }
-            state.readers += 1;
-            state = self.announced.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.readers -= 1;
+            state.wanted.push(id);
+            state = self.announced[group(id)].wait(state).unwrap_or_else(PoisonError::into_inner);
+            if let Some(index) = state.wanted.iter().position(|wanted| *wanted == id) {
+                state.wanted.swap_remove(index);
+            }
         }
     }
 
@@ -168,7 +182,7 @@ impl<T: Target> Transfers<T> {
             std::mem::take(&mut state.open)
         };
         drop(open);
-        self.announced.notify_all();
+        self.announced.iter().for_each(Condvar::notify_all);
         self.whole.notify_all();
     }
 }
