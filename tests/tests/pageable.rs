@@ -21,14 +21,18 @@ fn run(daemon: &Floed, address: &str, threads: &str) -> Statistics {
 }
 
 #[test]
-fn pageable_copies_pass_shared_memory_over_the_unix_socket() {
+fn pageable_copies_pass_shared_memory_over_the_unix_socket_and_over_rings() {
     let daemon = Floed::start();
-    for threads in ["1", "5"] {
-        let seen = run(&daemon, daemon.unix(), threads);
+    let (unix, shm) = (daemon.unix(), &*daemon.shm());
+    for (address, threads) in [(unix, "1"), (unix, "5"), (shm, "1"), (shm, "5")] {
+        let seen = run(&daemon, address, threads);
         let staged = [seen.staged_to_device, seen.staged_from_device];
-        assert!(staged.iter().all(|bytes| *bytes >= ALONE), "{threads}: {seen:?}");
+        assert!(staged.iter().all(|bytes| *bytes >= ALONE), "{address}, {threads}: {seen:?}");
         // Some copies are too small for slots.
-        assert!(staged[0] < seen.bytes_to_device && staged[1] < seen.bytes_from_device, "{threads}: {seen:?}");
+        assert!(
+            staged[0] < seen.bytes_to_device && staged[1] < seen.bytes_from_device,
+            "{address}, {threads}: {seen:?}"
+        );
     }
 }
 
@@ -47,7 +51,8 @@ fn copies_end_with_an_error_when_the_worker_is_killed_and_with_the_program_when_
     let mut daemon = Floed::start();
     for step in 0..6_u64 {
         // It copies until it is killed.
-        let endless = example("pageable", Linkage::Static, &["6", "1000000000"]).on(&daemon, daemon.unix());
+        let address = if step % 4 < 2 { daemon.unix().to_owned() } else { daemon.shm() };
+        let endless = example("pageable", Linkage::Static, &["6", "1000000000"]).on(&daemon, &address);
         let mut program = endless.variable("FLOE_COPY_THREADS", "4").start();
         daemon.wait_for_workers(1);
         sleep(Duration::from_millis(step * 300));
