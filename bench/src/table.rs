@@ -78,7 +78,7 @@ fn time(seconds: f64) -> String {
 fn limit(measure: Measure, cell: &Cell) -> String {
     let Some(limit) = cell.limit else { return String::new() };
     match measure {
-        Measure::Ratio => format!("≤ {limit}"),
+        Measure::Ratio => format!("≤ {}", (limit * 1e3).round() / 1e3),
         Measure::Microseconds => format!("≤ {limit} µs"),
         Measure::Count => format!("≤ {limit}"),
         Measure::Mebibytes => format!("≤ +{limit} MiB"),

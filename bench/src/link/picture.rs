@@ -60,6 +60,7 @@ fn panel<'a>(area: &Area<'a>, ways: &[Curves], title: &str, [pinned, pageable]: 
     let largest = rates().map(|(bytes, _)| power(bytes)).fold(2.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .margin(10)
+        .margin_right(36)
         .x_label_area_size(LABELS)
         .y_label_area_size(LABELS)
         .build_cartesian_2d(2.0..largest.max(3.0), 0.0..most * 1.05)?;
