@@ -3,6 +3,7 @@
 
 mod scripted;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use floe_abi::{CudaError, DevicePtr, Stream};
@@ -23,32 +24,47 @@ fn start(
     let server = Server::start(Options { bulk: 2, script: Some(Box::new(script)), ..Options::default() });
     let client = client_of(&server, &[("FLOE_BULK_CONNECTIONS", "2")]);
     let at = client.mem_alloc(4 * TRANSFER).unwrap();
-    // What goes on one connection only is drained here, until both are in use.
+    // A socket holds less than a probe: what goes on one connection only is drained meanwhile, until both are in use.
+    let in_use = AtomicBool::new(false);
     let mut probe = vec![1; 2 * CHUNK];
-    while server.joined().lock().unwrap().len() < 2 || client.statistics().bulk_to_device == 0 {
-        client.memcpy_htod(Stream::LEGACY, at, host(&mut probe)).unwrap();
-    }
-    // Both have been added soon after they were answered.
-    std::thread::sleep(std::time::Duration::from_millis(50));
-    drain(&server, client.statistics().bulk_to_device);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut drained = 0;
+            while !in_use.load(Ordering::Acquire) || drained < client.statistics().bulk_to_device {
+                drained += drain_once(&server, &mut Vec::new());
+            }
+        });
+        while server.joined().lock().unwrap().len() < 2 || client.statistics().bulk_to_device == 0 {
+            client.memcpy_htod(Stream::LEGACY, at, host(&mut probe)).unwrap();
+        }
+        // Both have been added soon after they were answered.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        in_use.store(true, Ordering::Release);
+    });
     (server, client, at)
 }
 
 /// Reads as many bytes of chunks as have been sent; what came, by transfer and offset.
 fn drain(server: &Server, bytes: u64) -> Vec<(u64, u64, Vec<u8>)> {
-    let (joined, mut seen, mut left) = (server.joined(), vec![], bytes);
-    let mut links = joined.lock().unwrap();
+    let (mut seen, mut left) = (vec![], bytes);
     while left > 0 {
-        for link in links.iter_mut() {
-            let soon = std::time::Instant::now() + std::time::Duration::from_millis(2);
-            if let Ok(Some(frame)) = link.receive(Some(soon)) {
-                let chunk = Chunk::decode(frame.payload).unwrap();
-                left -= chunk.bytes.len() as u64;
-                seen.push((chunk.transfer, chunk.offset, chunk.bytes.to_vec()));
-            }
-        }
+        left -= drain_once(server, &mut seen);
     }
     seen
+}
+
+/// Reads a chunk from every connection that has one soon; how many bytes they have.
+fn drain_once(server: &Server, seen: &mut Vec<(u64, u64, Vec<u8>)>) -> u64 {
+    let (joined, mut bytes) = (server.joined(), 0);
+    for link in joined.lock().unwrap().iter_mut() {
+        let soon = std::time::Instant::now() + std::time::Duration::from_millis(2);
+        if let Ok(Some(frame)) = link.receive(Some(soon)) {
+            let chunk = Chunk::decode(frame.payload).unwrap();
+            bytes += chunk.bytes.len() as u64;
+            seen.push((chunk.transfer, chunk.offset, chunk.bytes.to_vec()));
+        }
+    }
+    bytes
 }
 
 fn data(bytes: usize) -> Vec<u8> {
