@@ -1,35 +1,22 @@
-//! The curves for a terminal: a table of latencies and rates, and a chart per kind of copy, a line per way: coloured where
-//! the terminal has colours. In: curves. Out: text.
-
-use std::io::IsTerminal as _;
+//! The curves for a terminal: a table of latencies and rates, and a chart per kind of copy, a line per way. In: curves.
+//! Out: text.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use rgb::RGB8;
-use textplots::{Chart, ColorPlot as _, LabelBuilder, LabelFormat, Plot, Shape};
 
-use super::COLORS;
-use super::curves::{Copy, Curves, size, size_at};
+use super::curves::{Copy, Curves, size};
 
-/// Dots of a chart: a character has two by four.
-const DOTS: (u32, u32) = (140, 48);
+/// Characters of a chart.
+const WIDTH: u32 = 70;
+const HEIGHT: u32 = 12;
 /// Bytes of the copy that stands for the time a call takes.
 const SMALL: u64 = 4;
 
-/// A colour for a way, as a terminal and a picture have it.
-type Color = (u8, u8, u8);
-
-/// Everything there is to say on stdout.
+/// Everything there is to say.
 pub(super) fn show(ways: &[Curves]) -> String {
-    // Colours are not for a file.
-    let colors = std::io::stdout().is_terminal().then_some(&COLORS[..]);
-    with_colors(ways, colors)
-}
-
-fn with_colors(ways: &[Curves], colors: Option<&[Color]>) -> String {
     let mut text = table(ways).to_string();
     for copy in Copy::ALL {
-        text.push_str(&chart(ways, copy, colors));
+        text.push_str(&chart(ways, copy));
     }
     text
 }
@@ -66,35 +53,28 @@ fn micros(seconds: f64) -> String {
     format!("{:.2} µs", seconds * 1e6)
 }
 
-/// One chart with a line per way.
-#[allow(clippy::cast_possible_truncation, reason = "dots of a terminal need no precision")]
-fn chart(ways: &[Curves], copy: Copy, colors: Option<&[Color]>) -> String {
-    let lines: Vec<Vec<(f32, f32)>> = ways
-        .iter()
-        .map(|way| {
-            way.rates(copy).into_iter().map(|(bytes, rate)| (bytes.ilog2() as f32, (rate / 1e9) as f32)).collect()
-        })
-        .collect();
-    let points = || lines.iter().flatten();
-    let largest = points().map(|(power, _)| *power).fold(3.0, f32::max);
-    let most = points().map(|(_, rate)| *rate).fold(0.001, f32::max);
-    let shapes: Vec<Shape<'_>> = lines.iter().map(|line| Shape::Lines(line)).collect();
-    let mut chart = Chart::new_with_y_range(DOTS.0, DOTS.1, 2.0, largest, 0.0, most);
-    let named = LabelFormat::Custom(Box::new(|power| size_at(f64::from(power))));
-    let mut plot: &mut Chart<'_> = chart.x_label_format(named);
-    let mut legend = String::new();
-    for ((shape, way), index) in shapes.iter().zip(ways).zip(0..) {
-        plot = match colors.map(|colors| colors[index % colors.len()]) {
-            Some((red, green, blue)) => {
-                legend.push_str(&format!("  \x1b[38;2;{red};{green};{blue}m{}\x1b[0m", way.way));
-                plot.linecolorplot(shape, RGB8::new(red, green, blue))
-            }
-            None => plot.lineplot(shape),
-        };
+/// One chart with a line per way, from the smallest copy to the largest.
+fn chart(ways: &[Curves], copy: Copy) -> String {
+    let lines: Vec<Vec<f64>> =
+        ways.iter().map(|way| way.rates(copy).into_iter().map(|(_, rate)| rate / 1e9).collect()).collect();
+    let lines: Vec<Vec<f64>> = lines.into_iter().filter(|line: &Vec<f64>| line.len() > 1).collect();
+    if lines.is_empty() {
+        return String::new();
     }
-    plot.axis();
-    plot.figures();
-    format!("\n\nGB/s {}{legend}\n{plot}", copy.title())
+    let config = rasciigraph::Config::default().with_width(WIDTH).with_height(HEIGHT).with_offset(8);
+    format!(
+        "\n\nGB/s {}, from {} to {}\n{}",
+        copy.title(),
+        ends(ways, 0),
+        ends(ways, 1),
+        rasciigraph::plot_many(lines, config)
+    )
+}
+
+/// The smallest size (0) or the largest (1).
+fn ends(ways: &[Curves], which: usize) -> String {
+    let sizes: Vec<u64> = ways.iter().flat_map(Curves::sizes).collect();
+    [sizes.iter().min(), sizes.iter().max()][which].map_or_else(String::new, |bytes| size(*bytes))
 }
 
 #[cfg(test)]
@@ -109,10 +89,24 @@ mod tests {
         measured.take(Finding::Copied { copy: Copy::PinnedToHost, bytes: 4, seconds: 7e-6 });
         measured.take(Finding::Copied { copy: Copy::PageableToDevice, bytes: 1 << 20, seconds: 1e-4 });
         let ways = [measured, Curves::new("tcp")];
-        let text = with_colors(&ways, None);
+        let text = show(&ways);
         assert!(text.contains("12.50 µs") && text.contains("7.00 µs") && text.contains("10.49 GB/s"), "{text}");
         let row = text.lines().find(|line| line.contains("launch + synchronize")).expect("a row");
         assert!(row.trim_end().ends_with('–'), "{row}");
-        assert!(!text.contains('\x1b') && with_colors(&ways, Some(&COLORS)).contains("mtcp\x1b[0m"));
+    }
+
+    #[test]
+    fn a_chart_has_a_line_per_way_and_says_from_where_to_where() {
+        let way = |name: &str, seconds: f64| {
+            let mut curves = Curves::new(name);
+            for bytes in [4, 16, 64, 256] {
+                curves.take(Finding::Copied { copy: Copy::PinnedToDevice, bytes, seconds });
+            }
+            curves
+        };
+        let text = chart(&[way("native", 1e-6), way("tcp", 4e-6)], Copy::PinnedToDevice);
+        assert!(text.contains("GB/s to the device, pinned, from 4 B to 256 B"), "{text}");
+        assert!(text.lines().count() > usize::try_from(HEIGHT).expect("a few lines"), "{text}");
+        assert_eq!(chart(&[Curves::new("tcp")], Copy::PinnedToDevice), "");
     }
 }
