@@ -35,7 +35,8 @@ fn second_start_sends_no_module_bytes_also_to_another_daemon() {
     let second = run(&daemon(&cache, "1G"), "vectorAdd");
     assert_eq!((second.module_bytes_sent, second.modules_sent), (0, 0), "{second:?}");
     assert_eq!(second.modules_known, first.modules_sent);
-    assert!(second.waits() <= first.waits(), "{first:?} {second:?}");
+    // Posted copies may wait for room as well, now and then: that is not the modules' doing.
+    assert!(second.call.waited <= first.call.waited, "{first:?} {second:?}");
 }
 
 #[test]
