@@ -185,19 +185,15 @@ pub(crate) struct Attached {
 pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
     let server = &wanted.place.server;
     let address: Address = server.parse()?;
-    let link = connect(server, &address, &greeting.credentials, CONNECT)?;
-    let mut dialogue = Dialogue { link, server, limit: CONNECT };
+    let dialogue = Dialogue::open(server, &address, &greeting.credentials, CONNECT)?;
     let offer = Offer::of(&address, server)?;
-    dialogue.greet(greeting.credentials.token.as_deref())?;
     dialogue.attach(wanted, ordinal, greeting, offer)
 }
 
 /// Makes one more connection of a session.
 pub(crate) fn join(joining: &Joining) -> Result<Link, ConnectError> {
     let Joining { server, credentials, session, key, .. } = joining;
-    let link = connect(server, &server.parse()?, credentials, CONNECT)?;
-    let mut dialogue = Dialogue { link, server, limit: CONNECT };
-    dialogue.greet(credentials.token.as_deref())?;
+    let mut dialogue = Dialogue::open(server, &server.parse()?, credentials, CONNECT)?;
     dialogue.ask(&Join { session: *session, key }, "a bulk connection", CONNECT)?;
     Ok(dialogue.link)
 }
@@ -219,6 +215,18 @@ pub(super) struct Dialogue<'a> {
 }
 
 impl<'a> Dialogue<'a> {
+    /// Connects and greets.
+    fn open(
+        server: &'a str,
+        address: &Address,
+        credentials: &Credentials,
+        limit: Duration,
+    ) -> Result<Self, ConnectError> {
+        let mut dialogue = Self { link: connect(server, address, credentials, limit)?, server, limit };
+        dialogue.greet(credentials.token.as_deref())?;
+        Ok(dialogue)
+    }
+
     /// Hello, and the proofs where the server asks for them.
     fn greet(&mut self, token: Option<&str>) -> Result<(), ConnectError> {
         let hello = Hello {
@@ -374,10 +382,7 @@ impl Inquiry {
     /// # Errors
     /// [`ConnectError`] saying what to do.
     pub fn open_within(server: &str, credentials: &Credentials, limit: Duration) -> Result<Self, ConnectError> {
-        let address: Address = server.parse()?;
-        let link = connect(server, &address, credentials, limit)?;
-        let mut dialogue = Dialogue { link, server, limit };
-        dialogue.greet(credentials.token.as_deref())?;
+        let dialogue = Dialogue::open(server, &server.parse()?, credentials, limit)?;
         Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
     }
 
