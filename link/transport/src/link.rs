@@ -101,11 +101,16 @@ impl Link {
     /// # Errors
     /// [`LinkError::System`] where there is no thread to watch the socket; then nothing has changed.
     pub fn go_over(&mut self, rings: Rings) -> Result<(), LinkError> {
-        let pipe: Arc<dyn Pipe> = Arc::new(rings.with(Arc::clone(&self.socket))?);
+        let pipe = rings.with(Arc::clone(&self.socket))?;
+        self.go_on_with(Arc::new(pipe));
+        Ok(())
+    }
+
+    /// Everything from the next frame on goes through this pipe.
+    fn go_on_with(&mut self, pipe: Arc<dyn Pipe>) {
         self.sender = Sender::new(Arc::clone(&pipe), self.sender.sent());
         self.receiver.go_over(Arc::clone(&pipe));
         (self.pipe, self.has_gone_over) = (pipe, true);
-        Ok(())
     }
 
     /// Agrees on TLS with a server whose certificate is for `host`. Nothing has been said on the link.
@@ -116,10 +121,8 @@ impl Link {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| LinkError::Tls(rustls::Error::General(format!("no name a certificate can be for: {host}"))))?;
         let connection = ClientConnection::new(Arc::clone(&tls.0), name).map_err(LinkError::Tls)?;
-        let pipe: Arc<dyn Pipe> = Arc::new(Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?);
-        self.sender = Sender::new(Arc::clone(&pipe), 0);
-        self.receiver.go_over(Arc::clone(&pipe));
-        (self.pipe, self.has_gone_over) = (pipe, true);
+        let pipe = Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?;
+        self.go_on_with(Arc::new(pipe));
         Ok(())
     }
 
