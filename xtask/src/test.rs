@@ -29,6 +29,9 @@ const STEPS: &[Step] = &[
     ("unit and whole-system tests", tests),
 ];
 
+/// How long the tests may run, in seconds: several times what they take on two cores.
+const TESTS_LIMIT_S: u32 = 1500;
+
 /// Runs every step.
 pub(crate) fn test() -> Result<()> {
     let start = Instant::now();
@@ -66,9 +69,16 @@ fn compile_c(source: &Path, executable: &Path) -> Result<()> {
     run(Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-o"]).arg(executable).arg(source).arg("-ldl"))
 }
 
+/// Builds the tests, however long that takes, and runs them.
 fn tests() -> Result<()> {
-    run(cargo(&["test", "--release", "--workspace"])
-        .env("FLOE_DIST", target_folder().join("dist"))
-        .env("FLOE_BENCH", target_folder().join("bench"))
-        .env("FLOE_EXAMPLES", target_folder().join("examples")))
+    let test = |flags: &[&str]| cargo(&[&["test", "--release", "--workspace"], flags].concat());
+    run(&mut test(&["--no-run"]))?;
+    let mut limited = Command::new("timeout");
+    limited.arg("--kill-after=10").arg(TESTS_LIMIT_S.to_string()).arg(test(&[]).get_program());
+    limited.args(test(&[]).get_args()).current_dir(repository());
+    limited.env("FLOE_DIST", target_folder().join("dist"));
+    limited.env("FLOE_BENCH", target_folder().join("bench"));
+    limited.env("FLOE_EXAMPLES", target_folder().join("examples"));
+    let hint = "after that long a test hangs: the one that is said above to have been running for over 60 seconds";
+    run(&mut limited).with_context(|| format!("the tests have {TESTS_LIMIT_S} s; {hint}"))
 }
