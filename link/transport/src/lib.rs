@@ -31,6 +31,7 @@ pub use outgoing::Lent;
 pub use receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use rings::{RING_BYTES, Rings};
 pub use sender::Sender;
+pub use socket::{receive_with, send_with};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};
 pub use stripes::{Help, Load, STRIPED_FROM, Stripes, TRANSFER_BYTES, Taken, Target, Transfers, pull};
 pub use tls::{ClientTls, Identity, ServerTls, TlsError};

@@ -100,8 +100,11 @@ impl Pipe for Socket {
     }
 }
 
-/// Reads bytes and keeps the descriptor that came last.
-pub(crate) fn receive_with(
+/// Reads bytes of a Unix socket and keeps the descriptor that came last.
+///
+/// # Errors
+/// The system's own, `INTR` among them.
+pub fn receive_with(
     socket: &OwnedFd,
     target: &mut [u8],
     slot: &mut Option<OwnedFd>,
@@ -122,8 +125,11 @@ pub(crate) fn receive_with(
     Ok(received.bytes)
 }
 
-/// Sends the first of the bytes with a descriptor; how many.
-pub(crate) fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
+/// Sends the first of the bytes over a Unix socket, with a descriptor; how many.
+///
+/// # Errors
+/// The system's own, but for `INTR`.
+pub fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
     let descriptors = [descriptor];
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);

@@ -2,17 +2,12 @@
 //! In: at the daemon's end, links with what they are for. Out: the same at the worker's end, which is its standard input.
 //! Each goes with its counts of frames, so that the worker goes on where the daemon stopped; none is read or written here.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use floe_transport::{Link, LinkError};
-use rustix::cmsg_space;
+use floe_transport::{Link, LinkError, receive_with, send_with};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of a notice.
@@ -65,16 +60,8 @@ impl Giver {
         let lost = |error: LinkError| io::Error::other(error.to_string());
         let (connection, sent, received) = link.into_parts().map_err(lost)?;
         let notice = serde_json::to_vec(&Notice { role, sent, received })?;
-        let descriptors = [connection.as_fd()];
-        let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
-        control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        loop {
-            match sendmsg(&self.0, &[IoSlice::new(&notice)], &mut control, SendFlags::NOSIGNAL) {
-                Err(Errno::INTR) => {}
-                sent => return Ok(sent.map(|_| ())?),
-            }
-        }
+        send_with(&self.0, &notice, connection.as_fd())?;
+        Ok(())
     }
 }
 
@@ -96,22 +83,16 @@ impl Taker {
     /// # Errors
     /// When what comes is no connection with a notice.
     pub fn take(&self) -> io::Result<Option<(Role, Link)>> {
-        let mut bytes = [0; NOTICE_BYTES];
-        let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let (mut bytes, mut connection) = ([0; NOTICE_BYTES], None);
         let count = loop {
-            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            match receive_with(&self.0, &mut bytes, &mut connection, RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
-                received => break received?.bytes,
+                received => break received?,
             }
         };
         if count == 0 {
             return Ok(None);
         }
-        let connection = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
         let connection = connection.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
         let notice: Notice = serde_json::from_slice(&bytes[..count])?;
         Ok(Some((notice.role, Link::resume(connection, notice.sent, notice.received))))
@@ -124,6 +105,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use floe_wire::{Decode as _, MemoryInfo, Message as _, StreamId, SynchronizeStream};
+    use rustix::net::SendFlags;
 
     use super::*;
 
