@@ -84,9 +84,14 @@ fn a_large_copy_goes_as_commands_and_chunks_and_a_smaller_one_as_it_was() {
     let small = server.count("CopyToDevice");
     let all = data(TRANSFER + CHUNK + 5);
     let mut sent = all.clone();
-    client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
-    // The program may write it again: it is at the sockets.
-    sent.fill(0);
+    let chunks = std::thread::scope(|scope| {
+        // The sockets hold less than the copy.
+        let drained = scope.spawn(|| drain(&server, all.len() as u64));
+        client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
+        // The program may write it again.
+        sent.fill(0);
+        drained.join().unwrap()
+    });
     client.memcpy_htod(Stream::LEGACY, at, host(&mut sent[..2 * CHUNK - 1])).unwrap();
     server.wait_for("CopyToDevice", small + 1);
     assert_eq!(client.statistics().bulk_to_device - before, all.len() as u64);
@@ -102,7 +107,7 @@ fn a_large_copy_goes_as_commands_and_chunks_and_a_smaller_one_as_it_was() {
         .collect();
     assert_eq!(places, [(0, TRANSFER as u64), (TRANSFER as u64, CHUNK as u64 + 5)]);
     let mut whole = vec![0; all.len()];
-    for (transfer, offset, bytes) in drain(&server, all.len() as u64) {
+    for (transfer, offset, bytes) in chunks {
         let start = if transfer == commands[1].sequence { 0 } else { TRANSFER } + usize::try_from(offset).unwrap();
         whole[start..start + bytes.len()].copy_from_slice(&bytes);
     }
