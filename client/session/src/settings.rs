@@ -9,7 +9,7 @@ mod visible;
 
 use std::path::PathBuf;
 
-use floe_transport::Identity;
+use floe_transport::{Identity, MOST_CONNECTIONS, suitable_connections};
 
 pub use credentials::Credentials;
 pub use place::Place;
@@ -37,8 +37,6 @@ const DRIVER_VARIABLES: &[&str] = &[
 
 /// More threads copy no faster on any machine.
 const MOST_COPY_THREADS: usize = 64;
-/// Bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
-const MOST_BULK_CONNECTIONS: u32 = 8;
 
 /// What is wrong with what the user asked for.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -283,22 +281,20 @@ fn token(
     Ok(own.and_then(|path| source.file(&path)).map(|text| text.trim().to_owned()))
 }
 
-/// One connection keeps about one processor busy at each end, and more than eight are no faster.
+/// More than there may be are refused.
 fn bulk_connections(variable: Option<String>, in_file: Option<u32>) -> Result<u32, SettingsError> {
     let wrong = |value| SettingsError::Value {
         name: "FLOE_BULK_CONNECTIONS".into(),
         reason: "a number of at most 8 is expected",
         value,
     };
-    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let own = || u32::try_from(processors() / 2).unwrap_or(u32::MAX).clamp(1, MOST_BULK_CONNECTIONS);
     let wanted = match variable {
         Some(text) => Some(text.trim().parse().map_err(|_| wrong(text))?),
         None => in_file,
     };
     match wanted {
-        Some(count) if count > MOST_BULK_CONNECTIONS => Err(wrong(count.to_string())),
-        wanted => Ok(wanted.unwrap_or_else(own)),
+        Some(count) if count > MOST_CONNECTIONS => Err(wrong(count.to_string())),
+        wanted => Ok(wanted.unwrap_or_else(suitable_connections)),
     }
 }
 

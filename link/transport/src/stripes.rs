@@ -24,6 +24,8 @@ use crate::sender::Sender;
 
 /// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
 pub const STRIPED_FROM: usize = 2 * CHUNK_BYTES;
+/// Connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
+pub const MOST_CONNECTIONS: u32 = 8;
 /// Bytes of a transfer: little is left to do when the last byte has come, and a command costs little beside so many.
 pub const TRANSFER_BYTES: usize = 4 * CHUNK_BYTES;
 
@@ -137,6 +139,14 @@ impl Stripes {
         drop(self.shared.lock());
         self.shared.gone.notify_all();
     }
+}
+
+/// How many connections suit this machine: half as many as it has processors, one at least, since each keeps about one
+/// processor busy at each end.
+#[must_use]
+pub fn suitable_connections() -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(processors / 2).unwrap_or(u32::MAX).clamp(1, MOST_CONNECTIONS)
 }
 
 fn drop_queue(mut queue: Queue) {

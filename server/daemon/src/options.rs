@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use floe_transport::{Address, Identity, ServerTls};
+use floe_transport::{Address, Identity, MOST_CONNECTIONS, ServerTls, suitable_connections};
 use floe_worker::contract::CachePlace;
 use serde::Deserialize;
 
@@ -13,8 +13,6 @@ use crate::error::DaemonError;
 
 /// How many sessions there may be at once unless the operator says otherwise: a context takes half a gigabyte on a GPU.
 const MAX_SESSIONS: usize = 64;
-/// Bulk connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
-const MOST_BULK_CONNECTIONS: u32 = 8;
 /// Pinned memory of a session for data on their way: at 25 GB/s more than a millisecond of work in each direction.
 const TRANSPORT_MEMORY: u64 = 64 << 20;
 /// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
@@ -232,11 +230,9 @@ fn half_of_memory() -> u64 {
     machine.totalram.saturating_mul(machine.mem_unit.into()) / 2
 }
 
-/// One connection keeps about one processor busy at each end, and more than eight are no faster.
+/// Of more than there may be, as many as there may be.
 fn bulk_connections(wanted: Option<u32>) -> u32 {
-    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let own = || u32::try_from(processors() / 2).unwrap_or(u32::MAX).max(1);
-    wanted.unwrap_or_else(own).min(MOST_BULK_CONNECTIONS)
+    wanted.unwrap_or_else(suitable_connections).min(MOST_CONNECTIONS)
 }
 
 fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
@@ -368,8 +364,8 @@ mod tests {
             let settings = Settings::new(Options { bulk_connections: wanted, ..flags() });
             settings.expect("any number will do").bulk_connections
         };
-        assert_eq!([Some(0), Some(3), Some(99)].map(count), [0, 3, MOST_BULK_CONNECTIONS]);
-        assert!((1..=MOST_BULK_CONNECTIONS).contains(&count(None)));
+        assert_eq!([Some(0), Some(3), Some(99)].map(count), [0, 3, MOST_CONNECTIONS]);
+        assert!((1..=MOST_CONNECTIONS).contains(&count(None)));
     }
 
     #[test]
