@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use floe_abi::{CudaError, CudaResult, HostPointer};
+use floe_ring::{most_memory, sealed_memory};
 use floe_surface::{HostBlock, PAGE};
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use crate::host_memory::PLACES;
 use crate::log::log;
@@ -56,15 +56,12 @@ impl Arena {
     }
 
     fn new() -> Result<Self, Errno> {
-        // Beyond this limit the system sends a signal that ends the program.
-        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        let limit = most_memory();
         let bytes = BYTES.min(limit - limit % PAGE as u64);
         if bytes < LEAST {
             return Err(Errno::FBIG);
         }
-        let file = memfd_create("floe-pinned", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, bytes)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let file = sealed_memory("floe-pinned", bytes)?;
         Ok(Self { file, bytes, used: AtomicU64::new(0) })
     }
 

@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::process::{Resource, getrlimit};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::line::{self, BadIndex, End, Line, Reader, Writer};
 use crate::memory::{Memory, Words};
-use crate::seal::demand_memory;
+use crate::seal::{demand_memory, sealed_memory};
 
 /// The fewest bytes of one direction: a page.
 pub const LEAST_BYTES: usize = 4 << 10;
@@ -56,15 +55,9 @@ impl Ring {
     pub fn offer(bytes: usize) -> io::Result<(Self, OwnedFd)> {
         assert!(is_size(bytes), "no size of a ring: {bytes}");
         let whole = Memory::bytes(bytes) as u64;
-        // The system ends a process that asks for more than its limit of files.
-        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < whole) {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let file = memfd_create("floe-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, whole)?;
+        let file = sealed_memory("floe-rings", whole)?;
         // Memory that is not there ends a process that touches it.
         fallocate(&file, FallocateFlags::empty(), 0, whole)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok((Self::new(Memory::map(file.as_fd(), bytes)?, bytes, 0), file))
     }
 

@@ -1,11 +1,13 @@
-//! Whether a descriptor of somebody else's is memory that stays.
-//! In: a descriptor nobody vouches for. Out: yes, or what is wrong with it.
+//! Memory behind a descriptor that stays as large as it is: made here, and demanded of somebody else's.
+//! In: a number of bytes, or a descriptor nobody vouches for. Out: a descriptor, or what is wrong with it.
 //! Reading mapped memory that has shrunk ends a process, so memory that could shrink is refused.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
+use rustix::fs::{FileType, MemfdFlags, SealFlags};
+use rustix::fs::{fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
 /// `TMPFS_MAGIC`: what memory behind a descriptor says it is, when its pages are ordinary ones.
@@ -31,6 +33,27 @@ pub enum NotMemory {
     /// Nothing forbids it to shrink.
     #[error("the memory could shrink while it is mapped")]
     Shrinks,
+}
+
+/// Memory of so many bytes, which can neither shrink nor grow. It is sparse: a page that is touched where the system has
+/// none left ends the process, so who can take no such risk has the system provide it first (`fallocate`).
+///
+/// # Errors
+/// `FBIG` for more than [`most_memory`]; the system's own.
+pub fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd, Errno> {
+    if bytes > most_memory() {
+        return Err(Errno::FBIG);
+    }
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, bytes)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// The most bytes there may be of one memory: the system ends a process that asks for more than its limit of files.
+#[must_use]
+pub fn most_memory() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 /// Demands that `bytes` behind a descriptor are memory that is there for as long as it is mapped.

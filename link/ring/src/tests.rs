@@ -12,7 +12,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::line::{Reader, Writer, has_bytes, has_room};
-use crate::{BadIndex, Ring, demand_memory};
+use crate::{BadIndex, Ring, demand_memory, sealed_memory};
 use model::Plain;
 
 /// Bytes that tell their place.
@@ -187,6 +187,14 @@ fn a_sleep_with_a_time_ends_with_it() {
     assert!(!one.has_bytes());
     // There is room: no sleep at all.
     one.sleep_for_room(None);
+}
+
+#[test]
+fn memory_made_here_is_taken_and_keeps_its_size() {
+    let file = sealed_memory("sealed", 4096).unwrap();
+    assert_eq!((demand_memory(&file, 4096), demand_memory(&file, 4097).is_err()), (Ok(()), true));
+    assert!([0, 8192].iter().all(|bytes| rustix::fs::ftruncate(&file, *bytes).is_err()));
+    assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 4096);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 
 use floe_abi::CudaError;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use floe_ring::sealed_memory;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
 
@@ -17,11 +18,8 @@ const STREAM: StreamId = StreamId(0);
 
 /// Memory that starts with these bytes and cannot shrink.
 fn memory(bytes: u64, start: &[u8]) -> OwnedFd {
-    let file = memfd_create("shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    ftruncate(&file, bytes).unwrap();
-    let file = File::from(file);
+    let file = File::from(sealed_memory("shared", bytes).unwrap());
     file.write_all_at(start, 0).unwrap();
-    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
     file.into()
 }
 
