@@ -2,52 +2,28 @@
 //! Certificates are made for each test; the server answers as the daemon does.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod authority;
+
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use authority::Authority;
 use floe_transport::{Address, ClientTls, Identity, Link, LinkError, Listener, ServerTls, TlsError, connect};
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tempfile::TempDir;
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An authority and what it has signed, as files.
-struct Authority {
-    folder: TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
 impl Authority {
-    fn new() -> Self {
-        let mut parameters = CertificateParams::new(Vec::<String>::new()).unwrap();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("authority.pem"), issuer.pem()).unwrap();
-        Self { folder, issuer }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("authority.pem")
-    }
-
-    fn sign(&self, name: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
-        let place = |what: &str| self.folder.path().join(format!("{name}.{what}.pem"));
-        let identity = Identity { certificate: place("certificate"), key: place("key") };
-        std::fs::write(&identity.certificate, certificate.pem()).unwrap();
-        std::fs::write(&identity.key, key.serialize_pem()).unwrap();
-        identity
+    fn identity(&self, name: &str) -> Identity {
+        let [certificate, key] = self.sign(name);
+        Identity { certificate, key }
     }
 
     fn server(&self) -> ServerTls {
-        ServerTls::new(&self.sign("localhost"), None).unwrap()
+        ServerTls::new(&self.identity("localhost"), None).unwrap()
     }
 
     fn client(&self) -> ClientTls {
@@ -183,13 +159,13 @@ fn a_server_of_another_name_is_refused() {
 #[test]
 fn a_client_without_the_certificate_that_is_asked_for_is_refused() {
     let (authority, others) = (Authority::new(), Authority::new());
-    let server_tls = ServerTls::new(&authority.sign("localhost"), Some(&authority.file())).unwrap();
-    let stranger = ClientTls::new(&authority.file(), Some(&others.sign("client"))).unwrap();
+    let server_tls = ServerTls::new(&authority.identity("localhost"), Some(&authority.file())).unwrap();
+    let stranger = ClientTls::new(&authority.file(), Some(&others.identity("client"))).unwrap();
     for client in [authority.client(), stranger] {
         let (_, server) = meet(tls_to("localhost", &client), Some(&server_tls), true);
         assert!(matches!(server.unwrap_err(), LinkError::Tls(_)));
     }
-    let known = ClientTls::new(&authority.file(), Some(&authority.sign("client"))).unwrap();
+    let known = ClientTls::new(&authority.file(), Some(&authority.identity("client"))).unwrap();
     let (client, server) = meet(tls_to("localhost", &known), Some(&server_tls), true);
     client.unwrap().send(&message(b"hello")).unwrap();
     assert_eq!(receive(&mut server.unwrap()), b"hello");
@@ -261,11 +237,11 @@ fn files_that_will_not_do_are_named() {
     let authority = Authority::new();
     let missing = ClientTls::new(Path::new("/no/such/file.pem"), None).unwrap_err();
     assert!(missing.to_string().contains("/no/such/file.pem"), "{missing}");
-    let identity = authority.sign("localhost");
+    let identity = authority.identity("localhost");
     let swapped = Identity { certificate: identity.key.clone(), key: identity.certificate };
     assert!(matches!(ServerTls::new(&swapped, None).unwrap_err(), TlsError::File { .. }));
     assert!(matches!(Identity::of(Some("a".into()), None).unwrap_err(), TlsError::Half));
-    let other = authority.sign("other");
+    let other = authority.identity("other");
     let mixed = Identity { certificate: other.certificate, key: identity.key };
     assert!(matches!(ServerTls::new(&mixed, None).unwrap_err(), TlsError::Useless(_)));
 }
