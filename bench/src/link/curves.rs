@@ -126,12 +126,6 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// The size at a place of an axis that counts powers of two.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the power is clamped to what has a size")]
-pub(crate) fn size_at(power: f64) -> String {
-    size(1 << (power.round().clamp(0.0, 62.0) as u64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

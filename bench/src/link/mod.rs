@@ -28,10 +28,6 @@ use curves::{Copy, Curves, Finding};
 /// A measuring process that says nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Red, green, blue of each way, then again from the start.
-const COLORS: [(u8, u8, u8); 6] =
-    [(110, 110, 110), (60, 110, 190), (225, 145, 50), (60, 150, 80), (170, 70, 160), (200, 30, 30)];
-
 /// Flags of `floe bench link`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {

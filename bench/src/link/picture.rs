@@ -6,8 +6,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-use super::COLORS;
-use super::curves::{Copy, Curves, size_at};
+use super::curves::{Copy, Curves, size};
 use super::lettering::Lettered;
 
 /// Pixels of the whole, of the part above the panels.
@@ -15,6 +14,15 @@ const SIZE: (u32, u32) = (1400, 640);
 const HEAD: u32 = 60;
 /// Room for the labels of the axes.
 const LABELS: u32 = 70;
+/// Of each way, then again from the start.
+const COLORS: [RGBColor; 6] = [
+    RGBColor(110, 110, 110),
+    RGBColor(60, 110, 190),
+    RGBColor(225, 145, 50),
+    RGBColor(60, 150, 80),
+    RGBColor(170, 70, 160),
+    RGBColor(200, 30, 30),
+];
 
 /// Draws them.
 ///
@@ -81,9 +89,15 @@ fn panel<'a>(area: &Area<'a>, ways: &[Curves], title: &str, [pinned, pageable]: 
     Ok(())
 }
 
-/// One per way, then again from the start.
+/// One per way.
 fn colors() -> impl Iterator<Item = RGBColor> {
-    COLORS.iter().cycle().map(|&(red, green, blue)| RGBColor(red, green, blue))
+    COLORS.into_iter().cycle()
+}
+
+/// The size at a place of an axis that counts powers of two.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the power is clamped to what has a size")]
+fn size_at(power: f64) -> String {
+    size(1 << (power.round().clamp(0.0, 62.0) as u64))
 }
 
 /// The power of two that a size is.
