@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_transport::{Link, Rings};
@@ -698,8 +699,23 @@ fn a_client_that_lies_in_its_rings_ends_its_worker() {
     session.link().send_with(&UseRings { bytes: 1 << 16 }, file.as_fd()).unwrap();
     assert!(matches!(session.get(), Some(Got::Reply { status: 0, .. })));
     session.link().go_over(rings).unwrap();
-    // Where this side says how far it has written.
-    rustix::io::pwrite(&file, &u64::MAX.to_ne_bytes(), 0).unwrap();
-    assert!(matches!(session.get(), Some(Got::Ended(1, words)) if words.contains("the other side of a ring")));
+    let is_lying = AtomicBool::new(true);
+    let words = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while is_lying.load(Ordering::Relaxed) {
+                // Where this side says how far it has written.
+                rustix::io::pwrite(&file, &u64::MAX.to_ne_bytes(), 0).unwrap();
+            }
+        });
+        // A worker that sleeps looks only when it is woken, as what is said does.
+        session.send(&MemoryInfo {});
+        let words = std::iter::from_fn(|| session.get()).find_map(|got| match got {
+            Got::Ended(1, words) => Some(words),
+            _ => None,
+        });
+        is_lying.store(false, Ordering::Relaxed);
+        words
+    });
+    assert!(words.is_some_and(|words| words.contains("the other side of a ring")));
     assert!(!session.child.wait().unwrap().success());
 }
