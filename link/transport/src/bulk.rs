@@ -76,6 +76,9 @@ impl<'a> Bulk<'a> {
         assert!(target.len() <= self.left, "{} bytes of data are asked for, left are: {}", target.len(), self.left);
         self.receiver.read_data(target)?;
         self.left -= target.len();
+        if self.left == 0 {
+            self.receiver.tell_of_large();
+        }
         Ok(())
     }
 }

@@ -10,6 +10,8 @@ use floe_wire::DecodeError;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::lasting::Lost;
+
 /// Why a pipe does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -17,6 +19,8 @@ pub(crate) enum Failure {
     System(Errno),
     /// The peer broke what the two sides of a ring have agreed on.
     Index(BadIndex),
+    /// The connection broke, and there will be no other.
+    Lost(Lost),
 }
 
 impl From<Errno> for Failure {
@@ -80,6 +84,24 @@ pub enum LinkError {
     /// The peer says it is where it cannot be in a ring.
     #[error(transparent)]
     Index(BadIndex),
+    /// The peer says that more or fewer bytes have come than can have.
+    #[error("place {place}: {received} bytes cannot have come: {acknowledged} had before, {sent} were sent")]
+    Acknowledgement {
+        /// The connection's place in its session.
+        place: u32,
+        /// What the peer says.
+        received: u64,
+        /// What it said before.
+        acknowledged: u64,
+        /// What was sent.
+        sent: u64,
+    },
+    /// The connection broke, and nobody made it again.
+    #[error("the connection broke and was not made again within {}.{:03} s", .0.as_secs(), .0.subsec_millis())]
+    NotMadeAgain(Duration),
+    /// The session has ended at the other side.
+    #[error("the connection broke, and its session is not there any more")]
+    Gone,
     /// A part of bulk data that has no place.
     #[error("a chunk of {bytes} bytes at {offset} does not fit transfer {transfer}: {why}")]
     Chunk {
@@ -130,6 +152,8 @@ impl LinkError {
         match failure {
             Failure::System(source) => Self::system(what, source),
             Failure::Index(source) => Self::Index(source),
+            Failure::Lost(Lost::Grace(grace)) => Self::NotMadeAgain(grace),
+            Failure::Lost(Lost::Gone) => Self::Gone,
         }
     }
 
@@ -143,6 +167,7 @@ impl LinkError {
                 | Self::CutOff { .. }
                 | Self::Length { .. }
                 | Self::Chunk { .. }
+                | Self::Acknowledgement { .. }
                 | Self::Kind { .. }
                 | Self::Index(_)
         )

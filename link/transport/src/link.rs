@@ -13,6 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
 use crate::error::LinkError;
+use crate::lasting::Place;
 use crate::pipe::Pipe;
 use crate::receiver::{Frame, Receiver};
 use crate::rings::Rings;
@@ -23,7 +24,8 @@ use crate::tls::{ClientTls, RECORD_HEAD, ServerTls, Tls, tunnel};
 /// A connection to a peer.
 #[derive(Debug)]
 pub struct Link {
-    socket: Arc<OwnedFd>,
+    /// `None`: it has never had one of its own.
+    socket: Option<Arc<OwnedFd>>,
     /// The socket, or what both sides have gone over to.
     pipe: Arc<dyn Pipe>,
     has_gone_over: bool,
@@ -45,7 +47,7 @@ impl Link {
         let pipe: Arc<dyn Pipe> = Arc::new(Socket::new(Arc::clone(&socket)));
         let sender = Sender::new(Arc::clone(&pipe), sent);
         let receiver = Receiver::new(Arc::clone(&pipe), received);
-        Self { socket, pipe, has_gone_over: false, sender, receiver }
+        Self { socket: Some(socket), pipe, has_gone_over: false, sender, receiver }
     }
 
     /// Limits the payload of frames that come in, in bytes.
@@ -101,7 +103,8 @@ impl Link {
     /// # Errors
     /// [`LinkError::System`] where there is no thread to watch the socket; then nothing has changed.
     pub fn go_over(&mut self, rings: Rings) -> Result<(), LinkError> {
-        let pipe = rings.with(Arc::clone(&self.socket))?;
+        let socket = self.socket.as_ref().ok_or(LinkError::NoDescriptors)?;
+        let pipe = rings.with(Arc::clone(socket))?;
         self.go_on_with(Arc::new(pipe));
         Ok(())
     }
@@ -111,6 +114,33 @@ impl Link {
         self.sender = Sender::new(Arc::clone(&pipe), self.sender.sent());
         self.receiver.go_over(Arc::clone(&pipe));
         (self.pipe, self.has_gone_over) = (pipe, true);
+    }
+
+    /// What carries it.
+    pub(crate) fn pipe(&self) -> Arc<dyn Pipe> {
+        Arc::clone(&self.pipe)
+    }
+
+    /// What has carried it, for another link to go on with.
+    ///
+    /// # Panics
+    /// When bytes were read ahead.
+    pub(crate) fn into_pipe(self) -> Arc<dyn Pipe> {
+        self.receiver.assert_nothing_ahead();
+        self.pipe
+    }
+
+    /// The link from here on at a place of a session, which the pipe is the connection of.
+    pub(crate) fn go_on_at(mut self, place: Arc<Place>) -> Self {
+        self.go_on_with(place);
+        self
+    }
+
+    /// A link at a place of a session on which nothing has been said.
+    pub(crate) fn over(place: Arc<Place>) -> Self {
+        let pipe: Arc<dyn Pipe> = place;
+        let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
+        Self { socket: None, pipe, has_gone_over: true, sender, receiver }
     }
 
     /// Agrees on TLS with a server whose certificate is for `host`. Nothing has been said on the link.
@@ -151,6 +181,7 @@ impl Link {
         const AGAIN: Duration = Duration::from_millis(1);
         const DOING: &str = "waiting for a client's first bytes";
         let failed = |source: Errno| LinkError::system(DOING, source);
+        let Some(socket) = &self.socket else { return Ok(false) };
         let began = Instant::now();
         let mut first = [0; RECORD_HEAD.len() + 1];
         loop {
@@ -159,7 +190,7 @@ impl Link {
                 return Err(LinkError::TimedOut { what: DOING.into(), after: deadline - began });
             }
             self.pipe.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
-            match recv(&*self.socket, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            match recv(&**socket, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Ok(false),
                 // The third byte is part of a version as well; of a frame's length it would make one that is refused.
                 Ok((_, 3)) => return Ok(first.starts_with(&RECORD_HEAD) && first[2] != 0),
@@ -191,9 +222,8 @@ impl Link {
     /// # Panics
     /// When it has gone over to rings or to TLS: these stay where they are.
     pub fn into_parts(self) -> Result<(OwnedFd, u64, u64), LinkError> {
-        assert!(!self.has_gone_over, "a link over rings or TLS is not handed on");
-        let socket = self
-            .socket
+        let socket = self.socket.filter(|_| !self.has_gone_over).expect("a link over rings or TLS is not handed on");
+        let socket = socket
             .try_clone()
             .map_err(|source| LinkError::system("duplicating a socket for another process", source))?;
         Ok((socket, self.sender.sent(), self.receiver.received()))

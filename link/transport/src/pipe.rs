@@ -7,6 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::error::Failure;
+use crate::outgoing::Lent;
 
 /// Who may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,17 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
         false
     }
 
+    /// As [`Pipe::write`], with what is lent behind `head`. It goes back when it is not needed any more: when it has been
+    /// written, or where the pipe may have to write it again, when the peer has it.
+    ///
+    /// # Errors
+    /// As [`Pipe::write`].
+    fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
+        let mut written = Ok(());
+        lent.lend(&mut |data| written = self.write(head, data));
+        written
+    }
+
     /// Limits the time one write may be stuck; `None`: for ever.
     ///
     /// # Errors
@@ -74,6 +86,9 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
     /// # Errors
     /// The system's own.
     fn wait(&self, time: Option<Duration>) -> Result<bool, Failure>;
+
+    /// Everything that was read is where it belongs, and the peer may be waiting to hear that.
+    fn taken(&self) {}
 
     /// The descriptor that came last, where it does not come with bytes: it was there before the first byte of its frame.
     fn descriptor(&self) -> Option<OwnedFd> {

@@ -13,6 +13,7 @@ use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
 use crate::pipe::Pipe;
 use crate::reading::{Reading, Wait};
+use crate::sender::BULK_BYTES;
 use crate::spin::{Expected, Spin};
 
 /// How many bytes one read asks for at least, so that many small frames cost one system call.
@@ -67,6 +68,8 @@ pub struct Receiver {
     after_bulk: bool,
     /// Data of a bulk frame were left unread: what follows is no frame.
     broken: bool,
+    /// Whether the peer hears of each large frame that it has come.
+    tells: bool,
 }
 
 /// Tells when there is something to read at a link that another thread may be reading.
@@ -78,6 +81,11 @@ impl Readiness {
     pub fn wait(&self) {
         // A wait that failed shows in what is read next.
         let _ = self.0.wait(None);
+    }
+
+    /// What was read is where it belongs, and the peer may be waiting to hear that.
+    pub(crate) fn tell_peer(&self) {
+        self.0.taken();
     }
 }
 
@@ -107,13 +115,31 @@ impl Receiver {
             end: 0,
             after_bulk: false,
             broken: false,
+            tells: true,
         }
     }
 
     /// Reads another pipe from here on. No byte beyond the last frame has been read.
     pub(crate) fn go_over(&mut self, pipe: Arc<dyn Pipe>) {
-        assert_eq!(self.start, self.end, "bytes were read ahead");
+        self.assert_nothing_ahead();
         self.reading.pipe = pipe;
+    }
+
+    /// No byte beyond the last frame has been read.
+    pub(crate) fn assert_nothing_ahead(&self) {
+        assert_eq!(self.start, self.end, "bytes were read ahead");
+    }
+
+    /// Whoever reads says itself when what came is where it belongs.
+    pub(crate) fn tell_nothing(&mut self) {
+        self.tells = false;
+    }
+
+    /// A large frame is where it belongs.
+    pub(crate) fn tell_of_large(&self) {
+        if self.tells {
+            self.reading.pipe.taken();
+        }
     }
 
     /// How many frames came in.
@@ -249,6 +275,9 @@ impl Receiver {
         let payload = self.start + HEADER_BYTES;
         self.start = payload + length;
         self.received = header.sequence;
+        if length >= BULK_BYTES {
+            self.tell_of_large();
+        }
         let payload = &self.buffer[payload..payload + length];
         Ok(Frame { kind: header.kind, sequence: header.sequence, payload })
     }

@@ -18,7 +18,7 @@ const FLUSH_BYTES: usize = 64 << 10;
 /// Unsent bytes at which a poster waits for the pipe: it holds back who posts faster than the peer reads.
 const MOST_UNSENT: usize = 4 << 20;
 /// Trailing bytes from which on they are written from where they lie instead of being copied first.
-const BULK_BYTES: usize = 32 << 10;
+pub(crate) const BULK_BYTES: usize = 32 << 10;
 
 /// The outgoing direction of a link; threads share it by cloning.
 #[derive(Clone, Debug)]
@@ -127,6 +127,20 @@ impl Sender {
         } else {
             self.shared.flush()?;
         }
+        Ok(sequence)
+    }
+
+    /// As [`Sender::send`] of a message whose trailing bytes are lent: `message` has them empty. On return they have been given
+    /// to the pipe, which may keep them until the peer has them.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    ///
+    /// # Panics
+    /// As [`Sender::post_filled`].
+    pub fn send_lent(&self, message: &impl Message, lent: Box<dyn Lent>) -> Result<u64, LinkError> {
+        let sequence = self.shared.open()?.add_lent(message, lent);
+        self.shared.flush()?;
         Ok(sequence)
     }
 
@@ -343,13 +357,13 @@ impl Shared {
     /// Writes what is next in line. False: there is nothing. The caller holds `writing`.
     fn write_segment(&self) -> Result<bool, LinkError> {
         let Some(Segment { bytes, lent }) = self.open()?.next_segment() else { return Ok(false) };
-        let mut result = Ok(());
-        let mut buffer = Some(bytes);
-        if let Some(lent) = lent {
-            lent.lend(&mut |data| result = self.write(buffer.take().unwrap_or_default(), data));
+        match lent {
+            Some(lent) => {
+                self.said(self.pipe.write_lent(&bytes, lent))?;
+                self.outgoing().recycle(bytes);
+            }
+            None => self.write(bytes, &[])?,
         }
-        result?;
-        buffer.map_or(Ok(()), |bytes| self.write(bytes, &[]))?;
         Ok(true)
     }
 

@@ -20,6 +20,7 @@ use queue::{Chunk, Queue};
 pub use transfers::{Taken, Target, Transfers};
 
 use crate::error::LinkError;
+use crate::outgoing::Lent;
 use crate::sender::Sender;
 
 /// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
@@ -120,7 +121,8 @@ impl Stripes {
         Ok(sequence)
     }
 
-    /// Writes with the others until all of `load` is at sockets, or never will be: then nobody reads it any more.
+    /// Writes with the others until all of `load` is at sockets (of links that may be made again: with the peer), or never will
+    /// be: then nobody reads it any more.
     pub fn see_off(&self, load: &Load) {
         self.shared.see_off(load);
     }
@@ -151,7 +153,7 @@ pub fn suitable_connections() -> u32 {
 
 fn drop_queue(mut queue: Queue) {
     while let Some(chunk) = queue.pop() {
-        chunk.load.give_back();
+        chunk.give_back();
     }
 }
 
@@ -171,6 +173,35 @@ impl State {
         let wakes = wanted.min(self.sleeping - self.called);
         self.called += wakes;
         wakes
+    }
+}
+
+/// A chunk that a connection has. It goes back when that needs it no more.
+struct Loan {
+    chunk: Option<Chunk>,
+    home: Arc<Shared>,
+}
+
+impl Lent for Loan {
+    fn len(&self) -> usize {
+        self.chunk.as_ref().map_or(0, |chunk| chunk.place.len())
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        if let Some(chunk) = &self.chunk {
+            chunk.show(write);
+        }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(chunk) = self.chunk.take() {
+            chunk.give_back();
+        }
+        if self.home.lock().watching > 0 {
+            self.home.gone.notify_all();
+        }
     }
 }
 
@@ -196,7 +227,7 @@ impl Shared {
     }
 
     /// A thread that writes, until the end.
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
         let mut state = self.lock();
         while !state.closed {
             if let Some((chunk, connection)) = state.next() {
@@ -212,29 +243,25 @@ impl Shared {
     }
 
     /// Writes a chunk and gives the connection back.
-    fn write(&self, chunk: Chunk, connection: Sender) -> MutexGuard<'_, State> {
-        let mut sent = Ok(0);
-        chunk.show(&mut |bytes| {
-            let message = Frame { transfer: chunk.transfer, offset: chunk.offset as u64, bytes };
-            sent = connection.send(&message, |_| ());
-        });
+    fn write(self: &Arc<Self>, chunk: Chunk, connection: Sender) -> MutexGuard<'_, State> {
+        let message = Frame { transfer: chunk.transfer, offset: chunk.offset as u64, bytes: &[] };
+        let sent = connection.send_lent(&message, Box::new(Loan { chunk: Some(chunk), home: Arc::clone(self) }));
         if sent.is_err() {
             // Who reads this connection hears it now, and ends the session.
             connection.close();
         }
-        chunk.load.give_back();
-        drop(chunk);
         let mut state = self.lock();
         if sent.is_ok() {
             state.idle.push(connection);
-        }
-        if state.watching > 0 {
-            self.gone.notify_all();
+            if state.watching > 0 {
+                // Who sees its data off may have another chunk for it.
+                self.gone.notify_all();
+            }
         }
         state
     }
 
-    fn see_off(&self, load: &Load) {
+    fn see_off(self: &Arc<Self>, load: &Load) {
         let mut state = self.lock();
         while !load.is_gone() {
             let helps = load.waits();

@@ -336,6 +336,7 @@ impl Host for Server {
             memory: admission.memory,
             key: &admission.key,
             bulk_connections: admission.bulk_connections,
+            grace_ms: 0,
             rings: admission.rings,
             device: device.unwrap_or_default(),
         }

@@ -259,6 +259,9 @@ impl<D: Device> Session<D> {
                 broken("a host function's end stands in the line of commands")
             }
             Request::Chunk(_) => broken("only a bulk connection carries a chunk"),
+            Request::Acknowledge(_) | Request::Leave(_) => {
+                broken("only the connection with acknowledgements carries these")
+            }
             Request::Hello(_)
             | Request::Authenticate(_)
             | Request::ListGpus(_)
@@ -266,6 +269,7 @@ impl<D: Device> Session<D> {
             | Request::ReadTelemetry(_)
             | Request::Attach(_)
             | Request::UseRings(_)
+            | Request::Continue(_)
             | Request::Join(_) => broken("only a connection without a session may say this"),
         }
     }

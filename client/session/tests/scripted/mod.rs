@@ -467,6 +467,7 @@ impl Peer {
             memory: message.memory,
             key: &bulk::KEY,
             bulk_connections: self.options.bulk,
+            grace_ms: 0,
             rings: false,
             device: DeviceSnapshot {
                 name: "Scripted",

@@ -14,26 +14,31 @@ use crate::receiver::{Arrival, Frame, Receiver};
 /// [`LinkError`] when the connection breaks or the peer breaks the contract; [`LinkError::Closed`] when the transfers are
 /// closed.
 pub fn pull<T: Target>(receiver: &mut Receiver, transfers: &Transfers<T>) -> Result<(), LinkError> {
+    receiver.tell_nothing();
+    let peer = receiver.readiness();
     while let Some(arrival) = receiver.next_arrival(Chunk::KIND)? {
-        match arrival {
+        let is_whole = match arrival {
             Arrival::Bulk(bulk) => take(bulk, transfers)?,
             Arrival::Frame(frame) => take_small(frame, transfers)?,
+        };
+        if is_whole {
+            peer.tell_peer();
         }
     }
     Ok(())
 }
 
-fn take<T: Target>(mut bulk: Bulk<'_>, transfers: &Transfers<T>) -> Result<(), LinkError> {
+/// Whether the transfer is whole with it.
+fn take<T: Target>(mut bulk: Bulk<'_>, transfers: &Transfers<T>) -> Result<bool, LinkError> {
     let head = bulk.hollow()?;
     let chunk = Chunk::decode(&head)?;
     let claim = transfers.claim(chunk.transfer, chunk.offset, bulk.left())?;
     claim.fill(&mut |place| bulk.read(place))?;
-    transfers.complete(claim);
-    Ok(())
+    Ok(transfers.complete(claim))
 }
 
 /// The same for a chunk that was read whole: the end of a transfer.
-fn take_small<T: Target>(frame: Frame<'_>, transfers: &Transfers<T>) -> Result<(), LinkError> {
+fn take_small<T: Target>(frame: Frame<'_>, transfers: &Transfers<T>) -> Result<bool, LinkError> {
     if frame.kind != Chunk::KIND {
         return Err(LinkError::Kind { expected: Chunk::KIND, got: frame.kind });
     }
@@ -46,6 +51,5 @@ fn take_small<T: Target>(frame: Frame<'_>, transfers: &Transfers<T>) -> Result<(
         rest = later;
         Ok(())
     })?;
-    transfers.complete(claim);
-    Ok(())
+    Ok(transfers.complete(claim))
 }

@@ -14,9 +14,15 @@ use crate::outgoing::Lent;
 /// the last of them are at a socket, or never will be.
 pub struct Load {
     lent: Box<dyn Lent + Sync>,
+    counts: Arc<Counts>,
+}
+
+/// What is under way of a load. It outlives the load, so that who sees nothing left is the last to hold that.
+#[derive(Debug, Default)]
+struct Counts {
     /// Chunks that stand in line.
     waiting: AtomicUsize,
-    /// Chunks that stand in line or are being written.
+    /// Chunks that stand in line or that a connection has.
     left: AtomicUsize,
 }
 
@@ -24,28 +30,23 @@ impl Load {
     /// Data to be carried.
     #[must_use]
     pub fn new(lent: Box<dyn Lent + Sync>) -> Arc<Self> {
-        Arc::new(Self { lent, waiting: AtomicUsize::new(0), left: AtomicUsize::new(0) })
+        Arc::new(Self { lent, counts: Arc::default() })
     }
 
     /// Whether chunks of it stand in line.
     pub(super) fn waits(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0
+        self.counts.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Whether no chunk of it stands in line or is being written.
+    /// Whether no chunk of it stands in line and no connection has one.
     pub(super) fn is_gone(&self) -> bool {
-        self.left.load(Ordering::Acquire) == 0
-    }
-
-    /// A chunk is at a socket, or never will be.
-    pub(super) fn give_back(&self) {
-        self.left.fetch_sub(1, Ordering::AcqRel);
+        self.counts.left.load(Ordering::Acquire) == 0
     }
 }
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Load").field("left", &self.left).finish_non_exhaustive()
+        formatter.debug_struct("Load").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
@@ -61,6 +62,13 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// The connection needs it no more, or never had it.
+    pub(super) fn give_back(self) {
+        let counts = Arc::clone(&self.load.counts);
+        drop(self);
+        counts.left.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Shows its bytes.
     pub(super) fn show(&self, see: &mut dyn FnMut(&[u8])) {
         self.load.lent.lend(&mut |all| see(&all[self.place.clone()]));
@@ -87,8 +95,8 @@ impl Queue {
     /// Appends a transfer of the bytes at `place`, at least one.
     pub(super) fn push(&mut self, id: u64, load: &Arc<Load>, place: Range<usize>) {
         let chunks = place.len().div_ceil(CHUNK_BYTES);
-        load.waiting.fetch_add(chunks, Ordering::AcqRel);
-        load.left.fetch_add(chunks, Ordering::AcqRel);
+        load.counts.waiting.fetch_add(chunks, Ordering::AcqRel);
+        load.counts.left.fetch_add(chunks, Ordering::AcqRel);
         self.chunks += chunks;
         self.line.push_back(Transfer { id, load: Arc::clone(load), place, done: 0 });
     }
@@ -101,7 +109,7 @@ impl Queue {
         let start = first.place.start + offset;
         let (transfer, place, is_last) = (first.id, start..start + bytes, first.done == first.place.len());
         let load = if is_last { self.line.pop_front()?.load } else { Arc::clone(&first.load) };
-        load.waiting.fetch_sub(1, Ordering::AcqRel);
+        load.counts.waiting.fetch_sub(1, Ordering::AcqRel);
         self.chunks -= 1;
         Some(Chunk { transfer, offset, load, place })
     }
@@ -149,8 +157,9 @@ mod tests {
             chunk.show(&mut |bytes| assert_eq!(bytes, &data[chunk.place.clone()]));
             assert!(!*gone.lock().expect("no test panics with it"));
             seen.push((chunk.transfer, chunk.offset, chunk.place.clone()));
-            chunk.load.give_back();
-            assert_eq!(chunk.load.is_gone(), chunk.transfer == 9);
+            let (load, is_last) = (Arc::downgrade(&chunk.load), chunk.transfer == 9);
+            chunk.give_back();
+            assert_eq!(load.upgrade().is_none_or(|load| load.is_gone()), is_last);
         }
         let expected = [
             (7, 0, 10..10 + CHUNK_BYTES),

@@ -162,16 +162,17 @@ impl<T: Target> Transfers<T> {
         }
     }
 
-    /// The chunk is in its place.
-    pub(super) fn complete(&self, claim: Claim<T>) {
+    /// The chunk is in its place; whether its transfer is whole now.
+    pub(super) fn complete(&self, claim: Claim<T>) -> bool {
         let Claim { transfer, id, claimed, .. } = claim;
         if !lock(&transfer.assembly).complete(claimed) {
-            return;
+            return false;
         }
         transfer.whole.store(true, Ordering::Release);
         if lock(&self.state).awaited == Some(id) {
             self.whole.notify_all();
         }
+        true
     }
 
     /// The session is over: nobody waits here any more, and what is not whole never will be.

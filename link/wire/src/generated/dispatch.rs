@@ -144,6 +144,12 @@ pub enum Request<'a> {
     Join(Join<'a>),
     /// See [`UseRings`].
     UseRings(UseRings),
+    /// See [`Continue`].
+    Continue(Continue),
+    /// See [`Acknowledge`].
+    Acknowledge(Acknowledge),
+    /// See [`Leave`].
+    Leave(Leave),
     /// See [`ShareMemory`].
     ShareMemory(ShareMemory),
     /// See [`MapShared`].
@@ -243,6 +249,9 @@ impl<'a> Request<'a> {
             Attach::KIND => Attach::decode(payload).map(Self::Attach),
             Join::KIND => Join::decode(payload).map(Self::Join),
             UseRings::KIND => UseRings::decode(payload).map(Self::UseRings),
+            Continue::KIND => Continue::decode(payload).map(Self::Continue),
+            Acknowledge::KIND => Acknowledge::decode(payload).map(Self::Acknowledge),
+            Leave::KIND => Leave::decode(payload).map(Self::Leave),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
@@ -330,6 +339,9 @@ impl<'a> Request<'a> {
             Self::Attach(_) => Attach::NAME,
             Self::Join(_) => Join::NAME,
             Self::UseRings(_) => UseRings::NAME,
+            Self::Continue(_) => Continue::NAME,
+            Self::Acknowledge(_) => Acknowledge::NAME,
+            Self::Leave(_) => Leave::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
@@ -416,6 +428,9 @@ impl<'a> Request<'a> {
             Self::Attach(_) => Attach::CLASS,
             Self::Join(_) => Join::CLASS,
             Self::UseRings(_) => UseRings::CLASS,
+            Self::Continue(_) => Continue::CLASS,
+            Self::Acknowledge(_) => Acknowledge::CLASS,
+            Self::Leave(_) => Leave::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
@@ -502,6 +517,9 @@ impl<'a> Request<'a> {
             Self::Attach(_) => Attach::KIND,
             Self::Join(_) => Join::KIND,
             Self::UseRings(_) => UseRings::KIND,
+            Self::Continue(_) => Continue::KIND,
+            Self::Acknowledge(_) => Acknowledge::KIND,
+            Self::Leave(_) => Leave::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
@@ -587,6 +605,9 @@ impl<'a> Request<'a> {
             Self::Attach(message) => message.encode(out),
             Self::Join(message) => message.encode(out),
             Self::UseRings(message) => message.encode(out),
+            Self::Continue(message) => message.encode(out),
+            Self::Acknowledge(message) => message.encode(out),
+            Self::Leave(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),

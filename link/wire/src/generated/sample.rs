@@ -629,6 +629,24 @@ impl<'a> Sample<'a> for UseRings {
     }
 }
 
+impl<'a> Sample<'a> for Continue {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { epoch: Sample::sample(source), place: Sample::sample(source), received: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Acknowledge {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { place: Sample::sample(source), received: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Leave {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
 impl<'a> Sample<'a> for Reply<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -879,7 +897,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 79;
+pub(crate) const REQUEST_SAMPLES: usize = 82;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -951,16 +969,19 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         65 => Request::Attach(Sample::sample(source)),
         66 => Request::Join(Sample::sample(source)),
         67 => Request::UseRings(Sample::sample(source)),
-        68 => Request::ShareMemory(Sample::sample(source)),
-        69 => Request::MapShared(Sample::sample(source)),
-        70 => Request::UnmapShared(Sample::sample(source)),
-        71 => Request::CreateStream(Sample::sample(source)),
-        72 => Request::DestroyStream(Sample::sample(source)),
-        73 => Request::WaitEvent(Sample::sample(source)),
-        74 => Request::SynchronizeStream(Sample::sample(source)),
-        75 => Request::QueryStream(Sample::sample(source)),
-        76 => Request::MemoryOperations(Sample::sample(source)),
-        77 => Request::ReadTelemetry(Sample::sample(source)),
+        68 => Request::Continue(Sample::sample(source)),
+        69 => Request::Acknowledge(Sample::sample(source)),
+        70 => Request::Leave(Sample::sample(source)),
+        71 => Request::ShareMemory(Sample::sample(source)),
+        72 => Request::MapShared(Sample::sample(source)),
+        73 => Request::UnmapShared(Sample::sample(source)),
+        74 => Request::CreateStream(Sample::sample(source)),
+        75 => Request::DestroyStream(Sample::sample(source)),
+        76 => Request::WaitEvent(Sample::sample(source)),
+        77 => Request::SynchronizeStream(Sample::sample(source)),
+        78 => Request::QueryStream(Sample::sample(source)),
+        79 => Request::MemoryOperations(Sample::sample(source)),
+        80 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -249,7 +249,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets up to `bulk_connections` further connections join the session; over a Unix socket there are none. `rings` is the bytes of each of two rings in shared memory that the client has ready, 0 for none; where the reply takes them, the first frame to the worker is `UseRings`.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` with bulk data (over a Unix socket there are none), and where `grace_ms` is not 0, those with which a link that broke is made again within that time. `rings` is the bytes of each of two rings in shared memory that the client has ready, 0 for none; where the reply takes them, the first frame to the worker is `UseRings`.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -324,6 +324,7 @@ pub struct AttachReply<'a> {
     pub memory: u64,
     pub key: &'a [u8],
     pub bulk_connections: u32,
+    pub grace_ms: u64,
     pub rings: bool,
     pub device: DeviceSnapshot<'a>,
 }
@@ -335,6 +336,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
         + <u64 as Field<'a>>::LEAST
         + <&'a [u8] as Field<'a>>::LEAST
         + <u32 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
         + <bool as Field<'a>>::LEAST
         + <DeviceSnapshot<'a> as Field<'a>>::LEAST;
 
@@ -345,6 +347,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
         self.memory.write(out);
         self.key.write(out);
         self.bulk_connections.write(out);
+        self.grace_ms.write(out);
         self.rings.write(out);
         self.device.write(out);
     }
@@ -357,13 +360,14 @@ impl<'a> Field<'a> for AttachReply<'a> {
             memory: reader.field("memory")?,
             key: reader.field("key")?,
             bulk_connections: reader.field("bulk_connections")?,
+            grace_ms: reader.field("grace_ms")?,
             rings: reader.field("rings")?,
             device: reader.field("device")?,
         })
     }
 }
 
-/// Instead of Attach: this connection is to carry bulk data of a session that is there. After the reply it belongs to the session's worker, and either side says nothing on it but `Chunk`.
+/// Instead of Attach: this connection is to carry something of a session that is there. After the reply it belongs to the session's worker. Where `Attach`'s `grace_ms` is 0 either side says nothing on it but `Chunk`; else the client says `Continue` first.
 ///
 /// Kind 0x0007, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -436,6 +440,126 @@ impl Message for UseRings {
 
 impl Call for UseRings {
     type Reply<'a> = ();
+}
+
+/// Which of the session's connections this is: `place` 0 its own, from 1 on those with bulk data, 0xffffffff the one with acknowledgements. `epoch` counts from 1 how often the client has made its connections; with a new one the server leaves all those of before. `received` is how many bytes have come to who speaks at this place since `Attach`'s reply (the reply to `UseRings`, where that was refused), 0 where none could. After the reply, which says the same of the server, both go on behind what the other has.
+///
+/// Kind 0x0009, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Continue {
+    pub epoch: u64,
+    pub place: u32,
+    pub received: u64,
+}
+
+impl<'a> Field<'a> for Continue {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.epoch.write(out);
+        self.place.write(out);
+        self.received.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { epoch: reader.field("epoch")?, place: reader.field("place")?, received: reader.field("received")? })
+    }
+}
+
+impl Message for Continue {
+    const KIND: u16 = 0x0009;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Continue";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for Continue {
+    type Reply<'a> = ContinueReply;
+}
+
+/// What answers [`Continue`] when its status is success.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ContinueReply {
+    pub received: u64,
+}
+
+impl<'a> Field<'a> for ContinueReply {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.received.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { received: reader.field("received")? })
+    }
+}
+
+/// So many bytes have come at a place. Either side says it, on the connection with acknowledgements only: when 256 KiB have come, and at once when a frame of 32 KiB or more, or a transfer, is whole.
+///
+/// Kind 0x000a, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Acknowledge {
+    pub place: u32,
+    pub received: u64,
+}
+
+impl<'a> Field<'a> for Acknowledge {
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.place.write(out);
+        self.received.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { place: reader.field("place")?, received: reader.field("received")? })
+    }
+}
+
+impl Message for Acknowledge {
+    const KIND: u16 = 0x000a;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Acknowledge";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Who says it leaves the session, on the connection with acknowledgements: connections that end from here on are not made again.
+///
+/// Kind 0x000b, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Leave {}
+
+impl<'a> Field<'a> for Leave {
+    const LEAST: usize = 0;
+
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {})
+    }
+}
+
+impl Message for Leave {
+    const KIND: u16 = 0x000b;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Leave";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
 }
 
 /// Answers the request of sequence `request`. `status` is the CUresult of that request, `earlier` the first failure of a posted call that no reply has carried yet (0: none), `detail` a sentence for the log (may be empty), `body` the request's reply fields.

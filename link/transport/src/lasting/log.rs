@@ -1,0 +1,368 @@
+//! What has been given to a connection and may not have arrived.
+//! In: bytes as they are written, and how many the peer says it has. Out: the bytes it has not, for the next connection.
+//! It writes nothing and waits for nobody. What is lent is kept, not copied, until the peer has it.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::outgoing::Lent;
+
+/// A buffer is filled up to this before the next is begun.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Buffers kept for use again.
+const SPARE_BUFFERS: usize = 4;
+
+/// Data of others, kept until the peer has them; who writes them holds the lock meanwhile.
+#[derive(Clone)]
+pub(super) struct Held(Arc<Mutex<Box<dyn Lent>>>);
+
+impl Held {
+    pub(super) fn new(lent: Box<dyn Lent>) -> Self {
+        Self(Arc::new(Mutex::new(lent)))
+    }
+
+    /// Shows all of it.
+    pub(super) fn lend(&self, see: &mut dyn FnMut(&[u8])) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).lend(see);
+    }
+}
+
+enum Data {
+    Copied(Vec<u8>),
+    Held(Held, usize),
+}
+
+/// Bytes that were written together, and the descriptor that goes with the first of them.
+struct Entry {
+    start: u64,
+    data: Data,
+    descriptor: Option<OwnedFd>,
+}
+
+impl Entry {
+    fn len(&self) -> usize {
+        match &self.data {
+            Data::Copied(bytes) => bytes.len(),
+            Data::Held(_, bytes) => *bytes,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.len() as u64
+    }
+}
+
+/// Where a count of bytes lies outside what it can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outside {
+    pub(super) acknowledged: u64,
+    pub(super) sent: u64,
+}
+
+/// The bytes of one direction that have been sent and not acknowledged.
+#[derive(Default)]
+pub(super) struct Log {
+    /// So many bytes have arrived.
+    acknowledged: u64,
+    /// So many have been sent.
+    end: u64,
+    entries: VecDeque<Entry>,
+    /// Bytes of buffers.
+    copied: usize,
+    /// So many bytes at the end are with who writes them, not here.
+    hole: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { acknowledged, end, copied, .. } = self;
+        write!(formatter, "Log {{ acknowledged: {acknowledged}, end: {end}, copied: {copied} }}")
+    }
+}
+
+impl Log {
+    /// How many bytes have been sent.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// How many of them have arrived, as far as is known.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Bytes that are kept in buffers.
+    pub(super) fn copied(&self) -> usize {
+        self.copied
+    }
+
+    /// Keeps a copy.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        match self.entries.back_mut() {
+            Some(Entry { data: Data::Copied(buffer), .. }) if buffer.len() + bytes.len() <= BUFFER_BYTES => {
+                buffer.extend_from_slice(bytes);
+            }
+            _ => {
+                let mut buffer = self.spare.pop().unwrap_or_default();
+                buffer.extend_from_slice(bytes);
+                self.entries.push_back(Entry { start: self.end, data: Data::Copied(buffer), descriptor: None });
+            }
+        }
+        self.copied += bytes.len();
+        self.end += bytes.len() as u64;
+    }
+
+    /// Keeps a copy and the descriptor that goes with its first byte.
+    pub(super) fn append_with(&mut self, bytes: &[u8], descriptor: OwnedFd) {
+        let entry = Entry { start: self.end, data: Data::Copied(bytes.to_vec()), descriptor: Some(descriptor) };
+        self.entries.push_back(entry);
+        self.copied += bytes.len();
+        self.end += bytes.len() as u64;
+    }
+
+    /// Keeps what is lent.
+    pub(super) fn hold(&mut self, held: Held, bytes: usize) {
+        self.entries.push_back(Entry { start: self.end, data: Data::Held(held, bytes), descriptor: None });
+        self.end += bytes as u64;
+    }
+
+    /// The next bytes are kept by who writes them, who appends nothing else before [`Log::close_hole`].
+    pub(super) fn open_hole(&mut self, bytes: usize) {
+        self.hole = bytes;
+        self.end += bytes as u64;
+    }
+
+    /// The bytes of the hole have arrived, or never will.
+    pub(super) fn close_hole(&mut self) {
+        self.hole = 0;
+    }
+
+    /// The peer has so many bytes. What is not needed any more is returned, to be dropped without a lock.
+    pub(super) fn acknowledge(&mut self, received: u64) -> Result<Vec<Held>, Outside> {
+        if received < self.acknowledged || received > self.end {
+            return Err(Outside { acknowledged: self.acknowledged, sent: self.end });
+        }
+        self.acknowledged = received;
+        let mut free = Vec::new();
+        while self.entries.front().is_some_and(|entry| entry.end() <= received) {
+            let Some(entry) = self.entries.pop_front() else { break };
+            match entry.data {
+                Data::Held(held, _) => free.push(held),
+                Data::Copied(buffer) => self.recycle(buffer),
+            }
+        }
+        Ok(free)
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        self.copied -= buffer.len();
+        if buffer.capacity() <= BUFFER_BYTES && self.spare.len() < SPARE_BUFFERS {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Gives everything that has not arrived to `write`, in order and without the hole, until that fails.
+    pub(super) fn each<E>(
+        &self,
+        mut write: impl FnMut(&[u8], Option<BorrowedFd<'_>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for entry in &self.entries {
+            let skipped = usize::try_from(self.acknowledged.saturating_sub(entry.start)).unwrap_or(usize::MAX);
+            // The peer that has the first byte has the descriptor.
+            let descriptor = entry.descriptor.as_ref().filter(|_| skipped == 0).map(|descriptor| descriptor.as_fd());
+            match &entry.data {
+                Data::Copied(bytes) => write(&bytes[skipped..], descriptor)?,
+                Data::Held(held, _) => {
+                    let mut outcome = Ok(());
+                    held.lend(&mut |bytes| outcome = write(&bytes[skipped..], descriptor));
+                    outcome?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives everything up; to be dropped without a lock.
+    pub(super) fn clear(&mut self) -> Vec<Held> {
+        self.copied = 0;
+        let entries = std::mem::take(&mut self.entries);
+        let held = |entry: Entry| match entry.data {
+            Data::Held(held, _) => Some(held),
+            Data::Copied(_) => None,
+        };
+        entries.into_iter().filter_map(held).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Bytes(Vec<u8>);
+
+    impl Lent for Bytes {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+            write(&self.0);
+        }
+    }
+
+    /// One end of a link whose wire is cut now and then: what it sends, what it has.
+    #[derive(Default)]
+    struct End {
+        log: Log,
+        received: Vec<u8>,
+        /// On the wire to this end, not yet read.
+        wire: Vec<u8>,
+    }
+
+    /// What happens next.
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// An end writes: a copy, or what is lent.
+        Write { side: usize, bytes: usize, lent: bool },
+        /// An end reads so many of the bytes that are on their way to it.
+        Read { side: usize, bytes: usize },
+        /// An end says how many it has, and the other hears it.
+        Acknowledge { side: usize },
+        /// The wire breaks: so many bytes of those under way still arrive at each end, then the ends meet again.
+        Cut { arrive: [usize; 2] },
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let side = 0_usize..2;
+        prop_oneof![
+            4 => (side.clone(), 1_usize..5000, any::<bool>())
+                .prop_map(|(side, bytes, lent)| Event::Write { side, bytes, lent }),
+            4 => (side.clone(), 1_usize..9000).prop_map(|(side, bytes)| Event::Read { side, bytes }),
+            2 => side.prop_map(|side| Event::Acknowledge { side }),
+            2 => [0_usize..9000, 0_usize..9000].prop_map(|arrive| Event::Cut { arrive }),
+        ]
+    }
+
+    fn read(end: &mut End, bytes: usize) {
+        let count = bytes.min(end.wire.len());
+        end.received.extend(end.wire.drain(..count));
+    }
+
+    fn meet(ends: &mut [End; 2]) {
+        for side in 0..2 {
+            let has = ends[1 - side].received.len() as u64;
+            drop(ends[side].log.acknowledge(has).expect("the peer has no more than was sent"));
+            let mut again = Vec::new();
+            let all: Result<(), ()> = ends[side].log.each(|bytes, _| {
+                again.extend_from_slice(bytes);
+                Ok(())
+            });
+            all.expect("nothing fails here");
+            ends[1 - side].wire = again;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_arrives_once_and_in_order_however_often_the_wire_is_cut(
+            events in proptest::collection::vec(event(), 1..200)
+        ) {
+            let mut ends = [End::default(), End::default()];
+            let mut written = [Vec::new(), Vec::new()];
+            for event in events {
+                match event {
+                    Event::Write { side, bytes, lent } => {
+                        let from = written[side].len();
+                        let data: Vec<u8> = (from..from + bytes).map(|index| (index / 3).to_le_bytes()[0]).collect();
+                        written[side].extend_from_slice(&data);
+                        ends[1 - side].wire.extend_from_slice(&data);
+                        if lent {
+                            ends[side].log.hold(Held::new(Box::new(Bytes(data))), bytes);
+                        } else {
+                            ends[side].log.append(&data);
+                        }
+                    }
+                    Event::Read { side, bytes } => read(&mut ends[side], bytes),
+                    Event::Acknowledge { side } => {
+                        let has = ends[side].received.len() as u64;
+                        drop(ends[1 - side].log.acknowledge(has).expect("it was sent"));
+                    }
+                    Event::Cut { arrive } => {
+                        for side in 0..2 {
+                            read(&mut ends[side], arrive[side]);
+                        }
+                        meet(&mut ends);
+                    }
+                }
+            }
+            for side in 0..2 {
+                read(&mut ends[side], usize::MAX);
+                prop_assert!(ends[side].received == written[1 - side]);
+                let has = ends[side].received.len() as u64;
+                drop(ends[1 - side].log.acknowledge(has).expect("it was sent"));
+                prop_assert_eq!(ends[1 - side].log.copied(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn counts_that_cannot_be_are_refused() {
+        let mut log = Log::default();
+        log.append(&[1; 100]);
+        assert_eq!(log.acknowledge(101).err(), Some(Outside { acknowledged: 0, sent: 100 }));
+        assert!(log.acknowledge(60).is_ok());
+        assert_eq!(log.acknowledge(59).err(), Some(Outside { acknowledged: 60, sent: 100 }));
+        assert!(log.acknowledge(60).is_ok());
+    }
+
+    #[test]
+    fn what_is_lent_goes_back_when_it_has_arrived_and_not_before() {
+        let mut log = Log::default();
+        log.append(&[1; 10]);
+        log.hold(Held::new(Box::new(Bytes(vec![2; 1000]))), 1000);
+        log.append(&[3; 10]);
+        assert_eq!(log.acknowledge(1009).map(|free| free.len()), Ok(0));
+        let mut rest = Vec::new();
+        let all: Result<(), ()> = log.each(|bytes, _| {
+            rest.push(bytes.to_vec());
+            Ok(())
+        });
+        assert_eq!((all, rest), (Ok(()), vec![vec![2; 1], vec![3; 10]]));
+        assert_eq!(log.acknowledge(1010).map(|free| free.len()), Ok(1));
+    }
+
+    #[test]
+    fn a_descriptor_goes_again_until_the_first_byte_has_arrived() {
+        let mut log = Log::default();
+        log.append(&[0; 5]);
+        log.append_with(&[1; 10], std::fs::File::open("/dev/null").expect("it is there").into());
+        for (received, expected) in [(3, vec![(2, false), (10, true)]), (5, vec![(10, true)]), (6, vec![(9, false)])] {
+            drop(log.acknowledge(received).expect("it was sent"));
+            let mut seen = Vec::new();
+            let all: Result<(), ()> = log.each(|bytes, descriptor| {
+                seen.push((bytes.len(), descriptor.is_some()));
+                Ok(())
+            });
+            assert_eq!((all, seen), (Ok(()), expected));
+        }
+    }
+
+    #[test]
+    fn a_hole_is_counted_and_not_given_out() {
+        let mut log = Log::default();
+        log.append(&[1; 10]);
+        log.open_hole(1 << 20);
+        assert_eq!((log.end(), log.copied()), (10 + (1 << 20), 10));
+        assert!(log.acknowledge(500).is_ok());
+        let none: Result<(), ()> = log.each(|_, _| Err(()));
+        assert_eq!(none, Ok(()));
+        log.close_hole();
+    }
+}

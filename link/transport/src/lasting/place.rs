@@ -1,0 +1,404 @@
+//! One connection's place in a session: the pipe that stays while sockets come and go under it.
+//! In: bytes of both directions, and the connections that are made for the place. Out: the same bytes at the other end, each
+//! once and in order; a pause while there is no connection.
+//!
+//! Who reads counts what it has read; who writes keeps what the peer may not have. A connection that fails is left by both,
+//! and the next goes on at the byte where the peer stopped.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::log::{Held, Log};
+use super::{Lost, Shared};
+use crate::error::{Failure, LinkError};
+use crate::outgoing::Lent;
+use crate::pipe::{Pipe, Reach, Slot};
+
+/// Bytes of copies kept for one place, at which who writes waits for the peer.
+const MOST_COPIED: usize = 4 << 20;
+/// Bytes from which on what is written from where it lies is not copied: who writes it waits until the peer has it.
+const HOLE_BYTES: usize = 512 << 10;
+/// Bytes after which the peer is told how many have come.
+const ACKNOWLEDGE_EVERY: u64 = 256 << 10;
+
+/// A connection of a session, whichever socket carries it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(super) index: u32,
+    reach: Reach,
+    shared: Weak<Shared>,
+    /// Held by who reads, while it reads.
+    inbound: Mutex<Option<Under>>,
+    outbound: Mutex<Outbound>,
+    /// Wakes who waits for the peer to have bytes, or for a connection to write the rest to.
+    moved: Condvar,
+    /// The connection there is, for who waits at it or ends it.
+    current: Mutex<Option<Arc<dyn Pipe>>>,
+    /// Wakes who waits for a connection.
+    came: Condvar,
+    received: AtomicU64,
+    /// What of it the peer has been told.
+    told: AtomicU64,
+}
+
+/// A connection and which time it was made.
+#[derive(Clone, Debug)]
+struct Under {
+    pipe: Arc<dyn Pipe>,
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Outbound {
+    log: Log,
+    under: Option<Under>,
+}
+
+/// What came of an attempt to read.
+enum Attempt {
+    Got(Option<usize>),
+    /// There is no connection.
+    Without,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Place {
+    pub(super) fn new(index: u32, reach: Reach, shared: Weak<Shared>) -> Self {
+        Self {
+            index,
+            reach,
+            shared,
+            inbound: Mutex::default(),
+            outbound: Mutex::new(Outbound { log: Log::default(), under: None }),
+            moved: Condvar::new(),
+            current: Mutex::default(),
+            came: Condvar::new(),
+            received: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// How many bytes have come and the peer has not been told; what it is to be told.
+    pub(super) fn untold(&self) -> Option<u64> {
+        let received = self.received.load(Ordering::Acquire);
+        (self.told.swap(received, Ordering::AcqRel) != received).then_some(received)
+    }
+
+    /// The peer has so many bytes.
+    pub(super) fn acknowledge(&self, received: u64) -> Result<(), LinkError> {
+        let free = lock(&self.outbound).log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
+        self.moved.notify_all();
+        drop(free);
+        Ok(())
+    }
+
+    fn outside(&self, received: u64, outside: super::log::Outside) -> LinkError {
+        let super::log::Outside { acknowledged, sent } = outside;
+        LinkError::Acknowledgement { place: self.index, received, acknowledged, sent }
+    }
+
+    /// Leaves the connection there is, which is ended; nobody waits at it any more.
+    pub(super) fn detach(&self) {
+        let current = lock(&self.current).take();
+        if let Some(pipe) = current {
+            pipe.end();
+        }
+    }
+
+    /// No byte is read before the next connection is there; how many have been.
+    pub(super) fn freeze(&self) -> u64 {
+        let mut inbound = lock(&self.inbound);
+        *inbound = None;
+        self.received.load(Ordering::Acquire)
+    }
+
+    /// Goes on with a connection whose peer has `received` bytes. `is_valid` is asked in the moment from which on
+    /// [`Place::detach`] ends it; what the peer lacks is written before anything else.
+    pub(super) fn attach(
+        &self,
+        epoch: u64,
+        pipe: Arc<dyn Pipe>,
+        received: u64,
+        is_valid: impl FnOnce() -> bool,
+    ) -> Result<(), LinkError> {
+        let mut outbound = lock(&self.outbound);
+        let free = outbound.log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
+        let under = Under { pipe: Arc::clone(&pipe), epoch };
+        *lock(&self.inbound) = Some(under.clone());
+        {
+            let mut current = lock(&self.current);
+            if !is_valid() {
+                pipe.end();
+                return Ok(());
+            }
+            *current = Some(Arc::clone(&pipe));
+        }
+        self.came.notify_all();
+        outbound.under = Some(under);
+        let again = outbound.log.each(|bytes, descriptor| match descriptor {
+            Some(descriptor) => pipe.write_with(bytes, &[], descriptor),
+            None => pipe.write(bytes, &[]),
+        });
+        drop(outbound);
+        self.moved.notify_all();
+        drop(free);
+        if again.is_err() {
+            self.broke(epoch);
+        }
+        Ok(())
+    }
+
+    /// The session is over for this side: nobody waits here any more, and what is kept goes back.
+    pub(super) fn end(&self) {
+        self.detach();
+        drop(lock(&self.current));
+        self.came.notify_all();
+        let free = {
+            let mut outbound = lock(&self.outbound);
+            outbound.under = None;
+            outbound.log.clear()
+        };
+        self.moved.notify_all();
+        drop(free);
+    }
+
+    /// Wakes who waits for a connection, to look whether it still should.
+    pub(super) fn nudge(&self) {
+        drop(lock(&self.current));
+        self.came.notify_all();
+    }
+
+    fn broke(&self, epoch: u64) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.broke(epoch);
+        }
+    }
+
+    /// Whether the session goes on; `Err` says why it does not, `Ok(false)` that the peer has left or this side has.
+    fn goes_on(&self) -> Result<bool, Failure> {
+        self.shared.upgrade().map_or(Ok(false), |shared| shared.goes_on())
+    }
+
+    /// Waits for a connection, until the grace period is over.
+    fn await_connection(&self) -> Result<(), Failure> {
+        let mut current = lock(&self.current);
+        while current.is_none() && self.goes_on()? {
+            let left = self.shared.upgrade().map_or(Duration::ZERO, |shared| shared.grace_left());
+            if left.is_zero() {
+                drop(current);
+                if let Some(shared) = self.shared.upgrade() {
+                    shared.end(Some(Lost::Grace(shared.grace)));
+                }
+                return self.goes_on().map(|_| ());
+            }
+            current = self.came.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// Reads once, where there is a connection.
+    fn attempt(&self, read: impl FnOnce(&dyn Pipe) -> Result<Option<usize>, Failure>) -> Result<Attempt, Failure> {
+        let mut inbound = lock(&self.inbound);
+        let Some(under) = &*inbound else { return Ok(Attempt::Without) };
+        match read(&*under.pipe) {
+            Ok(None) => Ok(Attempt::Got(None)),
+            Ok(Some(count)) if count > 0 => {
+                let received = self.received.fetch_add(count as u64, Ordering::AcqRel) + count as u64;
+                drop(inbound);
+                if received - self.told.load(Ordering::Acquire) >= ACKNOWLEDGE_EVERY {
+                    self.taken();
+                }
+                Ok(Attempt::Got(Some(count)))
+            }
+            Ok(Some(_)) | Err(Failure::System(_) | Failure::Lost(_)) => {
+                let epoch = under.epoch;
+                *inbound = None;
+                drop(inbound);
+                self.broke(epoch);
+                Ok(Attempt::Without)
+            }
+            Err(failure @ Failure::Index(_)) => Err(failure),
+        }
+    }
+
+    /// Has `note` keep in the log what is to be written, when there is room; the connection to write it to.
+    fn log(&self, note: impl FnOnce(&mut Log)) -> Result<Option<Under>, Failure> {
+        let mut outbound = lock(&self.outbound);
+        while outbound.log.copied() >= MOST_COPIED {
+            if !self.goes_on()? {
+                return Err(rustix::io::Errno::PIPE.into());
+            }
+            outbound = self.wait_for_peer(outbound)?;
+        }
+        if !self.goes_on()? {
+            return Err(rustix::io::Errno::PIPE.into());
+        }
+        note(&mut outbound.log);
+        Ok(outbound.under.clone())
+    }
+
+    /// Waits until something has changed for who writes.
+    fn wait_for_peer<'a>(&self, outbound: MutexGuard<'a, Outbound>) -> Result<MutexGuard<'a, Outbound>, Failure> {
+        // Whoever reads sees to the grace period; this is for the case that nobody does.
+        const LOOK: Duration = Duration::from_secs(1);
+        let outbound = self.moved.wait_timeout(outbound, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        let is_without = lock(&self.current).is_none();
+        let over = self.shared.upgrade().filter(|shared| is_without && shared.grace_left().is_zero());
+        if let Some(shared) = over {
+            drop(outbound);
+            shared.end(Some(Lost::Grace(shared.grace)));
+            return Err(Failure::Lost(Lost::Grace(shared.grace)));
+        }
+        Ok(outbound)
+    }
+
+    /// A write is done, or the next connection's beginning does it.
+    fn settle(&self, under: &Under, written: Result<(), Failure>) {
+        if written.is_err() {
+            self.broke(under.epoch);
+        }
+    }
+
+    /// Writes what is too large to be kept; on return the peer has it.
+    fn write_through(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        let mut start = 0;
+        let mut under = self.log(|log| {
+            log.append(head);
+            start = log.end();
+            log.open_hole(tail.len());
+        })?;
+        let end = start + tail.len() as u64;
+        if let Some(under) = &under {
+            self.settle(under, under.pipe.write(head, tail));
+        }
+        let mut outbound = lock(&self.outbound);
+        loop {
+            if outbound.log.acknowledged() >= end {
+                outbound.log.close_hole();
+                return Ok(());
+            }
+            if !self.goes_on()? {
+                return Err(rustix::io::Errno::PIPE.into());
+            }
+            let now = outbound.under.as_ref().map(|under| under.epoch);
+            if now != under.as_ref().map(|under| under.epoch) {
+                // What came before it has been written again by who attached the connection.
+                under.clone_from(&outbound.under);
+                let from = outbound.log.acknowledged().max(start) - start;
+                drop(outbound);
+                if let Some(under) = &under {
+                    let rest = usize::try_from(from).map_or(&[][..], |from| &tail[from..]);
+                    self.settle(under, under.pipe.write(&[], rest));
+                }
+                outbound = lock(&self.outbound);
+                continue;
+            }
+            outbound = self.wait_for_peer(outbound)?;
+        }
+    }
+}
+
+impl Pipe for Place {
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        if tail.len() >= HOLE_BYTES {
+            return self.write_through(head, tail);
+        }
+        let under = self.log(|log| {
+            log.append(head);
+            log.append(tail);
+        })?;
+        if let Some(under) = under {
+            self.settle(&under, under.pipe.write(head, tail));
+        }
+        Ok(())
+    }
+
+    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
+        let kept: OwnedFd = descriptor
+            .try_clone_to_owned()
+            .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
+        let under = self.log(|log| {
+            log.append_with(head, kept);
+            log.append(tail);
+        })?;
+        if let Some(under) = under {
+            self.settle(&under, under.pipe.write_with(head, tail, descriptor));
+        }
+        Ok(())
+    }
+
+    fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
+        let bytes = lent.len();
+        let held = Held::new(lent);
+        let under = self.log(|log| {
+            log.append(head);
+            log.hold(held.clone(), bytes);
+        })?;
+        if let Some(under) = under {
+            let mut written = Ok(());
+            held.lend(&mut |data| written = under.pipe.write(head, data));
+            self.settle(&under, written);
+        }
+        Ok(())
+    }
+
+    fn limit_writes(&self, _time: Option<Duration>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        match self.attempt(|pipe| pipe.read_now(target, slot))? {
+            Attempt::Got(got) => Ok(got),
+            Attempt::Without => Ok((!self.goes_on()?).then_some(0)),
+        }
+    }
+
+    fn read(&self, target: &mut [u8], mut slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        loop {
+            match self.attempt(|pipe| pipe.read(target, slot.as_deref_mut()))? {
+                Attempt::Got(got) => return Ok(got),
+                Attempt::Without if !self.goes_on()? => return Ok(Some(0)),
+                Attempt::Without => self.await_connection()?,
+            }
+        }
+    }
+
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        let began = Instant::now();
+        let current = lock(&self.current).clone();
+        match current {
+            // What fails there shows in what is read next.
+            Some(pipe) => Ok(pipe.wait(time).unwrap_or(true)),
+            None => {
+                let current = lock(&self.current);
+                if current.is_some() || !self.goes_on()? {
+                    return Ok(true);
+                }
+                let left = time.map_or(Duration::from_secs(1), |time| time.saturating_sub(began.elapsed()));
+                drop(self.came.wait_timeout(current, left));
+                Ok(time.is_none_or(|time| began.elapsed() < time))
+            }
+        }
+    }
+
+    fn taken(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.tell();
+        }
+    }
+
+    fn end(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end(None);
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+}
