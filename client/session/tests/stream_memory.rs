@@ -26,6 +26,36 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// Threads of this process that watch host memory, of all tests.
+fn watchers() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
+        // A thread may have ended meanwhile.
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    });
+    names.filter(|name| name.trim_end() == "floe-words").count()
+}
+
+/// A server that maps host memory, and whose stream waits until a word of it is 3.
+fn server_that_releases() -> Server {
+    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
+        if let Request::WriteMirror(message) = request
+            && message.runs.iter().any(|run| run.bytes == [3])
+        {
+            // As far as the wait, which was posted before.
+            let stream = floe_wire::StreamId(0);
+            peer.sender.post(&Progress { stream, sequence: sequence - 1, status: 0 }).unwrap();
+        }
+        Flow::Usual
+    };
+    Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() })
+}
+
+/// Who watches ends only then; nobody has asked the server.
+fn wait_is_known_to_be_over(client: &Client, server: &Server) {
+    until("the end of the watch", || watchers() == 0);
+    assert_eq!((client.stream_query(Stream::LEGACY), server.count("QueryStream")), (Ok(()), 0));
+}
+
 #[test]
 fn a_batch_is_one_message_and_waits_for_nothing() {
     let server = Server::scripted(|request, _, _| {
@@ -73,17 +103,7 @@ fn what_cannot_be_is_refused_here() {
 
 #[test]
 fn what_the_program_writes_to_a_word_a_stream_waits_for_is_sent_without_a_call() {
-    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
-        if let Request::WriteMirror(message) = request
-            && message.runs.iter().any(|run| run.bytes == [3])
-        {
-            // As far as the wait, which was posted before.
-            let stream = floe_wire::StreamId(0);
-            peer.sender.post(&Progress { stream, sequence: sequence - 1, status: 0 }).unwrap();
-        }
-        Flow::Usual
-    };
-    let server = Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() });
+    let server = server_that_releases();
     let client = client(&server);
     let pointer = client.mem_host_alloc(8, 0).unwrap();
     let memory = pinned(pointer, 8);
@@ -93,18 +113,7 @@ fn what_the_program_writes_to_a_word_a_stream_waits_for_is_sent_without_a_call()
     until("the first change", || server.count("WriteMirror") == 1);
     memory.write(&[3]).unwrap();
     until("the release", || server.count("WriteMirror") == 2);
-    // Who watches ends only when the wait is known to be over: nobody has asked for that.
-    until("the end of the watch", || watchers() == 0);
-    assert_eq!((client.stream_query(Stream::LEGACY), server.count("QueryStream")), (Ok(()), 0));
-}
-
-/// Threads of this process that watch host memory, of all tests.
-fn watchers() -> usize {
-    let names = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
-        // A thread may have ended meanwhile.
-        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
-    });
-    names.filter(|name| name.trim_end() == "floe-words").count()
+    wait_is_known_to_be_over(client, &server);
 }
 
 #[test]
@@ -215,16 +224,7 @@ fn captured_batches_are_nodes_that_a_launch_does_and_a_change_gives_other_words(
 
 #[test]
 fn what_the_program_writes_to_a_word_a_graph_waits_for_is_sent_without_a_call() {
-    let script = |request: &Request<'_>, sequence: u64, peer: &mut Peer| {
-        if let Request::WriteMirror(message) = request
-            && message.runs.iter().any(|run| run.bytes == [3])
-        {
-            let stream = floe_wire::StreamId(0);
-            peer.sender.post(&Progress { stream, sequence: sequence - 1, status: 0 }).unwrap();
-        }
-        Flow::Usual
-    };
-    let server = Server::start(Options { script: Some(Box::new(script)), maps: true, ..Options::default() });
+    let server = server_that_releases();
     let client = client(&server);
     let pointer = client.mem_host_alloc(8, 0).unwrap();
     let (_, exec) = captured(client, &[&[on_word(WAIT_VALUE_32, pointer.0, 3, 1)]]);
@@ -233,8 +233,7 @@ fn what_the_program_writes_to_a_word_a_graph_waits_for_is_sent_without_a_call() 
     unsafe { graphs::cuGraphLaunch(client, Stream::LEGACY, exec, Stream::LEGACY) }.unwrap();
     pinned(pointer, 8).write(&[3]).unwrap();
     until("the release", || server.count("WriteMirror") == 1);
-    until("the end of the watch", || watchers() == 0);
-    assert_eq!((client.stream_query(Stream::LEGACY), server.count("QueryStream")), (Ok(()), 0));
+    wait_is_known_to_be_over(client, &server);
 }
 
 #[test]
