@@ -84,10 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let server: Address = arguments.to.parse()?;
     let program = Pid::from_raw(arguments.until_exit_of).context("no process id")?;
     let program = pidfd_open(program, PidfdFlags::empty()).context("the program cannot be watched")?;
-    let network = Network { round_trip: rtt.unwrap_or_default(), bytes_per_second: bandwidth };
+    let network = Network { round_trip: rtt, bytes_per_second: bandwidth };
     let relay = Relay::start(network, server)?;
-    if rtt.is_some_and(|asked| asked < relay.own()) {
-        eprintln!("floe: no shorter round trip can be emulated here than {:.0} µs", relay.own().as_secs_f64() * 1e6);
+    if let Some(warning) = relay.warning() {
+        eprintln!("floe: {warning}");
     }
     println!("listening {}", relay.address());
     // Readable when it has ended.

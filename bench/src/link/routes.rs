@@ -91,10 +91,10 @@ fn emulated(
     if !is_emulated(arguments) || !matches!(target.address, Address::Tcp { .. }) {
         return Ok(None);
     }
-    let network = Network { round_trip: arguments.rtt.unwrap_or_default(), bytes_per_second: arguments.bandwidth };
+    let network = Network { round_trip: arguments.rtt, bytes_per_second: arguments.bandwidth };
     let relay = Relay::start(network, target.address.clone()).context("the emulated network does not start")?;
-    if arguments.rtt.is_some_and(|asked| asked < relay.own()) {
-        eprintln!("floe: no shorter round trip can be emulated here than {:.0} µs", relay.own().as_secs_f64() * 1e6);
+    if let Some(warning) = relay.warning() {
+        eprintln!("floe: {warning}");
     }
     let device = format!("tcp://{}:{}", relay.address(), target.place.gpu);
     let command = measuring(under_floe(installation, own, &device), arguments, DRIVER);

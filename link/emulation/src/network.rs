@@ -8,8 +8,8 @@ use thiserror::Error;
 /// A network between client and server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Network {
-    /// From a byte's leaving to its answer's coming back, without what the server takes.
-    pub round_trip: Duration,
+    /// From a byte's leaving to its answer's coming back, without what the server takes; `None`: as short as can be here.
+    pub round_trip: Option<Duration>,
     /// Bytes per second in each direction; `None`: as fast as this machine's own.
     pub bytes_per_second: Option<f64>,
 }

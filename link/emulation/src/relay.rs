@@ -31,6 +31,7 @@ const OWN_TRIPS: usize = 200;
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
+    network: Network,
     own: Duration,
     ends: Arc<AtomicBool>,
 }
@@ -55,8 +56,7 @@ impl Relay {
     /// When this machine gives no port or no thread.
     pub fn start(network: Network, server: Address) -> io::Result<Self> {
         let own = Self::own_round_trip()?;
-        let wires = Wires::new(network, network.round_trip.saturating_sub(own) / 2);
-        Self::listen(wires, own, move || Both::connect(&server))
+        Self::listen(network, own, move || Both::connect(&server))
     }
 
     /// Where it listens.
@@ -71,11 +71,21 @@ impl Relay {
         self.own
     }
 
+    /// What to tell who asked for a network that is nearer than can be emulated here.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let own = self.own;
+        let words = || format!("no shorter round trip can be emulated here than {:.0} µs", own.as_secs_f64() * 1e6);
+        self.network.round_trip.is_some_and(|asked| asked < own).then(words)
+    }
+
+    /// A relay whose own round trip is `own`, to what `connect` connects to.
     fn listen(
-        wires: Wires,
+        network: Network,
         own: Duration,
         connect: impl Fn() -> io::Result<Both> + Send + 'static,
     ) -> io::Result<Self> {
+        let wires = Wires::new(network, network.round_trip.unwrap_or_default().saturating_sub(own) / 2);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let ends = Arc::new(AtomicBool::new(false));
@@ -89,7 +99,7 @@ impl Relay {
                 let _ = client.and_then(|client| pass_on(client, connect()?, &wires));
             }
         })?;
-        Ok(Self { address, own, ends })
+        Ok(Self { address, network, own, ends })
     }
 
     /// What a round trip through a relay takes that adds nothing: the median of many.
@@ -105,8 +115,8 @@ impl Relay {
             }
             Ok(())
         });
-        let wires = Wires::new(Network::default(), Duration::ZERO);
-        let relay = Self::listen(wires, Duration::ZERO, move || TcpStream::connect(there).map(Both::Tcp))?;
+        let connect = move || TcpStream::connect(there).map(Both::Tcp);
+        let relay = Self::listen(Network::default(), Duration::ZERO, connect)?;
         let mut stream = TcpStream::connect(relay.address)?;
         stream.set_nodelay(true)?;
         let mut times = Vec::with_capacity(OWN_TRIPS);

@@ -53,7 +53,7 @@ fn round(relay: &Relay, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_byte_comes_back_in_order_over_many_connections() {
-    let network = Network { round_trip: Duration::from_micros(300), bytes_per_second: Some(1e9) };
+    let network = Network { round_trip: Some(Duration::from_micros(300)), bytes_per_second: Some(1e9) };
     let relay = Relay::start(network, echo_server()).unwrap();
     std::thread::scope(|scope| {
         for seed in 0..6 {
@@ -68,11 +68,22 @@ fn every_byte_comes_back_in_order_over_many_connections() {
 
 #[test]
 fn a_round_trip_takes_at_least_what_is_asked_for() {
-    let network = Network { round_trip: Duration::from_millis(20), bytes_per_second: None };
+    let asked = Duration::from_millis(20);
+    let network = Network { round_trip: Some(asked), bytes_per_second: None };
     let relay = Relay::start(network, echo_server()).unwrap();
     let begun = Instant::now();
     assert_eq!(round(&relay, b"there and back"), b"there and back");
-    assert!(begun.elapsed() >= network.round_trip.saturating_sub(relay.own()));
+    assert!(begun.elapsed() >= asked.saturating_sub(relay.own()));
+}
+
+#[test]
+fn who_asks_for_a_shorter_round_trip_than_can_be_is_told() {
+    let warning = |round_trip| {
+        let network = Network { round_trip, bytes_per_second: None };
+        Relay::start(network, echo_server()).unwrap().warning()
+    };
+    assert!(warning(Some(Duration::ZERO)).is_some_and(|words| words.starts_with("no shorter round trip can be")));
+    assert_eq!([None, Some(Duration::from_secs(10))].map(warning), [None, None]);
 }
 
 #[test]
