@@ -2,6 +2,8 @@
 //! started by `floe run` before it becomes the program, and ends with it.
 //! In: devices as they were named, a network. Out: the same devices behind relays.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -45,12 +47,7 @@ impl Emulation {
 
     /// These devices (`HOST:GPU,…`), with a relay of this process's own before each server.
     pub(crate) fn put_before(self, devices: &str) -> Result<String> {
-        let relayed = devices.split(',').map(|device| {
-            let place = Place::parse("--on", device.trim())?;
-            let relay = self.start_for_this_process(&place.server)?;
-            Ok(format!("tcp://{relay}:{}", place.gpu))
-        });
-        Ok(relayed.collect::<Result<Vec<_>>>()?.join(","))
+        relayed(devices, |server| self.start_for_this_process(server))
     }
 
     /// Starts a relay process; where it listens.
@@ -78,6 +75,20 @@ impl Emulation {
     }
 }
 
+/// These devices behind relays, which `start` starts, one before each server: its devices share the network.
+fn relayed(devices: &str, mut start: impl FnMut(&str) -> Result<String>) -> Result<String> {
+    let mut relays = HashMap::<Address, String>::new();
+    let relayed = devices.split(',').map(|device| {
+        let place = Place::parse("--on", device.trim())?;
+        let relay = match relays.entry(place.server.parse()?) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(start(&place.server)?),
+        };
+        Ok(format!("tcp://{relay}:{}", place.gpu))
+    });
+    Ok(relayed.collect::<Result<Vec<_>>>()?.join(","))
+}
+
 /// Is the relay until the program has ended.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Emulation { rtt, bandwidth } = arguments.emulation;
@@ -94,4 +105,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut watched = [PollFd::new(&program, PollFlags::IN)];
     while !matches!(poll(&mut watched, None), Ok(1..)) {}
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_one_server_share_a_relay_however_it_is_written() {
+        let mut servers = Vec::new();
+        let start = |server: &str| {
+            servers.push(server.to_owned());
+            Ok(format!("127.0.0.1:{}", servers.len()))
+        };
+        let behind = relayed("gpu1:0, gpu2:3,tcp://gpu1:14833:1,gpu1:15000:0", start).expect("addresses");
+        assert_eq!(behind, "tcp://127.0.0.1:1:0,tcp://127.0.0.1:2:3,tcp://127.0.0.1:1:1,tcp://127.0.0.1:3:0");
+        assert_eq!(servers, ["gpu1", "gpu2", "gpu1:15000"]);
+    }
 }

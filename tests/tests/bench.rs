@@ -69,6 +69,20 @@ fn a_program_runs_behind_an_emulated_network_that_ends_with_it() {
     }
 }
 
+#[test]
+fn vgpus_of_one_server_share_the_emulated_network() {
+    let server = Floed::start();
+    let devices = [server.tcp(), server.tcp().trim_start_matches("tcp://")].map(|address| format!("{address}:0"));
+    let output = Command::new(floe_tests::installation().join("bin/floe"))
+        .args(["run", "--bandwidth", "1Gb/s", "--on", &devices.join(","), "--", "printenv", "FLOE_DEVICES"])
+        .output()
+        .expect("floe runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let relayed: Vec<&str> = text.trim().split(',').collect();
+    assert!(relayed.len() == 2 && relayed[0] == relayed[1], "one relay for both: {text}");
+}
+
 /// Whether a process has these arguments, one after the other.
 fn is_running(arguments: &[&str]) -> bool {
     let wanted = arguments.join("\0");
