@@ -21,6 +21,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Unanswered questions after which the peer counts as gone.
 const KEEPALIVE_COUNT: u32 = 4;
 
+/// How long a peer's machine may be silent before a connection that asks it counts as broken.
+const SILENCE: Duration = Duration::from_secs(20);
+
 /// Bytes under way in one direction of a Unix socket. TCP finds its own measure.
 const SEND_BUFFER: usize = 4 << 20;
 
@@ -90,6 +93,15 @@ pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
     set().map_err(|source| LinkError::system("setting up a TCP socket", source))
 }
 
+/// Has the system end a connection soon when the peer's machine does not answer: both where something is under way and where
+/// nothing is. Only for one that carries so little that its buffers are never full: a machine answers for a process that is
+/// stopped, but where nothing fits any more that is not enough.
+pub(crate) fn watch_peer(socket: &OwnedFd) {
+    // A Unix socket has none of these and needs none.
+    let _ = sockopt::set_tcp_user_timeout(socket, u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX));
+    let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_INTERVAL);
+}
+
 /// Writer and reader of bulk data run further apart with a larger buffer; the system cuts the wish down to its limit.
 pub(crate) fn prepare_unix(socket: &OwnedFd) {
     // Whatever the system grants is enough to work.
@@ -99,6 +111,19 @@ pub(crate) fn prepare_unix(socket: &OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watched_connection_ends_when_the_peers_machine_is_silent() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let stream = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
+        let socket = OwnedFd::from(stream);
+        prepare_tcp(&socket).expect("set up");
+        watch_peer(&socket);
+        assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 20_000);
+        assert_eq!(sockopt::tcp_keepidle(&socket).expect("asked"), KEEPALIVE_INTERVAL);
+        let (unix, _other) = UnixStream::pair().expect("made");
+        watch_peer(&unix.into());
+    }
 
     #[test]
     fn a_peer_that_does_not_read_is_not_taken_for_dead() {

@@ -11,7 +11,7 @@
 mod log;
 mod place;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_wire::{Acknowledge, Decode as _, Leave, Message as _};
@@ -57,6 +57,8 @@ struct Shared {
     grace: Duration,
     reach: Reach,
     state: Mutex<State>,
+    /// Wakes who waits for the connection for acknowledgements.
+    heard: Condvar,
 }
 
 #[derive(Debug)]
@@ -93,7 +95,8 @@ impl Places {
             has_left: false,
             over: None,
         };
-        let places = Self { shared: Arc::new(Shared { grace, reach, state: Mutex::new(state) }) };
+        let places =
+            Self { shared: Arc::new(Shared { grace, reach, state: Mutex::new(state), heard: Condvar::new() }) };
         let place = places.shared.place(OWN_PLACE);
         // Nothing has been said at this place, so nothing can be wrong.
         let _ = place.attach(1, link.pipe(), 0, || true);
@@ -165,11 +168,13 @@ impl Places {
     /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Places::listen`].
     #[must_use]
     pub fn hear(&self, epoch: u64, link: Link) -> Receiver {
+        link.watch_peer();
         let (sender, receiver) = link.halves();
         {
             let mut state = self.shared.state();
             if state.epoch == epoch && state.failed < epoch && state.over.is_none() {
                 state.acknowledgements = Some((sender, epoch));
+                self.shared.heard.notify_all();
             } else {
                 sender.close();
             }
@@ -241,8 +246,19 @@ impl Places {
         state.over.is_some() || state.has_left
     }
 
-    /// Tells the peer that this side leaves now: what it lacks after that it never gets.
-    pub fn say_leave(&self) {
+    /// Tells the peer that this side leaves: connections that end from here on are not made again. A peer that is not told
+    /// waits for the grace period. Waits for the connection for acknowledgements where it is being made, so long at most.
+    pub fn say_leave(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut state = self.shared.state();
+        while state.acknowledgements.is_none() && state.over.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.shared.heard.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
         self.shared.say_leave();
     }
 

@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, recv};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
+use crate::connect::watch_peer;
 use crate::error::LinkError;
 use crate::lasting::Place;
 use crate::pipe::Pipe;
@@ -114,6 +115,13 @@ impl Link {
         self.sender = Sender::new(Arc::clone(&pipe), self.sender.sent());
         self.receiver.go_over(Arc::clone(&pipe));
         (self.pipe, self.has_gone_over) = (pipe, true);
+    }
+
+    /// Has the system end it soon when the peer's machine does not answer.
+    pub(crate) fn watch_peer(&self) {
+        if let Some(socket) = &self.socket {
+            watch_peer(socket);
+        }
     }
 
     /// What carries it.

@@ -15,6 +15,7 @@ use super::{Lost, Shared};
 use crate::error::{Failure, LinkError};
 use crate::outgoing::Lent;
 use crate::pipe::{Pipe, Reach, Slot};
+use crate::sender::BULK_BYTES;
 
 /// Bytes of copies kept for one place, at which who writes waits for the peer.
 const MOST_COPIED: usize = 4 << 20;
@@ -127,19 +128,21 @@ impl Place {
         is_valid: impl FnOnce() -> bool,
     ) -> Result<(), LinkError> {
         let mut outbound = lock(&self.outbound);
-        let free = outbound.log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
-        let under = Under { pipe: Arc::clone(&pipe), epoch };
-        *lock(&self.inbound) = Some(under.clone());
-        {
-            let mut current = lock(&self.current);
+        let free = {
+            let (mut inbound, mut current) = (lock(&self.inbound), lock(&self.current));
+            // From a later epoch's beginning on neither direction may be touched by this one.
             if !is_valid() {
                 pipe.end();
                 return Ok(());
             }
+            let free = outbound.log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
+            let under = Under { pipe: Arc::clone(&pipe), epoch };
+            *inbound = Some(under.clone());
             *current = Some(Arc::clone(&pipe));
-        }
+            outbound.under = Some(under);
+            free
+        };
         self.came.notify_all();
-        outbound.under = Some(under);
         let again = outbound.log.each(|bytes, descriptor| match descriptor {
             Some(descriptor) => pipe.write_with(bytes, &[], descriptor),
             None => pipe.write(bytes, &[]),
@@ -334,6 +337,12 @@ impl Pipe for Place {
 
     fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
         let bytes = lent.len();
+        if bytes < BULK_BYTES {
+            // The peer does not say at once that so little has come, and the owner may be waiting for it.
+            let mut written = Ok(());
+            lent.lend(&mut |data| written = self.write(head, data));
+            return written;
+        }
         let held = Held::new(lent);
         let under = self.log(|log| {
             log.append(head);

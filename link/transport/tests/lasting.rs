@@ -1,0 +1,289 @@
+//! Links that outlive their connections: both ends in this process, over sockets that are cut at chosen or random bytes.
+//! In: frames, lent data and chunks in both directions. Out: each of them once and in order, whatever was cut, or the error.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod wires;
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use floe_transport::{
+    Help, Lent, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, Spin, Stripes, Target, Transfers, pull,
+};
+use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
+use wires::{Ends, Random};
+
+struct Bytes(Vec<u8>, Arc<AtomicUsize>);
+
+impl Lent for Bytes {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        write(&self.0);
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn data(bytes: usize, seed: u64) -> Vec<u8> {
+    (0..bytes as u64).map(|index| (index / 5 + seed * 7).to_le_bytes()[0]).collect()
+}
+
+/// How the message of this number goes: its trailing bytes, and whether they are lent.
+fn shape(number: u64, largest: usize) -> (usize, bool) {
+    let sizes = [0, 100, 5_000, 40_000, 600_000];
+    (sizes[usize::try_from(number).unwrap() % sizes.len()].min(largest), number.is_multiple_of(3))
+}
+
+/// Posts messages of these numbers; how many were lent.
+fn post(sender: &Sender, count: u64, largest: usize, back: &Arc<AtomicUsize>) -> usize {
+    let mut lent = 0;
+    for number in 0..count {
+        let (bytes, is_lent) = shape(number, largest);
+        let all = data(bytes, number);
+        let message = CopyToDevice { stream: StreamId(number), to: DevicePtr(bytes as u64), bytes: &all };
+        if bytes == 0 {
+            sender.post(&SynchronizeStream { stream: StreamId(number) }).unwrap();
+        } else if is_lent {
+            lent += 1;
+            let hollow = CopyToDevice { bytes: &[], ..message };
+            sender.post_lent(&hollow, Box::new(Bytes(all, Arc::clone(back)))).unwrap();
+        } else if number % 7 == 1 {
+            sender.send(&message, |_| ()).unwrap();
+        } else {
+            sender.post(&message).unwrap();
+        }
+    }
+    sender.flush().unwrap();
+    lent
+}
+
+/// Takes as many messages and looks at each.
+fn take(receiver: &mut Receiver, count: u64, largest: usize) {
+    for number in 0..count {
+        let (bytes, _) = shape(number, largest);
+        let frame = receiver.next().unwrap().unwrap();
+        assert_eq!(frame.sequence, number + 1);
+        if bytes == 0 {
+            assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(number));
+        } else {
+            assert_eq!(frame.kind, CopyToDevice::KIND);
+            let copy = CopyToDevice::decode(frame.payload).unwrap();
+            assert_eq!((copy.stream, copy.to), (StreamId(number), DevicePtr(bytes as u64)));
+            assert!(copy.bytes == data(bytes, number), "message {number}");
+        }
+    }
+}
+
+/// Sends messages both ways at once over connections that are cut; how often they were made.
+fn exchange(ends: &Ends, count: u64, largest: usize) {
+    let links = ends.own();
+    std::thread::scope(|scope| {
+        for link in links {
+            let (sender, mut receiver) = link.split();
+            scope.spawn(move || {
+                let back = Arc::new(AtomicUsize::new(0));
+                let lent = std::thread::scope(|both| {
+                    both.spawn(|| take(&mut receiver, count, largest));
+                    post(&sender, count, largest, &back)
+                });
+                // What is lent goes back although nothing is said any more.
+                let soon = Instant::now() + Duration::from_secs(20);
+                while back.load(Ordering::SeqCst) < lent {
+                    assert!(Instant::now() < soon, "{} of {lent} are back", back.load(Ordering::SeqCst));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // The peer may lack what was sent last.
+                (sender, receiver)
+            });
+        }
+    });
+}
+
+#[test]
+fn a_cut_at_any_byte_loses_nothing_and_repeats_nothing() {
+    // Five frames each way, of which the largest has 100 bytes.
+    let all = 5 * 16 + 8 + 4 * (8 + 8 + 4 + 100);
+    for cut in 0..=all {
+        let ends = Ends::new(0, vec![cut]);
+        exchange(&ends, 5, 100);
+        ends.end();
+    }
+}
+
+#[test]
+fn a_thousand_random_cuts_are_not_noticed() {
+    let mut random = Random(11);
+    let cuts = (0..3000).map(|_| random.below(40_000)).collect();
+    let ends = Ends::new(0, cuts);
+    let mut links = ends.own().map(Link::split);
+    let mut rounds = 0;
+    while ends.made() < 1000 {
+        rounds += 1;
+        std::thread::scope(|scope| {
+            for (sender, receiver) in &mut links {
+                let start = sender.sent();
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let all = data(shape(number, 40_000).0, number);
+                        sender
+                            .send(&CopyToDevice { stream: StreamId(start), to: DevicePtr(number), bytes: &all }, |_| ())
+                            .unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let frame = receiver.next().unwrap().unwrap();
+                        let copy = CopyToDevice::decode(frame.payload).unwrap();
+                        assert_eq!((copy.stream, copy.to), (StreamId(start), DevicePtr(number)));
+                        assert!(copy.bytes == data(shape(number, 40_000).0, number));
+                    }
+                });
+            }
+        });
+        assert!(rounds < 1000, "only {} connections were made", ends.made());
+    }
+    ends.end();
+}
+
+#[test]
+fn messages_of_all_sizes_survive_cuts() {
+    let mut random = Random(5);
+    let ends = Ends::new(0, (0..60).map(|_| random.below(900_000)).collect());
+    exchange(&ends, 100, usize::MAX);
+    assert!(ends.made() > 20, "{}", ends.made());
+    ends.end();
+}
+
+/// Where a test has its transfers put together.
+struct Memory(Mutex<Vec<u8>>);
+
+impl Target for Memory {
+    fn fill(
+        &self,
+        offset: usize,
+        bytes: usize,
+        read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        let mut part = vec![0; bytes];
+        read(&mut part)?;
+        self.0.lock().unwrap()[offset..offset + bytes].copy_from_slice(&part);
+        Ok(())
+    }
+}
+
+#[test]
+fn chunks_on_several_connections_survive_cuts_and_go_back_when_they_have_come() {
+    let mut random = Random(3);
+    let ends = Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect());
+    let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
+    let (stripes, transfers) = (Stripes::default(), Arc::new(Transfers::new(Spin::default())));
+    for [ours, theirs] in ends.bulk() {
+        stripes.add(ours.halves().0).unwrap();
+        let (transfers, mut receiver) = (Arc::clone(&transfers), theirs.halves().1);
+        std::thread::spawn(move || pull(&mut receiver, &transfers));
+    }
+    let bytes = 1 << 20;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seed in 0..60 {
+                let back = Arc::new(AtomicUsize::new(0));
+                let load = Load::new(Box::new(Bytes(data(2 * bytes, seed), Arc::clone(&back))));
+                for start in [0, bytes] {
+                    let command =
+                        CopyBulkToDevice { stream: StreamId(seed), to: DevicePtr(start as u64), bytes: bytes as u64 };
+                    stripes.post(&own, &command, &load, start..start + bytes, Help::Follows).unwrap();
+                }
+                stripes.see_off(&load);
+                drop(load);
+                assert_eq!(back.load(Ordering::SeqCst), 1, "nobody reads it any more");
+            }
+        });
+        for _ in 0..120 {
+            let frame = commands.next().unwrap().unwrap();
+            let command = CopyBulkToDevice::decode(frame.payload).unwrap();
+            let sequence = frame.sequence;
+            assert!(transfers.announce(sequence, bytes, Memory(Mutex::new(vec![0; bytes]))));
+            let taken = transfers.take(sequence).unwrap();
+            let start = usize::try_from(command.to.0).unwrap();
+            assert!(*taken.0.lock().unwrap() == data(2 * bytes, command.stream.0)[start..start + bytes]);
+        }
+    });
+    assert!(ends.made() > 10, "{}", ends.made());
+    stripes.close();
+    transfers.close();
+    ends.end();
+}
+
+#[test]
+fn a_connection_of_an_earlier_time_is_not_read() {
+    let ends = Ends::of(0, vec![0], Duration::from_secs(60), false);
+    let [ours, _theirs] = ends.own();
+    let (_sender, mut receiver) = ours.split();
+    let places = ends.ours();
+    assert!(places.begin(2));
+    assert!(!places.begin(2) && !places.begin(1));
+    let (late, mut other) = UnixStream::pair().unwrap();
+    other.write_all(&[7; 100]).unwrap();
+    places.go_on(OWN_PLACE, 1, Link::new(late.into()), 0).unwrap();
+    assert_eq!(other.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    let (now, other) = UnixStream::pair().unwrap();
+    assert_eq!(places.freeze(OWN_PLACE), 0);
+    places.go_on(OWN_PLACE, 2, Link::new(now.into()), 0).unwrap();
+    let mut other = Link::new(other.into());
+    other.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
+    let frame = receiver.next().unwrap().unwrap();
+    assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(4));
+    // What nobody has sent cannot have come.
+    assert!(places.begin(3));
+    let (wrong, _other) = UnixStream::pair().unwrap();
+    let error = places.go_on(OWN_PLACE, 3, Link::new(wrong.into()), 1).unwrap_err();
+    assert!(matches!(error, LinkError::Acknowledgement { received: 1, sent: 0, .. }) && error.is_broken_contract());
+}
+
+#[test]
+fn who_leaves_ends_it_for_both_and_who_does_not_come_back_after_the_grace_period() {
+    let ends = Ends::new(0, vec![]);
+    let [ours, theirs] = ends.own();
+    let (sender, mut receiver) = (ours.split().0, theirs.split().1);
+    sender.send(&SynchronizeStream { stream: StreamId(1) }, |_| ()).unwrap();
+    ends.leave();
+    assert!(receiver.next().unwrap().is_some(), "what was sent before is still read");
+    assert!(receiver.next().unwrap().is_none());
+    assert!(sender.post(&SynchronizeStream { stream: StreamId(2) }).is_err());
+
+    let ends = Ends::of(0, vec![0], Duration::from_millis(200), false);
+    let [ours, theirs] = ends.own();
+    let (sender, mut receiver) = (ours.split().0, theirs.split().1);
+    sender.send(&SynchronizeStream { stream: StreamId(1) }, |_| ()).unwrap();
+    let error = receiver.next().unwrap_err();
+    assert!(matches!(error, LinkError::NotMadeAgain(grace) if grace == Duration::from_millis(200)), "{error}");
+    assert!(!error.is_broken_contract());
+}
+
+#[test]
+fn who_posts_more_than_is_kept_waits_and_ends_with_the_link() {
+    let ends = Ends::of(0, vec![0], Duration::from_millis(300), false);
+    let [ours, _theirs] = ends.own();
+    let (sender, mut receiver) = ours.split();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(receiver.next().is_err()));
+        let block = vec![1; 30_000];
+        let mut posted = 0_usize;
+        let copy = CopyToDevice { stream: StreamId(1), to: DevicePtr(1), bytes: &block };
+        while sender.post(&copy).is_ok() {
+            posted += block.len();
+        }
+        // What is kept, what is not yet written, and some.
+        assert!((1 << 20..16 << 20).contains(&posted), "{posted}");
+    });
+}

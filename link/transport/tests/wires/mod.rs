@@ -1,0 +1,146 @@
+//! Two ends of one session in this process, and the wires between them, which are cut after so many bytes.
+//! It plays the part of client and server in making connections again.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Places};
+
+/// Numbers that look random and are the same each time.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((self.0 >> 33) % limit as u64).unwrap()
+    }
+}
+
+/// Bytes after which the next wires are cut; none: they stay.
+type Cuts = Arc<Mutex<std::vec::IntoIter<usize>>>;
+
+/// A pair of sockets; where there is a cut left, bytes pass a relay that ends both when so many have passed either way.
+fn wire(cuts: &Cuts) -> (UnixStream, UnixStream) {
+    let Some(cut) = cuts.lock().unwrap().next() else { return UnixStream::pair().unwrap() };
+    let ((ours, near), (far, theirs)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    for (mut from, mut to) in
+        [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far.try_clone().unwrap(), near.try_clone().unwrap())]
+    {
+        std::thread::spawn(move || {
+            let (mut left, mut buffer) = (cut, vec![0; 64 << 10]);
+            while left > 0 {
+                let most = left.min(buffer.len());
+                match from.read(&mut buffer[..most]) {
+                    Ok(count) if count > 0 && to.write_all(&buffer[..count]).is_ok() => left -= count,
+                    _ => break,
+                }
+            }
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        });
+    }
+    (ours, theirs)
+}
+
+/// Both ends of a session.
+pub(crate) struct Ends {
+    ends: [Places; 2],
+    own: Mutex<Option<[Link; 2]>>,
+    bulk: u32,
+    made: Arc<AtomicUsize>,
+}
+
+impl Ends {
+    /// With so many bulk connections; connections that are cut are made again.
+    pub(crate) fn new(bulk: u32, cuts: Vec<usize>) -> Self {
+        Self::of(bulk, cuts, Duration::from_secs(60), true)
+    }
+
+    pub(crate) fn of(bulk: u32, cuts: Vec<usize>, grace: Duration, again: bool) -> Self {
+        let cuts = Arc::new(Mutex::new(cuts.into_iter()));
+        let (ours, theirs) = wire(&cuts);
+        let ((a, ours), (b, theirs)) =
+            (Places::take_over(Link::new(ours.into()), grace), Places::take_over(Link::new(theirs.into()), grace));
+        let made = Arc::new(AtomicUsize::new(1));
+        let ends = Self { ends: [a, b], own: Mutex::new(Some([ours, theirs])), bulk, made };
+        let (places, made) = (ends.ends.clone(), Arc::clone(&ends.made));
+        for place in 1..=bulk {
+            go_on(&places, place, 1, &cuts);
+        }
+        std::thread::spawn(move || keep(&places, &cuts, &made, again));
+        ends
+    }
+
+    /// The session's own link at either end, once.
+    pub(crate) fn own(&self) -> [Link; 2] {
+        self.own.lock().unwrap().take().unwrap()
+    }
+
+    /// Either end of each bulk link, once.
+    pub(crate) fn bulk(&self) -> Vec<[Link; 2]> {
+        (1..=self.bulk).map(|place| [0, 1].map(|side: usize| self.ends[side].link(place))).collect()
+    }
+
+    /// The end that makes connections.
+    pub(crate) fn ours(&self) -> &Places {
+        &self.ends[0]
+    }
+
+    /// How often the connections have been made.
+    pub(crate) fn made(&self) -> usize {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    /// Ends it when the other end can hear that.
+    pub(crate) fn leave(&self) {
+        self.ends[0].say_leave(Duration::from_secs(10));
+        self.end();
+    }
+
+    pub(crate) fn end(&self) {
+        self.ends[0].end();
+    }
+}
+
+/// Both sides go on at a place with a new wire.
+fn go_on(ends: &[Places; 2], place: u32, epoch: u64, cuts: &Cuts) {
+    let (ours, theirs) = wire(cuts);
+    let received = [0, 1].map(|side: usize| ends[side].freeze(place));
+    for (side, socket) in [(0, ours), (1, theirs)] {
+        let end = ends[side].clone();
+        std::thread::spawn(move || end.go_on(place, epoch, Link::new(socket.into()), received[1 - side]).unwrap());
+    }
+}
+
+/// Makes the connection for acknowledgements, and all others again when they break.
+fn keep(ends: &[Places; 2], cuts: &Cuts, made: &AtomicUsize, again: bool) {
+    let mut epoch = 1;
+    loop {
+        let (ours, theirs) = wire(cuts);
+        let [ours, theirs] = [(0, ours), (1, theirs)].map(|(side, socket): (usize, _)| {
+            let (end, link) = (ends[side].clone(), Link::new(socket.into()));
+            std::thread::spawn(move || {
+                let receiver = end.hear(epoch, link);
+                end.listen(epoch, receiver)
+            })
+        });
+        let (_, _) = (ours.join().unwrap(), theirs.join().unwrap());
+        if !again || ends.iter().any(Places::is_over) {
+            return;
+        }
+        epoch += 1;
+        if !ends.iter().all(|end| end.begin(epoch)) {
+            return;
+        }
+        made.fetch_add(1, Ordering::SeqCst);
+        for place in ends[0].all() {
+            go_on(ends, place, epoch, cuts);
+        }
+        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENTS_PLACE), 0);
+    }
+}
