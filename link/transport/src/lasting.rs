@@ -10,6 +10,8 @@
 
 mod log;
 mod place;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,6 +48,17 @@ pub enum Heard {
     Contract(LinkError),
 }
 
+/// How a session's connections are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// They are there, or are being made.
+    There,
+    /// One has broken, and nobody has begun with new ones.
+    Broken,
+    /// Either side has left.
+    Over,
+}
+
 /// The connections of one session; threads share it by cloning.
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -57,8 +70,8 @@ struct Shared {
     grace: Duration,
     reach: Reach,
     state: Mutex<State>,
-    /// Wakes who waits for the connection for acknowledgements.
-    heard: Condvar,
+    /// Wakes who waits for another [`Standing`], or for the connection for acknowledgements.
+    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -96,7 +109,7 @@ impl Places {
             over: None,
         };
         let places =
-            Self { shared: Arc::new(Shared { grace, reach, state: Mutex::new(state), heard: Condvar::new() }) };
+            Self { shared: Arc::new(Shared { grace, reach, state: Mutex::new(state), changed: Condvar::new() }) };
         let place = places.shared.place(OWN_PLACE);
         // Nothing has been said at this place, so nothing can be wrong.
         let _ = place.attach(1, link.pipe(), 0, || true);
@@ -141,6 +154,7 @@ impl Places {
             state.since = Instant::now();
             state.leave_all()
         };
+        self.shared.changed.notify_all();
         places.leave();
         true
     }
@@ -174,12 +188,12 @@ impl Places {
             let mut state = self.shared.state();
             if state.epoch == epoch && state.failed < epoch && state.over.is_none() {
                 state.acknowledgements = Some((sender, epoch));
-                self.shared.heard.notify_all();
+                self.shared.changed.notify_all();
             } else {
                 sender.close();
             }
         }
-        self.shared.tell();
+        self.shared.tell(true);
         receiver
     }
 
@@ -242,8 +256,28 @@ impl Places {
     /// Whether this side has ended the session, or the peer has left.
     #[must_use]
     pub fn is_over(&self) -> bool {
+        self.standing() == Standing::Over
+    }
+
+    /// How the connections are.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.shared.state().standing()
+    }
+
+    /// Sleeps until they are otherwise than `seen`, or for `time`; how they are then.
+    #[must_use]
+    pub fn await_change(&self, seen: Standing, time: Option<Duration>) -> Standing {
+        let unchanged = |state: &mut State| state.standing() == seen;
         let state = self.shared.state();
-        state.over.is_some() || state.has_left
+        let state = match time {
+            None => self.shared.changed.wait_while(state, unchanged).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = self.shared.changed.wait_timeout_while(state, time, unchanged);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        state.standing()
     }
 
     /// Tells the peer that this side leaves: connections that end from here on are not made again. A peer that is not told
@@ -256,7 +290,7 @@ impl Places {
             if left.is_zero() {
                 break;
             }
-            state = self.shared.heard.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
         self.shared.say_leave();
@@ -289,6 +323,16 @@ impl Leaving {
 }
 
 impl State {
+    fn standing(&self) -> Standing {
+        if self.over.is_some() || self.has_left {
+            Standing::Over
+        } else if self.failed >= self.epoch {
+            Standing::Broken
+        } else {
+            Standing::There
+        }
+    }
+
     fn leave_all(&mut self) -> Leaving {
         let acknowledgements = self.acknowledgements.take().map(|(sender, _)| sender);
         Leaving { places: self.places.clone(), acknowledgements }
@@ -340,24 +384,33 @@ impl Shared {
             state.since = Instant::now();
             state.leave_all()
         };
+        self.changed.notify_all();
         leaving.leave();
     }
 
-    /// Tells the peer how many bytes have come at each place.
-    fn tell(&self) {
-        let (sender, epoch, places) = {
-            let state = self.state();
-            let Some((sender, epoch)) = &state.acknowledgements else { return };
-            (sender.clone(), *epoch, state.places.clone())
-        };
-        let mut sent = Ok(0);
-        for place in places {
-            if let Some(received) = place.untold() {
-                sent = sent.and_then(|_| sender.queue(&Acknowledge { place: place.index, received }));
+    /// Tells the peer how many bytes have come at each place where it has not been told, or `anew` at all of them.
+    fn tell(&self, mut anew: bool) {
+        loop {
+            let (sender, epoch, places) = {
+                let state = self.state();
+                let Some((sender, epoch)) = &state.acknowledgements else { return };
+                (sender.clone(), *epoch, state.places.clone())
+            };
+            let mut sent = Ok(0);
+            for place in places {
+                if let Some(received) = place.untold(anew) {
+                    sent = sent.and_then(|_| sender.queue(&Acknowledge { place: place.index, received }));
+                }
             }
-        }
-        if sent.and_then(|_| sender.flush()).is_err() {
-            self.broke(epoch);
+            if sent.and_then(|_| sender.flush()).is_err() {
+                self.broke(epoch);
+            }
+            let now = self.state().acknowledgements.as_ref().map(|(_, epoch)| *epoch);
+            if now.is_none_or(|now| now == epoch) {
+                return;
+            }
+            // It may have been said on a connection that was left in this moment.
+            anew = true;
         }
     }
 
@@ -367,6 +420,7 @@ impl Shared {
             state.has_left = true;
             state.places.clone()
         };
+        self.changed.notify_all();
         places.iter().for_each(|place| place.nudge());
     }
 
@@ -391,6 +445,7 @@ impl Shared {
             state.over = Some(lost);
             state.leave_all()
         };
+        self.changed.notify_all();
         leaving.places.iter().for_each(|place| place.end());
         leaving.leave();
     }

@@ -26,7 +26,7 @@ pub use address::{Address, AddressError, DEFAULT_PORT, RingsWish};
 pub use bulk::Bulk;
 pub use connect::connect;
 pub use error::LinkError;
-pub use lasting::{ACKNOWLEDGEMENTS_PLACE, Heard, OWN_PLACE, Places};
+pub use lasting::{ACKNOWLEDGEMENTS_PLACE, Heard, OWN_PLACE, Places, Standing};
 pub use link::Link;
 pub use listener::{Listener, Peer};
 pub use outgoing::Lent;

@@ -84,15 +84,22 @@ impl Place {
         }
     }
 
-    /// How many bytes have come and the peer has not been told; what it is to be told.
-    pub(super) fn untold(&self) -> Option<u64> {
+    /// How many bytes have come, where the peer has not been told or is to be told `anew`.
+    pub(super) fn untold(&self, anew: bool) -> Option<u64> {
         let received = self.received.load(Ordering::Acquire);
-        (self.told.swap(received, Ordering::AcqRel) != received).then_some(received)
+        let told = self.told.swap(received, Ordering::AcqRel);
+        (told != received || anew && received > 0).then_some(received)
     }
 
-    /// The peer has so many bytes.
+    /// The peer has so many bytes, or more: connections overtake each other.
     pub(super) fn acknowledge(&self, received: u64) -> Result<(), LinkError> {
-        let free = lock(&self.outbound).log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
+        let free = {
+            let log = &mut lock(&self.outbound).log;
+            if received <= log.acknowledged() {
+                return Ok(());
+            }
+            log.acknowledge(received).map_err(|outside| self.outside(received, outside))?
+        };
         self.moved.notify_all();
         drop(free);
         Ok(())
@@ -119,7 +126,7 @@ impl Place {
     }
 
     /// Goes on with a connection whose peer has `received` bytes. `is_valid` is asked in the moment from which on
-    /// [`Place::detach`] ends it; what the peer lacks is written before anything else.
+    /// [`Place::detach`] ends it; what the peer lacks is written before anything else. One that is not valid is ended.
     pub(super) fn attach(
         &self,
         epoch: u64,
@@ -397,7 +404,7 @@ impl Pipe for Place {
 
     fn taken(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.tell();
+            shared.tell(false);
         }
     }
 

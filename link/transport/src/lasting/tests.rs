@@ -1,0 +1,102 @@
+//! Connections that overtake each other: what an old one still says, and one that comes too late.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::os::unix::net::UnixStream;
+
+use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
+
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(20);
+
+fn pair() -> (Link, Link) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Link::new(ours.into()), Link::new(theirs.into()))
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + GRACE)
+}
+
+/// Two ends of a session.
+fn session() -> [(Places, Link); 2] {
+    let (ours, theirs) = pair();
+    [ours, theirs].map(|link| Places::take_over(link, GRACE))
+}
+
+/// A connection of an epoch at the session's own place, at both ends.
+fn meet(ends: &mut [(Places, Link); 2], epoch: u64) {
+    let links = pair();
+    assert!(ends.iter().all(|(places, _)| places.begin(epoch)));
+    let [one, other] = [0, 1].map(|end: usize| ends[end].0.freeze(OWN_PLACE));
+    ends[0].0.go_on(OWN_PLACE, epoch, links.0, other).unwrap();
+    ends[1].0.go_on(OWN_PLACE, epoch, links.1, one).unwrap();
+}
+
+#[test]
+fn a_count_that_was_overtaken_says_nothing_and_one_that_cannot_be_breaks_the_contract() {
+    let [(places, mut own), _peer] = session();
+    let sent = own.send(&MemoryInfo {}).unwrap() * 16;
+    let (ours, mut theirs) = pair();
+    let listening = {
+        let (places, receiver) = (places.clone(), places.hear(1, ours));
+        std::thread::spawn(move || places.listen(1, receiver))
+    };
+    for received in [sent, sent - 1, 0, sent, sent + 1] {
+        theirs.send(&Acknowledge { place: OWN_PLACE, received }).unwrap();
+    }
+    let heard = listening.join().unwrap();
+    let Heard::Contract(LinkError::Acknowledgement { received, acknowledged, .. }) = heard else { panic!("{heard:?}") };
+    assert_eq!((received, acknowledged), (sent + 1, sent));
+}
+
+#[test]
+fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
+    let mut ends = session();
+    ends[0].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[1].1.receive(soon()).unwrap().is_some());
+    meet(&mut ends, 2);
+    let (late, mut its_peer) = pair();
+    // What its peer said is less than what is known by now.
+    ends[0].0.go_on(OWN_PLACE, 1, late, 0).unwrap();
+    assert!(its_peer.receive(soon()).unwrap().is_none());
+    ends[0].1.send(&ReleaseBlock { block: floe_wire::BlockId(7) }).unwrap();
+    ends[1].1.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
+    assert_eq!(ends[1].1.receive(soon()).unwrap().unwrap().sequence, 2);
+    assert_eq!(ends[0].1.receive(soon()).unwrap().unwrap().sequence, 1);
+}
+
+#[test]
+fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
+    let mut ends = session();
+    ends[0].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[1].1.receive(soon()).unwrap().is_some());
+    for epoch in 1..4 {
+        if epoch > 1 {
+            meet(&mut ends, epoch);
+        }
+        let (ours, mut theirs) = pair();
+        let _receiver = ends[1].0.hear(epoch, ours);
+        let told = theirs.receive(soon()).unwrap().unwrap();
+        assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { place: OWN_PLACE, received: 16 });
+    }
+}
+
+#[test]
+fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
+    let (places, _link) = Places::take_over(pair().0, GRACE);
+    assert_eq!(places.standing(), Standing::There);
+    let change = |seen, what: fn(&Places)| {
+        let watching = {
+            let places = places.clone();
+            std::thread::spawn(move || places.await_change(seen, None))
+        };
+        what(&places);
+        watching.join().unwrap()
+    };
+    assert_eq!(change(Standing::There, |places| places.broke(1)), Standing::Broken);
+    assert_eq!(places.await_change(Standing::Broken, Some(Duration::ZERO)), Standing::Broken);
+    assert_eq!(change(Standing::Broken, |places| assert!(places.begin(2))), Standing::There);
+    assert_eq!(change(Standing::There, Places::end), Standing::Over);
+}
