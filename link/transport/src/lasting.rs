@@ -373,11 +373,12 @@ impl Shared {
         self.grace.saturating_sub(self.state().since.elapsed())
     }
 
-    /// A connection of this epoch has failed: the others are left, too.
+    /// A connection of this epoch has failed: the others are left, too. Not where the peer has left: each ends by itself
+    /// then, behind what the peer has said last.
     fn broke(&self, epoch: u64) {
         let leaving = {
             let mut state = self.state();
-            if state.epoch != epoch || state.failed >= epoch {
+            if state.epoch != epoch || state.failed >= epoch || state.has_left {
                 return;
             }
             state.failed = epoch;

@@ -91,6 +91,8 @@ impl Stripes {
         };
         let started = std::thread::Builder::new().name("floe-bulk-send".into()).spawn(body);
         if state.closed || started.is_err() {
+            // What is lent goes back with it, to the same lock.
+            drop(state);
             connection.close();
             return started.map(|_| ());
         }

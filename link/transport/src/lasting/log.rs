@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::io::Errno;
+
 use crate::outgoing::Lent;
 
 /// A buffer is filled up to this before the next is begun.
@@ -50,6 +52,41 @@ impl Entry {
 
     fn end(&self) -> u64 {
         self.start + self.len() as u64
+    }
+}
+
+/// Bytes for the next connection, to be written without a lock.
+pub(super) struct Part {
+    /// Where they end.
+    pub(super) end: u64,
+    data: Data,
+    /// So many bytes of what is held have arrived.
+    skipped: usize,
+    descriptor: Option<std::io::Result<OwnedFd>>,
+}
+
+impl Part {
+    /// Gives them to `write`, with the descriptor that goes with them.
+    ///
+    /// # Errors
+    /// Those of `write`; the system's own where there is no room for another descriptor.
+    pub(super) fn write<E: From<Errno>>(
+        &self,
+        mut write: impl FnMut(&[u8], Option<BorrowedFd<'_>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let descriptor = match &self.descriptor {
+            None => None,
+            Some(Ok(descriptor)) => Some(descriptor.as_fd()),
+            Some(Err(error)) => return Err(Errno::from_io_error(error).unwrap_or(Errno::IO).into()),
+        };
+        match &self.data {
+            Data::Copied(bytes) => write(bytes, descriptor),
+            Data::Held(held, _) => {
+                let mut outcome = Ok(());
+                held.lend(&mut |bytes| outcome = write(&bytes[self.skipped..], descriptor));
+                outcome
+            }
+        }
     }
 }
 
@@ -167,25 +204,19 @@ impl Log {
         }
     }
 
-    /// Gives everything that has not arrived to `write`, in order and without the hole, until that fails.
-    pub(super) fn each<E>(
-        &self,
-        mut write: impl FnMut(&[u8], Option<BorrowedFd<'_>>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        for entry in &self.entries {
-            let skipped = usize::try_from(self.acknowledged.saturating_sub(entry.start)).unwrap_or(usize::MAX);
-            // The peer that has the first byte has the descriptor.
-            let descriptor = entry.descriptor.as_ref().filter(|_| skipped == 0).map(|descriptor| descriptor.as_fd());
-            match &entry.data {
-                Data::Copied(bytes) => write(&bytes[skipped..], descriptor)?,
-                Data::Held(held, _) => {
-                    let mut outcome = Ok(());
-                    held.lend(&mut |bytes| outcome = write(&bytes[skipped..], descriptor));
-                    outcome?;
-                }
-            }
-        }
-        Ok(())
+    /// What is kept of the bytes from `at` on that have not arrived, in parts. `None`: nothing; a hole is not here.
+    pub(super) fn part(&self, at: u64) -> Option<Part> {
+        let at = at.max(self.acknowledged);
+        let index = self.entries.partition_point(|entry| entry.end() <= at);
+        let entry = self.entries.get(index)?;
+        let skipped = usize::try_from(at.saturating_sub(entry.start)).unwrap_or(usize::MAX);
+        let data = match &entry.data {
+            Data::Copied(bytes) => Data::Copied(bytes[skipped..].to_vec()),
+            Data::Held(held, bytes) => Data::Held(held.clone(), bytes - skipped),
+        };
+        // The peer that has the first byte has the descriptor.
+        let descriptor = entry.descriptor.as_ref().filter(|_| skipped == 0).map(OwnedFd::try_clone);
+        Some(Part { end: entry.end(), data, skipped, descriptor })
     }
 
     /// Gives everything up; to be dropped without a lock.
@@ -255,17 +286,26 @@ mod tests {
         end.received.extend(end.wire.drain(..count));
     }
 
+    /// The lengths of all parts that have not arrived, with whether a descriptor goes with them, and their bytes.
+    fn parts(log: &Log) -> (Vec<(usize, bool)>, Vec<u8>) {
+        let (mut at, mut shapes, mut all) = (0, Vec::new(), Vec::new());
+        while let Some(part) = log.part(at) {
+            at = part.end;
+            let written: Result<(), Errno> = part.write(|bytes, descriptor| {
+                shapes.push((bytes.len(), descriptor.is_some()));
+                all.extend_from_slice(bytes);
+                Ok(())
+            });
+            written.expect("nothing fails here");
+        }
+        (shapes, all)
+    }
+
     fn meet(ends: &mut [End; 2]) {
         for side in 0..2 {
             let has = ends[1 - side].received.len() as u64;
             drop(ends[side].log.acknowledge(has).expect("the peer has no more than was sent"));
-            let mut again = Vec::new();
-            let all: Result<(), ()> = ends[side].log.each(|bytes, _| {
-                again.extend_from_slice(bytes);
-                Ok(())
-            });
-            all.expect("nothing fails here");
-            ends[1 - side].wire = again;
+            ends[1 - side].wire = parts(&ends[side].log).1;
         }
     }
 
@@ -329,12 +369,7 @@ mod tests {
         log.hold(Held::new(Box::new(Bytes(vec![2; 1000]))), 1000);
         log.append(&[3; 10]);
         assert_eq!(log.acknowledge(1009).map(|free| free.len()), Ok(0));
-        let mut rest = Vec::new();
-        let all: Result<(), ()> = log.each(|bytes, _| {
-            rest.push(bytes.to_vec());
-            Ok(())
-        });
-        assert_eq!((all, rest), (Ok(()), vec![vec![2; 1], vec![3; 10]]));
+        assert_eq!(parts(&log).1, [2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]);
         assert_eq!(log.acknowledge(1010).map(|free| free.len()), Ok(1));
     }
 
@@ -345,12 +380,7 @@ mod tests {
         log.append_with(&[1; 10], std::fs::File::open("/dev/null").expect("it is there").into());
         for (received, expected) in [(3, vec![(2, false), (10, true)]), (5, vec![(10, true)]), (6, vec![(9, false)])] {
             drop(log.acknowledge(received).expect("it was sent"));
-            let mut seen = Vec::new();
-            let all: Result<(), ()> = log.each(|bytes, descriptor| {
-                seen.push((bytes.len(), descriptor.is_some()));
-                Ok(())
-            });
-            assert_eq!((all, seen), (Ok(()), expected));
+            assert_eq!(parts(&log).0, expected);
         }
     }
 
@@ -361,8 +391,19 @@ mod tests {
         log.open_hole(1 << 20);
         assert_eq!((log.end(), log.copied()), (10 + (1 << 20), 10));
         assert!(log.acknowledge(500).is_ok());
-        let none: Result<(), ()> = log.each(|_, _| Err(()));
-        assert_eq!(none, Ok(()));
+        assert!(log.part(0).is_none());
         log.close_hole();
+    }
+
+    #[test]
+    fn what_is_kept_while_parts_are_written_follows_them() {
+        let mut log = Log::default();
+        log.append(&[1; 10]);
+        let first = log.part(0).expect("ten bytes");
+        log.append(&[2; 5]);
+        assert_eq!(log.acknowledge(7).map(|free| free.len()), Ok(0));
+        let second = log.part(first.end).expect("five more");
+        assert_eq!((first.end, second.end), (10, 15));
+        assert!(log.part(second.end).is_none());
     }
 }

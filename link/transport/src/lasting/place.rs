@@ -54,7 +54,10 @@ struct Under {
 #[derive(Debug)]
 struct Outbound {
     log: Log,
+    /// The connection to write to, once it has what came before.
     under: Option<Under>,
+    /// When the connection was made that is given what came before.
+    behind: Option<u64>,
 }
 
 /// What came of an attempt to read.
@@ -75,7 +78,7 @@ impl Place {
             reach,
             shared,
             inbound: Mutex::default(),
-            outbound: Mutex::new(Outbound { log: Log::default(), under: None }),
+            outbound: Mutex::new(Outbound { log: Log::default(), under: None, behind: None }),
             moved: Condvar::new(),
             current: Mutex::default(),
             came: Condvar::new(),
@@ -126,7 +129,8 @@ impl Place {
     }
 
     /// Goes on with a connection whose peer has `received` bytes. `is_valid` is asked in the moment from which on
-    /// [`Place::detach`] ends it; what the peer lacks is written before anything else. One that is not valid is ended.
+    /// [`Place::detach`] ends it; what the peer lacks is written before anything else, which holds up nobody who posts or
+    /// hears what has come. One that is not valid is ended.
     pub(super) fn attach(
         &self,
         epoch: u64,
@@ -134,33 +138,51 @@ impl Place {
         received: u64,
         is_valid: impl FnOnce() -> bool,
     ) -> Result<(), LinkError> {
-        let mut outbound = lock(&self.outbound);
+        let under = Under { pipe, epoch };
         let free = {
+            let mut outbound = lock(&self.outbound);
             let (mut inbound, mut current) = (lock(&self.inbound), lock(&self.current));
             // From a later epoch's beginning on neither direction may be touched by this one.
             if !is_valid() {
-                pipe.end();
+                under.pipe.end();
                 return Ok(());
             }
             let free = outbound.log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
-            let under = Under { pipe: Arc::clone(&pipe), epoch };
             *inbound = Some(under.clone());
-            *current = Some(Arc::clone(&pipe));
-            outbound.under = Some(under);
+            *current = Some(Arc::clone(&under.pipe));
+            (outbound.under, outbound.behind) = (None, Some(epoch));
             free
         };
         self.came.notify_all();
-        let again = outbound.log.each(|bytes, descriptor| match descriptor {
-            Some(descriptor) => pipe.write_with(bytes, &[], descriptor),
-            None => pipe.write(bytes, &[]),
-        });
-        drop(outbound);
-        self.moved.notify_all();
         drop(free);
-        if again.is_err() {
+        if self.write_again(&under, received).is_err() {
             self.broke(epoch);
         }
+        self.moved.notify_all();
         Ok(())
+    }
+
+    /// Writes what is kept from `at` on, with no lock held: who hears what has come must get on, for its peer to get on with
+    /// what is written here. When nothing is left, others write.
+    fn write_again(&self, under: &Under, mut at: u64) -> Result<(), Failure> {
+        loop {
+            let part = {
+                let mut outbound = lock(&self.outbound);
+                if outbound.behind != Some(under.epoch) {
+                    return Ok(());
+                }
+                let Some(part) = outbound.log.part(at) else {
+                    (outbound.under, outbound.behind) = (Some(under.clone()), None);
+                    return Ok(());
+                };
+                part
+            };
+            at = part.end;
+            part.write(|bytes, descriptor| match descriptor {
+                Some(descriptor) => under.pipe.write_with(bytes, &[], descriptor),
+                None => under.pipe.write(bytes, &[]),
+            })?;
+        }
     }
 
     /// The session is over for this side: nobody waits here any more, and what is kept goes back.
@@ -170,7 +192,7 @@ impl Place {
         self.came.notify_all();
         let free = {
             let mut outbound = lock(&self.outbound);
-            outbound.under = None;
+            (outbound.under, outbound.behind) = (None, None);
             outbound.log.clear()
         };
         self.moved.notify_all();

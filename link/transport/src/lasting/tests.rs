@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
 use super::*;
+use crate::outgoing::Lent;
 
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -81,6 +82,78 @@ fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
         let told = theirs.receive(soon()).unwrap().unwrap();
         assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { place: OWN_PLACE, received: 16 });
     }
+}
+
+/// Data that are told apart from others that have gone back.
+struct Data(usize, Arc<Mutex<usize>>);
+
+impl Lent for Data {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        write(&vec![5; self.0]);
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        *self.1.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn what_has_come_is_heard_while_the_rest_is_written_again() {
+    let [(places, own), _peer] = session();
+    let (sender, _receiver) = own.split();
+    places.broke(1);
+    let (bytes, back) = (2 << 20, Arc::new(Mutex::new(0)));
+    let message = floe_wire::CopyToDevice { stream: floe_wire::StreamId(1), to: DevicePtr(1), bytes: &[] };
+    for _ in 0..4 {
+        sender.post_lent(&message, Box::new(Data(bytes, Arc::clone(&back)))).unwrap();
+    }
+    sender.flush().unwrap();
+    assert!(places.begin(2));
+    let ((ours, theirs), (link, mut peer)) = (pair(), pair());
+    let (listener, writer) = (places.clone(), places.clone());
+    let listening = std::thread::spawn(move || listener.listen(2, listener.hear(2, ours)));
+    let writing = std::thread::spawn(move || writer.go_on(OWN_PLACE, 2, link, 0));
+    let mut received = 0;
+    let mut acknowledgements = theirs;
+    for came in 1..=4 {
+        // The rest is not read before this has gone back.
+        received += 16 + u64::try_from(peer.receive(soon()).unwrap().unwrap().payload.len()).unwrap();
+        acknowledgements.send(&Acknowledge { place: OWN_PLACE, received }).unwrap();
+        let until = Instant::now() + GRACE;
+        while *back.lock().unwrap() < came {
+            assert!(Instant::now() < until, "{came} have come, the owner has: {}", back.lock().unwrap());
+            std::thread::yield_now();
+        }
+    }
+    // Others write behind it.
+    writing.join().unwrap().unwrap();
+    sender.send(&MemoryInfo {}, |_| ()).unwrap();
+    assert_eq!(peer.receive(soon()).unwrap().unwrap().sequence, 5);
+    places.end();
+    assert!(matches!(listening.join().unwrap(), Heard::Broke));
+}
+
+#[test]
+fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_ended() {
+    let mut ends = session();
+    let (ours, theirs) = pair();
+    let (places, receiver) = (ends[0].0.clone(), ends[0].0.hear(1, ours));
+    let listening = std::thread::spawn(move || places.listen(1, receiver));
+    let mut acknowledgements = theirs;
+    acknowledgements.send(&Leave {}).unwrap();
+    drop(acknowledgements);
+    assert!(matches!(listening.join().unwrap(), Heard::Broke));
+    assert_eq!(ends[0].0.standing(), Standing::Over);
+    ends[1].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[0].1.receive(soon()).unwrap().is_some());
+    ends[1].0.end();
+    assert!(ends[0].1.receive(soon()).unwrap().is_none());
 }
 
 #[test]
