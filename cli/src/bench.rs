@@ -14,8 +14,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Measure what the way to a GPU costs: latencies, and copies from 4 B to 1 GiB, by every transport; natively beside it
-    /// where the GPU is this machine's
+    /// Measure what the way to a GPU costs: latencies, and copies from 4 B to 1 GiB, by every transport; beside it natively
+    /// and through sockets alone where the GPU is this machine's
     Link(link::Arguments),
     /// The measuring process of `link`
     #[command(hide = true)]

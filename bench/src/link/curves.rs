@@ -1,4 +1,4 @@
-//! What was measured of one way to a GPU: two latencies and four curves.
+//! What was measured of one way to a GPU: two latencies and four curves, and what its sockets carry alone.
 //! In: JSON lines of a measuring process. Out: the same as data, and how fast a copy of some size was. It judges nothing.
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,29 @@ pub(crate) enum Finding {
         /// Seconds.
         seconds: f64,
     },
+    /// How many connections carry the session's large copies.
+    Connections {
+        /// Connections.
+        connections: u32,
+    },
+    /// The median time of a transfer through sockets alone.
+    Raw {
+        /// Of the sockets.
+        name: String,
+        /// How many at once.
+        connections: u32,
+        /// Over all of them together.
+        bytes: u64,
+        /// Seconds.
+        seconds: f64,
+    },
+}
+
+impl Finding {
+    /// Whether each way has as many of them.
+    pub(crate) fn is_of_copies(&self) -> bool {
+        !matches!(self, Self::Connections { .. } | Self::Raw { .. })
+    }
 }
 
 /// What one way is like.
@@ -68,6 +91,10 @@ pub(crate) struct Curves {
     /// Launch and wait, in seconds.
     pub(crate) launch: Option<f64>,
     points: Vec<Point>,
+    /// How many connections carry its large copies, where its sockets were measured and that is known.
+    connections: Option<u32>,
+    /// Its sockets alone, over several numbers of connections.
+    pub(crate) raw: Vec<Raw>,
 }
 
 /// One point of a curve.
@@ -76,6 +103,22 @@ pub(crate) struct Point {
     copy: Copy,
     bytes: u64,
     seconds: f64,
+}
+
+/// One point of a curve of sockets alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Raw {
+    pub(crate) name: String,
+    connections: u32,
+    pub(crate) bytes: u64,
+    seconds: f64,
+}
+
+impl Raw {
+    /// Bytes per second.
+    pub(crate) fn rate(&self) -> f64 {
+        rate(self.bytes, self.seconds)
+    }
 }
 
 impl Curves {
@@ -89,15 +132,17 @@ impl Curves {
             Finding::Device { name } => self.device = name,
             Finding::Launch { seconds } => self.launch = Some(seconds),
             Finding::Copied { copy, bytes, seconds } => self.points.push(Point { copy, bytes, seconds }),
+            Finding::Connections { connections } => self.connections = Some(connections),
+            Finding::Raw { name, connections, bytes, seconds } => {
+                self.raw.push(Raw { name, connections, bytes, seconds });
+            }
         }
     }
 
     /// Sizes in bytes and bytes per second of one kind of copy, by size.
     pub(crate) fn rates(&self, copy: Copy) -> Vec<(u64, f64)> {
         let of_kind = self.points.iter().filter(|point| point.copy == copy);
-        #[allow(clippy::cast_precision_loss, reason = "a size is far below 2^52")]
-        let mut rates: Vec<(u64, f64)> =
-            of_kind.map(|point| (point.bytes, point.bytes as f64 / point.seconds)).collect();
+        let mut rates: Vec<(u64, f64)> = of_kind.map(|point| (point.bytes, rate(point.bytes, point.seconds))).collect();
         rates.sort_by_key(|(bytes, _)| *bytes);
         rates
     }
@@ -107,6 +152,16 @@ impl Curves {
         self.points.iter().find(|point| point.copy == copy && point.bytes == bytes).map(|point| point.seconds)
     }
 
+    /// Its sockets alone, over as many connections as its session has.
+    pub(crate) fn ceiling(&self) -> impl Iterator<Item = &Raw> {
+        self.raw.iter().filter(|raw| Some(raw.connections) == self.connections)
+    }
+
+    /// Whether its sockets were measured, but not how many the session has.
+    pub(crate) fn lacks_ceiling(&self) -> bool {
+        self.connections.is_none() && !self.raw.is_empty()
+    }
+
     /// All sizes that were measured, once each.
     pub(crate) fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.points.iter().map(|point| point.bytes).collect();
@@ -114,6 +169,12 @@ impl Curves {
         sizes.dedup();
         sizes
     }
+}
+
+/// Bytes per second.
+#[allow(clippy::cast_precision_loss, reason = "a size is far below 2^52")]
+fn rate(bytes: u64, seconds: f64) -> f64 {
+    bytes as f64 / seconds
 }
 
 /// A number of bytes with a binary unit: sizes here are powers of two.
@@ -145,6 +206,22 @@ mod tests {
         assert_eq!(curves.rates(Copy::PinnedToHost).iter().map(|(bytes, _)| *bytes).collect::<Vec<_>>(), [4, 2048]);
         assert_eq!(curves.seconds(Copy::PinnedToHost, 4), Some(1e-6));
         assert_eq!((curves.rates(Copy::PageableToHost), curves.sizes()), (vec![], vec![4, 2048]));
+    }
+
+    #[test]
+    fn sockets_alone_are_the_ceiling_with_as_many_connections_as_the_session_has() {
+        let mut curves = Curves::new("tcp");
+        for line in [
+            r#"{"kind":"raw","name":"tcp raw ×1","connections":1,"bytes":65536,"seconds":2.0}"#,
+            r#"{"kind":"raw","name":"tcp raw ×2","connections":2,"bytes":65536,"seconds":1.0}"#,
+        ] {
+            curves.take(serde_json::from_str(line).expect("a finding"));
+        }
+        assert!(curves.lacks_ceiling() && curves.ceiling().count() == 0, "not known yet: {curves:?}");
+        curves.take(serde_json::from_str(r#"{"kind":"connections","connections":2}"#).expect("a finding"));
+        assert_eq!(curves.ceiling().map(|raw| (raw.bytes, raw.rate())).collect::<Vec<_>>(), [(65536, 65536.0)]);
+        assert!(!curves.lacks_ceiling() && !Curves::new("native").lacks_ceiling());
+        assert!(curves.sizes().is_empty(), "sizes are those of copies");
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! `floe bench link`: what the way to a GPU costs. In: servers, an emulated network. Out: latencies and curves of every
-//! way, natively too where the GPU is this machine's; on stdout, and as JSON and PNG where files are named.
+//! way, natively too where the GPU is this machine's, and of the sockets alone where they are; on stdout, and as JSON and
+//! PNG where files are named.
 //! It measures in processes of their own, which use `libcuda.so.1` as any program does.
 
 mod curves;
 mod lettering;
 mod picture;
 mod probe;
+mod ratios;
+mod raw;
 mod routes;
+mod stream;
+mod tcp_sockets;
 mod terminal;
 
 use std::path::PathBuf;
@@ -24,6 +29,7 @@ use crate::program::{self, Answer};
 use crate::server::Server;
 use crate::{machine, record};
 use curves::{Copy, Curves, Finding};
+use ratios::Ratio;
 
 /// A measuring process that says nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -87,8 +93,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let mut measured = Curves::new(&route.name);
         let ending = program::run(route.command, &log, PATIENCE, |heard| {
             if let Ok(finding) = serde_json::from_str::<Finding>(&heard.text) {
+                progress.inc(u64::from(finding.is_of_copies()));
                 measured.take(finding);
-                progress.inc(1);
             }
             Answer::None
         })?;
@@ -96,8 +102,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         ways.push(measured);
     }
     progress.finish_and_clear();
-    println!("{}", terminal::show(&ways));
-    write_files(arguments, &ways)
+    for way in ways.iter().filter(|way| way.lacks_ceiling()) {
+        eprintln!("floe: how many connections a session has cannot be seen here, so nothing is compared: {}", way.way);
+    }
+    let ratios = ratios::ratios(&ways, arguments.quick);
+    println!("{}", terminal::show(&ways, &ratios));
+    write_files(arguments, &ways, &ratios)
 }
 
 /// Findings of one way: the device, the launch, four copies of each size.
@@ -105,7 +115,7 @@ fn points(largest: u64) -> usize {
     2 + Copy::ALL.len() * probe::sizes(largest).count()
 }
 
-fn write_files(arguments: &Arguments, ways: &[Curves]) -> Result<ExitCode> {
+fn write_files(arguments: &Arguments, ways: &[Curves], ratios: &[Ratio]) -> Result<ExitCode> {
     if let Some(path) = &arguments.png {
         picture::draw(ways, path)?;
     }
@@ -115,6 +125,7 @@ fn write_files(arguments: &Arguments, ways: &[Curves]) -> Result<ExitCode> {
             "date": machine::date(),
             "machine": machine::description(),
             "ways": ways,
+            "ratios": ratios,
         });
         std::fs::write(path, serde_json::to_vec_pretty(&said)?)
             .with_context(|| format!("cannot be written: {}", path.display()))?;

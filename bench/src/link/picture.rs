@@ -1,4 +1,5 @@
-//! The curves as a picture: rate over size, one panel per direction, one colour per way, pinned memory thick.
+//! The curves as a picture: rate over size, one panel per direction, one colour per way, pinned memory thick, and the sockets
+//! alone dashed.
 //! In: curves. Out: a PNG file.
 
 use std::path::Path;
@@ -14,6 +15,9 @@ const SIZE: (u32, u32) = (1400, 640);
 const HEAD: u32 = 60;
 /// Room for the labels of the axes.
 const LABELS: u32 = 70;
+/// Pixels of a dash and of the gap behind it.
+const DASH: u32 = 8;
+const GAP: u32 = 6;
 /// Of each way, then again from the start.
 const COLORS: [RGBColor; 6] = [
     RGBColor(110, 110, 110),
@@ -48,7 +52,12 @@ fn paint<'a>(area: &Area<'a>, ways: &[Curves]) -> Drawn<'a> {
 
 fn legend<'a>(area: &Area<'a>, ways: &[Curves]) -> Drawn<'a> {
     let device = ways.first().map_or("", |way| way.device.as_str());
-    text(area, &format!("copies over size, {device}: thick lines pinned memory, thin lines pageable"), (20, 10))?;
+    let dashes = if ways.iter().any(|way| way.ceiling().next().is_some()) { ", dashes the sockets alone" } else { "" };
+    text(
+        area,
+        &format!("copies over size, {device}: thick lines pinned memory, thin lines pageable{dashes}"),
+        (20, 10),
+    )?;
     let mut left = 20;
     for (way, color) in ways.iter().zip(colors()) {
         area.draw(&Rectangle::new([(left, 38), (left + 14, 50)], color.filled()))?;
@@ -63,7 +72,7 @@ fn text<'a>(area: &Area<'a>, words: &str, at: (i32, i32)) -> Drawn<'a> {
 }
 
 fn panel<'a>(area: &Area<'a>, ways: &[Curves], title: &str, [pinned, pageable]: [Copy; 2]) -> Drawn<'a> {
-    let rates = || ways.iter().flat_map(|way| way.rates(pinned).into_iter().chain(way.rates(pageable)));
+    let rates = || ways.iter().flat_map(|way| [way.rates(pinned), way.rates(pageable), ceiling(way)]).flatten();
     let most = rates().map(|(_, rate)| rate / 1e9).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let largest = rates().map(|(bytes, _)| power(bytes)).fold(2.0, f64::max);
     let mut chart = ChartBuilder::on(area)
@@ -85,8 +94,15 @@ fn panel<'a>(area: &Area<'a>, ways: &[Curves], title: &str, [pinned, pageable]: 
             let points = way.rates(copy).into_iter().map(|(bytes, rate)| (power(bytes), rate / 1e9));
             chart.draw_series(LineSeries::new(points, color.stroke_width(width)))?;
         }
+        let points = ceiling(way).into_iter().map(|(bytes, rate)| (power(bytes), rate / 1e9));
+        chart.draw_series(DashedLineSeries::new(points, DASH, GAP, color.stroke_width(1)))?;
     }
     Ok(())
+}
+
+/// Sizes and rates of the sockets alone; they are the same in both directions.
+fn ceiling(way: &Curves) -> Vec<(u64, f64)> {
+    way.ceiling().map(|raw| (raw.bytes, raw.rate())).collect()
 }
 
 /// One per way.
@@ -116,12 +132,24 @@ mod tests {
         for (power, copy) in (2..30).flat_map(|power| Copy::ALL.map(|copy| (power, copy))) {
             curves.take(Finding::Copied { copy, bytes: 1 << power, seconds: 1e-5 + 1e-10 * f64::from(1 << power) });
         }
+        let with_sockets = {
+            let mut curves = curves.clone();
+            curves.take(Finding::Connections { connections: 1 });
+            for bytes in [1 << 16, 1 << 20, 1 << 28] {
+                let name = "tcp raw ×1".to_owned();
+                curves.take(Finding::Raw { name, connections: 1, bytes, seconds: 2e-10 * bytes as f64 });
+            }
+            curves
+        };
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (drawn, empty) = (folder.path().join("link.png"), folder.path().join("empty.png"));
-        draw(&[curves], &drawn).expect("it is drawn");
-        draw(&[], &empty).expect("nothing measured is drawn too");
-        let bytes = [drawn, empty].map(|path| std::fs::read(path).expect("it was written"));
-        assert!(bytes.iter().all(|bytes| bytes.starts_with(b"\x89PNG")));
-        assert!(bytes[0].len() > bytes[1].len() + 1000, "{} and {}", bytes[0].len(), bytes[1].len());
+        let drawn = |name: &str, ways: &[Curves]| {
+            let path = folder.path().join(name);
+            draw(ways, &path).expect("it is drawn");
+            std::fs::read(path).expect("it was written")
+        };
+        let pictures = [drawn("empty.png", &[]), drawn("link.png", &[curves]), drawn("sockets.png", &[with_sockets])];
+        assert!(pictures.iter().all(|bytes| bytes.starts_with(b"\x89PNG")));
+        let lengths = pictures.each_ref().map(Vec::len);
+        assert!(lengths[1] > lengths[0] + 1000 && lengths[2] > lengths[1], "each has more on it: {lengths:?}");
     }
 }

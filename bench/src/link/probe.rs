@@ -11,6 +11,7 @@ use floe_abi::{DevicePtr, Stream};
 use floe_device::{Driver, HostMemory, LaunchRequest, LoadImage};
 
 use super::curves::{Copy, Finding};
+use super::raw::{self, Wire};
 
 /// Flags of the measuring process, which `floe bench link` starts.
 #[derive(Debug, clap::Args)]
@@ -24,6 +25,9 @@ pub struct ProbeArguments {
     /// Milliseconds per point.
     #[arg(long)]
     pub(super) budget: u64,
+    /// Sockets that are measured alone, in turns with the copies.
+    #[arg(long)]
+    pub(super) raw: Option<Wire>,
 }
 
 /// A kernel that does nothing, for any GPU.
@@ -44,8 +48,17 @@ pub fn probe(arguments: &ProbeArguments) -> Result<()> {
     say(&Finding::Device { name: driver.device_get_name(device).context("cuDeviceGetName")? })?;
     let budget = Duration::from_millis(arguments.budget);
     say(&Finding::Launch { seconds: launch_and_wait(&driver, budget)? })?;
+    let mut counts = Vec::new();
     for bytes in sizes(arguments.largest) {
-        copies(&driver, usize::try_from(bytes).context("a size beyond this machine's addresses")?, budget)?;
+        let length = usize::try_from(bytes).context("a size beyond this machine's addresses")?;
+        copies(&driver, length, budget)?;
+        if let Some(wire) = arguments.raw {
+            if bytes == raw::LEAST {
+                // Only now: a session's connections come in the background, during the smaller copies.
+                counts = counts_of(wire)?;
+            }
+            sockets_alone(wire, &counts, length, budget)?;
+        }
     }
     driver.device_primary_ctx_release(device).context("cuDevicePrimaryCtxRelease")
 }
@@ -93,6 +106,24 @@ fn copies(driver: &Driver, bytes: usize, budget: Duration) -> Result<()> {
     driver.mem_free(memory).context("cuMemFree")
 }
 
+/// Over how many connections sockets are measured alone; the session's number is said.
+fn counts_of(wire: Wire) -> Result<Vec<u32>> {
+    let of_session = wire.of_session();
+    if let Some(connections) = of_session {
+        say(&Finding::Connections { connections })?;
+    }
+    Ok(wire.counts(of_session))
+}
+
+/// Sockets alone, over each number of connections.
+fn sockets_alone(wire: Wire, counts: &[u32], bytes: usize, budget: Duration) -> Result<()> {
+    for &connections in counts {
+        let seconds = wire.seconds(connections, bytes, budget)?;
+        say(&Finding::Raw { name: wire.name(connections), connections, bytes: bytes as u64, seconds })?;
+    }
+    Ok(())
+}
+
 /// Both directions with one kind of host memory.
 fn of_kind(
     driver: &Driver,
@@ -131,7 +162,7 @@ fn is_filled(bytes: &[u8], seed: u8) -> bool {
 }
 
 /// The median of several timings in seconds, as many as the budget allows. One before them is not counted.
-fn time(budget: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+pub(super) fn time(budget: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     work()?;
     let (mut times, begun) = (Vec::new(), Instant::now());
     while times.len() < *TIMINGS.start() || (begun.elapsed() < budget && times.len() < *TIMINGS.end()) {

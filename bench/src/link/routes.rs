@@ -10,6 +10,7 @@ use floe_session::settings::Place;
 use floe_transport::Address;
 
 use super::Arguments;
+use super::raw::Wire;
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::server::{self, Server};
@@ -51,6 +52,15 @@ impl Target {
             _ => true,
         }
     }
+
+    /// The sockets that large copies to it go through, where they are the system's own and both ends are here.
+    fn wire(&self) -> Option<Wire> {
+        match &self.address {
+            Address::Unix(_) => Some(Wire::Unix),
+            Address::Tcp { .. } if self.is_here() => Some(Wire::Tcp),
+            _ => None,
+        }
+    }
 }
 
 /// All of them, in the order in which they are measured.
@@ -67,7 +77,10 @@ pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Op
         routes.push(Route { name: "native".into(), command, relay: None });
     }
     for target in &targets {
-        let command = measuring(under_floe(installation, own, &target.device), arguments, DRIVER);
+        let mut command = measuring(under_floe(installation, own, &target.device), arguments, DRIVER);
+        if let Some(wire) = target.wire() {
+            command.args(["--raw", wire.flag()]);
+        }
         routes.push(Route { name: name(target, own.is_some()), command, relay: None });
         routes.extend(emulated(arguments, installation, own, target)?);
     }
@@ -156,6 +169,20 @@ mod tests {
             ("tcp://10.0.0.1:14833:0", false),
         ] {
             assert_eq!(Target::parse(device).expect("an address").is_here(), here, "{device}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_measured_alone_where_both_ends_are_here() {
+        for (device, wire) in [
+            ("unix:///run/floe.sock:0", Some(Wire::Unix)),
+            ("tcp://127.0.0.1:14833:0", Some(Wire::Tcp)),
+            ("localhost:1", Some(Wire::Tcp)),
+            ("tcp://10.0.0.1:14833:0", None),
+            ("tls://127.0.0.1:14833:0", None),
+            ("shm:///run/floe.sock:0", None),
+        ] {
+            assert_eq!(Target::parse(device).expect("an address").wire(), wire, "{device}");
         }
     }
 

@@ -1,10 +1,13 @@
-//! The curves for a terminal: a table of latencies and rates, and a chart per kind of copy, a line per way. In: curves.
-//! Out: text.
+//! The curves for a terminal: a table of latencies and rates, a chart per kind of copy, a line per way, and how copies
+//! compare with the sockets alone. In: curves, ratios. Out: text.
+
+use std::collections::BTreeSet;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::curves::{Copy, Curves, size};
+use super::ratios::{BAR, Ratio};
 
 /// Characters of a chart.
 const WIDTH: u32 = 70;
@@ -13,17 +16,22 @@ const HEIGHT: u32 = 12;
 const SMALL: u64 = 4;
 
 /// Everything there is to say.
-pub(super) fn show(ways: &[Curves]) -> String {
+pub(super) fn show(ways: &[Curves], ratios: &[Ratio]) -> String {
     let mut text = table(ways).to_string();
     for copy in Copy::ALL {
         text.push_str(&chart(ways, copy));
+    }
+    if !ratios.is_empty() {
+        text.push_str(&format!(
+            "\n\nlarge copies beside the sockets alone, at least {BAR} of them:\n{}",
+            compared(ratios)
+        ));
     }
     text
 }
 
 fn table(ways: &[Curves]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = plain();
     let heads = std::iter::once(String::new()).chain(ways.iter().map(|way| way.way.clone()));
     table.set_header(heads);
     let mut row = |name: String, cell: &dyn Fn(&Curves) -> Option<String>| {
@@ -40,13 +48,56 @@ fn table(ways: &[Curves]) -> Table {
     for (copy, bytes) in Copy::ALL.into_iter().flat_map(|copy| sizes.iter().map(move |bytes| (copy, *bytes))) {
         #[allow(clippy::cast_precision_loss, reason = "a size is far below 2^52")]
         row(format!("{} {}", size(bytes), copy.title()), &|way| {
-            way.seconds(copy, bytes).map(|seconds| format!("{:.2} GB/s", bytes as f64 / seconds / 1e9))
+            way.seconds(copy, bytes).map(|seconds| gigabytes(bytes as f64 / seconds))
         });
     }
+    for (name, bytes) in raw_rows(ways) {
+        row(format!("{} {name}", size(bytes)), &|way| {
+            way.raw.iter().find(|raw| raw.name == name && raw.bytes == bytes).map(|raw| gigabytes(raw.rate()))
+        });
+    }
+    align(&mut table);
+    table
+}
+
+/// Names and sizes of what was measured of sockets alone, once each, name by name.
+fn raw_rows(ways: &[Curves]) -> BTreeSet<(&str, u64)> {
+    ways.iter().flat_map(|way| &way.raw).map(|raw| (raw.name.as_str(), raw.bytes)).collect()
+}
+
+/// A line for each large copy.
+fn compared(ratios: &[Ratio]) -> Table {
+    let mut table = plain();
+    table.set_header(["", "floe", "alone", "×", ""]);
+    for ratio in ratios {
+        table.add_row([
+            format!("{}, {} {}", ratio.way, size(ratio.bytes), ratio.copy.title()),
+            gigabytes(ratio.floe),
+            format!("{} {}", ratio.raw, gigabytes(ratio.raw_rate)),
+            format!("{:.3}", ratio.ratio),
+            if ratio.holds() { "holds" } else { "MISSED" }.to_owned(),
+        ]);
+    }
+    align(&mut table);
+    table
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// Everything but the first column to the right.
+fn align(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table
+}
+
+/// 10⁹ bytes per second.
+fn gigabytes(rate: f64) -> String {
+    format!("{:.2} GB/s", rate / 1e9)
 }
 
 fn micros(seconds: f64) -> String {
@@ -81,6 +132,7 @@ fn ends(ways: &[Curves], which: usize) -> String {
 mod tests {
     use super::*;
     use crate::link::curves::Finding;
+    use crate::link::ratios::ratios;
 
     #[test]
     fn the_text_has_every_figure_and_a_gap_where_there_is_none() {
@@ -89,10 +141,33 @@ mod tests {
         measured.take(Finding::Copied { copy: Copy::PinnedToHost, bytes: 4, seconds: 7e-6 });
         measured.take(Finding::Copied { copy: Copy::PageableToDevice, bytes: 1 << 20, seconds: 1e-4 });
         let ways = [measured, Curves::new("tcp")];
-        let text = show(&ways);
+        let text = show(&ways, &[]);
         assert!(text.contains("12.50 µs") && text.contains("7.00 µs") && text.contains("10.49 GB/s"), "{text}");
         let row = text.lines().find(|line| line.contains("launch + synchronize")).expect("a row");
         assert!(row.trim_end().ends_with('–'), "{row}");
+    }
+
+    #[test]
+    fn sockets_alone_have_rows_in_the_column_of_their_way_and_large_copies_are_compared_with_them() {
+        let mut tcp = Curves::new("tcp");
+        tcp.take(Finding::Connections { connections: 2 });
+        for (connections, bytes) in [(1, 64 << 10), (2, 64 << 10), (1, 64 << 20), (2, 64 << 20)] {
+            let name = format!("tcp raw ×{connections}");
+            tcp.take(Finding::Raw { name, connections, bytes, seconds: 0.01 });
+        }
+        tcp.take(Finding::Copied { copy: Copy::PageableToHost, bytes: 64 << 20, seconds: 0.0125 });
+        let ways = [Curves::new("unix"), tcp];
+        let text = show(&ways, &ratios(&ways, false));
+        let row =
+            |start: &str| text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(row("64 KiB tcp raw ×2").split_whitespace().skip(5).collect::<Vec<_>>(), ["–", "0.01", "GB/s"]);
+        let order = ["64 KiB tcp raw ×1", "64 MiB tcp raw ×1", "64 KiB tcp raw ×2", "64 MiB tcp raw ×2"];
+        assert!(order.map(|start| text.find(start)).is_sorted(), "{text}");
+        let line = row("tcp, 64 MiB to the host, pageable");
+        assert!(
+            ["5.37 GB/s", "tcp raw ×2 6.71 GB/s", "0.800", "MISSED"].iter().all(|part| line.contains(part)),
+            "{line}"
+        );
     }
 
     #[test]
