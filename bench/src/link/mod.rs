@@ -47,10 +47,16 @@ pub struct Arguments {
     /// Emulate a network of this bandwidth for TCP: 10Gb/s for bits, 1.25GB/s for bytes
     #[arg(long, value_name = "RATE", value_parser = Network::parse_bandwidth)]
     bandwidth: Option<f64>,
-    /// The largest copy: bytes, or with K, M, G
-    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = bytes)]
+    /// The largest copy: bytes, or with K, M, G; with --quick 256M is the default
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "1G",
+        default_value_if("quick", "true", "256M"),
+        value_parser = bytes
+    )]
     largest: u64,
-    /// Keep each measurement short
+    /// Keep each measurement short: about a minute in all
     #[arg(long)]
     quick: bool,
     /// Leave out the measurement without floe
@@ -131,4 +137,28 @@ fn write_files(arguments: &Arguments, ways: &[Curves], ratios: &[Ratio]) -> Resu
             .with_context(|| format!("cannot be written: {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_quick_measurement_ends_with_smaller_copies_unless_others_are_asked_for() {
+        let largest = |flags: &[&str]| {
+            let flags = std::iter::once("link").chain(flags.iter().copied());
+            Command::try_parse_from(flags).map(|command| command.arguments.largest).expect("known flags")
+        };
+        assert_eq!(largest(&[]), 1 << 30);
+        assert_eq!(largest(&["--quick"]), 256 << 20);
+        assert_eq!(largest(&["--quick", "--largest", "64K"]), 64 << 10);
+    }
 }
