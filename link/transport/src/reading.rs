@@ -61,10 +61,14 @@ impl Reading {
             Wait::Always | Wait::Until(_) => {}
         }
         loop {
-            if let Wait::Until(deadline) = wait {
+            let read = if let Wait::Until(deadline) = wait {
                 wait_until(pipe, deadline)?;
-            }
-            if let Some(count) = pipe.read(target, descriptor.as_deref_mut()).map_err(failed)? {
+                // It may have waited for a connection that is gone by now: this must not wait for the next.
+                pipe.read_now(target, descriptor.as_deref_mut())
+            } else {
+                pipe.read(target, descriptor.as_deref_mut())
+            };
+            if let Some(count) = read.map_err(failed)? {
                 return Ok(Some(count));
             }
         }
