@@ -9,7 +9,7 @@ use floe_image::Takes;
 
 use floe_surface::graph::Graphs;
 
-use crate::connection::{ConnectError, Greeting, attach};
+use crate::connection::{Attached, Greeting, attach};
 use crate::context::ContextState;
 use crate::device::DeviceState;
 use crate::graph::ExecState;
@@ -127,30 +127,10 @@ impl Client {
     }
 
     fn attach_all(&self, settings: &Settings) -> CudaResult<Vec<DeviceState>> {
-        // Where ordinals decide, servers of invisible vGPUs are not even asked.
-        let wanted =
-            settings.visible.by_index(settings.devices.len()).unwrap_or_else(|| (0..settings.devices.len()).collect());
-        let greeting = greeting(settings);
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = wanted
-                .iter()
-                .zip(0u32..)
-                .map(|(index, ordinal)| {
-                    let (device, greeting) = (&settings.devices[*index], &greeting);
-                    scope.spawn(move || attach(device, ordinal, greeting))
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("attaching does not panic")).collect()
-        });
-        let mut attached = Vec::new();
-        for result in results {
-            attached.push(result.map_err(|error: ConnectError| {
-                log!(Error, "{error}");
-                error.code()
-            })?);
-        }
+        let by_index = settings.visible.by_index(settings.devices.len());
+        let attached = attach_each(settings, by_index.as_deref())?;
         let uuids: Vec<String> = attached.iter().map(|attached| attached.snapshot.uuid.to_string()).collect();
-        let order = match settings.visible.by_index(settings.devices.len()) {
+        let order = match by_index {
             Some(_) => (0..attached.len()).collect(),
             None => settings.visible.select(&uuids),
         };
@@ -168,6 +148,7 @@ impl Client {
             })?;
             devices.push(DeviceState::new(self, session));
         }
+        slots.into_iter().flatten().for_each(Attached::leave);
         Ok(devices)
     }
 
@@ -255,6 +236,32 @@ impl Client {
         }
         report(&ready.settings.report, &self.statistics.snapshot());
     }
+}
+
+/// Attaches the vGPUs of these indices, or all; where one is refused, the others are left.
+fn attach_each(settings: &Settings, by_index: Option<&[usize]>) -> CudaResult<Vec<Attached>> {
+    // Where ordinals decide, servers of invisible vGPUs are not even asked.
+    let devices: Vec<_> = match by_index {
+        Some(wanted) => wanted.iter().map(|index| &settings.devices[*index]).collect(),
+        None => settings.devices.iter().collect(),
+    };
+    let greeting = &greeting(settings);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let start = |(device, ordinal)| scope.spawn(move || attach(device, ordinal, greeting));
+        let threads: Vec<_> = devices.into_iter().zip(0u32..).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("attaching does not panic")).collect()
+    });
+    let (mut attached, mut refused) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(one) => attached.push(one),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    let Some(error) = refused else { return Ok(attached) };
+    log!(Error, "{error}");
+    attached.into_iter().for_each(Attached::leave);
+    Err(error.code())
 }
 
 fn report(report: &Report, snapshot: &Snapshot) {

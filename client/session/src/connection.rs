@@ -2,9 +2,12 @@
 //! deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the error it
 //! ended with; nobody waits for ever.
 
+mod dial;
+mod error;
 mod handshake;
 mod host_functions;
 mod incoming;
+mod keeper;
 mod offer;
 mod pending;
 mod receive;
@@ -16,11 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Link, LinkError, Sender, Spin};
+use floe_transport::{Link, LinkError, Places, Sender, Spin};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
-pub(crate) use handshake::{Attached, Greeting, Joining, attach};
-pub use handshake::{ConnectError, Inquiry};
+pub(crate) use dial::Joining;
+pub use error::ConnectError;
+pub use handshake::Inquiry;
+pub(crate) use handshake::{Attached, Greeting, attach};
 pub(crate) use host_functions::HostWork;
 pub(crate) use pending::{Answer, BoxTarget, Target};
 
@@ -32,6 +37,7 @@ use crate::statistics::Statistics;
 use crate::tally;
 use host_functions::HostFunctions;
 use incoming::Incoming;
+use keeper::Keeper;
 use pending::{Expected, Pending};
 use stripes::Bulk;
 use waiter::Waiter;
@@ -59,6 +65,8 @@ struct Shared {
     /// Grows with everything the server says from which a program could conclude how far a stream has come.
     heard: Arc<AtomicU64>,
     mirrors: Arc<Mirrors>,
+    /// Makes the connections again that break, where the server keeps the session meanwhile.
+    keeper: Option<Arc<Keeper>>,
 }
 
 /// What a query was answered, and until when the answer holds without asking again.
@@ -81,10 +89,11 @@ impl Ticket {
 }
 
 impl Connection {
-    /// Takes over an attached link and starts to receive; bulk connections join it as they are made.
+    /// Takes over an attached link and starts to receive; further connections join it as they are made.
     pub(crate) fn start(
         link: Link,
         joining: Joining,
+        places: Option<Places>,
         statistics: Arc<Statistics>,
         errors: Arc<Errors>,
         order: Arc<Order>,
@@ -92,6 +101,8 @@ impl Connection {
     ) -> std::io::Result<Self> {
         let (sender, receiver) = link.split();
         let (host, arrivals) = HostFunctions::new();
+        let joining = Arc::new(joining);
+        let keeper = places.map(|places| Keeper::new(places, &joining, Arc::clone(&statistics)));
         let shared = Arc::new(Shared {
             sender: sender.clone(),
             incoming: Incoming::new(receiver, Spin::of_process()),
@@ -103,11 +114,15 @@ impl Connection {
             host,
             heard: Arc::default(),
             mirrors,
+            keeper,
         });
         host_functions::start(&shared, &sender, arrivals)?;
         let background = Arc::clone(&shared);
         std::thread::Builder::new().name("floe-receive".into()).spawn(move || background.incoming.run(&background))?;
-        stripes::start(&shared, joining)?;
+        if let Some(keeper) = &shared.keeper {
+            keeper.start(&shared)?;
+        }
+        stripes::start(&shared, &joining)?;
         Ok(Self { sender, shared })
     }
 
@@ -380,6 +395,9 @@ impl Connection {
         self.shared.errors.lose(CudaError::DEINITIALIZED);
         // A server that is gone already needs no goodbye.
         let _ = self.sender.flush();
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.say_leave();
+        }
         self.sender.close();
         self.shared.bulk.close();
     }
@@ -389,6 +407,13 @@ impl Connection {
         let numbered = |sequence| shared.pending.expect(sequence, expected, &shared.errors);
         let sent = if now { self.sender.send(message, numbered) } else { self.sender.post_numbered(message, numbered) };
         sent.map_err(|error| shared.lost_by(&error))
+    }
+}
+
+impl Drop for Connection {
+    /// A server that keeps sessions without a link would keep this one.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -414,7 +439,9 @@ impl Shared {
     fn lose(&self, error: CudaError, reason: &str) {
         if !self.errors.is_lost() {
             self.errors.lose(error);
-            log!(Error, "the connection to the server is lost, the device is gone: {reason}");
+            let last = self.keeper.as_ref().and_then(|keeper| keeper.last_trouble());
+            let last = last.map(|trouble| format!("\n  the last attempt: {trouble}")).unwrap_or_default();
+            log!(Error, "the connection to the server is lost, the device is gone: {reason}{last}");
         }
         // Whoever reads or writes ends now.
         self.sender.close();

@@ -87,6 +87,7 @@ impl Session {
         let connection = Connection::start(
             attached.link,
             attached.joining,
+            attached.places,
             Arc::clone(&statistics),
             Arc::clone(&errors),
             Arc::clone(&order),

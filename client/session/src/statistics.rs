@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What a call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct Statistics {
     contents_known: AtomicU64,
     contents_sent: AtomicU64,
     content_bytes_sent: AtomicU64,
+    links_made_again: AtomicU64,
+    paused_micros: AtomicU64,
 }
 
 /// The counters at one moment.
@@ -70,6 +73,10 @@ pub struct Snapshot {
     pub contents_sent: u64,
     /// Bytes of those sent.
     pub content_bytes_sent: u64,
+    /// Links that broke and were made again.
+    pub links_made_again: u64,
+    /// How long they were not there, in microseconds.
+    pub paused_micros: u64,
 }
 
 impl Statistics {
@@ -91,6 +98,8 @@ impl Statistics {
             contents_known: AtomicU64::new(0),
             contents_sent: AtomicU64::new(0),
             content_bytes_sent: AtomicU64::new(0),
+            links_made_again: AtomicU64::new(0),
+            paused_micros: AtomicU64::new(0),
         }
     }
 
@@ -165,6 +174,12 @@ impl Statistics {
         self.content_bytes_sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A link that broke is there again after so long.
+    pub(crate) fn made_again(&self, pause: Duration) {
+        self.links_made_again.fetch_add(1, Ordering::Relaxed);
+        self.paused_micros.fetch_add(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
     /// The counters now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |counters: &[AtomicU64; 3]| [0, 1, 2].map(|index: usize| counters[index].load(Ordering::Relaxed));
@@ -185,6 +200,8 @@ impl Statistics {
             contents_known: self.contents_known.load(Ordering::Relaxed),
             contents_sent: self.contents_sent.load(Ordering::Relaxed),
             content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
+            links_made_again: self.links_made_again.load(Ordering::Relaxed),
+            paused_micros: self.paused_micros.load(Ordering::Relaxed),
         }
     }
 }
@@ -206,6 +223,13 @@ impl Snapshot {
         let _ = writeln!(out, "of them by bulk connections: {to}, from device: {from}");
         let (known, sent, bytes) = (self.contents_known, self.contents_sent, self.content_bytes_sent);
         let _ = writeln!(out, "modules the server had: {known}, sent to it: {sent} ({bytes} bytes)");
+        let (links, micros) = (self.links_made_again, self.paused_micros);
+        let _ = writeln!(
+            out,
+            "links made again: {links}, not there for: {}.{:03} s",
+            micros / 1_000_000,
+            micros / 1000 % 1000
+        );
         out
     }
 
@@ -234,9 +258,11 @@ impl Snapshot {
         );
         let _ = write!(
             out,
-            "\"modules_known\":{},\"modules_sent\":{},\"module_bytes_sent\":{}}}",
+            "\"modules_known\":{},\"modules_sent\":{},\"module_bytes_sent\":{},",
             self.contents_known, self.contents_sent, self.content_bytes_sent
         );
+        let _ =
+            write!(out, "\"links_made_again\":{},\"paused_micros\":{}}}", self.links_made_again, self.paused_micros);
         out
     }
 }
@@ -263,6 +289,7 @@ mod tests {
         statistics.came_by_bulk(8);
         statistics.knew_contents(3);
         statistics.sent_content(9);
+        statistics.made_again(Duration::from_millis(3));
         statistics.snapshot()
     }
 
@@ -283,7 +310,8 @@ mod tests {
              \"shared_to_device\":5,\"shared_from_device\":6,\
              \"bulk_to_device\":7,\"bulk_from_device\":8,\
              \"staged_to_device\":7,\"staged_from_device\":8,\
-             \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9}"
+             \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9,\
+             \"links_made_again\":1,\"paused_micros\":3000}"
         );
     }
 

@@ -4,139 +4,30 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, AddressError, Link, LinkError, TlsError};
+use floe_transport::{Address, Link, LinkError, Places};
 use floe_wire::{
-    Attach, Authenticate, Call, DecodeError, Hello, Join, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting,
+    Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting,
 };
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
+use super::dial::Joining;
+use super::error::ConnectError;
 use super::offer::Offer;
 use crate::settings::{Credentials, WantedDevice};
 use crate::snapshot::Snapshot;
 
 /// A server in reach answers far sooner; one that does not is down.
-const CONNECT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT: Duration = Duration::from_secs(10);
 /// Attaching may have to wait for other sessions' workers to start.
 pub(super) const ATTACH: Duration = Duration::from_secs(60);
+/// Whatever the server says, nobody waits longer for it.
+const LONGEST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// What the proof covers beside the nonces.
 const PURPOSE: &[u8] = b"floe-token-v1";
 
-/// Why a vGPU could not be had.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The settings name no address.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// Nobody answers there, or not as a server does.
-    #[error("no floe server answers at {server}: {source}\n  start one there with: floe serve")]
-    Link {
-        /// Where.
-        server: String,
-        /// Why.
-        source: LinkError,
-    },
-    /// It does not show a certificate that is trusted, or asks for one there is none of.
-    #[error("{server} is there, and is not to be talked to: {source}")]
-    Tls {
-        /// Where.
-        server: String,
-        /// Why.
-        source: LinkError,
-    },
-    /// Certificates or keys of this side are of no use.
-    #[error(transparent)]
-    Certificates(#[from] TlsError),
-    /// The server closed the connection.
-    #[error("the server closed the connection while {doing}: {server}")]
-    Closed {
-        /// Where.
-        server: String,
-        /// The step.
-        doing: &'static str,
-    },
-    /// What came is not what a server says.
-    #[error("{server} does not speak floe's protocol: {source}")]
-    Garbled {
-        /// Where.
-        server: String,
-        /// What is wrong.
-        source: DecodeError,
-    },
-    /// The server said no.
-    #[error("{server} refused {doing}: {error}: {detail}")]
-    Refused {
-        /// Where.
-        server: String,
-        /// The step.
-        doing: &'static str,
-        /// Its CUDA code.
-        error: CudaError,
-        /// Its sentence.
-        detail: String,
-    },
-    /// It wants a token and there is none.
-    #[error(
-        "{server} asks for a token and none is set\n  copy the server's token file here and set FLOE_TOKEN_FILE to its path"
-    )]
-    NoToken {
-        /// Where.
-        server: String,
-    },
-    /// Its own proof is wrong: it does not know the token.
-    #[error("{server} does not know the token it asks for, so it is not the server the token belongs to")]
-    Impostor {
-        /// Where.
-        server: String,
-    },
-    /// The reply to Attach makes no sense.
-    #[error("{server} offers an address window that is not this vGPU's: {window:#x}")]
-    Window {
-        /// Where.
-        server: String,
-        /// What it offered.
-        window: u64,
-    },
-    /// The device's granularity is none.
-    #[error("{server} offers a device whose mappings have a size that cannot be: {granularity}")]
-    Granularity {
-        /// Where.
-        server: String,
-        /// What it said.
-        granularity: u64,
-    },
-    /// The settings demand rings in shared memory and there are none.
-    #[error("no shared memory for the connection to {server}: {why}\n  unix:// in the place of shm:// goes without")]
-    NoRings {
-        /// Where.
-        server: String,
-        /// What is in the way.
-        why: String,
-    },
-    /// No thread for the link.
-    #[error("no thread for the link to {server}: {source}")]
-    Thread {
-        /// Where.
-        server: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// No randomness for a nonce.
-    #[error("the system gives no random bytes for a nonce: {0}")]
-    Random(String),
-}
-
-impl ConnectError {
-    /// The code `cuInit` answers with.
-    pub fn code(&self) -> CudaError {
-        match self {
-            Self::Refused { error, doing, .. } if *doing == ATTACHING => *error,
-            _ => CudaError::SYSTEM_NOT_READY,
-        }
-    }
-}
-
-const ATTACHING: &str = "the attach";
+/// What the last step is called.
+pub(super) const ATTACHING: &str = "the attach";
 
 /// What a client says of itself.
 #[derive(Debug, Clone)]
@@ -153,17 +44,6 @@ pub(crate) struct Greeting {
     pub(crate) bulk_connections: u32,
 }
 
-/// How further connections join a session.
-#[derive(Debug)]
-pub(crate) struct Joining {
-    server: String,
-    credentials: Credentials,
-    session: u64,
-    key: Vec<u8>,
-    /// How many may.
-    pub(crate) count: u32,
-}
-
 /// An attached link.
 #[derive(Debug)]
 pub(crate) struct Attached {
@@ -177,8 +57,10 @@ pub(crate) struct Attached {
     pub(crate) window_bytes: u64,
     /// The session's number at the server.
     pub(crate) session: u64,
-    /// How bulk connections join it.
+    /// How further connections join it.
     pub(crate) joining: Joining,
+    /// Where the link outlives its connections: these.
+    pub(crate) places: Option<Places>,
 }
 
 /// Connects and attaches vGPU `ordinal`.
@@ -188,14 +70,6 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
     let dialogue = Dialogue::open(server, &address, &greeting.credentials, CONNECT)?;
     let offer = Offer::of(&address, server)?;
     dialogue.attach(wanted, ordinal, greeting, offer)
-}
-
-/// Makes one more connection of a session.
-pub(crate) fn join(joining: &Joining) -> Result<Link, ConnectError> {
-    let Joining { server, credentials, session, key, .. } = joining;
-    let mut dialogue = Dialogue::open(server, &server.parse()?, credentials, CONNECT)?;
-    dialogue.ask(&Join { session: *session, key }, "a bulk connection", CONNECT)?;
-    Ok(dialogue.link)
 }
 
 /// A connection on which nothing has been said, sealed where the address asks for it.
@@ -211,12 +85,12 @@ pub(super) struct Dialogue<'a> {
     pub(super) link: Link,
     pub(super) server: &'a str,
     /// How long a step before the attach may take.
-    limit: Duration,
+    pub(super) limit: Duration,
 }
 
 impl<'a> Dialogue<'a> {
     /// Connects and greets.
-    fn open(
+    pub(super) fn open(
         server: &'a str,
         address: &Address,
         credentials: &Credentials,
@@ -280,6 +154,29 @@ impl<'a> Dialogue<'a> {
         };
         let body = self.ask(&message, ATTACHING, ATTACH)?;
         let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;
+        self.check(&reply, ordinal)?;
+        let joining = Joining {
+            server: self.server.to_owned(),
+            credentials: greeting.credentials.clone(),
+            session: reply.session,
+            key: reply.key.to_vec(),
+            count: reply.bulk_connections.min(greeting.bulk_connections),
+        };
+        offer.settle(&mut self, reply.rings)?;
+        let (places, link) = last(self.link, &reply);
+        Ok(Attached {
+            joining,
+            places,
+            snapshot: Snapshot::new(&reply.device, reply.memory),
+            window: reply.window.0,
+            window_bytes: reply.window_bytes,
+            session: reply.session,
+            link,
+        })
+    }
+
+    /// Whether a reply to Attach makes sense.
+    fn check(&self, reply: &AttachReply<'_>, ordinal: u32) -> Result<(), ConnectError> {
         let window = reply.window.0;
         let expected = floe_wire::WINDOW_BASE + u64::from(ordinal) * floe_wire::WINDOW_BYTES;
         if window != expected || reply.window_bytes == 0 || reply.window_bytes > floe_wire::WINDOW_BYTES {
@@ -289,26 +186,16 @@ impl<'a> Dialogue<'a> {
         if !granularity.is_power_of_two() || granularity > reply.window_bytes / 2 {
             return Err(ConnectError::Granularity { server: self.server.to_owned(), granularity });
         }
-        let joining = Joining {
-            server: self.server.to_owned(),
-            credentials: greeting.credentials.clone(),
-            session: reply.session,
-            key: reply.key.to_vec(),
-            count: reply.bulk_connections.min(greeting.bulk_connections),
-        };
-        offer.settle(&mut self, reply.rings)?;
-        Ok(Attached {
-            joining,
-            snapshot: Snapshot::new(&reply.device, reply.memory),
-            window,
-            window_bytes: reply.window_bytes,
-            session: reply.session,
-            link: self.link,
-        })
+        Ok(())
     }
 
     /// Sends one request and waits for its reply's body.
-    fn ask<M: Call>(&mut self, message: &M, doing: &'static str, limit: Duration) -> Result<Vec<u8>, ConnectError> {
+    pub(super) fn ask<M: Call>(
+        &mut self,
+        message: &M,
+        doing: &'static str,
+        limit: Duration,
+    ) -> Result<Vec<u8>, ConnectError> {
         let sequence = self.link.send(message).map_err(|source| self.broken(source))?;
         self.reply_to(sequence, doing, limit)
     }
@@ -346,9 +233,18 @@ impl<'a> Dialogue<'a> {
         ConnectError::Link { server: self.server.to_owned(), source }
     }
 
-    fn garbled(&self, source: DecodeError) -> ConnectError {
+    pub(super) fn garbled(&self, source: DecodeError) -> ConnectError {
         ConnectError::Garbled { server: self.server.to_owned(), source }
     }
+}
+
+/// The link as it goes on behind the reply to Attach: where the server keeps the session for a while without it, at its place.
+fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Places>, Link) {
+    if reply.grace_ms == 0 || reply.rings {
+        return (None, link);
+    }
+    let (places, link) = Places::take_over(link, Duration::from_millis(reply.grace_ms).min(LONGEST_GRACE));
+    (Some(places), link)
 }
 
 fn proof(token: &str, side: &[u8], theirs: &[u8], ours: &[u8]) -> Hmac<Sha256> {

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use floe_transport::{Address, RING_BYTES, Rings, RingsWish};
 use floe_wire::UseRings;
 
-use super::handshake::{ATTACH, ConnectError, Dialogue};
+use super::error::ConnectError;
+use super::handshake::{ATTACH, Dialogue};
 use crate::log::log;
 
 /// What the step is called.

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Help, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
+use floe_transport::{Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{DeliveryFollows, Message};
 
-use super::handshake::{Joining, join};
+use super::dial::Joining;
+use super::error::ConnectError;
+use super::handshake::CONNECT;
 use super::pending::{Pending, Place};
 use super::{Connection, Shared};
 use crate::log::log;
@@ -140,11 +142,10 @@ impl Connection {
 }
 
 /// Makes the connections, each on a thread that then reads it. Until one is there, all goes on the session's own.
-pub(super) fn start(shared: &Arc<Shared>, joining: Joining) -> std::io::Result<()> {
-    let joining = Arc::new(joining);
-    for _ in 0..joining.count {
-        let (shared, joining) = (Arc::clone(shared), Arc::clone(&joining));
-        let body = move || match join(&joining) {
+pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Result<()> {
+    for place in 1..=joining.count {
+        let (shared, joining) = (Arc::clone(shared), Arc::clone(joining));
+        let body = move || match make(&shared, &joining, place) {
             Ok(link) => {
                 let (sender, receiver) = link.halves();
                 run(&shared, sender, receiver);
@@ -155,6 +156,13 @@ pub(super) fn start(shared: &Arc<Shared>, joining: Joining) -> std::io::Result<(
         std::thread::Builder::new().name("floe-bulk".into()).spawn(body)?;
     }
     Ok(())
+}
+
+fn make(shared: &Shared, joining: &Joining, place: u32) -> Result<Link, ConnectError> {
+    match &shared.keeper {
+        Some(keeper) => keeper.make_first(shared, place),
+        None => joining.join(CONNECT),
+    }
 }
 
 fn run(shared: &Shared, sender: Sender, mut receiver: Receiver) {

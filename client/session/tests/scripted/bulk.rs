@@ -16,9 +16,8 @@ pub type Joined = Arc<Mutex<Vec<Link>>>;
 pub fn welcome(listener: &Listener, count: u32, joined: &Joined) {
     for _ in 0..count {
         let mut link = accept(listener);
-        let body = HelloReply { version: NEWEST_VERSION, server: "scripted", authenticate: false, nonce: &[] };
-        answer::<Hello>(&mut link, &body);
-        let join = answer::<Join>(&mut link, &());
+        answer::<Hello, _>(&mut link, |_| greeting());
+        let join = answer::<Join, _>(&mut link, |_| ());
         let join = Join::decode(&join).expect("a join");
         assert_eq!((join.session, join.key), (7, KEY.as_slice()));
         joined.lock().unwrap().push(link);
@@ -35,13 +34,18 @@ pub fn accept(listener: &Listener) -> Link {
     }
 }
 
+/// What it says to a Hello.
+pub fn greeting() -> HelloReply<'static> {
+    HelloReply { version: NEWEST_VERSION, server: "scripted", authenticate: false, nonce: &[] }
+}
+
 /// Answers the next frame, which is of this kind; its payload.
-fn answer<'r, M: Message>(link: &mut Link, reply: &impl Field<'r>) -> Vec<u8> {
+pub fn answer<M: Message, F: Field<'static>>(link: &mut Link, reply: impl FnOnce(&[u8]) -> F) -> Vec<u8> {
     let frame = link.receive(None).expect("a frame").expect("not closed");
     assert_eq!(frame.kind, M::KIND);
     let (request, payload) = (frame.sequence, frame.payload.to_vec());
     let mut body = Vec::new();
-    reply.write(&mut body);
+    reply(&payload).write(&mut body);
     link.send(&Reply { request, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
     payload
 }

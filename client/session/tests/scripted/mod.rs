@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
 
 mod bulk;
+mod lasting;
 mod program;
+mod relay;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -13,13 +15,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use bulk::Joined;
-use floe_transport::{Listener, Receiver, Sender};
+use floe_transport::{Link, Listener, Receiver, Sender};
 use floe_wire::*;
+pub use lasting::Wires;
 pub use program::*;
+#[allow(unused_imports, reason = "one test file uses it")]
+pub use relay::Relay;
 
 /// Where clients have what they share, and the most of it.
 const SHARED: u64 = 0x6000_0000_0000;
 const SHARED_BYTES: u64 = 1 << 42;
+/// Of its devices, by the ordinal at the client.
+static UUIDS: [[u8; 16]; 4] = [[1; 16], [2; 16], [3; 16], [4; 16]];
 /// Bytes of device memory that are kept together.
 const PAGE: usize = 4096;
 
@@ -62,6 +69,8 @@ pub struct Options {
     pub shares: bool,
     /// How many bulk connections may join.
     pub bulk: u32,
+    /// How long it keeps a session without a link; such a server asks for no token.
+    pub grace: Option<Duration>,
     pub script: Option<Script>,
 }
 
@@ -75,6 +84,7 @@ impl Default for Options {
             maps: false,
             shares: false,
             bulk: 0,
+            grace: None,
             script: None,
         }
     }
@@ -85,6 +95,7 @@ pub struct Server {
     pub address: String,
     seen: Arc<Mutex<Vec<Seen>>>,
     joined: Joined,
+    wires: Wires,
     _folder: tempfile::TempDir,
 }
 
@@ -104,6 +115,8 @@ pub struct Peer {
     pub shared: Option<File>,
     /// Its bulk connections.
     pub joined: Joined,
+    /// All its connections, where they are made again.
+    pub wires: Wires,
     options: Options,
     nonce: [u8; 16],
 }
@@ -115,11 +128,10 @@ impl Server {
         let listener = Listener::bind(&address.parse().expect("an address")).expect("listens");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (log, joined) = (Arc::clone(&seen), Joined::default());
-        let bulk = Arc::clone(&joined);
+        let (bulk, wires) = (Arc::clone(&joined), Wires::default());
+        let own = wires.clone();
         std::thread::spawn(move || {
-            let link = bulk::accept(&listener);
-            let (count, joining) = (options.bulk, Arc::clone(&bulk));
-            std::thread::spawn(move || bulk::welcome(&listener, count, &joining));
+            let link = begin(listener, &options, &own, &bulk);
             let (sender, receiver) = link.split();
             let peer = Peer {
                 sender,
@@ -131,16 +143,22 @@ impl Server {
                 parts: HashMap::new(),
                 shared: None,
                 joined: bulk,
+                wires: own,
                 options,
                 nonce: [9; 16],
             };
             serve(peer, receiver, &log);
         });
-        Self { address, seen, joined, _folder: folder }
+        Self { address, seen, joined, wires, _folder: folder }
     }
 
     pub fn scripted(script: impl FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send + 'static) -> Self {
         Self::start(Options { script: Some(Box::new(script)), ..Options::default() })
+    }
+
+    /// Its connections, where they are made again.
+    pub fn wires(&self) -> Wires {
+        self.wires.clone()
     }
 
     /// Its bulk connections.
@@ -183,6 +201,22 @@ fn by_page(at: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<
         done += length;
         (length > 0).then_some((from, done - length..done))
     })
+}
+
+/// The session's own connection; others are welcomed in the background.
+fn begin(listener: Listener, options: &Options, wires: &Wires, joined: &Joined) -> Link {
+    let mut link = bulk::accept(&listener);
+    let (joined, count) = (Arc::clone(joined), options.bulk);
+    let Some(grace) = options.grace else {
+        std::thread::spawn(move || bulk::welcome(&listener, count, &joined));
+        return link;
+    };
+    bulk::answer::<Hello, _>(&mut link, |_| bulk::greeting());
+    let ordinal = |payload: &[u8]| Attach::decode(payload).expect("an attach").ordinal;
+    bulk::answer::<Attach, _>(&mut link, |payload| attached(options, ordinal(payload), 0));
+    let (link, wires) = (wires.take_over(link, grace), wires.clone());
+    std::thread::spawn(move || wires.welcome(&listener, &joined));
+    link
 }
 
 fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
@@ -459,48 +493,53 @@ impl Peer {
     }
 
     fn attach(&mut self, message: &Attach<'_>, sequence: u64) {
-        let attribute = |number, value| Attribute { number, value };
-        let reply = AttachReply {
-            session: 7,
-            window: DevicePtr(WINDOW_BASE + u64::from(message.ordinal) * WINDOW_BYTES),
-            window_bytes: WINDOW_BYTES,
-            memory: message.memory,
-            key: &bulk::KEY,
-            bulk_connections: self.options.bulk,
-            grace_ms: 0,
-            rings: false,
-            device: DeviceSnapshot {
-                name: "Scripted",
-                uuid: &[message.ordinal as u8 + 1; 16],
-                pci_bus: "0000:01:00.0",
-                memory: self.options.memory,
-                driver: 13000,
-                attributes: vec![
-                    attribute(1, 1024),
-                    attribute(2, 1024),
-                    attribute(3, 1024),
-                    attribute(4, 64),
-                    attribute(5, 0x7fff_ffff),
-                    attribute(6, 65535),
-                    attribute(7, 65535),
-                    attribute(8, 49152),
-                    attribute(16, 2),
-                    attribute(19, i32::from(self.options.maps)),
-                    attribute(97, 101_376),
-                    attribute(122, 1),
-                    attribute(123, 1),
-                    // Compute capability 9.0.
-                    attribute(75, 9),
-                    attribute(76, 0),
-                ],
-                limits: vec![Limit { number: 0, value: 1024 }],
-                priority_least: 0,
-                priority_greatest: -5,
-                granularity: self.options.granularity,
-                code: self.options.code,
-            },
-        };
+        let reply = attached(&self.options, message.ordinal, message.memory);
         self.reply_borrowed(sequence, &reply);
+    }
+}
+
+/// The answer to an Attach.
+fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static> {
+    let attribute = |number, value| Attribute { number, value };
+    AttachReply {
+        session: 7,
+        window: DevicePtr(WINDOW_BASE + u64::from(ordinal) * WINDOW_BYTES),
+        window_bytes: WINDOW_BYTES,
+        memory,
+        key: &bulk::KEY,
+        bulk_connections: options.bulk,
+        grace_ms: options.grace.map_or(0, |grace| grace.as_millis() as u64),
+        rings: false,
+        device: DeviceSnapshot {
+            name: "Scripted",
+            uuid: &UUIDS[ordinal as usize],
+            pci_bus: "0000:01:00.0",
+            memory: options.memory,
+            driver: 13000,
+            attributes: vec![
+                attribute(1, 1024),
+                attribute(2, 1024),
+                attribute(3, 1024),
+                attribute(4, 64),
+                attribute(5, 0x7fff_ffff),
+                attribute(6, 65535),
+                attribute(7, 65535),
+                attribute(8, 49152),
+                attribute(16, 2),
+                attribute(19, i32::from(options.maps)),
+                attribute(97, 101_376),
+                attribute(122, 1),
+                attribute(123, 1),
+                // Compute capability 9.0.
+                attribute(75, 9),
+                attribute(76, 0),
+            ],
+            limits: vec![Limit { number: 0, value: 1024 }],
+            priority_least: 0,
+            priority_greatest: -5,
+            granularity: options.granularity,
+            code: options.code,
+        },
     }
 }
 

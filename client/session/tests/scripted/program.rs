@@ -24,7 +24,13 @@ impl Source for Environment {
 
 /// A client of these servers, before `cuInit`. It lives as long as the process, as the real one does.
 pub fn client_with(servers: &[&Server], more: &[(&str, &str)]) -> &'static Client {
-    let places: Vec<String> = servers.iter().map(|server| format!("{}:0", server.address)).collect();
+    let addresses: Vec<&str> = servers.iter().map(|server| server.address.as_str()).collect();
+    client_of_places(&addresses, more)
+}
+
+/// The same by their addresses.
+pub fn client_of_places(addresses: &[&str], more: &[(&str, &str)]) -> &'static Client {
+    let places: Vec<String> = addresses.iter().map(|address| format!("{address}:0")).collect();
     let mut variables = HashMap::from([("FLOE_DEVICES".to_owned(), places.join(","))]);
     variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     Box::leak(Box::new(Client::new(Environment(variables))))
@@ -37,7 +43,11 @@ pub fn client(server: &Server) -> &'static Client {
 
 /// The same with more in its environment.
 pub fn client_of(server: &Server, more: &[(&str, &str)]) -> &'static Client {
-    let client = client_with(&[server], more);
+    begun(client_with(&[server], more))
+}
+
+/// A client that has its vGPU, with the primary context current.
+pub fn begun(client: &'static Client) -> &'static Client {
     client.init(0).expect("initialises");
     let context = client.device_primary_ctx_retain(floe_abi::Device(0)).expect("retains");
     client.ctx_set_current(context).expect("current");

@@ -1,0 +1,59 @@
+//! Further connections of a session, made with its key: for bulk data, for acknowledgements, and each of them again when one
+//! has broken. What lets a connection join comes in, a link behind what both sides have goes out, or why there is none.
+
+use std::time::Duration;
+
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link};
+use floe_wire::{Call as _, Continue, Join};
+
+use super::error::ConnectError;
+use super::handshake::{Attached, CONNECT, Dialogue};
+use crate::log::log;
+use crate::settings::Credentials;
+
+/// What the steps are called.
+pub(super) const JOINING: &str = "a further connection of its session";
+pub(super) const GOING_ON: &str = "to go on with a session's connection";
+
+/// How further connections join a session.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(super) server: String,
+    pub(super) credentials: Credentials,
+    pub(super) session: u64,
+    pub(super) key: Vec<u8>,
+    /// How many may for bulk data.
+    pub(super) count: u32,
+}
+
+impl Joining {
+    /// Makes one more connection of the session; `limit` is for each step.
+    pub(super) fn join(&self, limit: Duration) -> Result<Link, ConnectError> {
+        let Self { server, credentials, session, key, .. } = self;
+        let mut dialogue = Dialogue::open(server, &server.parse()?, credentials, limit)?;
+        dialogue.ask(&Join { session: *session, key }, JOINING, limit)?;
+        Ok(dialogue.link)
+    }
+
+    /// Has a connection that has joined go on at its place; with how many bytes the server has there.
+    pub(super) fn go_on(&self, link: Link, message: &Continue, limit: Duration) -> Result<(Link, u64), ConnectError> {
+        let mut dialogue = Dialogue { link, server: &self.server, limit };
+        let body = dialogue.ask(message, GOING_ON, limit)?;
+        let reply = Continue::decode_reply(&body).map_err(|source| dialogue.garbled(source))?;
+        Ok((dialogue.link, reply.received))
+    }
+}
+
+impl Attached {
+    /// Gives up a session that nobody has used. Its server hears it, so that it does not wait for other connections.
+    pub(crate) fn leave(self) {
+        let Some(places) = self.places else { return };
+        let message = Continue { epoch: places.epoch(), place: ACKNOWLEDGEMENTS_PLACE, received: 0 };
+        let made = self.joining.join(CONNECT).and_then(|link| self.joining.go_on(link, &message, CONNECT));
+        match made {
+            Ok((link, _)) => drop(places.hear(places.epoch(), link)),
+            Err(error) => log!(Info, "a session that is not used ends when its server stops waiting: {error}"),
+        }
+        places.end();
+    }
+}

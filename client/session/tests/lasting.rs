@@ -1,0 +1,380 @@
+//! Links that outlive their connections, from the client's side: what is under way when they are cut arrives once and in
+//! order, nobody waits for ever, and the server hears who leaves.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use floe_abi::{CudaError, DevicePtr, Stream};
+use floe_session::Client;
+use floe_surface::*;
+use floe_transport::Standing;
+use floe_wire::{CHUNK_BYTES, Chunk, Decode as _, DeliveryFollows, Request};
+use scripted::*;
+
+/// Longer than any test, so that nothing passes by giving up.
+const LONG: Duration = Duration::from_secs(300);
+/// As long as a test waits for the end of one.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn lasting(
+    grace: Duration,
+    bulk: u32,
+    script: impl FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send + 'static,
+) -> Server {
+    Server::start(Options { grace: Some(grace), bulk, script: Some(Box::new(script)), ..Options::default() })
+}
+
+fn usual(grace: Duration) -> Server {
+    lasting(grace, 0, |_, _, _| Flow::Usual)
+}
+
+/// Sets a word of memory to each of these in turn, without waiting.
+fn post(client: &Client, at: DevicePtr, values: std::ops::Range<u32>) {
+    values.for_each(|value| client.memset_d32(Stream::LEGACY, at, value, 1).unwrap());
+}
+
+/// What words were set to, in the order in which the server heard it.
+fn posted(server: &Server) -> Vec<u32> {
+    let seen = server.seen();
+    let values = seen.iter().filter_map(|seen| match seen.request() {
+        Request::Fill(fill) => Some(fill.value),
+        _ => None,
+    });
+    values.collect()
+}
+
+fn data(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index / 7).to_le_bytes()[0]).collect()
+}
+
+#[test]
+fn what_is_posted_before_during_and_after_a_cut_arrives_once_and_in_order() {
+    let server = usual(LONG);
+    let (client, wires) = (client(&server), server.wires());
+    let at = client.mem_alloc(16).unwrap();
+    for round in 0..10 {
+        post(client, at, 300 * round..300 * round + 100);
+        wires.set_away(true);
+        wires.cut();
+        post(client, at, 300 * round + 100..300 * round + 200);
+        wires.set_away(false);
+        post(client, at, 300 * round + 200..300 * round + 300);
+        client.ctx_synchronize().unwrap();
+        // The last of a round's connections may still be on its way.
+        wires.wait(|_| client.statistics().links_made_again > u64::from(round));
+    }
+    assert_eq!(posted(&server), (0..3000).collect::<Vec<_>>());
+    assert!(client.statistics().paused_micros > 0);
+}
+
+#[test]
+fn a_call_under_way_is_answered_by_the_next_connection() {
+    let mut first = true;
+    let server = lasting(LONG, 0, move |request, _, peer| {
+        if matches!(request, Request::SynchronizeContext(_)) && std::mem::take(&mut first) {
+            // The answer is said where nobody hears it.
+            peer.wires.cut();
+        }
+        Flow::Usual
+    });
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap();
+    post(client, at, 0..3);
+    client.ctx_synchronize().unwrap();
+    assert_eq!((posted(&server), server.count("SynchronizeContext")), (vec![0, 1, 2], 1));
+}
+
+#[test]
+fn copies_go_on_in_the_middle_in_both_directions() {
+    let server = lasting(LONG, 0, |request, sequence, peer| match request {
+        Request::CopyToDevice(_) => {
+            peer.wires.cut();
+            Flow::Usual
+        }
+        Request::CopyFromDevice(copy) => {
+            let all = peer.read(copy.from.0, copy.bytes);
+            for (index, piece) in all.chunks(100_000).enumerate() {
+                peer.deliver(sequence, index as u64 * 100_000, piece);
+                peer.wires.cut();
+            }
+            peer.reply(sequence, &());
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let bytes = 9 << 20;
+    let at = client.mem_alloc(bytes).unwrap();
+    let mut sent = data(bytes);
+    client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
+    let mut back = vec![0; bytes];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
+    assert!(back == sent);
+}
+
+#[test]
+fn pinned_memory_under_way_stays_until_the_server_has_it() {
+    let server = usual(LONG);
+    let (client, wires) = (client(&server), server.wires());
+    let bytes = 3 << 20;
+    let (at, pointer) = (client.mem_alloc(bytes).unwrap(), client.mem_alloc_host(bytes).unwrap());
+    let all = data(bytes);
+    pinned(pointer, bytes).write(&all).unwrap();
+    wires.set_away(true);
+    wires.cut();
+    client.memcpy_htod_async(at, pinned(pointer, bytes), Stream::LEGACY).unwrap();
+    let freeing = std::thread::spawn(move || client.mem_free_host(pointer));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!freeing.is_finished(), "nobody has read it");
+    wires.set_away(false);
+    freeing.join().unwrap().unwrap();
+    let mut back = vec![0; bytes];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
+    assert!(back == all);
+}
+
+/// Reads chunks of all bulk connections until so many bytes have come, and calls `each` behind each of them.
+fn drain(server: &Server, bytes: usize, each: impl Fn(usize)) -> Vec<(u64, u64, Vec<u8>)> {
+    let (joined, mut seen, mut done) = (server.joined(), Vec::new(), 0);
+    while done < bytes {
+        for link in joined.lock().unwrap().iter_mut() {
+            let soon = std::time::Instant::now() + Duration::from_millis(2);
+            if let Ok(Some(frame)) = link.receive(Some(soon)) {
+                let chunk = Chunk::decode(frame.payload).unwrap();
+                done += chunk.bytes.len();
+                seen.push((chunk.transfer, chunk.offset, chunk.bytes.to_vec()));
+                each(seen.len());
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn bulk_connections_are_made_again_with_what_they_lack() {
+    const TRANSFER: usize = 4 * CHUNK_BYTES;
+    let server = lasting(LONG, 2, |request, sequence, peer| match request {
+        Request::CopyFromDevice(copy) => {
+            let all = data(copy.bytes as usize);
+            for (index, part) in all.chunks(TRANSFER).enumerate() {
+                let offset = (index * TRANSFER) as u64;
+                let announced = DeliveryFollows { request: sequence, offset, bytes: part.len() as u64 };
+                let transfer = peer.sender.send(&announced, |_| ()).unwrap();
+                for (index, bytes) in part.chunks(CHUNK_BYTES).enumerate() {
+                    let mut links = peer.joined.lock().unwrap();
+                    let link = &mut links[index % 2];
+                    link.send(&Chunk { transfer, offset: (index * CHUNK_BYTES) as u64, bytes }).unwrap();
+                    drop(links);
+                    if index == 1 {
+                        peer.wires.cut();
+                    }
+                }
+            }
+            peer.reply(sequence, &());
+            Flow::Done
+        }
+        _ => Flow::Usual,
+    });
+    let (client, wires) = (client_of(&server, &[("FLOE_BULK_CONNECTIONS", "2")]), server.wires());
+    while server.joined().lock().unwrap().len() < 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Both have been added soon after they were answered.
+    std::thread::sleep(Duration::from_millis(50));
+    let bytes = 6 * TRANSFER;
+    let at = client.mem_alloc(bytes).unwrap();
+    let mut sent = data(bytes);
+    let chunks = std::thread::scope(|scope| {
+        let drained = scope.spawn(|| {
+            drain(&server, bytes, |count| {
+                if count % 5 == 1 {
+                    wires.cut();
+                }
+            })
+        });
+        client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
+        drained.join().unwrap()
+    });
+    let commands: Vec<u64> =
+        server.seen().iter().filter(|seen| seen.name == "CopyBulkToDevice").map(|seen| seen.sequence).collect();
+    let mut whole = vec![0; bytes];
+    for (transfer, offset, part) in &chunks {
+        let start = commands.iter().position(|command| command == transfer).unwrap() * TRANSFER + *offset as usize;
+        whole[start..start + part.len()].copy_from_slice(part);
+    }
+    assert!(whole == sent && chunks.len() == bytes / CHUNK_BYTES);
+    let mut back = vec![0; bytes];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
+    assert!(back == sent);
+}
+
+#[test]
+fn threads_that_work_meanwhile_notice_a_pause_at_most() {
+    let server = usual(LONG);
+    let (client, wires) = (client(&server), server.wires());
+    let context = client.ctx_get_current().unwrap();
+    let left = AtomicUsize::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let left = &left;
+            scope.spawn(move || {
+                client.ctx_set_current(context).unwrap();
+                let at = client.mem_alloc(70_000).unwrap();
+                for round in 0..60_u8 {
+                    let mut sent = vec![thread ^ round; 70_000];
+                    client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
+                    let mut back = vec![0; 70_000];
+                    client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
+                    assert!(back == sent, "thread {thread}, round {round}");
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        while left.load(Ordering::SeqCst) > 0 {
+            wires.cut();
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    });
+}
+
+#[test]
+fn after_the_grace_period_everybody_is_answered() {
+    let server = lasting(SHORT, 0, |request, _, _| match request {
+        Request::SynchronizeStream(_) => Flow::Done,
+        _ => Flow::Usual,
+    });
+    let (client, wires) = (client(&server), server.wires());
+    let context = client.ctx_get_current().unwrap();
+    let bytes = 3 << 20;
+    let (at, pointer) = (client.mem_alloc(bytes).unwrap(), client.mem_alloc_host(bytes).unwrap());
+    post(client, at, 0..1);
+    let waiting: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                client.ctx_set_current(context).unwrap();
+                client.stream_synchronize(Stream::LEGACY)
+            })
+        })
+        .collect();
+    server.wait_for("SynchronizeStream", 4);
+    wires.set_away(true);
+    wires.cut();
+    client.memcpy_htod_async(at, pinned(pointer, bytes), Stream::LEGACY).unwrap();
+    // It is not lent any more.
+    client.mem_free_host(pointer).unwrap();
+    for thread in waiting {
+        assert_eq!(thread.join().unwrap(), Err(CudaError::DEVICE_UNAVAILABLE));
+    }
+    assert_eq!(client.mem_alloc(1 << 20), Err(CudaError::DEVICE_UNAVAILABLE));
+    client.exiting();
+}
+
+#[test]
+fn a_program_that_calls_nothing_loses_the_device_all_the_same() {
+    let server = usual(SHORT);
+    let (client, wires) = (client(&server), server.wires());
+    wires.set_away(true);
+    wires.cut();
+    while client.ctx_synchronize().is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(client.mem_alloc(1 << 20), Err(CudaError::DEVICE_UNAVAILABLE));
+}
+
+#[test]
+fn a_session_that_is_gone_is_given_up_at_once() {
+    let server = usual(LONG);
+    let (client, wires) = (client(&server), server.wires());
+    let at = client.mem_alloc(16).unwrap();
+    wires.forget();
+    wires.cut();
+    // The post may still be queued; the wait is not.
+    let _ = client.memset_d8(Stream::LEGACY, at, 0, 16);
+    assert_eq!(client.ctx_synchronize(), Err(CudaError::DEVICE_UNAVAILABLE));
+    assert!(client.statistics().links_made_again == 0);
+}
+
+#[test]
+fn servers_that_count_wrong_are_left() {
+    let server = usual(LONG);
+    let (client, wires) = (client(&server), server.wires());
+    let at = client.mem_alloc(16).unwrap();
+    wires.count_wrong();
+    wires.cut();
+    while client.ctx_synchronize().is_ok() {
+        post(client, at, 0..1);
+    }
+    assert_eq!(client.mem_alloc(1 << 20), Err(CudaError::DEVICE_UNAVAILABLE));
+}
+
+#[test]
+fn the_server_hears_who_leaves() {
+    let (server, other) = (usual(LONG), usual(LONG));
+    let client = client_with(&[&server, &other], &[("CUDA_VISIBLE_DEVICES", "GPU-01010101")]);
+    client.init(0).unwrap();
+    assert_eq!(client.device_get_count(), Ok(1));
+    // The other server's device is not the program's.
+    other.wires().wait_for_leave();
+    let context = client.device_primary_ctx_retain(floe_abi::Device(0)).unwrap();
+    client.ctx_set_current(context).unwrap();
+    let at = client.mem_alloc(16).unwrap();
+    post(client, at, 0..100);
+    assert_eq!(server.wires().places().standing(), Standing::There);
+    client.exiting();
+    server.wires().wait_for_leave();
+    server.wait_for("Fill", 100);
+    assert_eq!(client.mem_alloc(16), Err(CudaError::DEINITIALIZED));
+}
+
+#[test]
+fn a_server_that_refuses_one_vgpu_keeps_none_of_the_others() {
+    let server = usual(LONG);
+    let addresses = [server.address.as_str(), "unix:///nonexistent/floe.sock"];
+    assert_eq!(client_of_places(&addresses, &[]).init(0), Err(CudaError::SYSTEM_NOT_READY));
+    server.wires().wait_for_leave();
+}
+
+#[test]
+fn what_the_server_says_last_is_the_reason() {
+    let (told, tell) = mpsc::channel();
+    let server = lasting(LONG, 0, move |request, _, peer| match request {
+        Request::SynchronizeContext(_) => {
+            let ended = floe_wire::Ended { status: CudaError::LAUNCH_FAILED.code(), detail: "on purpose" };
+            peer.sender.send(&ended, |_| ()).unwrap();
+            told.send(()).unwrap();
+            Flow::HangUp
+        }
+        _ => Flow::Usual,
+    });
+    let client = client(&server);
+    let at = client.mem_alloc(16).unwrap();
+    post(client, at, 0..1);
+    assert_eq!(client.ctx_synchronize(), Err(CudaError::LAUNCH_FAILED));
+    tell.recv().unwrap();
+}
+
+#[test]
+fn cuts_at_any_byte_of_any_connection_are_not_noticed() {
+    let server = lasting(LONG, 0, |_, _, _| Flow::Usual);
+    let relay = Relay::start(&server.address, 400_000);
+    let client = begun(client_of_places(&[&relay.address], &[]));
+    let bytes = 300_000;
+    let at = client.mem_alloc(bytes).unwrap();
+    let mut round = 0;
+    while relay.cuts() < 200 {
+        post(client, at, 10 * round..10 * round + 10);
+        let mut sent: Vec<u8> = data(bytes).iter().map(|byte| byte ^ round as u8).collect();
+        client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
+        let mut back = vec![0; bytes];
+        client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
+        assert!(back == sent, "round {round}");
+        round += 1;
+    }
+    assert_eq!(posted(&server), (0..10 * round).collect::<Vec<_>>());
+    // Without this the last connections would be made for a server that is gone.
+    client.exiting();
+}

@@ -1,0 +1,157 @@
+//! The server's end of a session that outlives its connections: they come anew as often as the client makes them, and are cut
+//! when a test says so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Listener, Places, Standing};
+use floe_wire::*;
+
+use super::bulk::{self, Joined};
+
+/// For what a step may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The connections of one session, for a test to cut.
+#[derive(Clone, Default)]
+pub struct Wires(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    places: OnceLock<Places>,
+    /// Whoever comes is sent away.
+    is_away: AtomicBool,
+    /// The session is not there any more.
+    is_gone: AtomicBool,
+    /// It says that it has what nobody has sent.
+    counts_wrong: AtomicBool,
+    /// One connection at a time is given its place.
+    placing: Mutex<()>,
+}
+
+impl Wires {
+    /// Takes over the session's own connection.
+    pub fn take_over(&self, link: Link, grace: Duration) -> Link {
+        let (places, link) = Places::take_over(link, grace);
+        assert!(self.0.places.set(places).is_ok(), "a scripted server has one session");
+        link
+    }
+
+    pub fn places(&self) -> &Places {
+        self.0.places.wait()
+    }
+
+    /// Cuts what connections there are.
+    pub fn cut(&self) {
+        self.places().broke(self.places().epoch());
+    }
+
+    /// As `cut`, and waits until the client has come again.
+    pub fn cut_and_wait(&self) {
+        let before = self.places().epoch();
+        self.cut();
+        self.wait(|places| places.epoch() > before);
+    }
+
+    /// Waits for something to become true of the connections.
+    pub fn wait(&self, is: impl Fn(&Places) -> bool) {
+        let until = Instant::now() + LIMIT;
+        while !is(self.places()) {
+            assert!(Instant::now() < until, "it never came to be");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until the client has said that it leaves.
+    pub fn wait_for_leave(&self) {
+        self.wait(|places| places.standing() == Standing::Over);
+    }
+
+    /// Whether whoever comes is sent away from now on.
+    pub fn set_away(&self, is_away: bool) {
+        self.0.is_away.store(is_away, Ordering::Release);
+    }
+
+    /// Knows nothing of the session any more.
+    pub fn forget(&self) {
+        self.0.is_gone.store(true, Ordering::Release);
+    }
+
+    /// Says of the next connections that it has what nobody has sent.
+    pub fn count_wrong(&self) {
+        self.0.counts_wrong.store(true, Ordering::Release);
+    }
+
+    /// Greets whoever comes, until the session is over.
+    pub fn welcome(&self, listener: &Listener, joined: &Joined) {
+        while !self.places().is_over() {
+            let Ok(Some((link, _))) = listener.accept() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            if !self.0.is_away.load(Ordering::Acquire) {
+                let (own, joined) = (self.clone(), Arc::clone(joined));
+                std::thread::spawn(move || own.greet(link, &joined));
+            }
+        }
+    }
+
+    /// `None`: it was cut before it had its place.
+    fn greet(&self, mut link: Link, joined: &Joined) -> Option<()> {
+        let (request, _) = next::<Hello>(&mut link)?;
+        reply(&mut link, request, 0, &bulk::greeting())?;
+        let (request, join) = next::<Join>(&mut link)?;
+        let join = Join::decode(&join).expect("a join");
+        assert_eq!((join.session, join.key), (7, bulk::KEY.as_slice()));
+        let is_gone = self.0.is_gone.load(Ordering::Acquire);
+        reply(&mut link, request, if is_gone { 201 } else { 0 }, &())?;
+        if is_gone {
+            return None;
+        }
+        let (request, message) = next::<Continue>(&mut link)?;
+        let message = Continue::decode(&message).expect("how it goes on");
+        self.place(link, request, &message, joined)
+    }
+
+    fn place(&self, mut link: Link, request: u64, message: &Continue, joined: &Joined) -> Option<()> {
+        let places = self.places();
+        let &Continue { epoch, place, received: theirs } = message;
+        let placing = self.0.placing.lock().unwrap();
+        if epoch < places.epoch() {
+            return reply(&mut link, request, 1, &());
+        }
+        let _ = places.begin(epoch);
+        let is_new = place != ACKNOWLEDGEMENTS_PLACE && !places.has(place);
+        let has = places.freeze(place);
+        let received = if self.0.counts_wrong.load(Ordering::Acquire) { has + (1 << 40) } else { has };
+        let replied = reply(&mut link, request, 0, &ContinueReply { received });
+        if is_new {
+            // It is there from now on, whatever becomes of this connection.
+            joined.lock().unwrap().push(places.link(place));
+        }
+        drop(placing);
+        replied?;
+        if place == ACKNOWLEDGEMENTS_PLACE {
+            let receiver = places.hear(epoch, link);
+            places.listen(epoch, receiver);
+        } else {
+            places.go_on(place, epoch, link, theirs).expect("clients count right");
+        }
+        Some(())
+    }
+}
+
+/// The next frame's sequence and payload.
+fn next<M: Message>(link: &mut Link) -> Option<(u64, Vec<u8>)> {
+    let frame = link.receive(Some(Instant::now() + LIMIT)).ok()??;
+    assert_eq!(frame.kind, M::KIND, "{}", M::NAME);
+    Some((frame.sequence, frame.payload.to_vec()))
+}
+
+fn reply<'r>(link: &mut Link, request: u64, status: u32, reply: &impl Field<'r>) -> Option<()> {
+    let mut body = Vec::new();
+    reply.write(&mut body);
+    let body = if status == 0 { body.as_slice() } else { &[] };
+    link.send(&Reply { request, status, earlier: 0, detail: "by the script", body }).ok().map(drop)
+}
