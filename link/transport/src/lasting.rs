@@ -150,9 +150,10 @@ impl Places {
             if epoch <= state.epoch || state.over.is_some() {
                 return false;
             }
+            let leaving = state.leave_all();
             state.epoch = epoch;
             state.since = Instant::now();
-            state.leave_all()
+            leaving
         };
         self.shared.changed.notify_all();
         places.leave();
@@ -309,13 +310,15 @@ impl Places {
 
 /// Connections to be left, without a lock.
 struct Leaving {
+    /// Of this epoch and those before; who leaves them may come so late that there are newer ones.
+    epoch: u64,
     places: Vec<Arc<Place>>,
     acknowledgements: Option<Sender>,
 }
 
 impl Leaving {
     fn leave(self) {
-        self.places.iter().for_each(|place| place.detach());
+        self.places.iter().for_each(|place| place.detach(self.epoch));
         if let Some(sender) = self.acknowledgements {
             sender.close();
         }
@@ -335,7 +338,7 @@ impl State {
 
     fn leave_all(&mut self) -> Leaving {
         let acknowledgements = self.acknowledgements.take().map(|(sender, _)| sender);
-        Leaving { places: self.places.clone(), acknowledgements }
+        Leaving { epoch: self.epoch, places: self.places.clone(), acknowledgements }
     }
 }
 

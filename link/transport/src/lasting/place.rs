@@ -36,7 +36,7 @@ pub(crate) struct Place {
     /// Wakes who waits for the peer to have bytes, or for a connection to write the rest to.
     moved: Condvar,
     /// The connection there is, for who waits at it or ends it.
-    current: Mutex<Option<Arc<dyn Pipe>>>,
+    current: Mutex<Option<Under>>,
     /// Wakes who waits for a connection.
     came: Condvar,
     received: AtomicU64,
@@ -113,11 +113,11 @@ impl Place {
         LinkError::Acknowledgement { place: self.index, received, acknowledged, sent }
     }
 
-    /// Leaves the connection there is, which is ended; nobody waits at it any more.
-    pub(super) fn detach(&self) {
-        let current = lock(&self.current).take();
-        if let Some(pipe) = current {
-            pipe.end();
+    /// Leaves a connection of this epoch or an earlier one, which is ended; nobody waits at it any more.
+    pub(super) fn detach(&self, epoch: u64) {
+        let left = lock(&self.current).take_if(|under| under.epoch <= epoch);
+        if let Some(under) = left {
+            under.pipe.end();
         }
     }
 
@@ -149,7 +149,7 @@ impl Place {
             }
             let free = outbound.log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
             *inbound = Some(under.clone());
-            *current = Some(Arc::clone(&under.pipe));
+            *current = Some(under.clone());
             (outbound.under, outbound.behind) = (None, Some(epoch));
             free
         };
@@ -187,7 +187,7 @@ impl Place {
 
     /// The session is over for this side: nobody waits here any more, and what is kept goes back.
     pub(super) fn end(&self) {
-        self.detach();
+        self.detach(u64::MAX);
         drop(lock(&self.current));
         self.came.notify_all();
         let free = {
@@ -411,7 +411,7 @@ impl Pipe for Place {
         let current = lock(&self.current).clone();
         match current {
             // What fails there shows in what is read next.
-            Some(pipe) => Ok(pipe.wait(time).unwrap_or(true)),
+            Some(under) => Ok(under.pipe.wait(time).unwrap_or(true)),
             None => {
                 let current = lock(&self.current);
                 if current.is_some() || !self.goes_on()? {

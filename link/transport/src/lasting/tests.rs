@@ -69,6 +69,17 @@ fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
 }
 
 #[test]
+fn who_leaves_old_connections_too_late_leaves_the_new_ones_alone() {
+    let mut ends = session();
+    let late = ends[0].0.shared.state().leave_all();
+    meet(&mut ends, 2);
+    late.leave();
+    ends[0].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[1].1.receive(soon()).unwrap().is_some());
+    assert_eq!(ends.map(|(places, _)| (places.standing(), places.epoch())), [(Standing::There, 2); 2]);
+}
+
+#[test]
 fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
     let mut ends = session();
     ends[0].1.send(&MemoryInfo {}).unwrap();
