@@ -21,16 +21,16 @@ pub(crate) type Key = [u8; KEY_BYTES];
 #[derive(Debug)]
 pub(crate) struct Door {
     key: Key,
-    /// How many connections may still join.
-    left: u32,
+    /// How many connections may still join; `None`: any number, as long as there is the session.
+    left: Option<u32>,
     giver: Arc<Giver>,
     /// Until the worker has it.
     taker: Option<Taker>,
 }
 
 impl Door {
-    /// A way in for the session's own connection and `joining` more.
-    pub(crate) fn new(joining: u32) -> Result<Self, DaemonError> {
+    /// A way in for the session's own connection and `joining` more, or any number.
+    pub(crate) fn new(joining: Option<u32>) -> Result<Self, DaemonError> {
         let (giver, taker) = pair().map_err(DaemonError::system("making a socket for a worker"))?;
         let key = *random()?.first_chunk().expect("a nonce is longer than a key");
         Ok(Self { key, left: joining, giver: Arc::new(giver), taker: Some(taker) })
@@ -56,7 +56,9 @@ impl Door {
         if !bool::from(self.key.as_slice().ct_eq(key)) {
             return None;
         }
-        self.left = self.left.checked_sub(1)?;
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1)?;
+        }
         Some(self.giver())
     }
 }
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn as_many_join_as_may_and_only_with_the_key() {
-        let mut door = Door::new(2).expect("made");
+        let mut door = Door::new(Some(2)).expect("made");
         let key = door.key();
         assert!(door.join(&[0; KEY_BYTES]).is_none());
         assert!(door.join(&key[..8]).is_none());
@@ -75,6 +77,14 @@ mod tests {
         assert!(door.join(&key).is_some());
         assert!(door.join(&key).is_some());
         assert!(door.join(&key).is_none(), "a third");
-        assert_ne!(Door::new(0).expect("made").key(), key);
+        assert_ne!(Door::new(Some(0)).expect("made").key(), key);
+    }
+
+    #[test]
+    fn connections_that_are_made_again_join_as_often_as_they_break() {
+        let mut door = Door::new(None).expect("made");
+        let key = door.key();
+        assert!((0..1000).all(|_| door.join(&key).is_some()));
+        assert!(door.join(&[0; KEY_BYTES]).is_none());
     }
 }

@@ -19,6 +19,9 @@ pub enum DaemonError {
     /// A size that is none.
     #[error("not a number of bytes (K, M, G, T allowed): {0}")]
     Bytes(String),
+    /// A time that is none.
+    #[error("not a number of seconds: {0}")]
+    Seconds(f64),
     /// An address that is none.
     #[error(transparent)]
     Address(#[from] AddressError),

@@ -54,6 +54,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         bulk_connections: settings.bulk_connections,
         transport_memory: settings.transport_memory,
         rings: settings.rings,
+        grace: settings.grace,
         module_cache: settings.module_cache.clone(),
         max_sessions: settings.max_sessions,
         sessions: Mutex::new(Sessions::default()),

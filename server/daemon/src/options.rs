@@ -3,6 +3,7 @@
 //! It opens no socket and makes no file.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use floe_transport::{Address, Identity, MOST_CONNECTIONS, ServerTls, suitable_connections};
@@ -15,6 +16,8 @@ use crate::error::DaemonError;
 const MAX_SESSIONS: usize = 64;
 /// Pinned memory of a session for data on their way: at 25 GB/s more than a millisecond of work in each direction.
 const TRANSPORT_MEMORY: u64 = 64 << 20;
+/// How long a session outlives its connections.
+const GRACE: Duration = Duration::ZERO;
 /// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
 const MODULE_CACHE_LIMIT: u64 = 4 << 30;
 
@@ -71,6 +74,10 @@ pub struct Options {
     /// [default: 64M]
     #[arg(long, env = "FLOE_TRANSPORT_MEMORY", value_name = "BYTES")]
     pub transport_memory: Option<String>,
+    /// For how many seconds a session whose connection broke waits for its client to make it again; 0: it ends with it. Rings
+    /// need no such time [default: 0]
+    #[arg(long, env = "FLOE_GRACE", value_name = "SECONDS", value_parser = seconds)]
+    pub grace: Option<Duration>,
     /// Have clients of this machine send everything over the Unix socket, none through rings in shared memory
     #[arg(long, env = "FLOE_NO_RINGS", value_parser = clap::builder::FalseyValueParser::new())]
     pub no_rings: bool,
@@ -119,6 +126,7 @@ pub struct FileOptions {
     shared_memory: Option<String>,
     bulk_connections: Option<u32>,
     transport_memory: Option<String>,
+    grace: Option<f64>,
     no_rings: bool,
     max_sessions: Option<usize>,
     module_cache: Option<PathBuf>,
@@ -157,6 +165,8 @@ pub struct Settings {
     pub bulk_connections: u32,
     /// Bytes of pinned memory for a session's data on their way.
     pub transport_memory: u64,
+    /// For how long a session outlives its connections; zero: it ends with any of them.
+    pub grace: Duration,
     /// Whether clients of this machine may have rings in shared memory.
     pub rings: bool,
     /// The most sessions at once.
@@ -192,6 +202,7 @@ impl Settings {
             shared_memory: shared.as_deref().map_or_else(|| Ok(half_of_memory()), bytes)?,
             bulk_connections: bulk_connections(flags.bulk_connections.or(file.bulk_connections)),
             transport_memory: transport.as_deref().map_or(Ok(TRANSPORT_MEMORY), bytes)?,
+            grace: grace(flags.grace, file.grace)?,
             rings: !(flags.no_rings || file.no_rings),
             max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
             module_cache: module_cache(
@@ -233,6 +244,20 @@ fn half_of_memory() -> u64 {
 /// Of more than there may be, as many as there may be.
 fn bulk_connections(wanted: Option<u32>) -> u32 {
     wanted.unwrap_or_else(suitable_connections).min(MOST_CONNECTIONS)
+}
+
+/// A time in seconds, also a part of one.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("not a number of seconds: {text}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn grace(flag: Option<Duration>, file: Option<f64>) -> Result<Duration, DaemonError> {
+    match (flag, file) {
+        (Some(time), _) => Ok(time),
+        (None, Some(seconds)) => Duration::try_from_secs_f64(seconds).map_err(|_| DaemonError::Seconds(seconds)),
+        (None, None) => Ok(GRACE),
+    }
 }
 
 fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
@@ -366,6 +391,22 @@ mod tests {
         };
         assert_eq!([Some(0), Some(3), Some(99)].map(count), [0, 3, MOST_CONNECTIONS]);
         assert!((1..=MOST_CONNECTIONS).contains(&count(None)));
+    }
+
+    #[test]
+    fn the_grace_period_is_in_seconds_and_may_be_none() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("floe.toml");
+        let settings = |line: &str, grace| {
+            std::fs::write(&path, format!("[server]\n{line}\n")).expect("the file is written");
+            Settings::new(Options { grace, config: Some(path.clone()), ..Options::default() })
+        };
+        let of = |line, grace| settings(line, grace).expect("a time").grace;
+        assert_eq!(of("grace = 90", None), Duration::from_secs(90));
+        assert_eq!(of("grace = 0.25", None), Duration::from_millis(250));
+        assert_eq!(of("grace = 90", seconds("0").ok()), Duration::ZERO);
+        assert!(matches!(settings("grace = -1", None), Err(DaemonError::Seconds(_))));
+        assert!(seconds("-1").is_err() && seconds("inf").is_err() && seconds("a minute").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use floe_transport::{Link, Peer, ServerTls};
 use floe_wire::{
@@ -62,6 +62,8 @@ pub(crate) struct Server {
     pub(crate) transport_memory: u64,
     /// Whether clients of this machine may have rings in shared memory.
     pub(crate) rings: bool,
+    /// For how long a session outlives its connections.
+    pub(crate) grace: Duration,
     /// Where workers keep contents of modules.
     pub(crate) module_cache: Option<CachePlace>,
     pub(crate) max_sessions: usize,
@@ -124,7 +126,7 @@ impl Server {
             }
             Ok((link, Outcome::Joined(giver))) => {
                 // A worker that is gone has taken its session along, which the client hears by itself.
-                let _ = giver.give(Role::Bulk, link);
+                let _ = giver.give(Role::Joined, link);
             }
             Ok((_, Outcome::Left)) => {}
             Err(error) => log(format_args!("{peer}: {error}")),
@@ -186,6 +188,15 @@ impl Server {
             .filter(|bytes| *bytes != 0)
             .min()
             .map_or(0, |bytes| bytes.min(gpu.memory))
+    }
+}
+
+/// The process of a client of this machine. A socket that something else holds for it, or a client that sees itself by another
+/// id (in a container), tells nothing.
+fn process_of(request: &Attach<'_>, peer: &Peer) -> Option<i32> {
+    match peer {
+        Peer::Unix { pid, .. } if u32::try_from(*pid) == Ok(request.pid) => Some(*pid),
+        Peer::Unix { .. } | Peer::Tcp(_) => None,
     }
 }
 
@@ -290,7 +301,10 @@ impl Host for Server {
         let memory = self.quota(request.memory, gpu);
         // A Unix socket has no more to give to several than to one.
         let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
-        let door = match Door::new(bulk_connections) {
+        let rings = self.rings && request.rings > 0 && matches!(peer, Peer::Unix { .. });
+        // Rings are memory of this machine: they do not break while both processes are there.
+        let grace_ms = if rings { 0 } else { u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX) };
+        let door = match Door::new((grace_ms == 0).then_some(bulk_connections)) {
             Ok(door) => door,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
         };
@@ -300,7 +314,6 @@ impl Host for Server {
             let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
             return no(status::SYSTEM_NOT_READY, words);
         }
-        let rings = self.rings && request.rings > 0 && matches!(peer, Peer::Unix { .. });
         let applicant = Applicant::new(request, peer, rings);
         let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
         let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
@@ -315,6 +328,8 @@ impl Host for Server {
             settings,
             key,
             bulk_connections,
+            grace_ms,
+            client: process_of(request, peer),
             rings,
         })
     }
@@ -336,7 +351,7 @@ impl Host for Server {
             memory: admission.memory,
             key: &admission.key,
             bulk_connections: admission.bulk_connections,
-            grace_ms: 0,
+            grace_ms: admission.grace_ms,
             rings: admission.rings,
             device: device.unwrap_or_default(),
         }

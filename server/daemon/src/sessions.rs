@@ -30,8 +30,12 @@ pub(crate) struct Admission {
     pub(crate) settings: Vec<(String, String)>,
     /// What lets further connections join.
     pub(crate) key: Key,
-    /// How many may.
+    /// How many may carry bulk data.
     pub(crate) bulk_connections: u32,
+    /// Milliseconds for which it outlives its connections; 0: it ends with any of them.
+    pub(crate) grace_ms: u64,
+    /// The client's process, where that is of this machine and shown to it by the same id.
+    pub(crate) client: Option<i32>,
     /// Whether the client's first frame to the worker offers rings in shared memory.
     pub(crate) rings: bool,
 }
@@ -223,7 +227,7 @@ mod tests {
     }
 
     fn door() -> Door {
-        Door::new(0).expect("made")
+        Door::new(Some(0)).expect("made")
     }
 
     #[test]

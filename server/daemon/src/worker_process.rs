@@ -41,6 +41,9 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
         shared_memory: place.shared_memory,
         transport_memory: place.transport_memory,
         rings: admission.rings,
+        grace_ms: admission.grace_ms,
+        bulk_connections: admission.bulk_connections,
+        client: admission.client,
         cache: place.cache.cloned(),
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };

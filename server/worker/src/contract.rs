@@ -31,6 +31,12 @@ pub struct Task {
     pub transport_memory: u64,
     /// Whether the first frame offers rings in shared memory.
     pub rings: bool,
+    /// Milliseconds for which the session outlives its connections; 0: it ends with any of them.
+    pub grace_ms: u64,
+    /// The most connections that carry its bulk data.
+    pub bulk_connections: u32,
+    /// The client's process, where that is of this machine.
+    pub client: Option<i32>,
     /// Where contents of modules are kept; `None`: nowhere.
     pub cache: Option<CachePlace>,
 }

@@ -19,8 +19,8 @@ const NOTICE_BYTES: usize = 256;
 pub enum Role {
     /// The session's own: its commands and what they are answered.
     Session,
-    /// One that has joined the session to carry bulk data.
-    Bulk,
+    /// One that has joined the session.
+    Joined,
 }
 
 /// What is said with a connection.
@@ -113,7 +113,7 @@ mod tests {
     fn connections_come_in_order_with_their_roles_and_go_on_where_they_were() {
         let (giver, taker) = pair().unwrap();
         let mut peers = Vec::new();
-        for role in [Role::Bulk, Role::Session] {
+        for role in [Role::Joined, Role::Session] {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let (mut peer, mut link) = (Link::new(ours.into()), Link::new(theirs.into()));
             peer.send(&MemoryInfo {}).unwrap();
@@ -121,7 +121,7 @@ mod tests {
             giver.give(role, link).unwrap();
             peers.push(peer);
         }
-        for (peer, role) in peers.iter_mut().zip([Role::Bulk, Role::Session]) {
+        for (peer, role) in peers.iter_mut().zip([Role::Joined, Role::Session]) {
             let (its, mut link) = taker.take().unwrap().unwrap();
             assert_eq!(its, role);
             peer.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();

@@ -9,11 +9,13 @@ mod completer;
 pub mod contract;
 pub mod device;
 mod driver;
+mod ending;
 mod events;
 mod failures;
 mod fault;
 pub mod hand_over;
 mod host_functions;
+mod joining;
 mod log;
 mod mirrors;
 mod objects;
@@ -29,17 +31,21 @@ mod session;
 mod shared;
 mod staging;
 mod stripes;
+mod threads;
+mod watch;
 mod window;
 
 pub use cache::{Cache, Hash};
 pub use driver::{Gpu, MappedMemory, PinnedMemory, probe};
+pub use ending::Ending;
+pub use joining::Joining;
 pub use log::Log;
 pub use open::{Kind, OpenLibraryError};
 pub use output::Output;
 pub use process::{end, without_randomization};
 pub use rings::use_rings;
-pub use serve::{Ending, Plan, serve};
-pub use stripes::Joining;
+pub use serve::{Plan, serve};
+pub use watch::{Lasting, process};
 
 #[cfg(test)]
 mod tests;

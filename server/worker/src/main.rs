@@ -17,7 +17,8 @@ use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Role, Taker};
 use floe_worker::{
-    Cache, Ending, Gpu, Joining, Log, OpenLibraryError, Output, Plan, end, serve, use_rings, without_randomization,
+    Cache, Ending, Gpu, Joining, Lasting, Log, OpenLibraryError, Output, Plan, end, process, serve, use_rings,
+    without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -96,7 +97,7 @@ fn own_connection(taker: Taker) -> Result<Option<(Link, Joining)>> {
     loop {
         match taker.take().context("taking the session's connection over")? {
             Some((Role::Session, link)) => return Ok(Some((link, Joining { early, taker: Some(taker) }))),
-            Some((Role::Bulk, link)) => early.push(link),
+            Some((Role::Joined, link)) => early.push(link),
             None => return Ok(None),
         }
     }
@@ -125,8 +126,16 @@ fn work(
         cache: cache(task, log),
         used: Arc::clone(used),
         joining,
+        lasting: lasting(task),
     };
     serve(Arc::new(gpu), link, plan, output, log.clone())
+}
+
+/// How long the session outlives its connections, where it does.
+fn lasting(task: &Task) -> Option<Lasting> {
+    let grace = Duration::from_millis(task.grace_ms);
+    let client = task.client.and_then(process);
+    (!grace.is_zero()).then_some(Lasting { grace, bulk_connections: task.bulk_connections, client })
 }
 
 /// The cache the daemon names. Without it every module is sent each time, which is slow and no failure.

@@ -17,27 +17,11 @@ use floe_wire::{
 
 use crate::batch::{Batch, Command};
 use crate::device::{Device, Pinned as _};
+use crate::ending::InputEnd;
 use crate::host_functions::{Done, HostFunctions};
 use crate::shared::Shared;
 use crate::staging::{Staged, Uploads};
 use crate::stripes::Upload;
-
-/// Why nothing more comes in.
-#[derive(Debug)]
-pub(crate) enum InputEnd {
-    /// The client closed the connection.
-    Closed,
-    /// The client broke the contract.
-    Contract(String),
-    /// The connection broke.
-    Link(LinkError),
-}
-
-impl From<LinkError> for InputEnd {
-    fn from(error: LinkError) -> Self {
-        if error.is_broken_contract() { Self::Contract(error.to_string()) } else { Self::Link(error) }
-    }
-}
 
 /// What the thread works with.
 pub(crate) struct Reader<D: Device> {

@@ -8,8 +8,8 @@ use floe_abi::CudaError;
 use floe_transport::{Link, LinkError, Rings};
 use floe_wire::{Decode as _, Ended, Message as _, Reply, UseRings};
 
+use crate::ending::{Ending, link_ending};
 use crate::log::Log;
-use crate::serve::{Ending, link_ending};
 
 /// How long the client may take: it has the memory ready.
 const PATIENCE: Duration = Duration::from_secs(10);

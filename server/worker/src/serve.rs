@@ -2,31 +2,32 @@
 //! In: a device whose context exists, the connection, what the session may have. Out: why the session ended.
 //! It does not end the process and frees nothing on the device: that is the caller's, who ends the process.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_transport::{Expected, Link, LinkError, Spin, Stripes, Transfers};
+use floe_transport::{Expected, Link, Places, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
-use thiserror::Error;
 
 use crate::cache::Cache;
 use crate::completer::Completer;
 use crate::device::Device;
+use crate::ending::{Ending, link_ending};
 use crate::failures::Failures;
 use crate::host_functions::HostFunctions;
+use crate::joining::{self, Joining, Reception};
 use crate::log::Log;
 use crate::mirrors::Mirrors;
 use crate::output::Output;
 use crate::queue::Queue;
-use crate::reader::{InputEnd, Reader};
+use crate::reader::Reader;
 use crate::session::{Allowance, Session, Stop};
 use crate::shared::Shared;
 use crate::staging::{RingBytes, Uploads};
-use crate::stripes::{self, Joining, PullEnd};
+use crate::threads::Threads;
+use crate::watch::{self, Lasting};
 use crate::window::Window;
 
 /// How long the last word to a client that does not read may take.
@@ -51,50 +52,22 @@ pub struct Plan {
     pub used: Arc<AtomicU64>,
     /// Where connections come from that join the session.
     pub joining: Joining,
-}
-
-/// Why a session ended.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Ending {
-    /// The client closed its connection.
-    #[error("the client left")]
-    ClientLeft,
-    /// The connection broke.
-    #[error("the connection broke: {0}")]
-    Link(String),
-    /// The client broke the contract.
-    #[error("the client broke the contract: {0}")]
-    Contract(String),
-    /// The device cannot serve the session.
-    #[error("the device cannot serve the session: {what}: {error}")]
-    Device {
-        /// What was being done.
-        what: String,
-        /// The driver's error.
-        error: CudaError,
-    },
-    /// The worker itself failed.
-    #[error("the worker failed: {0}")]
-    Bug(String),
-}
-
-impl Ending {
-    /// The CUDA error the client is told; `None` when there is nobody to tell.
-    #[must_use]
-    pub fn told(&self) -> Option<CudaError> {
-        match self {
-            Self::ClientLeft | Self::Link(_) => None,
-            Self::Contract(_) => Some(CudaError::INVALID_VALUE),
-            Self::Device { error, .. } => Some(*error),
-            Self::Bug(_) => Some(CudaError::UNKNOWN),
-        }
-    }
+    /// How long it outlives its connections; `None`: it ends with any of them.
+    pub lasting: Option<Lasting>,
 }
 
 /// Serves a session until it ends. The client has been told why, where there is one to tell.
 pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
+    let (link, lasting) = match plan.lasting {
+        None => (link, None),
+        Some(lasting) => {
+            let (places, link) = Places::take_over(link, lasting.grace);
+            (link, Some((places, lasting)))
+        }
+    };
+    let joins = Joins { joining: plan.joining, lasting };
     let spin = Spin::of_process();
     let (sender, mut receiver) = link.split();
     let expected = Expected::default();
@@ -125,7 +98,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
                 shared_memory: plan.shared_memory,
                 rings: RingBytes::of(plan.transport_memory),
             };
-            run_threads(&shared, receiver, allowance, spin, plan.cache, plan.joining)
+            run_threads(&shared, receiver, allowance, spin, plan.cache, joins)
         }
     };
     shared.queue.close();
@@ -159,102 +132,58 @@ fn run_threads<D: Device>(
     allowance: Allowance,
     spin: Spin,
     cache: Option<Cache>,
-    joining: Joining,
+    joins: Joins,
 ) -> Ending {
     let functions = Arc::new(HostFunctions::default());
     let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
     let uploads = Uploads::new(allowance.rings.upload);
     let session =
         Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache);
-    let (endings, first) = mpsc::channel();
+    let (threads, first) = Threads::new();
     let reader = Reader { shared: Arc::clone(shared), functions, uploads };
-    let threads = [
-        start("floe-read", &endings, Some(Arc::clone(&shared.device)), move || match reader.run(receiver) {
-            InputEnd::Closed => Some(Ending::ClientLeft),
-            InputEnd::Contract(words) => Some(Ending::Contract(words)),
-            InputEnd::Link(error) => Some(link_ending(&error)),
-        }),
-        start("floe-issue", &endings, Some(Arc::clone(&shared.device)), move || match session.run() {
-            Ok(()) => None,
-            Err(Stop::Contract(words)) => Some(Ending::Contract(words)),
-            Err(Stop::Link(error)) => Some(link_ending(&error)),
-        }),
-        start("floe-complete", &endings, Some(Arc::clone(&shared.device)), move || match completer.run() {
-            Ok(()) => None,
-            Err(error) => Some(link_ending(&error)),
-        }),
-    ];
-    let joined = join_all(shared, joining, endings);
-    let threads = threads.into_iter().chain([joined]);
-    if let Some(error) = threads.into_iter().find_map(Result::err) {
-        return Ending::Bug(format!("a thread does not start: {error}"));
-    }
-    first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
-}
-
-/// Has connections that join carry bulk data, each with a thread that reads it.
-fn join_all<D: Device>(
-    shared: &Arc<Shared<D>>,
-    joining: Joining,
-    endings: mpsc::Sender<Ending>,
-) -> std::io::Result<()> {
-    let shared = Arc::clone(shared);
-    let of_all = endings.clone();
-    start::<D>("floe-join", &endings, None, move || joining.each(|link| join(&shared, link, &of_all)).err())
-}
-
-fn join<D: Device>(shared: &Arc<Shared<D>>, link: Link, endings: &mpsc::Sender<Ending>) -> Result<(), Ending> {
-    // The daemon's limit was for the handshake.
-    link.limit_writes(None).map_err(|error| Ending::Link(error.to_string()))?;
-    let (sender, receiver) = link.halves();
-    let no_thread = |error: std::io::Error| Ending::Bug(format!("a thread does not start: {error}"));
-    shared.stripes.add(sender).map_err(no_thread)?;
-    let shared = Arc::clone(shared);
-    let read = move || match stripes::read(&shared, receiver) {
-        PullEnd::Closed => Some(Ending::ClientLeft),
-        PullEnd::Over => None,
-        PullEnd::Contract(words) => Some(Ending::Contract(words)),
-        PullEnd::Link(error) => Some(link_ending(&error)),
-    };
-    start::<D>("floe-bulk-read", endings, None, read).map_err(no_thread)
-}
-
-/// Starts a thread that reports why the session is over when it is the first to know, also when it panics. A thread that
-/// ends because the others do knows no reason.
-fn start<D: Device>(
-    name: &str,
-    endings: &mpsc::Sender<Ending>,
-    device: Option<Arc<D>>,
-    body: impl FnOnce() -> Option<Ending> + Send + 'static,
-) -> std::io::Result<()> {
-    let endings = endings.clone();
-    let run = move || {
-        if let Some(Err(error)) = device.map(|device| device.enter()) {
-            return Some(Ending::Device { what: "entering the context".into(), error });
+    let device = &shared.device;
+    let started = threads
+        .start_on(device, "floe-read", move || reader.run(receiver).ending())
+        .and_then(|()| {
+            threads.start_on(device, "floe-issue", move || match session.run() {
+                Ok(()) => None,
+                Err(Stop::Contract(words)) => Some(Ending::Contract(words)),
+                Err(Stop::Link(error)) => Some(link_ending(&error)),
+            })
+        })
+        .and_then(|()| {
+            threads.start_on(device, "floe-complete", move || completer.run().err().map(|error| link_ending(&error)))
+        })
+        .and_then(|()| joins.start(shared, &threads));
+    match started {
+        Ok(()) => {
+            // The others hold its copies.
+            drop(threads);
+            first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
         }
-        body()
-    };
-    std::thread::Builder::new().name(name.into()).spawn(move || {
-        let ending = std::panic::catch_unwind(AssertUnwindSafe(run))
-            .unwrap_or_else(|panic| Some(Ending::Bug(panic_words(&*panic))));
-        // Another thread may have ended the session before.
-        let _ = ending.map(|ending| endings.send(ending));
-    })?;
-    Ok(())
-}
-
-/// A client that goes away shows as a broken connection to whoever is just sending.
-pub(crate) fn link_ending(error: &LinkError) -> Ending {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-    match error {
-        LinkError::System { source, .. } if matches!(source.kind(), BrokenPipe | ConnectionReset) => Ending::ClientLeft,
-        other => Ending::Link(other.to_string()),
+        Err(ending) => ending,
     }
 }
 
-fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
-    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
-    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+/// What more connections are for.
+struct Joins {
+    joining: Joining,
+    lasting: Option<(Places, Lasting)>,
+}
+
+impl Joins {
+    /// Takes those that join, and watches them where the session outlives them.
+    fn start<D: Device>(self, shared: &Arc<Shared<D>>, threads: &Threads) -> Result<(), Ending> {
+        let Some((places, lasting)) = self.lasting else { return joining::take_all(shared, self.joining, threads) };
+        let (watched, log) = (places.clone(), shared.log.clone());
+        threads.start("floe-watch", move || watch::until_given_up(&watched, &log))?;
+        if let Some(client) = lasting.client {
+            let watched = places.clone();
+            threads.start("floe-client", move || watch::until_gone(&client, &watched))?;
+        }
+        let shared = Arc::clone(shared);
+        Reception::new(shared, places, lasting.bulk_connections, threads.clone()).take_all(self.joining)
+    }
 }
 
 /// Tells the client, unless it does not listen.

@@ -1,39 +1,16 @@
 //! The session's bulk connections, as the worker has them.
-//! In: connections that join, handed over by the daemon; chunks of what goes to the device. Out: the bytes in the upload ring,
-//! to the issuer when they are whole; connections on which the completer's data leave.
+//! In: chunks of what goes to the device, and the completer's data. Out: the bytes in the upload ring, to the issuer when they
+//! are whole; the completer's on whichever connection has nothing to do.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use floe_transport::{Help, Lent, Link, LinkError, Load, STRIPED_FROM, Target, pull};
+use floe_transport::{Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, Target, pull};
 use floe_wire::{CHUNK_BYTES, DeliveryFollows};
 
 use crate::device::{Device, Pinned as _};
-use crate::hand_over::{Role, Taker};
+use crate::ending::InputEnd;
 use crate::shared::Shared;
 use crate::staging::{Landing, Staged};
-
-/// Where connections that join come from.
-#[derive(Debug, Default)]
-pub struct Joining {
-    /// Those that came before the session's own.
-    pub early: Vec<Link>,
-    /// Those that come.
-    pub taker: Option<Taker>,
-}
-
-impl Joining {
-    /// Has `join` take each connection, until the daemon gives no more.
-    ///
-    /// # Errors
-    /// Those of `join`.
-    pub(crate) fn each<E>(self, mut join: impl FnMut(Link) -> Result<(), E>) -> Result<(), E> {
-        self.early.into_iter().try_for_each(&mut join)?;
-        while let Some(Ok(Some((Role::Bulk, link)))) = self.taker.as_ref().map(Taker::take) {
-            join(link)?;
-        }
-        Ok(())
-    }
-}
 
 /// Where a transfer to the device is put together.
 pub(crate) enum Upload<D: Device> {
@@ -101,25 +78,7 @@ pub(crate) fn deliver<D: Device>(
     shared.stripes.post(&shared.sender, &message, &load, 0..bytes, Help::None).map(|_| ())
 }
 
-/// Why a bulk connection is not read any more.
-pub(crate) enum PullEnd {
-    /// The client has gone, or is about to.
-    Closed,
-    /// The session is over.
-    Over,
-    /// The client broke the contract.
-    Contract(String),
-    /// The connection broke.
-    Link(LinkError),
-}
-
 /// Reads a bulk connection until it ends.
-pub(crate) fn read<D: Device>(shared: &Shared<D>, mut receiver: floe_transport::Receiver) -> PullEnd {
-    match pull(&mut receiver, &shared.transfers) {
-        // A client that goes in the middle of a copy goes all the same.
-        Ok(()) | Err(LinkError::CutOff { .. }) => PullEnd::Closed,
-        Err(LinkError::Closed) => PullEnd::Over,
-        Err(error) if error.is_broken_contract() => PullEnd::Contract(error.to_string()),
-        Err(error) => PullEnd::Link(error),
-    }
+pub(crate) fn read<D: Device>(shared: &Shared<D>, mut receiver: Receiver) -> InputEnd {
+    pull(&mut receiver, &shared.transfers).err().map_or(InputEnd::Closed, InputEnd::from)
 }

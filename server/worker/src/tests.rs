@@ -6,6 +6,7 @@
 
 mod fake;
 mod graphs;
+mod lasting;
 mod launches;
 mod linking;
 mod mirrors;
@@ -27,7 +28,7 @@ use floe_wire::*;
 use crate::cache::{Hash, hash_of};
 use crate::hand_over::{Giver, Role, pair};
 use crate::staging::RingBytes;
-use crate::{Ending, Joining, Log, Output, Plan, serve};
+use crate::{Ending, Joining, Lasting, Log, Output, Plan, serve};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const BLOCK: u64 = 2 << 20;
@@ -57,7 +58,7 @@ enum Got {
 struct Client {
     link: Link,
     /// Where more connections join.
-    giver: Giver,
+    giver: Arc<Giver>,
     device: Arc<Fake>,
     used: Arc<AtomicU64>,
     worker: Option<JoinHandle<Ending>>,
@@ -73,7 +74,16 @@ impl Client {
     }
 
     fn on(device: Arc<Fake>, memory: u64) -> Self {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        Self::over(UnixStream::pair().unwrap(), device, memory, None)
+    }
+
+    /// Over these two ends of a connection: the client's, the worker's.
+    fn over(
+        (ours, theirs): (UnixStream, UnixStream),
+        device: Arc<Fake>,
+        memory: u64,
+        lasting: Option<Lasting>,
+    ) -> Self {
         let (giver, taker) = pair().unwrap();
         let joining = Joining { early: Vec::new(), taker: Some(taker) };
         let used = Arc::new(AtomicU64::new(0));
@@ -86,11 +96,12 @@ impl Client {
             cache: None,
             used: Arc::clone(&used),
             joining,
+            lasting,
         };
         let served = Arc::clone(&device);
         let worker =
             std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));
-        Self { link: Link::new(ours.into()), giver, device, used, worker: Some(worker) }
+        Self { link: Link::new(ours.into()), giver: Arc::new(giver), device, used, worker: Some(worker) }
     }
 
     fn send(&mut self, message: &impl Message) -> u64 {

@@ -68,6 +68,26 @@ enum Got {
     Ended(u32, String),
 }
 
+/// A session that may have what it wants, on its socket, which it ends with.
+fn task() -> Task {
+    let offer = offer();
+    Task {
+        session: 1,
+        library: offer.library.clone(),
+        gpu: 0,
+        ordinal: 0,
+        memory: 0,
+        granularity: offer.gpus[0].granularity,
+        shared_memory: 1 << 30,
+        transport_memory: 64 << 20,
+        rings: false,
+        grace_ms: 0,
+        bulk_connections: 0,
+        client: None,
+        cache: None,
+    }
+}
+
 /// A worker for this task, and the session's connection.
 fn spawn(task: &Task) -> (Child, Link) {
     let (giver, taker) = pair().unwrap();
@@ -94,22 +114,7 @@ impl Session {
     }
 
     fn start_with(ordinal: u32, memory: u64) -> Self {
-        let offer = offer();
-        let granularity = offer.gpus[0].granularity;
-        let library = offer.library.clone();
-        let task = Task {
-            session: 1,
-            library,
-            gpu: 0,
-            ordinal,
-            memory,
-            granularity,
-            shared_memory: 1 << 30,
-            transport_memory: 64 << 20,
-            rings: false,
-            cache: None,
-        };
-        let (child, link) = spawn(&task);
+        let (child, link) = spawn(&Task { ordinal, memory, ..task() });
         Self { child, link: Some(link), printed: String::new() }
     }
 
@@ -537,21 +542,7 @@ fn broken_contract_is_told_to_client_and_daemon() {
 
 #[test]
 fn gpu_that_is_not_there_is_told() {
-    let offer = offer();
-    let library = offer.library.clone();
-    let task = Task {
-        session: 1,
-        library,
-        gpu: 99,
-        ordinal: 0,
-        memory: 0,
-        granularity: 1,
-        shared_memory: 0,
-        transport_memory: 0,
-        rings: false,
-        cache: None,
-    };
-    let (mut child, mut link) = spawn(&task);
+    let (mut child, mut link) = spawn(&Task { gpu: 99, ..task() });
     let frame = link.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ended = Ended::decode(frame.payload).unwrap();
     assert!(ended.detail.starts_with("cuDeviceGet of ") && ended.detail.ends_with("CUDA_ERROR_INVALID_DEVICE (101)"));
@@ -636,14 +627,7 @@ fn device_reads_and_writes_the_clients_own_pages() {
 
 /// A worker that expects rings, and what the client has to offer.
 fn expecting_rings() -> (Session, Rings, OwnedFd) {
-    let offer = offer();
-    let (library, granularity) = (offer.library.clone(), offer.gpus[0].granularity);
-    let (session, gpu, ordinal, memory, shared_memory) = (1, 0, 0, 0, 1 << 30);
-    let transport_memory = 64 << 20;
-    let (rings, cache) = (true, None);
-    let task =
-        Task { session, library, gpu, ordinal, memory, granularity, shared_memory, transport_memory, rings, cache };
-    let (child, link) = spawn(&task);
+    let (child, link) = spawn(&Task { rings: true, ..task() });
     let (rings, file) = Rings::offer(1 << 16).unwrap();
     (Session { child, link: Some(link), printed: String::new() }, rings, file)
 }

@@ -20,7 +20,7 @@ struct OneGpu {
 
 impl Default for OneGpu {
     fn default() -> Self {
-        Self { token: None, withdrawn: AtomicU64::new(0), door: Mutex::new(Door::new(1).expect("made")) }
+        Self { token: None, withdrawn: AtomicU64::new(0), door: Mutex::new(Door::new(Some(1)).expect("made")) }
     }
 }
 
@@ -61,6 +61,8 @@ impl Host for OneGpu {
             settings,
             key: [7; 16],
             bulk_connections: 0,
+            grace_ms: 0,
+            client: None,
             rings: false,
         })
     }

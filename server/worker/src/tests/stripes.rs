@@ -14,7 +14,7 @@ impl Client {
     /// One more connection of the session.
     fn join(&self) -> Link {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        self.giver.give(Role::Bulk, Link::new(theirs.into())).unwrap();
+        self.giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
         Link::new(ours.into())
     }
 

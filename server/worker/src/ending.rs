@@ -1,0 +1,94 @@
+//! Why a session ends.
+//! In: what became of its connections, and of the device. Out: one reason, and what the client is told of it.
+
+use floe_abi::CudaError;
+use floe_transport::LinkError;
+use thiserror::Error;
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Ending {
+    /// The client closed its connection.
+    #[error("the client left")]
+    ClientLeft,
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Link(String),
+    /// The client broke the contract.
+    #[error("the client broke the contract: {0}")]
+    Contract(String),
+    /// The device cannot serve the session.
+    #[error("the device cannot serve the session: {what}: {error}")]
+    Device {
+        /// What was being done.
+        what: String,
+        /// The driver's error.
+        error: CudaError,
+    },
+    /// The worker itself failed.
+    #[error("the worker failed: {0}")]
+    Bug(String),
+}
+
+impl Ending {
+    /// The CUDA error the client is told; `None` when there is nobody to tell.
+    #[must_use]
+    pub fn told(&self) -> Option<CudaError> {
+        match self {
+            Self::ClientLeft | Self::Link(_) => None,
+            Self::Contract(_) => Some(CudaError::INVALID_VALUE),
+            Self::Device { error, .. } => Some(*error),
+            Self::Bug(_) => Some(CudaError::UNKNOWN),
+        }
+    }
+
+    pub(crate) fn no_thread(error: &std::io::Error) -> Self {
+        Self::Bug(format!("a thread does not start: {error}"))
+    }
+}
+
+/// Why nothing more comes in on a connection.
+#[derive(Debug)]
+pub(crate) enum InputEnd {
+    /// The client has gone, or is about to.
+    Closed,
+    /// The session is over.
+    Over,
+    /// The client broke the contract.
+    Contract(String),
+    /// The connection broke.
+    Link(LinkError),
+}
+
+impl InputEnd {
+    /// Why the session is over; `None` where somebody else knows that.
+    pub(crate) fn ending(self) -> Option<Ending> {
+        match self {
+            Self::Closed => Some(Ending::ClientLeft),
+            Self::Over => None,
+            Self::Contract(words) => Some(Ending::Contract(words)),
+            Self::Link(error) => Some(link_ending(&error)),
+        }
+    }
+}
+
+impl From<LinkError> for InputEnd {
+    fn from(error: LinkError) -> Self {
+        match error {
+            // A client that goes in the middle of a frame goes all the same.
+            LinkError::CutOff { .. } => Self::Closed,
+            LinkError::Closed => Self::Over,
+            error if error.is_broken_contract() => Self::Contract(error.to_string()),
+            error => Self::Link(error),
+        }
+    }
+}
+
+/// A client that goes away shows as a broken connection to whoever is just sending.
+pub(crate) fn link_ending(error: &LinkError) -> Ending {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error {
+        LinkError::System { source, .. } if matches!(source.kind(), BrokenPipe | ConnectionReset) => Ending::ClientLeft,
+        other => Ending::Link(other.to_string()),
+    }
+}

@@ -1,0 +1,324 @@
+//! Sessions that outlive their connections: what is cut is made again by a client that does as the real one, and nothing is lost
+//! or done twice; clients that do not come back, leave, die or lie.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::process::{Child, Command};
+
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, OWN_PLACE, Places, Standing};
+
+use super::*;
+use crate::process;
+
+/// Nobody waits for so long.
+const HOUR: Duration = Duration::from_secs(3600);
+const CHUNK: u64 = CHUNK_BYTES as u64;
+
+/// Two ends of a connection that is cut when so many bytes have gone from the first to the second.
+fn cut_after(bytes: usize) -> (UnixStream, UnixStream) {
+    let (ours, near) = UnixStream::pair().unwrap();
+    let (far, theirs) = UnixStream::pair().unwrap();
+    let pass = |mut from: UnixStream, mut to: UnixStream, mut left: usize| {
+        move || {
+            let mut buffer = [0; 4096];
+            while left > 0 {
+                let most = left.min(buffer.len());
+                match from.read(&mut buffer[..most]) {
+                    Ok(count @ 1..) if to.write_all(&buffer[..count]).is_ok() => left -= count,
+                    _ => break,
+                }
+            }
+            // What was written before is still read there.
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        }
+    };
+    let back = pass(far.try_clone().unwrap(), near.try_clone().unwrap(), usize::MAX);
+    std::thread::spawn(pass(near, far, bytes));
+    std::thread::spawn(back);
+    (ours, theirs)
+}
+
+impl Client {
+    /// A session that outlives its connections, the first of which are these two ends.
+    fn lasting(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Places) {
+        let client = client.map(|client| process(client.id().cast_signed()).unwrap());
+        let lasting = Lasting { grace, bulk_connections: 2, client };
+        let mut client = Self::over(ends, Arc::new(Fake::default()), 0, Some(lasting));
+        let unused = Link::new(UnixStream::pair().unwrap().0.into());
+        let (places, link) = Places::take_over(std::mem::replace(&mut client.link, unused), HOUR);
+        client.link = link;
+        (client, places)
+    }
+
+    fn lasting_for(grace: Duration) -> (Self, Places) {
+        Self::lasting(UnixStream::pair().unwrap(), grace, None)
+    }
+
+    /// A connection that has joined, on which the client has said this; what it was answered: status and bytes received.
+    fn say(&self, message: &impl Message) -> (Link, Option<(u32, u64)>) {
+        say(&self.giver, UnixStream::pair().unwrap(), message)
+    }
+
+    /// The worker's ending, which comes by itself.
+    fn ending(mut self) -> Ending {
+        self.worker.take().unwrap().join().unwrap()
+    }
+
+    /// How the session ends, and that it does for breaking the contract.
+    fn broken_by(self) -> String {
+        match self.ending() {
+            Ending::Contract(words) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) -> (Link, Option<(u32, u64)>) {
+    giver.give(Role::Joined, Link::new(ends.1.into())).unwrap();
+    let mut link = Link::new(ends.0.into());
+    link.send(message).unwrap();
+    let answer = match link.receive(Some(Instant::now() + PATIENCE)) {
+        Ok(Some(frame)) => {
+            let reply = Reply::decode(frame.payload).unwrap();
+            let received = (reply.status == 0).then(|| u64::from_le_bytes(reply.body.try_into().unwrap()));
+            Some((reply.status, received.unwrap_or(0)))
+        }
+        Ok(None) | Err(LinkError::CutOff { .. } | LinkError::System { .. }) => None,
+        Err(error) => panic!("{error}"),
+    };
+    (link, answer)
+}
+
+/// Makes one of the session's connections as the client does, and reads it where it is the one with acknowledgements.
+fn make(places: &Places, giver: &Giver, ends: (UnixStream, UnixStream), epoch: u64, place: u32) {
+    let message = Continue { epoch, place, received: places.freeze(place) };
+    match say(giver, ends, &message) {
+        (_, None) => places.broke(epoch),
+        (link, Some((0, _))) if place == ACKNOWLEDGEMENTS_PLACE => {
+            let receiver = places.hear(epoch, link);
+            let heard = places.listen(epoch, receiver);
+            assert!(matches!(heard, floe_transport::Heard::Broke), "{heard:?}");
+        }
+        (link, Some((0, received))) => places.go_on(place, epoch, link, received).unwrap(),
+        // It was too late.
+        (_, Some((1, _))) => places.broke(epoch),
+        (_, other) => panic!("{other:?}"),
+    }
+}
+
+/// Makes all connections anew as often as they break, each of the kind that `ends` gives; how often in the end.
+fn keep(client: &Client, places: &Places, ends: fn() -> (UnixStream, UnixStream)) -> JoinHandle<u64> {
+    let (giver, places) = (Arc::clone(&client.giver), places.clone());
+    let all = move |epoch| {
+        // The first time the others are made as they are needed.
+        let others = if epoch > 1 { places.all() } else { vec![] };
+        for place in others.into_iter().chain([ACKNOWLEDGEMENTS_PLACE]) {
+            let (places, giver) = (places.clone(), Arc::clone(&giver));
+            std::thread::spawn(move || make(&places, &giver, ends(), epoch, place));
+        }
+        match places.await_change(Standing::There, None) {
+            Standing::Broken => places.begin(epoch + 1),
+            Standing::There | Standing::Over => false,
+        }
+    };
+    std::thread::spawn(move || {
+        let mut epoch = 1;
+        while all(epoch) {
+            epoch += 1;
+        }
+        epoch
+    })
+}
+
+fn data(bytes: usize, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index / 7 + seed).to_le_bytes()[0]).collect()
+}
+
+/// What lies on the device, as it is delivered.
+fn read(client: &mut Client, bytes: u64) -> Vec<u8> {
+    let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE), bytes });
+    match client.get() {
+        Some(Got::Delivery { request, bytes, .. }) if request == sent => {
+            assert_eq!(client.get(), status(sent, 0));
+            bytes
+        }
+        other => panic!("no data: {other:?}"),
+    }
+}
+
+/// Small and large commands, posted and waited for, of which each shows what those before have done, once.
+fn work(client: &mut Client) {
+    client.memory();
+    for round in 0..20 {
+        let bytes = data([10, 3000, 200_000][round % 3], round);
+        client.send(&CopyToDevice { stream: StreamId(0), to: DevicePtr(BASE), bytes: &bytes });
+        let block = BlockId(2 + round as u64);
+        // Done twice, or after its release was lost, it would be refused.
+        client.ok(&CreateBlock { block, bytes: BLOCK });
+        client.send(&ReleaseBlock { block });
+        assert!(read(client, bytes.len() as u64) == bytes);
+    }
+    assert_eq!(client.used.load(std::sync::atomic::Ordering::Relaxed), BLOCK);
+}
+
+#[test]
+fn a_session_goes_on_wherever_its_connection_is_cut() {
+    for bytes in [1, 15, 16, 17, 40, 100, 3050, 70_000, 199_000, 1_000_000] {
+        let (mut client, places) = Client::lasting(cut_after(bytes), HOUR, None);
+        let keeper = keep(&client, &places, || UnixStream::pair().unwrap());
+        work(&mut client);
+        places.say_leave(PATIENCE);
+        places.end();
+        assert_eq!((client.ending(), keeper.join().unwrap()), (Ending::ClientLeft, 2), "cut after {bytes}");
+    }
+}
+
+#[test]
+fn a_session_goes_on_however_often_its_connections_are_cut() {
+    let (mut client, places) = Client::lasting(cut_after(9000), HOUR, None);
+    let keeper = keep(&client, &places, || cut_after(9000));
+    work(&mut client);
+    // That it leaves may be cut, too.
+    places.end();
+    assert!(keeper.join().unwrap() > 100);
+}
+
+#[test]
+fn bulk_connections_go_on_behind_what_has_come() {
+    let (mut client, places) = Client::lasting_for(HOUR);
+    client.memory();
+    let keeper = keep(&client, &places, || UnixStream::pair().unwrap());
+    let mut links = [1, 2].map(|place| {
+        make(&places, &client.giver, UnixStream::pair().unwrap(), 1, place);
+        places.link(place)
+    });
+    let all = data(4 * CHUNK_BYTES, 3);
+    for epoch in 1..20 {
+        let to = DevicePtr(BASE);
+        let sent = client.send(&CopyBulkToDevice { stream: StreamId(0), to, bytes: 4 * CHUNK });
+        for (part, bytes) in all.chunks(CHUNK_BYTES).enumerate() {
+            links[part % 2].send(&Chunk { transfer: sent, offset: part as u64 * CHUNK, bytes }).unwrap();
+            if part == 1 {
+                places.broke(epoch);
+            }
+        }
+        let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: to, bytes: 4 * CHUNK });
+        assert_eq!(client.get(), Some(Got::Follows { request: sent, offset: 0, bytes: 4 * CHUNK }));
+        assert_eq!(client.get(), status(sent, 0));
+        let mut came = vec![vec![]; 4];
+        while came.iter().any(Vec::is_empty) {
+            for link in &mut links {
+                if let Ok(Some(frame)) = link.receive(Some(Instant::now() + Duration::from_millis(5))) {
+                    let chunk = Chunk::decode(frame.payload).unwrap();
+                    came[usize::try_from(chunk.offset / CHUNK).unwrap()] = chunk.bytes.to_vec();
+                }
+            }
+        }
+        assert!(came.concat() == all);
+        // The next round's cut is of connections that are there.
+        assert_eq!(places.await_change(Standing::Broken, Some(PATIENCE)), Standing::There);
+    }
+    places.say_leave(PATIENCE);
+    places.end();
+    assert_eq!((client.ending(), keeper.join().unwrap()), (Ending::ClientLeft, 20));
+}
+
+#[test]
+fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
+    let (mut client, places) = Client::lasting_for(HOUR);
+    client.memory();
+    places.broke(1);
+    assert!(places.begin(3));
+    make(&places, &client.giver, UnixStream::pair().unwrap(), 3, OWN_PLACE);
+    for (epoch, place) in [(2, OWN_PLACE), (1, ACKNOWLEDGEMENTS_PLACE), (0, 1)] {
+        let (mut link, answer) = client.say(&Continue { epoch, place, received: 0 });
+        assert_eq!(answer, Some((1, 0)));
+        assert!(link.receive(Some(Instant::now() + PATIENCE)).unwrap().is_none(), "it is closed");
+    }
+    client.ok(&MemoryInfo {});
+    let (heard, giver) = (places.clone(), Arc::clone(&client.giver));
+    std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 3, ACKNOWLEDGEMENTS_PLACE));
+    places.say_leave(PATIENCE);
+    places.end();
+    assert_eq!(client.ending(), Ending::ClientLeft);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
+    let (mut client, _places) = Client::lasting_for(HOUR);
+    for _ in 0..100 {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        client.giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
+        drop(ours);
+    }
+    client.memory();
+    assert_eq!(read(&mut client, 10), [0; 10]);
+}
+
+#[test]
+fn counts_that_cannot_be_end_the_session() {
+    let (client, _places) = Client::lasting_for(HOUR);
+    assert!(client.say(&Continue { epoch: 2, place: OWN_PLACE, received: 1 << 40 }).1.is_some());
+    let words = client.broken_by();
+    assert!(words.contains("place 0: 1099511627776 bytes cannot have come"), "{words}");
+
+    let (client, _places) = Client::lasting_for(HOUR);
+    let (mut link, answer) = client.say(&Continue { epoch: 1, place: ACKNOWLEDGEMENTS_PLACE, received: 0 });
+    assert_eq!(answer, Some((0, 0)));
+    link.send(&Acknowledge { place: 1, received: 5 }).unwrap();
+    let words = client.broken_by();
+    assert!(words.contains("place 1: 5 bytes cannot have come"), "{words}");
+}
+
+#[test]
+fn places_that_cannot_be_end_the_session() {
+    for (message, expected) in [
+        (Continue { epoch: 1, place: 3, received: 0 }, "no connection of the session has the place: 3"),
+        (Continue { epoch: 1, place: OWN_PLACE, received: 0 }, "place 0 has a connection of epoch 1"),
+    ] {
+        let (client, _places) = Client::lasting_for(HOUR);
+        let _link = client.say(&message);
+        assert_eq!(client.broken_by(), expected);
+    }
+}
+
+#[test]
+fn a_connection_that_says_something_else_first_ends_the_session() {
+    let (client, _places) = Client::lasting_for(HOUR);
+    let _link = client.say(&MemoryInfo {});
+    let words = client.broken_by();
+    assert!(words.contains("says first: 0x0106, not 0x0009"), "{words}");
+}
+
+#[test]
+fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
+    let (client, places) = Client::lasting_for(Duration::from_millis(200));
+    places.broke(1);
+    assert_eq!(client.ending(), Ending::Link("the connection broke and was not made again within 0.200 s".into()));
+}
+
+#[test]
+fn a_client_that_says_that_it_leaves_is_not_waited_for() {
+    let (mut client, places) = Client::lasting_for(HOUR);
+    let keeper = keep(&client, &places, || UnixStream::pair().unwrap());
+    client.memory();
+    places.say_leave(PATIENCE);
+    // A process that ends closes its connections in any order.
+    places.broke(1);
+    assert_eq!(client.ending(), Ending::ClientLeft);
+    places.end();
+    keeper.join().unwrap();
+}
+
+#[test]
+fn a_client_of_this_machine_that_is_killed_is_not_waited_for() {
+    let mut process = Command::new("sleep").arg("3600").spawn().unwrap();
+    let (client, places) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
+    places.broke(1);
+    let worker = client.worker.as_ref().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!worker.is_finished(), "the process is there");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(client.ending(), Ending::ClientLeft);
+}

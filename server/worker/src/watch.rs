@@ -1,0 +1,67 @@
+//! Whether a client whose connections broke is waited for.
+//! In: how the connections of a session are that outlives them, and its client's process where that is of this machine. Out: why
+//! the session is over, when nobody has made them again in time, or nobody is left who could.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use floe_transport::{LinkError, Places, Standing};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::ending::Ending;
+use crate::log::Log;
+
+/// What a session outlives its connections by.
+#[derive(Debug)]
+pub struct Lasting {
+    /// For so long a client may be missing.
+    pub grace: Duration,
+    /// The most connections with bulk data.
+    pub bulk_connections: u32,
+    /// The client's process, where it is of this machine.
+    pub client: Option<OwnedFd>,
+}
+
+/// A process of this machine, to be waited for; `None` where it is not there, or is not shown: then the grace period is what
+/// there is.
+#[must_use]
+pub fn process(id: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()
+}
+
+/// Watches connections that break, until nobody has made them again for the grace period.
+pub(crate) fn until_given_up(places: &Places, log: &Log) -> Option<Ending> {
+    loop {
+        if places.await_change(Standing::There, None) == Standing::Over {
+            return None;
+        }
+        let broke = Instant::now();
+        log.line(format_args!(
+            "the connection broke; its client has {} s to make it again",
+            places.grace().as_secs_f32()
+        ));
+        let mut left = places.grace_left();
+        while !left.is_zero() && places.await_change(Standing::Broken, Some(left)) == Standing::Broken {
+            left = places.grace_left();
+        }
+        match places.standing() {
+            Standing::Over => return None,
+            Standing::Broken => return Some(Ending::Link(LinkError::NotMadeAgain(places.grace()).to_string())),
+            Standing::There => {
+                log.line(format_args!("the connection is made again after {} ms", broke.elapsed().as_millis()));
+            }
+        }
+    }
+}
+
+/// Watches the client's process: connections that break when it has ended are not made again.
+pub(crate) fn until_gone(client: &OwnedFd, places: &Places) -> Option<Ending> {
+    while matches!(poll(&mut [PollFd::new(client, PollFlags::IN)], None), Ok(0) | Err(Errno::INTR)) {}
+    // A process that it started may have its connections.
+    match places.await_change(Standing::There, None) {
+        Standing::Broken => Some(Ending::ClientLeft),
+        Standing::There | Standing::Over => None,
+    }
+}
