@@ -16,9 +16,9 @@ pub(super) struct Assembly {
     left: u32,
 }
 
-/// Names a chunk that was claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Claimed(u32);
+/// A chunk was claimed, and is to be completed once.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Claimed(());
 
 impl Assembly {
     /// A transfer of `bytes`, of which nothing has come. `None`: it has none, or too many.
@@ -37,15 +37,15 @@ impl Assembly {
         if bytes != CHUNK_BYTES.min(self.bytes - offset) {
             return Err("it is not as long as the chunk there");
         }
-        let index = u32::try_from(offset / CHUNK_BYTES).map_err(|_| "it begins behind it")?;
-        if self.claimed & 1 << index != 0 {
+        let chunk = 1 << (offset / CHUNK_BYTES);
+        if self.claimed & chunk != 0 {
             return Err("it has come before");
         }
-        self.claimed |= 1 << index;
-        Ok(Claimed(index))
+        self.claimed |= chunk;
+        Ok(Claimed(()))
     }
 
-    /// The chunk has come; whether all have. Each claim is completed once.
+    /// The chunk has come; whether all have.
     pub(super) fn complete(&mut self, _claimed: Claimed) -> bool {
         self.left -= 1;
         self.left == 0
