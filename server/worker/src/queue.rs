@@ -10,16 +10,17 @@ use floe_transport::{Expected, Spin};
 
 use crate::batch::Batch;
 
-/// Bytes of waiting batches from which on the reader reads no further.
-const BYTES: usize = 256 << 20;
-/// The same while a stream is held: what lets it go on comes behind everything posted meanwhile, so reading must go on.
-const BYTES_WHILE_HELD: usize = 4 << 30;
+/// Bytes of waiting batches at which a session ends whose stream is held: what lets it go on comes behind everything posted
+/// meanwhile, so reading must go on until then.
+const BYTES_WHILE_HELD: usize = 1 << 30;
 /// Emptied batches kept to be filled again: as many as an issuer that is busy for a moment falls behind.
 const SPARE: usize = 16;
 
 /// The line between reader and issuer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
+    /// Bytes of waiting batches from which on the reader reads no further.
+    limit: usize,
     line: Mutex<Line>,
     /// Wakes the issuer.
     filled: Condvar,
@@ -65,9 +66,17 @@ impl Line {
 }
 
 impl Queue {
-    /// A queue whose issuer looks again for a moment before it sleeps, and on while commands are expected.
-    pub(crate) fn new(spin: Spin, expected: Expected) -> Self {
-        Self { spin, expected, ..Self::default() }
+    /// A queue of `limit` bytes, whose issuer looks again for a moment before it sleeps, and on while commands are expected.
+    pub(crate) fn new(limit: usize, spin: Spin, expected: Expected) -> Self {
+        Self {
+            limit,
+            line: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            pushed: AtomicUsize::new(0),
+            spin,
+            expected,
+        }
     }
 
     /// Whether a client waits for the device, so that its next commands are expected.
@@ -86,7 +95,8 @@ impl Queue {
             if line.is_held() && line.bytes >= BYTES_WHILE_HELD {
                 return Err(Overrun);
             }
-            if line.is_held() || line.bytes < BYTES || line.closed {
+            // Whatever the limit, what is in line is never less than a batch.
+            if line.is_held() || line.bytes == 0 || line.bytes < self.limit || line.closed {
                 break;
             }
             line.reader_sleeps = true;
@@ -109,7 +119,7 @@ impl Queue {
         let mut line = self.line();
         if let Some(batch) = issued {
             line.take_back(batch);
-            if line.reader_sleeps && line.bytes < BYTES {
+            if line.reader_sleeps && (line.bytes == 0 || line.bytes < self.limit) {
                 self.emptied.notify_all();
             }
         }
@@ -186,6 +196,12 @@ mod tests {
     use crate::batch::Command;
     use std::sync::Arc;
 
+    const BYTES: usize = 1 << 20;
+
+    fn queue() -> Queue {
+        Queue::new(BYTES, Spin::default(), Expected::default())
+    }
+
     /// A batch of one command.
     fn batch(sequence: u64, bytes: usize) -> Batch {
         let mut batch = Batch::default();
@@ -199,7 +215,7 @@ mod tests {
 
     #[test]
     fn full_queue_holds_the_reader_back_until_commands_are_issued() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(queue());
         let filling = Arc::clone(&queue);
         let reader = std::thread::spawn(move || {
             for sequence in 0..3 {
@@ -218,7 +234,7 @@ mod tests {
 
     #[test]
     fn host_function_keeps_the_reader_reading() {
-        let queue = Queue::default();
+        let queue = queue();
         queue.push(&mut batch(1, BYTES)).unwrap();
         queue.host_function_begins();
         queue.push(&mut batch(2, 10)).unwrap();
@@ -229,7 +245,7 @@ mod tests {
 
     #[test]
     fn nothing_that_is_held_fills_the_queue_for_good() {
-        let queue = Queue::default();
+        let queue = queue();
         queue.host_function_begins();
         queue.line().bytes = BYTES_WHILE_HELD;
         assert_eq!(queue.push(&mut batch(1, 10)), Err(Overrun));
@@ -237,7 +253,7 @@ mod tests {
 
     #[test]
     fn issued_batch_is_filled_again() {
-        let queue = Queue::default();
+        let queue = queue();
         let mut filling = batch(1, 1000);
         let cost = filling.cost();
         queue.push(&mut filling).unwrap();

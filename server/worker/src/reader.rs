@@ -156,7 +156,7 @@ impl<D: Device> Reader<D> {
             return Ok(());
         }
         let overrun =
-            |_| InputEnd::Contract("4 GiB of commands wait behind a host function or a wait that does not end".into());
+            |_| InputEnd::Contract("1 GiB of commands waits behind a host function or a wait that does not end".into());
         self.shared.queue.push(batch).map_err(overrun)
     }
 }

@@ -71,6 +71,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let spin = Spin::of_process();
     let (sender, mut receiver) = link.split();
     let expected = Expected::default();
+    let rings = RingBytes::of(plan.transport_memory);
     receiver.set_spin(spin);
     receiver.set_expected(expected.clone());
     receiver.take_descriptors(plan.shared_memory > 0);
@@ -81,7 +82,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         transfers: Transfers::new(spin),
         failures: Failures::default(),
         output,
-        queue: Queue::new(spin, expected),
+        queue: Queue::new(rings.commands, spin, expected),
         log,
         mirrors: Mirrors::default(),
         descriptor: Mutex::default(),
@@ -96,7 +97,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
                 quota: plan.memory,
                 granularity: plan.granularity.max(1),
                 shared_memory: plan.shared_memory,
-                rings: RingBytes::of(plan.transport_memory),
+                rings,
             };
             run_threads(&shared, receiver, allowance, spin, plan.cache, joins)
         }

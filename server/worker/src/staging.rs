@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 1 << 30;
 /// Uploads in flight from which on the oldest are looked at even when there is room.
 const LOOK_AT: usize = 64;
 
-/// Bytes of a session's rings; each is taken when it is first needed.
+/// Bytes of a session's rings, each taken when it is first needed, and of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingBytes {
     /// Towards the device: copies may stand behind work, and while they do nothing else is read.
@@ -36,16 +36,18 @@ pub(crate) struct RingBytes {
     pub(crate) download: usize,
     /// For copies whose bytes the client reads when their stream gets there.
     pub(crate) late: usize,
+    /// No ring: commands that were read and stand in line, with the data of small copies.
+    pub(crate) commands: usize,
 }
 
 impl RingBytes {
-    /// A half of all for uploads, a quarter for each of the others, in pieces and no ring without one.
+    /// A half of all for uploads, a quarter for downloads, an eighth for each of the others, in pieces and none without one.
     pub(crate) fn of(all: u64) -> Self {
         let part = |of: u64| {
             let pieces = usize::try_from(all / of).unwrap_or(usize::MAX) / PIECE_BYTES;
             pieces.clamp(1, MOST_BYTES / PIECE_BYTES) * PIECE_BYTES
         };
-        Self { upload: part(2), download: part(4), late: part(4) }
+        Self { upload: part(2), download: part(4), late: part(8), commands: part(8) }
     }
 }
 
@@ -315,12 +317,12 @@ mod tests {
     #[test]
     fn rings_share_what_the_operator_gives_and_hold_a_piece() {
         let mib = |all: u64| {
-            let RingBytes { upload, download, late } = RingBytes::of(all << 20);
-            [upload, download, late].map(|bytes| bytes >> 20)
+            let RingBytes { upload, download, late, commands } = RingBytes::of(all << 20);
+            [upload, download, late, commands].map(|bytes| bytes >> 20)
         };
-        assert_eq!(mib(64), [32, 16, 16]);
-        assert_eq!(mib(100), [48, 24, 24]);
-        assert_eq!(mib(0), [4, 4, 4]);
-        assert_eq!(mib(1 << 20), [1024, 1024, 1024]);
+        assert_eq!(mib(64), [32, 16, 8, 8]);
+        assert_eq!(mib(100), [48, 24, 12, 12]);
+        assert_eq!(mib(0), [4; 4]);
+        assert_eq!(mib(1 << 20), [1024; 4]);
     }
 }

@@ -421,6 +421,36 @@ fn busy_stream_holds_up_no_other_and_is_not_ready() {
     session.ok(&QueryEvent { event: EventId(1) });
 }
 
+/// Bytes of memory a process has had at most.
+fn peak_memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn client_that_sends_faster_than_the_device_works_does_not_make_the_worker_grow() {
+    let mut session = Session::start();
+    let block = session.memory();
+    session.kernels();
+    let before = peak_memory(session.child.id());
+    // The kernels take the device longer than a socket takes for what follows them: 300 MB in all.
+    let (stream, copy) = (StreamId(0), vec![1; 30_000]);
+    let count = u32::try_from(block / 4).unwrap();
+    for _ in 0..10 {
+        for _ in 0..20 {
+            session.launch(1, 0, count / 256, 256, &add_parameters(BASE, 1, count));
+        }
+        for _ in 0..1000 {
+            session.send(&CopyToDevice { stream, to: DevicePtr(BASE), bytes: &copy });
+        }
+    }
+    session.ok(&SynchronizeContext {});
+    let grown = peak_memory(session.child.id()) - before;
+    // What transport memory there is, the device's own memory, and some.
+    assert!(grown < (64 << 20) + block + (24 << 20), "{} MiB", grown >> 20);
+}
+
 #[test]
 fn quota_is_enforced_and_told() {
     let granularity = offer().gpus[0].granularity;

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use floe_transport::{Receiver, Spin, Stripes, Transfers};
+use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
 
 use super::*;
 use crate::batch::{Batch, Command};
@@ -47,7 +47,7 @@ impl Line {
             transfers: Transfers::new(Spin::default()),
             failures: Default::default(),
             output: Output::none(),
-            queue: Queue::default(),
+            queue: Queue::new(rings().commands, Spin::default(), Expected::default()),
             log: Log::nowhere(),
             mirrors: Default::default(),
             descriptor: Default::default(),
