@@ -11,7 +11,7 @@ use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
-use floe_worker::contract::{CachePlace, Probe, Snapshot};
+use floe_worker::contract::{CachePlace, Probe, Report, Snapshot};
 use floe_worker::hand_over::{Giver, Role};
 
 use crate::conversation::{self, ConversationError, Host, Outcome, Refusal, SILENCE};
@@ -172,7 +172,12 @@ impl Server {
             log(format_args!("session {session}: its connection does not reach the worker: {error}"));
         }
         drop(giver);
-        if let Some(why) = worker_process::follow(worker, |bytes| self.sessions().uses(session, bytes)) {
+        let report = |report| match report {
+            Report::Used(bytes) => self.sessions().uses(session, bytes),
+            Report::Broken(broken) => self.sessions().breaks(session, broken.then(Instant::now)),
+            Report::Ready | Report::Ended(_) => {}
+        };
+        if let Some(why) = worker_process::follow(worker, report) {
             log(format_args!("session {session} ended: {why}"));
         }
     }
@@ -235,7 +240,7 @@ impl Host for Server {
     }
 
     fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
-        let sessions = Server::sessions(self);
+        let mut sessions = Server::sessions(self);
         answer(ListSessionsReply { sessions: sessions.rows(Instant::now()) });
     }
 

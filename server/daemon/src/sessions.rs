@@ -50,6 +50,10 @@ struct Session {
     since: Instant,
     worker: u32,
     door: Door,
+    /// Since when its client is missing.
+    broken: Option<Instant>,
+    /// How its commands come, and that they do not.
+    transport: String,
 }
 
 /// Who asks for a session.
@@ -140,7 +144,8 @@ impl Sessions {
     /// Adds a session whose connections come in by `door`, returns its number.
     pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, door: Door, now: Instant) -> u64 {
         self.last += 1;
-        let session = Session { gpu, applicant, memory, used: 0, since: now, worker: 0, door };
+        let transport = applicant.transport.to_owned();
+        let session = Session { gpu, applicant, memory, used: 0, since: now, worker: 0, door, broken: None, transport };
         self.rows.insert(self.last, session);
         self.last
     }
@@ -161,6 +166,13 @@ impl Sessions {
     pub(crate) fn uses(&mut self, session: u64, bytes: u64) {
         if let Some(row) = self.rows.get_mut(&session) {
             row.used = bytes;
+        }
+    }
+
+    /// A session's worker says since when its client is missing, or that it is there again.
+    pub(crate) fn breaks(&mut self, session: u64, since: Option<Instant>) {
+        if let Some(row) = self.rows.get_mut(&session) {
+            row.broken = since;
         }
     }
 
@@ -195,7 +207,12 @@ impl Sessions {
     }
 
     /// Rows for `ListSessions`.
-    pub(crate) fn rows(&self, now: Instant) -> Vec<SessionRow<'_>> {
+    pub(crate) fn rows(&mut self, now: Instant) -> Vec<SessionRow<'_>> {
+        for row in self.rows.values_mut() {
+            let its = row.applicant.transport;
+            let missing = row.broken.map(|since| now.saturating_duration_since(since).as_secs());
+            row.transport = missing.map_or_else(|| its.to_owned(), |seconds| format!("{its}, broken {seconds} s"));
+        }
         self.rows
             .iter()
             .map(|(&session, row)| SessionRow {
@@ -208,7 +225,7 @@ impl Sessions {
                 used: row.used,
                 seconds: now.saturating_duration_since(row.since).as_secs(),
                 worker: row.worker,
-                transport: row.applicant.transport,
+                transport: &row.transport,
             })
             .collect()
     }
@@ -270,6 +287,18 @@ mod tests {
         sessions.uses(number, 5);
         let rows = sessions.rows(start + Duration::from_secs(3));
         assert_eq!((rows[0].seconds, rows[0].used, rows[0].worker, rows[0].gpu), (3, 5, 99, 1));
+        assert_eq!(rows[0].transport, "unix");
         assert_eq!((sessions.on_gpu(1), sessions.on_gpu(0), sessions.used_on_gpu(1)), (1, 0, 5));
+    }
+
+    #[test]
+    fn a_row_says_how_long_a_client_has_been_missing() {
+        let start = Instant::now();
+        let mut sessions = Sessions::default();
+        let number = sessions.add(applicant(), 1, 10, door(), start);
+        sessions.breaks(number, Some(start));
+        assert_eq!(sessions.rows(start + Duration::from_secs(12))[0].transport, "unix, broken 12 s");
+        sessions.breaks(number, None);
+        assert_eq!(sessions.rows(start + Duration::from_secs(13))[0].transport, "unix");
     }
 }

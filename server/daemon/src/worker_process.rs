@@ -57,16 +57,15 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
         .map_err(failed)
 }
 
-/// Reads the worker's reports until it closes them, then waits for its end. Returns why it ended when that was not the
+/// Hands on the worker's reports until it closes them, then waits for its end. Returns why it ended when that was not the
 /// client's going away.
-pub(crate) fn follow(mut worker: Child, mut uses: impl FnMut(u64)) -> Option<String> {
+pub(crate) fn follow(mut worker: Child, mut report: impl FnMut(Report)) -> Option<String> {
     let mut end = None;
     if let Some(reports) = worker.stdout.take() {
         for line in BufReader::new(reports).lines().map_while(Result::ok) {
             match serde_json::from_str::<Report>(&line) {
-                Ok(Report::Used(bytes)) => uses(bytes),
-                Ok(Report::Ready) => {}
                 Ok(Report::Ended(why)) => end = Some(why),
+                Ok(other) => report(other),
                 Err(error) => crate::log(format_args!("a worker's report is none ({error}): {line}")),
             }
         }

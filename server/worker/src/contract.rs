@@ -58,6 +58,8 @@ pub enum Report {
     Ready,
     /// Bytes of physical memory the session holds.
     Used(u64),
+    /// Whether the session waits for its client to make connections again.
+    Broken(bool),
     /// The session is over, and why.
     Ended(String),
 }

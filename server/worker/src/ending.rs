@@ -89,6 +89,9 @@ pub(crate) fn link_ending(error: &LinkError) -> Ending {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error {
         LinkError::System { source, .. } if matches!(source.kind(), BrokenPipe | ConnectionReset) => Ending::ClientLeft,
+        LinkError::NotMadeAgain(grace) => {
+            Ending::Link(format!("its client did not make it again within {:.3} s", grace.as_secs_f64()))
+        }
         other => Ending::Link(other.to_string()),
     }
 }

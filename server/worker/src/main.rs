@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)";
-/// How often the use of memory is reported at most.
+/// How often the use of memory and a missing client are reported at most.
 const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// The exit status when the session ended otherwise than by its client's leaving.
 const FAILED: u8 = 1;
@@ -75,13 +75,13 @@ fn session(task: &str) -> Result<()> {
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     let output = Output::capture().context("files in memory for what kernels print")?;
-    let used = Arc::new(AtomicU64::new(0));
-    reports.watch(Arc::clone(&used), log.clone())?;
+    let seen = Seen::default();
+    reports.watch(seen.clone(), log.clone())?;
     say_panics(log.clone());
     let Some((mut link, joining)) = own_connection(taker)? else { end(FAILED) };
     let ready = if task.rings { use_rings(&mut link, &log) } else { Ok(()) };
     let ending = match ready {
-        Ok(()) => work(&task, link, joining, &used, output, &reports, &log),
+        Ok(()) => work(&task, link, joining, &seen, output, &reports, &log),
         Err(ending) => ending,
     };
     if ending != Ending::ClientLeft {
@@ -107,7 +107,7 @@ fn work(
     task: &Task,
     link: Link,
     joining: Joining,
-    used: &Arc<AtomicU64>,
+    seen: &Seen,
     output: Output,
     reports: &Reports,
     log: &Log,
@@ -124,18 +124,18 @@ fn work(
         shared_memory: task.shared_memory,
         transport_memory: task.transport_memory,
         cache: cache(task, log),
-        used: Arc::clone(used),
+        used: Arc::clone(&seen.used),
         joining,
-        lasting: lasting(task),
+        lasting: lasting(task, &seen.broken),
     };
     serve(Arc::new(gpu), link, plan, output, log.clone())
 }
 
 /// How long the session outlives its connections, where it does.
-fn lasting(task: &Task) -> Option<Lasting> {
+fn lasting(task: &Task, broken: &Arc<AtomicBool>) -> Option<Lasting> {
     let grace = Duration::from_millis(task.grace_ms);
-    let client = task.client.and_then(process);
-    (!grace.is_zero()).then_some(Lasting { grace, bulk_connections: task.bulk_connections, client })
+    let (bulk_connections, client) = (task.bulk_connections, task.client.and_then(process));
+    (!grace.is_zero()).then_some(Lasting { grace, bulk_connections, client, broken: Arc::clone(broken) })
 }
 
 /// The cache the daemon names. Without it every module is sent each time, which is slow and no failure.
@@ -168,6 +168,15 @@ fn say_panics(log: Log) {
     std::panic::set_hook(Box::new(move |panic| log.line(format_args!("{panic}"))));
 }
 
+/// What the daemon is told of the session while it lasts.
+#[derive(Clone, Default)]
+struct Seen {
+    /// Bytes of physical memory it holds.
+    used: Arc<AtomicU64>,
+    /// Whether its client is missing.
+    broken: Arc<AtomicBool>,
+}
+
 /// The pipe to the daemon.
 #[derive(Clone)]
 struct Reports {
@@ -190,12 +199,12 @@ impl Reports {
         let _ = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }
 
-    /// Reports what the session uses when it changes, and ends this process when the daemon is gone.
-    fn watch(&self, used: Arc<AtomicU64>, log: Log) -> Result<()> {
+    /// Reports what the session uses and whether its client is missing when that changes, and ends this process when the daemon is gone.
+    fn watch(&self, seen: Seen, log: Log) -> Result<()> {
         let reports = self.clone();
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?;
         let watch = move || {
-            let mut last = 0;
+            let mut last = (0, false);
             loop {
                 // Only errors are asked for: a pipe that nobody reads any more has one.
                 let mut fds = [PollFd::new(&pipe, PollFlags::empty())];
@@ -203,11 +212,14 @@ impl Reports {
                     log.line(format_args!("the daemon is gone"));
                     end(FAILED);
                 }
-                let now = used.load(Ordering::Relaxed);
-                if now != last {
-                    last = now;
-                    reports.say(&Report::Used(now));
+                let now = (seen.used.load(Ordering::Relaxed), seen.broken.load(Ordering::Relaxed));
+                if now.0 != last.0 {
+                    reports.say(&Report::Used(now.0));
                 }
+                if now.1 != last.1 {
+                    reports.say(&Report::Broken(now.1));
+                }
+                last = now;
             }
         };
         std::thread::Builder::new().name("floe-report".into()).spawn(watch)?;

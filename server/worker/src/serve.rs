@@ -176,8 +176,8 @@ impl Joins {
     /// Takes those that join, and watches them where the session outlives them.
     fn start<D: Device>(self, shared: &Arc<Shared<D>>, threads: &Threads) -> Result<(), Ending> {
         let Some((places, lasting)) = self.lasting else { return joining::take_all(shared, self.joining, threads) };
-        let (watched, log) = (places.clone(), shared.log.clone());
-        threads.start("floe-watch", move || watch::until_given_up(&watched, &log))?;
+        let (watched, log, broken) = (places.clone(), shared.log.clone(), lasting.broken);
+        threads.start("floe-watch", move || watch::until_given_up(&watched, &broken, &log))?;
         if let Some(client) = lasting.client {
             let watched = places.clone();
             threads.start("floe-client", move || watch::until_gone(&client, &watched))?;

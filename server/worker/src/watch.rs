@@ -3,6 +3,8 @@
 //! the session is over, when nobody has made them again in time, or nobody is left who could.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_transport::{LinkError, Places, Standing};
@@ -10,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::ending::Ending;
+use crate::ending::{Ending, link_ending};
 use crate::log::Log;
 
 /// What a session outlives its connections by.
@@ -22,6 +24,8 @@ pub struct Lasting {
     pub bulk_connections: u32,
     /// The client's process, where it is of this machine.
     pub client: Option<OwnedFd>,
+    /// Whether it is missing, kept up to date for whoever reports it.
+    pub broken: Arc<AtomicBool>,
 }
 
 /// A process of this machine, to be waited for; `None` where it is not there, or is not shown: then the grace period is what
@@ -31,13 +35,14 @@ pub fn process(id: i32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()
 }
 
-/// Watches connections that break, until nobody has made them again for the grace period.
-pub(crate) fn until_given_up(places: &Places, log: &Log) -> Option<Ending> {
+/// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.
+pub(crate) fn until_given_up(places: &Places, broken: &AtomicBool, log: &Log) -> Option<Ending> {
     loop {
         if places.await_change(Standing::There, None) == Standing::Over {
             return None;
         }
         let broke = Instant::now();
+        broken.store(true, Ordering::Relaxed);
         log.line(format_args!(
             "the connection broke; its client has {} s to make it again",
             places.grace().as_secs_f32()
@@ -48,8 +53,9 @@ pub(crate) fn until_given_up(places: &Places, log: &Log) -> Option<Ending> {
         }
         match places.standing() {
             Standing::Over => return None,
-            Standing::Broken => return Some(Ending::Link(LinkError::NotMadeAgain(places.grace()).to_string())),
+            Standing::Broken => return Some(link_ending(&LinkError::NotMadeAgain(places.grace()))),
             Standing::There => {
+                broken.store(false, Ordering::Relaxed);
                 log.line(format_args!("the connection is made again after {} ms", broke.elapsed().as_millis()));
             }
         }

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Link, Rings};
+use floe_transport::{Link, OWN_PLACE, Places, Rings};
 use floe_wire::*;
 use floe_worker::contract::{Probe, Report, TASK_VARIABLE, Task};
-use floe_worker::hand_over::{Role, pair};
+use floe_worker::hand_over::{Giver, Role, pair};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const BASE: u64 = WINDOW_BASE;
@@ -90,6 +90,12 @@ fn task() -> Task {
 
 /// A worker for this task, and the session's connection.
 fn spawn(task: &Task) -> (Child, Link) {
+    let (child, link, _) = spawn_open(task);
+    (child, link)
+}
+
+/// As `spawn`, with the way for more connections.
+fn spawn_open(task: &Task) -> (Child, Link, Giver) {
     let (giver, taker) = pair().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let child = Command::new(worker())
@@ -99,7 +105,7 @@ fn spawn(task: &Task) -> (Child, Link) {
         .spawn()
         .unwrap();
     giver.give(Role::Session, Link::new(theirs.into())).unwrap();
-    (child, Link::new(ours.into()))
+    (child, Link::new(ours.into()), giver)
 }
 
 struct Session {
@@ -732,4 +738,50 @@ fn a_client_that_lies_in_its_rings_ends_its_worker() {
     });
     assert!(words.is_some_and(|words| words.contains("the other side of a ring")));
     assert!(!session.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_worker_goes_on_with_the_next_connection_and_reports_the_pause() {
+    let (mut child, link, giver) = spawn_open(&Task { grace_ms: 600_000, ..task() });
+    let reports = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut reports = reports.map(|line| serde_json::from_str::<Report>(&line.unwrap()).unwrap());
+    let (places, link) = Places::take_over(link, PATIENCE);
+    let mut session = Session { child, link: Some(link), printed: String::new() };
+    session.memory();
+    session.kernels();
+    session.send(&Fill {
+        stream: StreamId(0),
+        at: DevicePtr(BASE),
+        pitch: 1,
+        element: 4,
+        value: 7,
+        width: 100,
+        height: 1,
+    });
+    places.broke(1);
+    assert!(reports.any(|report| report == Report::Broken(true)));
+    // Posted while there is no connection.
+    session.launch(1, 0, 1, 128, &add_parameters(BASE, 5, 100));
+    assert!(places.begin(2));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
+    let mut next = Link::new(ours.into());
+    next.send(&Continue { epoch: 2, place: OWN_PLACE, received: places.freeze(OWN_PLACE) }).unwrap();
+    let reply = next.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
+    let received = Reply::decode(reply.payload).unwrap().body.try_into().map(u64::from_le_bytes).unwrap();
+    places.go_on(OWN_PLACE, 2, next, received).unwrap();
+    assert!(session.read(BASE, 400).chunks(4).all(|word| word == 12_u32.to_le_bytes()));
+    assert!(reports.any(|report| report == Report::Broken(false)));
+}
+
+#[test]
+fn a_worker_whose_client_does_not_come_back_ends_after_the_grace_period() {
+    let (child, link) = spawn(&Task { grace_ms: 200, ..task() });
+    let mut session = Session { child, link: Some(link), printed: String::new() };
+    session.memory();
+    let (code, ended) = session.end();
+    assert_eq!(
+        (code, ended.as_str()),
+        (Some(1), "the connection broke: its client did not make it again within 0.200 s")
+    );
 }

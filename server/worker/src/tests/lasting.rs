@@ -42,7 +42,7 @@ impl Client {
     /// A session that outlives its connections, the first of which are these two ends.
     fn lasting(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Places) {
         let client = client.map(|client| process(client.id().cast_signed()).unwrap());
-        let lasting = Lasting { grace, bulk_connections: 2, client };
+        let lasting = Lasting { grace, bulk_connections: 2, client, broken: Arc::default() };
         let mut client = Self::over(ends, Arc::new(Fake::default()), 0, Some(lasting));
         let unused = Link::new(UnixStream::pair().unwrap().0.into());
         let (places, link) = Places::take_over(std::mem::replace(&mut client.link, unused), HOUR);
@@ -294,7 +294,7 @@ fn a_connection_that_says_something_else_first_ends_the_session() {
 fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
     let (client, places) = Client::lasting_for(Duration::from_millis(200));
     places.broke(1);
-    assert_eq!(client.ending(), Ending::Link("the connection broke and was not made again within 0.200 s".into()));
+    assert_eq!(client.ending(), Ending::Link("its client did not make it again within 0.200 s".into()));
 }
 
 #[test]
