@@ -84,6 +84,9 @@ struct State {
     since: Instant,
     places: Vec<Arc<Place>>,
     acknowledgements: Option<(Sender, u64)>,
+    /// Whether the one of an epoch that has failed is read to its end, and the one that is.
+    hears_out: bool,
+    heard_out: Option<Sender>,
     /// The peer has said that it leaves.
     has_left: bool,
     /// This side has ended it, and why.
@@ -105,6 +108,8 @@ impl Places {
             since: Instant::now(),
             places: Vec::new(),
             acknowledgements: None,
+            hears_out: false,
+            heard_out: None,
             has_left: false,
             over: None,
         };
@@ -115,6 +120,20 @@ impl Places {
         let _ = place.attach(1, link.pipe(), 0, || true);
         let link = link.go_on_at(place);
         (places, link)
+    }
+
+    /// When connections break, the one with acknowledgements is still read: that the peer leaves may come behind the ends of the
+    /// others. For the side that waits for new ones; it ends with these, or by [`Places::end_hearing`].
+    pub fn hear_out(&self) {
+        self.shared.state().hears_out = true;
+    }
+
+    /// Whoever has not said anything by now has not left.
+    pub fn end_hearing(&self) {
+        let heard_out = self.shared.state().heard_out.take();
+        if let Some(sender) = heard_out {
+            sender.close();
+        }
     }
 
     /// The link at a place, on which nothing has been said; it is to be had once. There need not be a connection.
@@ -314,14 +333,14 @@ struct Leaving {
     epoch: u64,
     places: Vec<Arc<Place>>,
     acknowledgements: Option<Sender>,
+    /// That of an epoch that has failed, still read.
+    heard_out: Option<Sender>,
 }
 
 impl Leaving {
     fn leave(self) {
         self.places.iter().for_each(|place| place.detach(self.epoch));
-        if let Some(sender) = self.acknowledgements {
-            sender.close();
-        }
+        [self.acknowledgements, self.heard_out].into_iter().flatten().for_each(|sender| sender.close());
     }
 }
 
@@ -338,7 +357,17 @@ impl State {
 
     fn leave_all(&mut self) -> Leaving {
         let acknowledgements = self.acknowledgements.take().map(|(sender, _)| sender);
-        Leaving { epoch: self.epoch, places: self.places.clone(), acknowledgements }
+        let heard_out = self.heard_out.take();
+        Leaving { epoch: self.epoch, places: self.places.clone(), acknowledgements, heard_out }
+    }
+
+    /// As [`State::leave_all`], but what is to be heard out stays.
+    fn leave_failed(&mut self) -> Leaving {
+        let mut leaving = self.leave_all();
+        if self.hears_out {
+            self.heard_out = leaving.acknowledgements.take();
+        }
+        leaving
     }
 }
 
@@ -386,7 +415,7 @@ impl Shared {
             }
             state.failed = epoch;
             state.since = Instant::now();
-            state.leave_all()
+            state.leave_failed()
         };
         self.changed.notify_all();
         leaving.leave();

@@ -67,14 +67,14 @@ fn carry<D: Device>(shared: &Arc<Shared<D>>, link: Link, threads: &Threads) -> R
 
 /// Takes connections of a session that outlives them.
 pub(crate) struct Reception<D: Device> {
-    pub(crate) shared: Arc<Shared<D>>,
-    pub(crate) places: Places,
+    shared: Arc<Shared<D>>,
+    places: Places,
     /// The most connections with bulk data.
-    pub(crate) bulk_connections: u32,
-    pub(crate) threads: Threads,
+    bulk_connections: u32,
+    threads: Threads,
     /// Places that have got a connection of the present epoch; held while the next is agreed on.
-    pub(crate) taken: Mutex<Vec<u32>>,
-    pub(crate) unknown: AtomicUsize,
+    taken: Mutex<Vec<u32>>,
+    unknown: AtomicUsize,
 }
 
 /// A connection as its client names it, and what it was answered.

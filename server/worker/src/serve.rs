@@ -64,6 +64,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         None => (link, None),
         Some(lasting) => {
             let (places, link) = Places::take_over(link, lasting.grace);
+            places.hear_out();
             (link, Some((places, lasting)))
         }
     };

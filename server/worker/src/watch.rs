@@ -15,6 +15,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::ending::{Ending, link_ending};
 use crate::log::Log;
 
+/// For so long nobody knows whether a client whose connections end leaves: what it says last may come behind their ends.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// What a session outlives its connections by.
 #[derive(Debug)]
 pub struct Lasting {
@@ -41,24 +44,25 @@ pub(crate) fn until_given_up(places: &Places, broken: &AtomicBool, log: &Log) ->
         if places.await_change(Standing::There, None) == Standing::Over {
             return None;
         }
-        let broke = Instant::now();
+        let (broke, grace) = (Instant::now(), places.grace());
         broken.store(true, Ordering::Relaxed);
-        log.line(format_args!(
-            "the connection broke; its client has {} s to make it again",
-            places.grace().as_secs_f32()
-        ));
-        let mut left = places.grace_left();
-        while !left.is_zero() && places.await_change(Standing::Broken, Some(left)) == Standing::Broken {
-            left = places.grace_left();
+        let mut standing = places.await_change(Standing::Broken, Some(QUIET.min(grace)));
+        if standing == Standing::Broken {
+            places.end_hearing();
+            log.line(format_args!("the connection broke; its client has {} s to make it again", grace.as_secs_f32()));
         }
-        match places.standing() {
-            Standing::Over => return None,
-            Standing::Broken => return Some(link_ending(&LinkError::NotMadeAgain(places.grace()))),
-            Standing::There => {
-                broken.store(false, Ordering::Relaxed);
-                log.line(format_args!("the connection is made again after {} ms", broke.elapsed().as_millis()));
+        while standing == Standing::Broken {
+            let left = places.grace_left();
+            if left.is_zero() {
+                return Some(link_ending(&LinkError::NotMadeAgain(grace)));
             }
+            standing = places.await_change(Standing::Broken, Some(left));
         }
+        if standing == Standing::Over {
+            return None;
+        }
+        broken.store(false, Ordering::Relaxed);
+        log.line(format_args!("the connection broke and is made again after {} ms", broke.elapsed().as_millis()));
     }
 }
 

@@ -184,3 +184,51 @@ fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
     assert_eq!(change(Standing::Broken, |places| assert!(places.begin(2))), Standing::There);
     assert_eq!(change(Standing::There, Places::end), Standing::Over);
 }
+
+#[test]
+fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection() {
+    for hears_out in [true, false] {
+        let [(places, _own), _peer] = session();
+        if hears_out {
+            places.hear_out();
+        }
+        let (ours, mut theirs) = pair();
+        let listening = {
+            let (places, receiver) = (places.clone(), places.hear(1, ours));
+            std::thread::spawn(move || places.listen(1, receiver))
+        };
+        places.broke(1);
+        // Where nobody hears it, the system says so or not.
+        let _ = theirs.send(&Leave {});
+        drop(theirs);
+        assert!(matches!(listening.join().unwrap(), Heard::Broke));
+        let expected = if hears_out { Standing::Over } else { Standing::Broken };
+        assert_eq!(places.standing(), expected);
+    }
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_heard_out_for_as_long_as_this_side_wants() {
+    let [(places, _own), _peer] = session();
+    places.hear_out();
+    let (ours, mut theirs) = pair();
+    let receiver = places.hear(1, ours);
+    places.broke(1);
+    places.end_hearing();
+    assert!(theirs.receive(soon()).unwrap().is_none());
+    assert!(matches!(places.listen(1, receiver), Heard::Broke));
+    assert_eq!(places.standing(), Standing::Broken);
+}
+
+#[test]
+fn what_is_heard_out_ends_when_new_connections_begin() {
+    let [(places, _own), _peer] = session();
+    places.hear_out();
+    let (ours, theirs) = pair();
+    let receiver = places.hear(1, ours);
+    places.broke(1);
+    assert!(places.begin(2));
+    assert!(matches!(places.listen(1, receiver), Heard::Broke));
+    assert_eq!(places.standing(), Standing::There);
+    drop(theirs);
+}
