@@ -48,6 +48,8 @@ impl Floed {
             .args(flags)
             // Its own, unless the test names one: what other tests have sent must not be known here.
             .env("FLOE_MODULE_CACHE", folder.path().join("modules"))
+            // What is killed is to be gone soon, also where its session would wait for it.
+            .env("FLOE_GRACE", "2")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()

@@ -118,7 +118,7 @@ impl Client {
 
 #[test]
 fn only_who_has_the_key_joins_and_only_as_many_as_may() {
-    let daemon = Floed::start_with(&["--bulk-connections", "2", "--no-token"], &[]);
+    let daemon = Floed::start_with(&["--bulk-connections", "2", "--no-token", "--grace", "0"], &[]);
     let mut own = Client::greeted(daemon.tcp());
     let (_, body) = own.call(&Attach { program: "by hand", host: "here", ..Attach::default() }).expect("an answer");
     let reply = Attach::decode_reply(&body).expect("attached");

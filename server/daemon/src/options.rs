@@ -16,8 +16,8 @@ use crate::error::DaemonError;
 const MAX_SESSIONS: usize = 64;
 /// Pinned memory of a session for data on their way: at 25 GB/s more than a millisecond of work in each direction.
 const TRANSPORT_MEMORY: u64 = 64 << 20;
-/// How long a session outlives its connections.
-const GRACE: Duration = Duration::ZERO;
+/// How long a session outlives its connections: a switch that starts anew, a cable that is put in again.
+const GRACE: Duration = Duration::from_secs(60);
 /// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
 const MODULE_CACHE_LIMIT: u64 = 4 << 30;
 
@@ -75,7 +75,7 @@ pub struct Options {
     #[arg(long, env = "FLOE_TRANSPORT_MEMORY", value_name = "BYTES")]
     pub transport_memory: Option<String>,
     /// For how many seconds a session whose connection broke waits for its client to make it again; 0: it ends with it. Rings
-    /// need no such time [default: 0]
+    /// need no such time [default: 60]
     #[arg(long, env = "FLOE_GRACE", value_name = "SECONDS", value_parser = seconds)]
     pub grace: Option<Duration>,
     /// Have clients of this machine send everything over the Unix socket, none through rings in shared memory
@@ -402,6 +402,7 @@ mod tests {
             Settings::new(Options { grace, config: Some(path.clone()), ..Options::default() })
         };
         let of = |line, grace| settings(line, grace).expect("a time").grace;
+        assert_eq!(of("", None), Duration::from_secs(60));
         assert_eq!(of("grace = 90", None), Duration::from_secs(90));
         assert_eq!(of("grace = 0.25", None), Duration::from_millis(250));
         assert_eq!(of("grace = 90", seconds("0").ok()), Duration::ZERO);
