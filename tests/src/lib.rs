@@ -4,6 +4,7 @@
 //! Never skips what is missing: a test without its installation fails and says what to run.
 #![forbid(unsafe_code)]
 
+mod cutter;
 mod floed;
 mod processes;
 mod program;
@@ -11,6 +12,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
 pub use processes::{descendants, open_files};
 pub use program::{Outcome, Program, Statistics};
