@@ -9,21 +9,22 @@
 //! good is that connection's end, too: the system ends it when the peer's machine does not answer.
 
 mod log;
+mod pipe;
 mod place;
+mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_wire::{Acknowledge, Decode as _, Leave, Message as _};
 
-use crate::error::{Failure, LinkError};
+use crate::error::LinkError;
 use crate::link::Link;
-use crate::pipe::Reach;
 use crate::receiver::Receiver;
-use crate::sender::Sender;
 pub(crate) use place::Place;
+use shared::{Shared, State};
 
 /// The place of the session's own connection.
 pub const OWN_PLACE: u32 = 0;
@@ -65,34 +66,6 @@ pub struct Places {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    grace: Duration,
-    reach: Reach,
-    state: Mutex<State>,
-    /// Wakes who waits for another [`Standing`], or for the connection for acknowledgements.
-    changed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    /// How often the connections have been made.
-    epoch: u64,
-    /// The last time that failed.
-    failed: u64,
-    /// When something was last heard of a peer that is not there.
-    since: Instant,
-    places: Vec<Arc<Place>>,
-    acknowledgements: Option<(Sender, u64)>,
-    /// Whether the one of an epoch that has failed is read to its end, and the one that is.
-    hears_out: bool,
-    heard_out: Option<Sender>,
-    /// The peer has said that it leaves.
-    has_left: bool,
-    /// This side has ended it, and why.
-    over: Option<Option<Lost>>,
-}
-
 impl Places {
     /// Takes over a link on which both sides have said the same, as the session's own: what it carries from here on outlives
     /// it. A connection that breaks may be made again for `grace`.
@@ -102,19 +75,7 @@ impl Places {
     #[must_use]
     pub fn take_over(link: Link, grace: Duration) -> (Self, Link) {
         let reach = link.pipe().reach();
-        let state = State {
-            epoch: 1,
-            failed: 0,
-            since: Instant::now(),
-            places: Vec::new(),
-            acknowledgements: None,
-            hears_out: false,
-            heard_out: None,
-            has_left: false,
-            over: None,
-        };
-        let places =
-            Self { shared: Arc::new(Shared { grace, reach, state: Mutex::new(state), changed: Condvar::new() }) };
+        let places = Self { shared: Arc::new(Shared::new(grace, reach)) };
         let place = places.shared.place(OWN_PLACE);
         // Nothing has been said at this place, so nothing can be wrong.
         let _ = place.attach(1, link.pipe(), 0, || true);
@@ -324,162 +285,5 @@ impl Places {
     /// Ends it for this side; the peer is told.
     pub fn end(&self) {
         self.shared.end(None);
-    }
-}
-
-/// Connections to be left, without a lock.
-struct Leaving {
-    /// Of this epoch and those before; who leaves them may come so late that there are newer ones.
-    epoch: u64,
-    places: Vec<Arc<Place>>,
-    acknowledgements: Option<Sender>,
-    /// That of an epoch that has failed, still read.
-    heard_out: Option<Sender>,
-}
-
-impl Leaving {
-    fn leave(self) {
-        self.places.iter().for_each(|place| place.detach(self.epoch));
-        [self.acknowledgements, self.heard_out].into_iter().flatten().for_each(|sender| sender.close());
-    }
-}
-
-impl State {
-    fn standing(&self) -> Standing {
-        if self.over.is_some() || self.has_left {
-            Standing::Over
-        } else if self.failed >= self.epoch {
-            Standing::Broken
-        } else {
-            Standing::There
-        }
-    }
-
-    fn leave_all(&mut self) -> Leaving {
-        let acknowledgements = self.acknowledgements.take().map(|(sender, _)| sender);
-        let heard_out = self.heard_out.take();
-        Leaving { epoch: self.epoch, places: self.places.clone(), acknowledgements, heard_out }
-    }
-
-    /// As [`State::leave_all`], but what is to be heard out stays.
-    fn leave_failed(&mut self) -> Leaving {
-        let mut leaving = self.leave_all();
-        if self.hears_out {
-            self.heard_out = leaving.acknowledgements.take();
-        }
-        leaving
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn place(self: &Arc<Self>, index: u32) -> Arc<Place> {
-        let mut state = self.state();
-        if let Some(place) = state.places.iter().find(|place| place.index == index) {
-            return Arc::clone(place);
-        }
-        let place = Arc::new(Place::new(index, self.reach, Arc::downgrade(self)));
-        state.places.push(Arc::clone(&place));
-        place
-    }
-
-    fn is_of(&self, epoch: u64) -> bool {
-        let state = self.state();
-        state.epoch == epoch && state.failed < epoch && state.over.is_none()
-    }
-
-    /// Whether bytes still come: `Ok(false)` where either side has left.
-    fn goes_on(&self) -> Result<bool, Failure> {
-        let state = self.state();
-        match state.over {
-            Some(Some(lost)) => Err(Failure::Lost(lost)),
-            Some(None) => Ok(false),
-            None => Ok(!state.has_left),
-        }
-    }
-
-    fn grace_left(&self) -> Duration {
-        self.grace.saturating_sub(self.state().since.elapsed())
-    }
-
-    /// A connection of this epoch has failed: the others are left, too. Not where the peer has left: each ends by itself
-    /// then, behind what the peer has said last.
-    fn broke(&self, epoch: u64) {
-        let leaving = {
-            let mut state = self.state();
-            if state.epoch != epoch || state.failed >= epoch || state.has_left {
-                return;
-            }
-            state.failed = epoch;
-            state.since = Instant::now();
-            state.leave_failed()
-        };
-        self.changed.notify_all();
-        leaving.leave();
-    }
-
-    /// Tells the peer how many bytes have come at each place where it has not been told, or `anew` at all of them.
-    fn tell(&self, mut anew: bool) {
-        loop {
-            let (sender, epoch, places) = {
-                let state = self.state();
-                let Some((sender, epoch)) = &state.acknowledgements else { return };
-                (sender.clone(), *epoch, state.places.clone())
-            };
-            let mut sent = Ok(0);
-            for place in places {
-                if let Some(received) = place.untold(anew) {
-                    sent = sent.and_then(|_| sender.queue(&Acknowledge { place: place.index, received }));
-                }
-            }
-            if sent.and_then(|_| sender.flush()).is_err() {
-                self.broke(epoch);
-            }
-            let now = self.state().acknowledgements.as_ref().map(|(_, epoch)| *epoch);
-            if now.is_none_or(|now| now == epoch) {
-                return;
-            }
-            // It may have been said on a connection that was left in this moment.
-            anew = true;
-        }
-    }
-
-    fn peer_leaves(&self) {
-        let places = {
-            let mut state = self.state();
-            state.has_left = true;
-            state.places.clone()
-        };
-        self.changed.notify_all();
-        places.iter().for_each(|place| place.nudge());
-    }
-
-    fn say_leave(&self) {
-        let sender = self.state().acknowledgements.as_ref().map(|(sender, _)| sender.clone());
-        if let Some(sender) = sender {
-            // A peer that does not hear it waits for as long as it may.
-            let _ = sender.send(&Leave {}, |_| ());
-        }
-    }
-
-    fn end(&self, lost: Option<Lost>) {
-        if self.state().over.is_some() {
-            return;
-        }
-        self.say_leave();
-        let leaving = {
-            let mut state = self.state();
-            if state.over.is_some() {
-                return;
-            }
-            state.over = Some(lost);
-            state.leave_all()
-        };
-        self.changed.notify_all();
-        leaving.places.iter().for_each(|place| place.end());
-        leaving.leave();
     }
 }

@@ -5,22 +5,20 @@
 //! Who reads counts what it has read; who writes keeps what the peer may not have. A connection that fails is left by both,
 //! and the next goes on at the byte where the peer stopped.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::log::{Held, Log};
-use super::{Lost, Shared};
+use super::Lost;
+use super::log::Log;
+use super::shared::Shared;
 use crate::error::{Failure, LinkError};
-use crate::outgoing::Lent;
-use crate::pipe::{Pipe, Reach, Slot};
-use crate::sender::BULK_BYTES;
+use crate::pipe::{Pipe, Reach};
 
 /// Bytes of copies kept for one place, at which who writes waits for the peer.
 const MOST_COPIED: usize = 4 << 20;
 /// Bytes from which on what is written from where it lies is not copied: who writes it waits until the peer has it.
-const HOLE_BYTES: usize = 512 << 10;
+pub(super) const HOLE_BYTES: usize = 512 << 10;
 /// Bytes after which the peer is told how many have come.
 const ACKNOWLEDGE_EVERY: u64 = 256 << 10;
 
@@ -28,17 +26,17 @@ const ACKNOWLEDGE_EVERY: u64 = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(super) index: u32,
-    reach: Reach,
-    shared: Weak<Shared>,
+    pub(super) reach: Reach,
+    pub(super) shared: Weak<Shared>,
     /// Held by who reads, while it reads.
     inbound: Mutex<Option<Under>>,
     outbound: Mutex<Outbound>,
     /// Wakes who waits for the peer to have bytes, or for a connection to write the rest to.
     moved: Condvar,
     /// The connection there is, for who waits at it or ends it.
-    current: Mutex<Option<Under>>,
+    pub(super) current: Mutex<Option<Under>>,
     /// Wakes who waits for a connection.
-    came: Condvar,
+    pub(super) came: Condvar,
     received: AtomicU64,
     /// What of it the peer has been told.
     told: AtomicU64,
@@ -46,8 +44,8 @@ pub(crate) struct Place {
 
 /// A connection and which time it was made.
 #[derive(Clone, Debug)]
-struct Under {
-    pipe: Arc<dyn Pipe>,
+pub(super) struct Under {
+    pub(super) pipe: Arc<dyn Pipe>,
     epoch: u64,
 }
 
@@ -61,13 +59,13 @@ struct Outbound {
 }
 
 /// What came of an attempt to read.
-enum Attempt {
+pub(super) enum Attempt {
     Got(Option<usize>),
     /// There is no connection.
     Without,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -205,19 +203,19 @@ impl Place {
         self.came.notify_all();
     }
 
-    fn broke(&self, epoch: u64) {
+    pub(super) fn broke(&self, epoch: u64) {
         if let Some(shared) = self.shared.upgrade() {
             shared.broke(epoch);
         }
     }
 
     /// Whether the session goes on; `Err` says why it does not, `Ok(false)` that the peer has left or this side has.
-    fn goes_on(&self) -> Result<bool, Failure> {
+    pub(super) fn goes_on(&self) -> Result<bool, Failure> {
         self.shared.upgrade().map_or(Ok(false), |shared| shared.goes_on())
     }
 
     /// Waits for a connection, until the grace period is over.
-    fn await_connection(&self) -> Result<(), Failure> {
+    pub(super) fn await_connection(&self) -> Result<(), Failure> {
         let mut current = lock(&self.current);
         while current.is_none() && self.goes_on()? {
             let left = self.shared.upgrade().map_or(Duration::ZERO, |shared| shared.grace_left());
@@ -234,7 +232,10 @@ impl Place {
     }
 
     /// Reads once, where there is a connection.
-    fn attempt(&self, read: impl FnOnce(&dyn Pipe) -> Result<Option<usize>, Failure>) -> Result<Attempt, Failure> {
+    pub(super) fn attempt(
+        &self,
+        read: impl FnOnce(&dyn Pipe) -> Result<Option<usize>, Failure>,
+    ) -> Result<Attempt, Failure> {
         let mut inbound = lock(&self.inbound);
         let Some(under) = &*inbound else { return Ok(Attempt::Without) };
         match read(&*under.pipe) {
@@ -259,7 +260,7 @@ impl Place {
     }
 
     /// Has `note` keep in the log what is to be written, when there is room; the connection to write it to.
-    fn log(&self, note: impl FnOnce(&mut Log)) -> Result<Option<Under>, Failure> {
+    pub(super) fn log(&self, note: impl FnOnce(&mut Log)) -> Result<Option<Under>, Failure> {
         let mut outbound = lock(&self.outbound);
         while outbound.log.copied() >= MOST_COPIED {
             if !self.goes_on()? {
@@ -290,14 +291,14 @@ impl Place {
     }
 
     /// A write is done, or the next connection's beginning does it.
-    fn settle(&self, under: &Under, written: Result<(), Failure>) {
+    pub(super) fn settle(&self, under: &Under, written: Result<(), Failure>) {
         if written.is_err() {
             self.broke(under.epoch);
         }
     }
 
     /// Writes what is too large to be kept; on return the peer has it.
-    fn write_through(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+    pub(super) fn write_through(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
         let mut start = 0;
         let mut under = self.log(|log| {
             log.append(head);
@@ -332,111 +333,5 @@ impl Place {
             }
             outbound = self.wait_for_peer(outbound)?;
         }
-    }
-}
-
-impl Pipe for Place {
-    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
-        if tail.len() >= HOLE_BYTES {
-            return self.write_through(head, tail);
-        }
-        let under = self.log(|log| {
-            log.append(head);
-            log.append(tail);
-        })?;
-        if let Some(under) = under {
-            self.settle(&under, under.pipe.write(head, tail));
-        }
-        Ok(())
-    }
-
-    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
-        let kept: OwnedFd = descriptor
-            .try_clone_to_owned()
-            .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
-        let under = self.log(|log| {
-            log.append_with(head, kept);
-            log.append(tail);
-        })?;
-        if let Some(under) = under {
-            self.settle(&under, under.pipe.write_with(head, tail, descriptor));
-        }
-        Ok(())
-    }
-
-    fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
-        let bytes = lent.len();
-        if bytes < BULK_BYTES {
-            // The peer does not say at once that so little has come, and the owner may be waiting for it.
-            let mut written = Ok(());
-            lent.lend(&mut |data| written = self.write(head, data));
-            return written;
-        }
-        let held = Held::new(lent);
-        let under = self.log(|log| {
-            log.append(head);
-            log.hold(held.clone(), bytes);
-        })?;
-        if let Some(under) = under {
-            let mut written = Ok(());
-            held.lend(&mut |data| written = under.pipe.write(head, data));
-            self.settle(&under, written);
-        }
-        Ok(())
-    }
-
-    fn limit_writes(&self, _time: Option<Duration>) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-        match self.attempt(|pipe| pipe.read_now(target, slot))? {
-            Attempt::Got(got) => Ok(got),
-            Attempt::Without => Ok((!self.goes_on()?).then_some(0)),
-        }
-    }
-
-    fn read(&self, target: &mut [u8], mut slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-        loop {
-            match self.attempt(|pipe| pipe.read(target, slot.as_deref_mut()))? {
-                Attempt::Got(got) => return Ok(got),
-                Attempt::Without if !self.goes_on()? => return Ok(Some(0)),
-                Attempt::Without => self.await_connection()?,
-            }
-        }
-    }
-
-    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
-        let began = Instant::now();
-        let current = lock(&self.current).clone();
-        match current {
-            // What fails there shows in what is read next.
-            Some(under) => Ok(under.pipe.wait(time).unwrap_or(true)),
-            None => {
-                let current = lock(&self.current);
-                if current.is_some() || !self.goes_on()? {
-                    return Ok(true);
-                }
-                let left = time.map_or(Duration::from_secs(1), |time| time.saturating_sub(began.elapsed()));
-                drop(self.came.wait_timeout(current, left));
-                Ok(time.is_none_or(|time| began.elapsed() < time))
-            }
-        }
-    }
-
-    fn taken(&self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.tell(false);
-        }
-    }
-
-    fn end(&self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.end(None);
-        }
-    }
-
-    fn reach(&self) -> Reach {
-        self.reach
     }
 }

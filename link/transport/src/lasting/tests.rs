@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 
 use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
