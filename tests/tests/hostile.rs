@@ -311,7 +311,7 @@ fn workers_do_not_outlive_a_killed_daemon() {
 /// A private daemon for a process of the test's, whose stderr nobody reads; its socket.
 fn private_daemon(served: u32) -> PathBuf {
     let mut start = Command::new(installation().join("bin/floed"))
-        .args(["--private", "--device-library", "cpu", "--until-exit-of", &served.to_string()])
+        .args(["--private", "--device-library", "cpu", "--grace", "1", "--until-exit-of", &served.to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
