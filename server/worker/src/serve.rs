@@ -68,6 +68,8 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
             (link, Some((places, lasting)))
         }
     };
+    // Held to the end: who reads without a connection asks them whether the session goes on.
+    let _places = lasting.as_ref().map(|(places, _)| places.clone());
     let joins = Joins { joining: plan.joining, lasting };
     let spin = Spin::of_process();
     let (sender, mut receiver) = link.split();
