@@ -73,12 +73,33 @@ fn compile_c(source: &Path, executable: &Path) -> Result<()> {
 fn tests() -> Result<()> {
     let test = |flags: &[&str]| cargo(&[&["test", "--release", "--workspace"], flags].concat());
     run(&mut test(&["--no-run"]))?;
-    let mut limited = Command::new("timeout");
-    limited.arg("--kill-after=10").arg(TESTS_LIMIT_S.to_string()).arg(test(&[]).get_program());
-    limited.args(test(&[]).get_args()).current_dir(repository());
+    let mut limited = limited(&test(&[]), TESTS_LIMIT_S);
+    limited.current_dir(repository());
     limited.env("FLOE_DIST", target_folder().join("dist"));
     limited.env("FLOE_BENCH", target_folder().join("bench"));
     limited.env("FLOE_EXAMPLES", target_folder().join("examples"));
-    let hint = "after that long a test hangs: the one that is said above to have been running for over 60 seconds";
-    run(&mut limited).with_context(|| format!("the tests have {TESTS_LIMIT_S} s; {hint}"))
+    run(&mut limited).context(format!(
+        "the tests failed; 124 or 137: one stood for ever, of those said above to have been running for over 60 seconds, \
+         and all were ended after {TESTS_LIMIT_S} s"
+    ))
+}
+
+/// A command that is ended when it runs for more than so many seconds; its status is 124 or 137 then.
+fn limited(command: &Command, seconds: u32) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.arg("--kill-after=10").arg(seconds.to_string()).arg(command.get_program()).args(command.get_args());
+    limited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_too_long_is_ended_and_nothing_else_is() {
+        let code = |program: &str, argument: &str| {
+            limited(Command::new(program).arg(argument), 1).status().expect("timeout runs").code()
+        };
+        assert_eq!([code("sleep", "60"), code("true", ""), code("false", "")], [Some(124), Some(0), Some(1)]);
+    }
 }
