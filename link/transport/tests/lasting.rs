@@ -2,6 +2,7 @@
 //! In: frames, lent data and chunks in both directions. Out: each of them once and in order, whatever was cut, or the error.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod lent;
 mod wires;
 
 use std::io::{Read as _, Write as _};
@@ -11,28 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_transport::{
-    Help, Lent, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, Spin, Stripes, Target, Transfers, pull,
+    Help, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, Spin, Stripes, Target, Transfers, pull,
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
+use lent::Bytes;
 use wires::{Ends, Random};
-
-struct Bytes(Vec<u8>, Arc<AtomicUsize>);
-
-impl Lent for Bytes {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
-        write(&self.0);
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        self.1.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 fn data(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes as u64).map(|index| (index / 5 + seed * 7).to_le_bytes()[0]).collect()
@@ -56,7 +40,7 @@ fn post(sender: &Sender, count: u64, largest: usize, back: &Arc<AtomicUsize>) ->
         } else if is_lent {
             lent += 1;
             let hollow = CopyToDevice { bytes: &[], ..message };
-            sender.post_lent(&hollow, Box::new(Bytes(all, Arc::clone(back)))).unwrap();
+            sender.post_lent(&hollow, Box::new(Bytes(Arc::new(all), Arc::clone(back)))).unwrap();
         } else if number % 7 == 1 {
             sender.send(&message, |_| ()).unwrap();
         } else {
@@ -197,7 +181,7 @@ fn chunks_on_several_connections_survive_cuts_and_go_back_when_they_have_come() 
         scope.spawn(|| {
             for seed in 0..60 {
                 let back = Arc::new(AtomicUsize::new(0));
-                let load = Load::new(Box::new(Bytes(data(2 * bytes, seed), Arc::clone(&back))));
+                let load = Load::new(Box::new(Bytes(Arc::new(data(2 * bytes, seed)), Arc::clone(&back))));
                 for start in [0, bytes] {
                     let command =
                         CopyBulkToDevice { stream: StreamId(seed), to: DevicePtr(start as u64), bytes: bytes as u64 };

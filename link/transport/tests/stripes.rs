@@ -2,14 +2,17 @@
 //! In: transfers of all sizes, in order, from several threads; peers that mean no good. Out: the bytes, or the error.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod lent;
+
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Help, Lent, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
+use floe_transport::{Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{CHUNK_BYTES, Chunk, CopyBulkToDevice, Decode as _, DevicePtr, MemoryInfo, StreamId};
+use lent::Bytes;
 use proptest::prelude::*;
 
 /// Where a test has its transfers put together.
@@ -35,24 +38,6 @@ impl Target for Memory {
         read(second)?;
         self.0.lock().unwrap()[offset..offset + bytes].copy_from_slice(&part);
         Ok(())
-    }
-}
-
-struct Bytes(Arc<Vec<u8>>, Arc<AtomicUsize>);
-
-impl Lent for Bytes {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
-        write(&self.0);
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        self.1.fetch_add(1, Ordering::SeqCst);
     }
 }
 

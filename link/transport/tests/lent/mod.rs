@@ -1,0 +1,25 @@
+//! Data that a test lends, and how often they have gone back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use floe_transport::Lent;
+
+/// The data, and the count that grows when they go back.
+pub(crate) struct Bytes(pub(crate) Arc<Vec<u8>>, pub(crate) Arc<AtomicUsize>);
+
+impl Lent for Bytes {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        write(&self.0);
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
