@@ -75,12 +75,13 @@ fn time(seconds: f64) -> String {
     }
 }
 
+/// A limit in thousandths, as ratios are: 1.005 is one. What is judged is the limit itself.
 fn limit(measure: Measure, cell: &Cell) -> String {
     let Some(limit) = cell.limit else { return String::new() };
+    let limit = (limit * 1e3).round() / 1e3;
     match measure {
-        Measure::Ratio => format!("≤ {}", (limit * 1e3).round() / 1e3),
+        Measure::Ratio | Measure::Count => format!("≤ {limit}"),
         Measure::Microseconds => format!("≤ {limit} µs"),
-        Measure::Count => format!("≤ {limit}"),
         Measure::Mebibytes => format!("≤ +{limit} MiB"),
     }
 }
@@ -113,6 +114,18 @@ mod tests {
         for part in ["10.00 ms", "10.20 ms", "1.020", "holds", "2.000", "MISSED"] {
             assert!(line.contains(part), "{line}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_a_rate_is_short_and_judged_by_the_exact_number() {
+        let cell = |judged, limit| Cell { median: 1.0, spread: 0.0, ratio: None, judged: Some(judged), limit };
+        let ratio = |limit| self::limit(Measure::Ratio, &cell(1.0, Some(limit)));
+        assert_eq!([1.0 / 0.98, 1.0 / 1.5, 1.005, 1.0].map(ratio), ["≤ 1.02", "≤ 0.667", "≤ 1.005", "≤ 1"]);
+        assert_eq!(self::limit(Measure::Microseconds, &cell(1.0, Some(0.5))), "≤ 0.5 µs");
+        assert_eq!(self::limit(Measure::Mebibytes, &cell(1.0, Some(64.0))), "≤ +64 MiB");
+        // Beyond what is printed, within what holds; and the other way round.
+        assert_eq!(cell(1.0203, Some(1.0 / 0.98)).holds(), Some(true));
+        assert_eq!(cell(0.6668, Some(1.0 / 1.5)).holds(), Some(false));
     }
 
     #[test]
