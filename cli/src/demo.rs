@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use floe_emulation::Network;
 
 use crate::install::Installation;
-use crate::relay::Emulation;
 use crate::{private, run, servers};
 
 /// Flags of `floe demo`.
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         memory: None,
         stats: true,
         device_library: None,
-        emulation: Emulation::default(),
+        network: Network::default(),
         program: vec![program],
     };
     let status = run::prepare(&arguments, &installation)?.status().context("the demo program does not start")?;

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::{Network, Relay};
@@ -15,22 +14,11 @@ use floe_transport::Address;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// An emulated network between a program and the servers it reaches by TCP.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub(crate) struct Emulation {
-    /// Emulate a network of this round-trip time to servers reached by TCP: 100us, 2ms
-    #[arg(long, value_name = "TIME", value_parser = Network::parse_round_trip)]
-    rtt: Option<Duration>,
-    /// Emulate a network of this bandwidth to servers reached by TCP: 10Gb/s for bits, 1.25GB/s for bytes
-    #[arg(long, value_name = "RATE", value_parser = Network::parse_bandwidth)]
-    bandwidth: Option<f64>,
-}
-
 /// Flags of the relay process.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    emulation: Emulation,
+    network: Network,
     /// The server
     #[arg(long)]
     to: String,
@@ -39,39 +27,32 @@ pub(crate) struct Arguments {
     until_exit_of: i32,
 }
 
-impl Emulation {
-    /// Whether there is anything to emulate.
-    pub(crate) fn is_on(self) -> bool {
-        self.rtt.is_some() || self.bandwidth.is_some()
-    }
+/// These devices (`HOST:GPU,…`), with a relay of this process's own before each server.
+pub(crate) fn put_before(devices: &str, network: Network) -> Result<String> {
+    relayed(devices, |server| start_for_this_process(server, network))
+}
 
-    /// These devices (`HOST:GPU,…`), with a relay of this process's own before each server.
-    pub(crate) fn put_before(self, devices: &str) -> Result<String> {
-        relayed(devices, |server| self.start_for_this_process(server))
+/// Starts a relay process; where it listens.
+fn start_for_this_process(server: &str, network: Network) -> Result<String> {
+    let mut command = Command::new(std::env::current_exe().context("the path of this executable is not known")?);
+    command.args(["relay", "--to", server, "--until-exit-of", &std::process::id().to_string()]);
+    if let Some(round_trip) = network.round_trip {
+        command.args(["--rtt", &format!("{}ns", round_trip.as_nanos())]);
     }
-
-    /// Starts a relay process; where it listens.
-    fn start_for_this_process(self, server: &str) -> Result<String> {
-        let mut command = Command::new(std::env::current_exe().context("the path of this executable is not known")?);
-        command.args(["relay", "--to", server, "--until-exit-of", &std::process::id().to_string()]);
-        if let Some(rtt) = self.rtt {
-            command.args(["--rtt", &format!("{}ns", rtt.as_nanos())]);
-        }
-        if let Some(bandwidth) = self.bandwidth {
-            command.args(["--bandwidth", &format!("{bandwidth}B/s")]);
-        }
-        let mut relay = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("the relay of the emulated network does not start")?;
-        let mut line = String::new();
-        let output = relay.stdout.take().expect("its stdout was asked for");
-        BufReader::new(output).read_line(&mut line).context("the relay's first line cannot be read")?;
-        match line.trim().strip_prefix("listening ") {
-            Some(address) => Ok(address.to_owned()),
-            None => bail!("the relay of the emulated network ended: {}", relay.wait()?),
-        }
+    if let Some(bandwidth) = network.bytes_per_second {
+        command.args(["--bandwidth", &format!("{bandwidth}B/s")]);
+    }
+    let mut relay = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("the relay of the emulated network does not start")?;
+    let mut line = String::new();
+    let output = relay.stdout.take().expect("its stdout was asked for");
+    BufReader::new(output).read_line(&mut line).context("the relay's first line cannot be read")?;
+    match line.trim().strip_prefix("listening ") {
+        Some(address) => Ok(address.to_owned()),
+        None => bail!("the relay of the emulated network ended: {}", relay.wait()?),
     }
 }
 
@@ -91,12 +72,10 @@ fn relayed(devices: &str, mut start: impl FnMut(&str) -> Result<String>) -> Resu
 
 /// Is the relay until the program has ended.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let Emulation { rtt, bandwidth } = arguments.emulation;
     let server: Address = arguments.to.parse()?;
     let program = Pid::from_raw(arguments.until_exit_of).context("no process id")?;
     let program = pidfd_open(program, PidfdFlags::empty()).context("the program cannot be watched")?;
-    let network = Network { round_trip: rtt, bytes_per_second: bandwidth };
-    let relay = Relay::start(network, server)?;
+    let relay = Relay::start(arguments.network, server)?;
     if let Some(warning) = relay.warning() {
         eprintln!("floe: {warning}");
     }

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use floe_emulation::Network;
 
-use crate::relay::Emulation;
-use crate::{install::Installation, private, servers};
+use crate::{install::Installation, private, relay, servers};
 
 /// Flags of `floe run`.
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) device_library: Option<String>,
     #[command(flatten)]
-    pub(crate) emulation: Emulation,
+    pub(crate) network: Network,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<String>,
@@ -64,9 +64,9 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
 
 /// What FLOE_DEVICES shall be; `None` when the settings below the flags name devices already.
 fn devices(arguments: &Arguments, installation: &Installation) -> Result<Option<String>> {
-    if arguments.emulation.is_on() {
+    if arguments.network.is_asked_for() {
         let on = arguments.on.as_ref().context("--rtt and --bandwidth want to know the network's other end: --on")?;
-        return arguments.emulation.put_before(on).map(Some);
+        return relay::put_before(on, arguments.network).map(Some);
     }
     if let Some(on) = &arguments.on {
         return Ok(Some(on.clone()));

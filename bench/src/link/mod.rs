@@ -41,12 +41,8 @@ pub struct Arguments {
     /// this command's own on this machine, by every transport
     #[arg(long, value_name = "ADDRESS")]
     on: Vec<String>,
-    /// Emulate a network of this round-trip time for TCP: 100us, 2ms
-    #[arg(long, value_name = "TIME", value_parser = Network::parse_round_trip)]
-    rtt: Option<Duration>,
-    /// Emulate a network of this bandwidth for TCP: 10Gb/s for bits, 1.25GB/s for bytes
-    #[arg(long, value_name = "RATE", value_parser = Network::parse_bandwidth)]
-    bandwidth: Option<f64>,
+    #[command(flatten)]
+    network: Network,
     /// The largest copy: bytes, or with K, M, G; with --quick 256M is the default
     #[arg(
         long,

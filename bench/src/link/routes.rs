@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use floe_emulation::{Network, Relay};
+use floe_emulation::Relay;
 use floe_session::settings::Place;
 use floe_transport::Address;
 
@@ -84,14 +84,10 @@ pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Op
         routes.push(Route { name: name(target, own.is_some()), command, relay: None });
         routes.extend(emulated(arguments, installation, own, target)?);
     }
-    if is_emulated(arguments) && routes.iter().all(|route| route.relay.is_none()) {
+    if arguments.network.is_asked_for() && routes.iter().all(|route| route.relay.is_none()) {
         bail!("--rtt and --bandwidth emulate a network for TCP, and none of these addresses is of TCP");
     }
     Ok(routes)
-}
-
-fn is_emulated(arguments: &Arguments) -> bool {
-    arguments.rtt.is_some() || arguments.bandwidth.is_some()
 }
 
 /// The same target behind a network that is slower, where one is asked for and it is reached by one.
@@ -101,10 +97,10 @@ fn emulated(
     own: Option<&Server>,
     target: &Target,
 ) -> Result<Option<Route>> {
-    if !is_emulated(arguments) || !matches!(target.address, Address::Tcp { .. }) {
+    let network = arguments.network;
+    if !network.is_asked_for() || !matches!(target.address, Address::Tcp { .. }) {
         return Ok(None);
     }
-    let network = Network { round_trip: arguments.rtt, bytes_per_second: arguments.bandwidth };
     let relay = Relay::start(network, target.address.clone()).context("the emulated network does not start")?;
     if let Some(warning) = relay.warning() {
         eprintln!("floe: {warning}");
@@ -112,10 +108,10 @@ fn emulated(
     let device = format!("tcp://{}:{}", relay.address(), target.place.gpu);
     let command = measuring(under_floe(installation, own, &device), arguments, DRIVER);
     let mut name = name(target, own.is_some());
-    if let Some(rtt) = arguments.rtt {
+    if let Some(rtt) = network.round_trip {
         name.push_str(&format!(" +{:.0}µs", rtt.as_secs_f64() * 1e6));
     }
-    if let Some(rate) = arguments.bandwidth {
+    if let Some(rate) = network.bytes_per_second {
         name.push_str(&format!(" {:.3}GB/s", rate / 1e9));
     }
     Ok(Some(Route { name, command, relay: Some(relay) }))

@@ -1,16 +1,28 @@
-//! What is emulated, as people write it: `100us`, `10Gb/s`.
-//! In: text. Out: a round-trip time and a bandwidth, or what is wrong with the text.
+//! What is emulated, as people write it: `--rtt 100us --bandwidth 10Gb/s`.
+//! In: flags. Out: a round-trip time and a bandwidth, or what is wrong with the text.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// A network between client and server.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// A network between client and server: the flags of every command that emulates one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, clap::Args)]
 pub struct Network {
     /// From a byte's leaving to its answer's coming back, without what the server takes; `None`: as short as can be here.
+    #[arg(
+        long = "rtt",
+        value_name = "TIME",
+        value_parser = Self::parse_round_trip,
+        help = "Emulate a network of this round-trip time to servers reached by TCP: 100us, 2ms"
+    )]
     pub round_trip: Option<Duration>,
     /// Bytes per second in each direction; `None`: as fast as this machine's own.
+    #[arg(
+        long = "bandwidth",
+        value_name = "RATE",
+        value_parser = Self::parse_bandwidth,
+        help = "Emulate a network of this bandwidth to servers reached by TCP: 10Gb/s for bits, 1.25GB/s for bytes"
+    )]
     pub bytes_per_second: Option<f64>,
 }
 
@@ -26,6 +38,12 @@ pub enum NetworkError {
 }
 
 impl Network {
+    /// Whether it is to be another than this machine's own.
+    #[must_use]
+    pub fn is_asked_for(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// A round-trip time with its unit, at most ten seconds.
     ///
     /// # Errors
@@ -66,7 +84,29 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        network: Network,
+    }
+
+    fn parsed(flags: &[&str]) -> Result<Network, clap::Error> {
+        Command::try_parse_from(std::iter::once(&"floe").chain(flags)).map(|command| command.network)
+    }
+
+    #[test]
+    fn flags_are_a_network_and_none_is_asked_for_without_them() {
+        let of = |flags: &[&str]| parsed(flags).expect("known flags");
+        let network = Network { round_trip: Some(Duration::from_millis(2)), bytes_per_second: Some(1.25e9) };
+        assert_eq!(of(&["--rtt", "2ms", "--bandwidth", "10Gb/s"]), network);
+        assert!(of(&["--rtt", "0s"]).is_asked_for() && of(&["--bandwidth", "10Gb/s"]).is_asked_for());
+        assert!(!of(&[]).is_asked_for());
+        assert!(parsed(&["--rtt", "2"]).is_err_and(|error| error.to_string().contains("with a unit")));
+    }
 
     #[test]
     fn bits_and_bytes_are_told_apart() {
