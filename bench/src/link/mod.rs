@@ -3,6 +3,7 @@
 //! PNG where files are named.
 //! It measures in processes of their own, which use `libcuda.so.1` as any program does.
 
+mod bulk_connections;
 mod curves;
 mod lettering;
 mod picture;
@@ -11,7 +12,6 @@ mod ratios;
 mod raw;
 mod routes;
 mod stream;
-mod tcp_sockets;
 mod terminal;
 
 use std::path::PathBuf;
@@ -105,7 +105,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     progress.finish_and_clear();
     for way in ways.iter().filter(|way| way.lacks_ceiling()) {
-        eprintln!("floe: how many connections a session has cannot be seen here, so nothing is compared: {}", way.way);
+        eprintln!(
+            "floe: how many connections carry large copies cannot be seen here, so nothing is compared: {}",
+            way.way
+        );
     }
     let ratios = ratios::ratios(&ways, arguments.quick);
     println!("{}", terminal::show(&ways, &ratios));

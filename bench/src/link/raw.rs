@@ -1,5 +1,6 @@
 //! The sockets under a transport, alone: the most that a session over them could carry.
-//! In: which kind, how many connections, how many bytes. Out: seconds, and how many connections the session itself has.
+//! In: which kind, how many connections, how many bytes. Out: seconds, and how many connections carry the copies of the
+//! session itself.
 //! The sockets are set up as the session's are, and pieces have the size of its bulk frames.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use floe_wire::{CHUNK_BYTES, PIECE_BYTES};
 use rustix::net::sockopt;
 
+use super::bulk_connections;
 use super::stream::{self, Pair};
-use super::tcp_sockets;
 
 /// Bytes from which on a socket's rate is measured: below, waking decides, and sessions have ways of their own.
 pub(super) const LEAST: u64 = 64 << 10;
@@ -50,8 +51,8 @@ impl Wire {
     pub(super) fn of_session(self) -> Option<u32> {
         match self {
             Self::Unix => Some(1),
-            // Without bulk connections, the session's own carries everything.
-            Self::Tcp => tcp_sockets::of_this_process().ok().map(|sockets| sockets.saturating_sub(1).max(1)),
+            // Without bulk connections, the session's own carries everything; with them, nothing of a large copy.
+            Self::Tcp => bulk_connections::of_this_process().ok().map(|count| count.max(1)),
         }
     }
 
