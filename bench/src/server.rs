@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use floe_transport::MOST_CONNECTIONS;
 use serde::Deserialize;
 
 use crate::bars::Way;
@@ -39,7 +40,9 @@ impl Server {
         let token_file = folder.join("token");
         let log = File::create(folder.join("floed.log")).context("floed's log cannot be written")?;
         let mut process = Command::new(installation.floed())
-            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", library, "--socket"])
+            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", library])
+            // As many as programs ask for, which is what suits the machine unless they are told otherwise.
+            .args(["--bulk-connections", &MOST_CONNECTIONS.to_string(), "--socket"])
             .arg(folder.join("floed.sock"))
             .arg("--token-file")
             .arg(&token_file)

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::raw::Wire;
+
 /// From where to where a copy goes, and in which kind of host memory it begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,8 +65,8 @@ pub(crate) enum Finding {
     },
     /// The median time of a transfer through sockets alone.
     Raw {
-        /// Of the sockets.
-        name: String,
+        /// Which sockets.
+        wire: Wire,
         /// How many at once.
         connections: u32,
         /// Over all of them together.
@@ -109,7 +111,8 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Raw {
     pub(crate) name: String,
-    connections: u32,
+    pub(crate) wire: Wire,
+    pub(crate) connections: u32,
     pub(crate) bytes: u64,
     seconds: f64,
 }
@@ -133,8 +136,9 @@ impl Curves {
             Finding::Launch { seconds } => self.launch = Some(seconds),
             Finding::Copied { copy, bytes, seconds } => self.points.push(Point { copy, bytes, seconds }),
             Finding::Connections { connections } => self.connections = Some(connections),
-            Finding::Raw { name, connections, bytes, seconds } => {
-                self.raw.push(Raw { name, connections, bytes, seconds });
+            Finding::Raw { wire, connections, bytes, seconds } => {
+                let name = wire.name(connections);
+                self.raw.push(Raw { name, wire, connections, bytes, seconds });
             }
         }
     }
@@ -152,7 +156,7 @@ impl Curves {
         self.points.iter().find(|point| point.copy == copy && point.bytes == bytes).map(|point| point.seconds)
     }
 
-    /// Its sockets alone, over as many connections as its session has.
+    /// Its sockets alone, over as many connections as carry its large copies.
     pub(crate) fn ceiling(&self) -> impl Iterator<Item = &Raw> {
         self.raw.iter().filter(|raw| Some(raw.connections) == self.connections)
     }
@@ -212,8 +216,8 @@ mod tests {
     fn sockets_alone_are_the_ceiling_with_as_many_connections_as_the_session_has() {
         let mut curves = Curves::new("tcp");
         for line in [
-            r#"{"kind":"raw","name":"tcp raw ×1","connections":1,"bytes":65536,"seconds":2.0}"#,
-            r#"{"kind":"raw","name":"tcp raw ×2","connections":2,"bytes":65536,"seconds":1.0}"#,
+            r#"{"kind":"raw","wire":"tcp","connections":1,"bytes":65536,"seconds":2.0}"#,
+            r#"{"kind":"raw","wire":"tcp","connections":2,"bytes":65536,"seconds":1.0}"#,
         ] {
             curves.take(serde_json::from_str(line).expect("a finding"));
         }

@@ -52,7 +52,7 @@ pub struct Arguments {
         value_parser = bytes
     )]
     largest: u64,
-    /// Keep each measurement short: about a minute in all
+    /// Keep each measurement short: about a minute and a half in all
     #[arg(long)]
     quick: bool,
     /// Leave out the measurement without floe
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             way.way
         );
     }
-    let ratios = ratios::ratios(&ways, arguments.quick);
+    let ratios = ratios::ratios(&ways);
     println!("{}", terminal::show(&ways, &ratios));
     write_files(arguments, &ways, &ratios)
 }

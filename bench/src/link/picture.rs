@@ -125,6 +125,7 @@ fn power(bytes: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::link::curves::Finding;
+    use crate::link::raw::Wire;
 
     #[test]
     fn the_picture_is_a_png_with_something_on_it() {
@@ -136,8 +137,7 @@ mod tests {
             let mut curves = curves.clone();
             curves.take(Finding::Connections { connections: 1 });
             for bytes in [1 << 16, 1 << 20, 1 << 28] {
-                let name = "tcp raw ×1".to_owned();
-                curves.take(Finding::Raw { name, connections: 1, bytes, seconds: 2e-10 * bytes as f64 });
+                curves.take(Finding::Raw { wire: Wire::Tcp, connections: 1, bytes, seconds: 2e-10 * bytes as f64 });
             }
             curves
         };

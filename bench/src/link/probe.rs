@@ -119,7 +119,7 @@ fn counts_of(wire: Wire) -> Result<Vec<u32>> {
 fn sockets_alone(wire: Wire, counts: &[u32], bytes: usize, budget: Duration) -> Result<()> {
     for &connections in counts {
         let seconds = wire.seconds(connections, bytes, budget)?;
-        say(&Finding::Raw { name: wire.name(connections), connections, bytes: bytes as u64, seconds })?;
+        say(&Finding::Raw { wire, connections, bytes: bytes as u64, seconds })?;
     }
     Ok(())
 }

@@ -1,14 +1,19 @@
 //! What floe reaches of its sockets. In: curves. Out: for each large copy, its rate divided by that of the sockets alone,
-//! and whether that is enough. It measures nothing.
+//! and where there is a limit, whether that is enough. It measures nothing.
 
 use serde::Serialize;
 
-use super::curves::{Copy, Curves};
+use super::curves::{Copy, Curves, Raw};
+use super::raw::{FEW, Wire};
 
+/// The least bytes of a copy that is compared: below, a copy's beginning and end weigh too much.
+const LEAST: u64 = 16 << 20;
+/// Over TCP, the least bytes of one that has limits: several connections begin and end.
+const LEAST_OVER_TCP: u64 = 64 << 20;
 /// The least floe may reach of the sockets alone.
-pub(super) const BAR: f64 = 0.9;
-/// The least bytes of a copy that is compared, and with `--quick`: below, a copy's beginning and end weigh too much.
-const LEAST: [u64; 2] = [64 << 20, 16 << 20];
+const SHARE: f64 = 0.9;
+/// The least bytes per second over TCP with [`FEW`] connections.
+const RATE_OF_FEW: f64 = 12e9;
 
 /// One copy beside the sockets alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,27 +28,40 @@ pub(super) struct Ratio {
     pub(super) raw: String,
     pub(super) raw_rate: f64,
     pub(super) ratio: f64,
-    pub(super) limit: f64,
+    /// The least `ratio` may be, where that is limited.
+    pub(super) least_ratio: Option<f64>,
+    /// The least `floe` may be, where that is limited.
+    pub(super) least_rate: Option<f64>,
 }
 
 impl Ratio {
-    /// Is it enough?
-    pub(super) fn holds(&self) -> bool {
-        self.ratio >= self.limit
+    /// Is it enough? `None` without a limit.
+    pub(super) fn holds(&self) -> Option<bool> {
+        let limits = [(self.ratio, self.least_ratio), (self.floe, self.least_rate)];
+        limits.into_iter().filter_map(|(is, least)| Some(is >= least?)).reduce(|one, other| one && other)
     }
 }
 
-/// All large copies of all ways whose sockets were measured with as many connections as the session had.
-pub(super) fn ratios(ways: &[Curves], quick: bool) -> Vec<Ratio> {
-    let least = LEAST[usize::from(quick)];
-    ways.iter().flat_map(|way| Copy::ALL.into_iter().flat_map(move |copy| of_copy(way, copy, least))).collect()
+/// All large copies of all ways whose sockets were measured with as many connections as carried the copies.
+pub(super) fn ratios(ways: &[Curves]) -> Vec<Ratio> {
+    ways.iter().flat_map(|way| Copy::ALL.into_iter().flat_map(move |copy| of_copy(way, copy))).collect()
 }
 
-fn of_copy(way: &Curves, copy: Copy, least: u64) -> impl Iterator<Item = Ratio> {
-    let large = way.rates(copy).into_iter().filter(move |(bytes, _)| *bytes >= least);
+/// The least a copy may reach of these sockets, and in bytes per second.
+fn limits(raw: &Raw) -> (Option<f64>, Option<f64>) {
+    match raw.wire {
+        Wire::Unix => (Some(SHARE), None),
+        Wire::Tcp if raw.bytes < LEAST_OVER_TCP => (None, None),
+        Wire::Tcp => (Some(SHARE), (raw.connections == FEW).then_some(RATE_OF_FEW)),
+    }
+}
+
+fn of_copy(way: &Curves, copy: Copy) -> impl Iterator<Item = Ratio> {
+    let large = way.rates(copy).into_iter().filter(|(bytes, _)| *bytes >= LEAST);
     large.filter_map(move |(bytes, floe)| {
         let raw = way.ceiling().find(|raw| raw.bytes == bytes)?;
         let raw_rate = raw.rate();
+        let (least_ratio, least_rate) = limits(raw);
         Some(Ratio {
             way: way.way.clone(),
             copy,
@@ -52,7 +70,8 @@ fn of_copy(way: &Curves, copy: Copy, least: u64) -> impl Iterator<Item = Ratio> 
             raw: raw.name.clone(),
             raw_rate,
             ratio: floe / raw_rate,
-            limit: BAR,
+            least_ratio,
+            least_rate,
         })
     })
 }
@@ -62,41 +81,51 @@ mod tests {
     use super::*;
     use crate::link::curves::Finding;
 
-    /// A way whose copies to the device take two seconds and whose sockets take one, and with one connection four.
-    fn way(connections: Option<u32>) -> Curves {
-        let mut curves = Curves::new("tcp");
-        if let Some(connections) = connections {
-            curves.take(Finding::Connections { connections });
-        }
-        for bytes in [4 << 20, 16 << 20, 64 << 20] {
-            curves.take(Finding::Copied { copy: Copy::PinnedToDevice, bytes, seconds: 2.0 });
-            for (connections, seconds) in [(1, 4.0), (8, 1.0)] {
-                let name = format!("tcp raw ×{connections}");
-                curves.take(Finding::Raw { name, connections, bytes, seconds });
+    /// A way whose copies to the device take two seconds per GiB, and whose sockets take one with its connections.
+    fn way(wire: Wire, connections: u32) -> Curves {
+        let mut curves = Curves::new("way");
+        curves.take(Finding::Connections { connections });
+        for (bytes, size) in [(4 << 20, 1.0 / 256.0), (16 << 20, 1.0 / 64.0), (64 << 20, 1.0 / 16.0)] {
+            curves.take(Finding::Copied { copy: Copy::PinnedToDevice, bytes, seconds: 2.0 * size });
+            for (connections, seconds) in [(connections, size), (connections + 1, 4.0 * size)] {
+                curves.take(Finding::Raw { wire, connections, bytes, seconds });
             }
         }
         curves
     }
 
-    #[test]
-    fn a_large_copy_is_compared_with_as_many_connections_as_the_session_has() {
-        let found = ratios(&[Curves::new("native"), way(Some(8))], false);
-        let [only] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((only.bytes, only.raw.as_str(), only.ratio), (64 << 20, "tcp raw ×8", 0.5));
-        assert!(!only.holds());
-        assert!(ratios(&[way(Some(1))], false)[0].holds(), "twice as fast as one connection");
+    /// Sizes, ratios and limits of what is compared.
+    fn compared(way: Curves) -> Vec<(u64, f64, [Option<f64>; 2])> {
+        let found = ratios(&[Curves::new("native"), way]);
+        found.iter().map(|ratio| (ratio.bytes >> 20, ratio.ratio, [ratio.least_ratio, ratio.least_rate])).collect()
     }
 
     #[test]
-    fn a_quick_measurement_compares_smaller_copies_too() {
-        assert_eq!(
-            ratios(&[way(Some(8))], true).iter().map(|ratio| ratio.bytes).collect::<Vec<_>>(),
-            [16 << 20, 64 << 20]
-        );
+    fn large_copies_are_compared_with_as_many_connections_as_carry_them_and_limited_from_where_the_wire_is() {
+        let share = [Some(SHARE), None];
+        assert_eq!(compared(way(Wire::Unix, 1)), [(16, 0.5, share), (64, 0.5, share)]);
+        assert_eq!(compared(way(Wire::Tcp, 8)), [(16, 0.5, [None, None]), (64, 0.5, share)]);
+        let of_few = [Some(SHARE), Some(12e9)];
+        assert_eq!(compared(way(Wire::Tcp, 4)), [(16, 0.5, [None, None]), (64, 0.5, of_few)]);
+    }
+
+    #[test]
+    fn every_limit_has_to_hold_and_without_one_nothing_does() {
+        let holds = |is: [f64; 2], least_ratio, least_rate| {
+            let [ratio, floe] = is;
+            let found = ratios(&[way(Wire::Tcp, 4)]).remove(0);
+            Ratio { ratio, floe, least_ratio, least_rate, ..found }.holds()
+        };
+        assert_eq!(holds([0.1, 1.0], None, None), None);
+        assert_eq!([0.9, 0.89].map(|ratio| holds([ratio, 1.0], Some(0.9), None)), [Some(true), Some(false)]);
+        assert_eq!([12e9, 11e9].map(|floe| holds([0.9, floe], Some(0.9), Some(12e9))), [Some(true), Some(false)]);
+        assert_eq!(holds([0.8, 12e9], Some(0.9), Some(12e9)), Some(false));
     }
 
     #[test]
     fn sockets_of_another_number_are_not_compared() {
-        assert_eq!((ratios(&[way(None)], true), ratios(&[way(Some(3))], true)), (vec![], vec![]));
+        let mut other = way(Wire::Tcp, 3);
+        other.take(Finding::Connections { connections: 8 });
+        assert_eq!(compared(other), []);
     }
 }

@@ -10,20 +10,24 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use floe_wire::{CHUNK_BYTES, PIECE_BYTES};
 use rustix::net::sockopt;
+use serde::{Deserialize, Serialize};
 
 use super::bulk_connections;
 use super::stream::{self, Pair};
 
 /// Bytes from which on a socket's rate is measured: below, waking decides, and sessions have ways of their own.
 pub(super) const LEAST: u64 = 64 << 10;
+/// Bulk connections with which copies over TCP have to be fast already.
+pub(super) const FEW: u32 = 4;
 /// Connections over which TCP is measured beside the session's own number.
-const COUNTS: [u32; 2] = [1, 4];
+const COUNTS: [u32; 2] = [1, FEW];
 /// Bytes under way that a session asks for on a Unix socket. The system cuts the wish down to its limit.
 const SEND_BUFFER: usize = 4 << 20;
 
 /// Which sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Wire {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Wire {
     /// A pair of Unix stream sockets.
     Unix,
     /// TCP over the loopback interface.

@@ -1,4 +1,5 @@
-//! The ways that are measured: natively, by every transport to every server, and through an emulated network.
+//! The ways that are measured: natively, by every transport to every server, over TCP also with few connections, and
+//! through an emulated network.
 //! In: flags, an installation. Out: a name and a command for each, which measures when it is run.
 
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use floe_session::settings::Place;
 use floe_transport::Address;
 
 use super::Arguments;
-use super::raw::Wire;
+use super::raw::{FEW, Wire};
 use crate::bars::Way;
 use crate::installation::Installation;
 use crate::server::{self, Server};
@@ -77,17 +78,33 @@ pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Op
         routes.push(Route { name: "native".into(), command, relay: None });
     }
     for target in &targets {
-        let mut command = measuring(under_floe(installation, own, &target.device), arguments, DRIVER);
-        if let Some(wire) = target.wire() {
-            command.args(["--raw", wire.flag()]);
+        let near = || near(arguments, installation, own, target);
+        routes.push(near());
+        if target.wire() == Some(Wire::Tcp) {
+            routes.push(with_few_connections(near()));
         }
-        routes.push(Route { name: name(target, own.is_some()), command, relay: None });
         routes.extend(emulated(arguments, installation, own, target)?);
     }
     if arguments.network.is_asked_for() && routes.iter().all(|route| route.relay.is_none()) {
         bail!("--rtt and --bandwidth emulate a network for TCP, and none of these addresses is of TCP");
     }
     Ok(routes)
+}
+
+/// A target as it is, with its sockets beside it where they are known.
+fn near(arguments: &Arguments, installation: &Installation, own: Option<&Server>, target: &Target) -> Route {
+    let mut command = measuring(under_floe(installation, own, &target.device), arguments, DRIVER);
+    if let Some(wire) = target.wire() {
+        command.args(["--raw", wire.flag()]);
+    }
+    Route { name: name(target, own.is_some()), command, relay: None }
+}
+
+/// The same with at most [`FEW`] connections for large copies: a server may take fewer.
+fn with_few_connections(mut route: Route) -> Route {
+    route.command.env("FLOE_BULK_CONNECTIONS", FEW.to_string());
+    route.name.push_str(&format!(" ×{FEW}"));
+    route
 }
 
 /// The same target behind a network that is slower, where one is asked for and it is reached by one.
@@ -180,6 +197,15 @@ mod tests {
         ] {
             assert_eq!(Target::parse(device).expect("an address").wire(), wire, "{device}");
         }
+    }
+
+    #[test]
+    fn few_connections_are_asked_for_and_said() {
+        let route = Route { name: "tcp".into(), command: Command::new("floe"), relay: None };
+        let few = with_few_connections(route);
+        let asked = few.command.get_envs().map(|(name, value)| (name.to_str(), value.and_then(|value| value.to_str())));
+        assert_eq!(asked.collect::<Vec<_>>(), [(Some("FLOE_BULK_CONNECTIONS"), Some("4"))]);
+        assert_eq!(few.name, "tcp ×4");
     }
 
     #[test]
