@@ -1,7 +1,10 @@
 //! Bytes through connected sockets with nothing around them: what the system itself reaches.
 //! In: pairs of connected sockets, how many bytes, in which pieces. Out: seconds per transfer of all of them.
-//! A thread per end. A piece goes on whichever connection has nothing to do, as stripes do, and lands in whichever memory
-//! is next: nothing tells where it belongs, since that would be work of ours. Both memories have been touched before.
+//! A thread per end, in a loop of `send` and of `recv`. A piece goes on whichever connection has nothing to do, as stripes
+//! do, and lands in whichever memory is next: nothing tells where it belongs, since that would be work of ours.
+//! Both memories are as large as the transfer, as a copy's are, and have been touched before. iperf sends from and receives
+//! into one small buffer of each connection, which stays in a processor's cache: it may show more than any copy of large
+//! memory can reach. A timing ends when the last byte has been received.
 
 use std::collections::VecDeque;
 use std::io::Error;
