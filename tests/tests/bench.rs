@@ -1,10 +1,12 @@
 //! What measures floe works itself: the measured programs run on the CPU device, and every Python program is Python.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use floe_tests::Floed;
+use serde_json::Value;
 
 /// The folder `cargo xtask bench --pack` lays out.
 fn floe_bench(arguments: &[&str]) -> Output {
@@ -21,7 +23,7 @@ fn single_calls_are_measured_by_every_way() {
     assert!(text.contains("launch + synchronize") && text.contains("event query"), "{text}");
     assert!(!text.contains("failed:"), "{text}");
     let record = std::fs::read_to_string(out.path().join("results.json")).expect("it was written");
-    let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
+    let record: Value = serde_json::from_str(&record).expect("it is JSON");
     for way in ["native", "shm", "unix", "tcp"] {
         assert!(record["samples"]["launch.caller"][way][0].is_f64(), "no sample of {way}: {record}");
     }
@@ -40,7 +42,7 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains("launch + synchronize"), "{text}{errors}");
     let record = std::fs::read_to_string(file("link.json")).expect("it was written");
-    let record: serde_json::Value = serde_json::from_str(&record).expect("it is JSON");
+    let record: Value = serde_json::from_str(&record).expect("it is JSON");
     let ways = record["ways"].as_array().expect("a list");
     // 4 B to 64 KiB in powers of four, each by four kinds of copy.
     assert!(ways.iter().all(|way| way["points"].as_array().is_some_and(|points| points.len() == 32)), "{record}");
@@ -49,6 +51,53 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
     let [near, far] = ["tcp", "tcp +2000µs"].map(|name| launch(name).expect("measured"));
     assert!(far > near && far > 0.001, "two milliseconds away a wait takes longer: {near} and {far}");
     assert!(std::fs::read(file("link.png")).expect("it was drawn").starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn large_copies_are_compared_with_as_many_sockets_as_carry_them() {
+    let record = link_with_two_bulk_connections();
+    let [no, share, rate] = [None, Some(0.9), Some(12e9)];
+    for (way, connections, sockets, [of_16, of_64]) in [
+        ("unix", &[1][..], "unix raw", [[share, no], [share, no]]),
+        ("tcp", &[1, 2, 4], "tcp raw ×2", [[no, no], [share, no]]),
+        ("tcp ×4", &[1, 4], "tcp raw ×4", [[no, no], [share, rate]]),
+    ] {
+        let found = of(&record["ways"], way).remove(0);
+        let measured = list(&found["raw"]).iter().map(|raw| raw["connections"].as_u64().expect("a number"));
+        assert_eq!(measured.clone().collect::<BTreeSet<_>>(), connections.iter().copied().collect(), "{way}: {record}");
+        // 64 KiB to 64 MiB in powers of four.
+        assert_eq!(measured.count(), 6 * connections.len(), "{way}: {record}");
+        let ratios = of(&record["ratios"], way);
+        assert!(ratios.iter().all(|ratio| ratio["raw"] == sockets && ratio["ratio"].is_f64()), "{way}: {record}");
+        let limits =
+            |ratio: &Value| (ratio["bytes"].as_u64(), ["least_ratio", "least_rate"].map(|name| ratio[name].as_f64()));
+        let of_a_copy = [(Some(16 << 20), of_16), (Some(64 << 20), of_64)];
+        assert_eq!(ratios.into_iter().map(limits).collect::<Vec<_>>(), of_a_copy.repeat(4), "{way}");
+    }
+    assert!(of(&record["ratios"], "shm").is_empty(), "rings have no socket: {record}");
+}
+
+/// What `floe bench link` writes where a session has two bulk connections unless it is told otherwise.
+fn link_with_two_bulk_connections() -> Value {
+    let out = tempfile::tempdir().expect("a temporary folder");
+    let file = out.path().join("link.json");
+    let output = Command::new(floe_tests::made_folder("FLOE_BENCH", "bench").join("bin/floe"))
+        .args(["bench", "link", "--device-library", "cpu", "--quick", "--no-native", "--largest", "64M", "--json"])
+        .arg(&file)
+        .env("FLOE_BULK_CONNECTIONS", "2")
+        .output()
+        .expect("floe runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&std::fs::read_to_string(file).expect("it was written")).expect("it is JSON")
+}
+
+/// What a list says of one way.
+fn of<'a>(entries: &'a Value, way: &str) -> Vec<&'a Value> {
+    list(entries).iter().filter(|entry| entry["way"] == way).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
 }
 
 #[test]
