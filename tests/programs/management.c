@@ -1,43 +1,18 @@
 /* A program of the management library and CUDA's driver, both found as programs find them: what the two say of one device
    must agree. Arguments: a quota in bytes (0: none), or `monitor`, or
    `hold`. Prints one line per check; exits 1 at the first that fails. */
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "nvml.h"
+
 #include <unistd.h>
 
-typedef int (*fn)();
-static void *nvml, *cuda;
+static void *cuda;
 
-static fn find(void *library, const char *name)
-{
-    fn found = (fn)dlsym(library, name);
-    if (!found) {
-        printf("not exported: %s\n", name);
-        exit(1);
-    }
-    return found;
-}
-
-#define NVML(name) find(nvml, #name)
 #define CUDA(name) find(cuda, #name)
-#define CHECK(what)                                              \
-    do {                                                         \
-        if (!(what)) {                                           \
-            printf("line %d does not hold: %s\n", __LINE__, #what); \
-            exit(1);                                             \
-        }                                                        \
-    } while (0)
 
-enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, VERSION_MISMATCH = 25 };
+enum { INVALID_ARGUMENT = 2, NOT_FOUND = 6, VERSION_MISMATCH = 25 };
 
-struct memory { uint64_t total, free, used; };
 struct memory_v2 { uint32_t version; uint64_t total, reserved, free, used; };
-struct process { uint32_t pid; uint64_t used; uint32_t gpu_instance, compute_instance; };
 struct process_v1 { uint32_t pid; uint64_t used; };
-struct pci { char short_id[16]; uint32_t domain, bus, device, id, subsystem; char id_text[32]; };
 struct field { uint32_t field, scope; int64_t time, latency; uint32_t kind, result; uint64_t value; };
 
 /* The library counts who initialised it and answers nothing before. */

@@ -1,5 +1,5 @@
-//! The management library as programs see it: the C program `management` compares it with CUDA, and a monitor beside it
-//! sees what it does. On the CPU device, through an installation.
+//! The management library as programs see it: the C program `management` compares it with CUDA, and monitors beside it
+//! (`monitors` asks what nvtop, gpustat and nvitop ask) see what it does. On the CPU device, through an installation.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -74,6 +74,31 @@ fn a_monitor_sees_the_programs_of_this_machine_while_they_run() {
     program.kill().expect("it holds its vGPU until it is killed");
     program.wait().expect("it is our child");
     soon(&|| !sees(&row));
+}
+
+/// The number behind a word of a line.
+fn number(line: &str, word: &str) -> u64 {
+    let number = line.split_whitespace().skip_while(|found| *found != word).nth(1);
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number behind `{word}`: {line}"))
+}
+
+#[test]
+fn a_busy_program_is_busy_in_every_picture_of_a_monitor() {
+    const PICTURES: usize = 4;
+    let daemon = Floed::start();
+    // Edge of the matrices, and how often: long after the test.
+    let mut busy = example("matrixMul", Linkage::Static, &["256", "1000000"]).on(&daemon, daemon.tcp()).start();
+    let arguments = [busy.id().to_string(), PICTURES.to_string()];
+    let arguments = arguments.each_ref().map(String::as_str);
+    let outcome = Program::new(built_examples().join("monitors"), &arguments).on(&daemon, daemon.unix()).run();
+    busy.kill().expect("it multiplies until it is killed");
+    busy.wait().expect("it is our child");
+    assert_eq!((outcome.code, outcome.stdout.lines().count()), (Some(0), PICTURES), "{outcome:?}");
+    for line in outcome.stdout.lines() {
+        // It is the only program there. Three matrices of 256 by 256 floats.
+        assert!(number(line, "gpu") > 0 && number(line, "process") > 0, "{outcome:?}");
+        assert!(number(line, "bytes") >= 3 * 256 * 256 * 4, "{outcome:?}");
+    }
 }
 
 #[test]

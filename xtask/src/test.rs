@@ -45,12 +45,15 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
-/// Fetches nvcc where needed and builds the example programs, and the C program of the management library.
+/// Fetches nvcc where needed and builds the example programs, and the C programs of the management library.
 pub(crate) fn example_programs() -> Result<()> {
     let home = toolchain::ensure()?;
     let examples = target_folder().join("examples");
     examples::build(&home, &examples)?;
-    compile_c(&repository().join("tests/programs/management.c"), &examples.join("management"))
+    for name in ["management", "monitors"] {
+        compile_c(&repository().join(format!("tests/programs/{name}.c")), &examples.join(name))?;
+    }
+    Ok(())
 }
 
 /// Fetches the runtimes and notes where each lies; builds the program that boots them.

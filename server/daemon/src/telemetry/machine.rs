@@ -1,5 +1,5 @@
-//! The CPU device's readings: how busy its workers keep the cores. Process ids come in, percents go out, each over at most
-//! the last second. Nothing else of a machine is a GPU's: no power, no temperature, no clock is made up.
+//! The CPU device's readings: how busy its workers keep the cores. Process ids come in, percents go out, each over the
+//! last second or so. Nothing else of a machine is a GPU's: no power, no temperature, no clock is made up.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,9 +9,10 @@ use floe_nvml::Reading;
 
 use super::{Picture, Target};
 
-/// A picture compares two looks at the workers' times. A look older than this says nothing about now.
-const OLD: Duration = Duration::from_secs(1);
-/// How far two looks are apart when the last one was too old: several of the kernel's ticks.
+/// A picture compares two looks at the workers' times. A look older than this says nothing about now; one of a second ago
+/// does, for that is how often monitors ask.
+const OLD: Duration = Duration::from_millis(1500);
+/// How far two looks are apart at least: several of the kernel's ticks, for in less time a worker has had all or none.
 const SPAN: Duration = Duration::from_millis(50);
 
 /// The cores this machine's kernel lends to workers.
@@ -19,7 +20,8 @@ const SPAN: Duration = Duration::from_millis(50);
 pub(super) struct Machine {
     cores: usize,
     ticks_per_second: u64,
-    looks: Mutex<BTreeMap<u32, Look>>,
+    /// Of each GPU: the latest that can be compared with now, and those after it.
+    looks: Mutex<BTreeMap<u32, Vec<Look>>>,
 }
 
 /// Each worker's time on the cores so far, in ticks.
@@ -37,15 +39,14 @@ impl Machine {
 
     pub(super) fn read(&self, target: &Target<'_>) -> Picture {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = looks.remove(&target.index).filter(|look| look.at.elapsed() < OLD);
-        let before = known.unwrap_or_else(|| {
-            let look = look(&target.workers);
+        let looks = looks.entry(target.index).or_default();
+        if !forget(looks, Instant::now()) {
+            looks.push(look(&target.workers));
             std::thread::sleep(SPAN);
-            look
-        });
+        }
         let now = look(&target.workers);
-        let picture = self.compare(&before, &now);
-        looks.insert(target.index, now);
+        let picture = self.compare(&looks[0], &now);
+        looks.push(now);
         picture
     }
 
@@ -69,6 +70,15 @@ impl Machine {
         let part = u128::from(ticks) * 1000 * 100;
         u64::try_from(part.checked_div(whole).unwrap_or_default()).unwrap_or(100).min(100)
     }
+}
+
+/// Leaves the latest look that can be compared with `now`, and those after it; whether there is one.
+fn forget(looks: &mut Vec<Look>, now: Instant) -> bool {
+    let age = |look: &Look| now.saturating_duration_since(look.at);
+    looks.retain(|look| age(look) < OLD);
+    let settled = looks.iter().rposition(|look| age(look) >= SPAN);
+    looks.drain(..settled.unwrap_or_default());
+    settled.is_some()
 }
 
 fn look(workers: &[u32]) -> Look {
@@ -115,6 +125,35 @@ mod tests {
         assert_eq!(picture.readings, [(Reading::GpuUtilization, 75)]);
         let shares: Vec<u64> = picture.workers.values().map(|readings| readings[0].1).collect();
         assert_eq!(shares, [50, 0, 25]);
+    }
+
+    #[test]
+    fn looks_within_a_few_ticks_of_now_are_kept_but_not_compared_with() {
+        let now = Instant::now();
+        let looks = |ages: &[u64]| -> Vec<Look> {
+            let look = |age: &u64| Look { at: now - Duration::from_millis(*age), ticks: BTreeMap::new() };
+            ages.iter().map(look).collect()
+        };
+        let left = |ages: &[u64]| {
+            let mut looks = looks(ages);
+            let settled = forget(&mut looks, now);
+            (settled, looks.iter().map(|look| (now - look.at).as_millis()).collect::<Vec<_>>())
+        };
+        assert_eq!(left(&[2000, 1100, 1000, 10, 1]), (true, vec![1000, 10, 1]));
+        assert_eq!(left(&[2000, 10]), (false, vec![10]));
+        assert_eq!(left(&[]), (false, vec![]));
+    }
+
+    #[test]
+    fn a_question_right_behind_another_is_over_a_whole_span_too() {
+        let machine = machine();
+        let target = Target { index: 0, uuid: &[0; 16], workers: vec![std::process::id()] };
+        for _ in 0..3 {
+            machine.read(&target);
+            let looks = machine.looks.lock().expect("no thread panics with it");
+            let [first, .., last] = looks[&0].as_slice() else { panic!("one look tells nothing") };
+            assert!(last.at - first.at >= SPAN);
+        }
     }
 
     #[test]
