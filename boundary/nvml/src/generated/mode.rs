@@ -147,31 +147,6 @@ pub unsafe fn nvmlDeviceGetMaxMigDeviceCount<L: crate::Library>(
     Ok(())
 }
 
-/// `nvmlDeviceGetMigMode`: checks what C passed and asks the implementation.
-///
-/// # Errors
-/// INVALID_ARGUMENT for a missing pointer, else what the implementation says.
-///
-/// # Safety
-/// The program's contract of `nvmlDeviceGetMigMode`.
-#[allow(non_snake_case, reason = "the name is C's")]
-pub unsafe fn nvmlDeviceGetMigMode<L: crate::Library>(
-    library: &L,
-    device: Device,
-    current: *mut u32,
-    pending: *mut u32,
-) -> NvmlResult<()> {
-    c::present(current)?;
-    c::present(pending)?;
-    library.check(device)?;
-    // SAFETY: outputs are the program's own variables.
-    unsafe {
-        c::put(current, 0);
-        c::put(pending, 0);
-    }
-    Ok(())
-}
-
 /// `nvmlDeviceGetNumFans`: checks what C passed and asks the implementation.
 ///
 /// # Errors
