@@ -198,10 +198,9 @@ impl Lent for Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let Some(chunk) = self.chunk.take() {
-            chunk.give_back();
-        }
-        if self.home.lock().watching > 0 {
+        let Some(chunk) = self.chunk.take() else { return };
+        // Who sees its data off looks under the lock.
+        if chunk.give_back() && self.home.lock().watching > 0 {
             self.home.gone.notify_all();
         }
     }
@@ -254,11 +253,8 @@ impl Shared {
         }
         let mut state = self.lock();
         if sent.is_ok() {
+            // This thread has the next chunk for it, if there is one.
             state.idle.push(connection);
-            if state.watching > 0 {
-                // Who sees its data off may have another chunk for it.
-                self.gone.notify_all();
-            }
         }
         state
     }

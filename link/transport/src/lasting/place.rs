@@ -20,7 +20,7 @@ const MOST_COPIED: usize = 4 << 20;
 /// Bytes from which on what is written from where it lies is not copied: who writes it waits until the peer has it.
 pub(super) const HOLE_BYTES: usize = 512 << 10;
 /// Bytes after which the peer is told how many have come.
-const ACKNOWLEDGE_EVERY: u64 = 256 << 10;
+const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
 
 /// A connection of a session, whichever socket carries it.
 #[derive(Debug)]

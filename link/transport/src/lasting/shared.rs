@@ -2,6 +2,7 @@
 //! In: breaks, ends, and counts that are to be told. Out: connections that are left, each at its place, and whoever waits for
 //! that awake. No place is touched while the state is held.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,20 @@ use crate::error::Failure;
 use crate::pipe::Reach;
 use crate::sender::Sender;
 
+/// Somebody tells the peer, and looks again before it stops.
+const TELLING: u8 = 1;
+/// The peer is to be told what it has not been.
+const ASKED: u8 = 2;
+/// The peer is to be told of all places.
+const ASKED_ANEW: u8 = 4;
+
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) grace: Duration,
     reach: Reach,
     state: Mutex<State>,
+    /// What the peer is to be told, and whether somebody does.
+    telling: AtomicU8,
     /// Wakes who waits for another [`Standing`], or for the connection for acknowledgements.
     pub(super) changed: Condvar,
 }
@@ -98,7 +108,7 @@ impl Shared {
             has_left: false,
             over: None,
         };
-        Self { grace, reach, state: Mutex::new(state), changed: Condvar::new() }
+        Self { grace, reach, state: Mutex::new(state), telling: AtomicU8::new(0), changed: Condvar::new() }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -150,8 +160,23 @@ impl Shared {
         leaving.leave();
     }
 
-    /// Tells the peer how many bytes have come at each place where it has not been told, or `anew` at all of them.
-    pub(super) fn tell(&self, mut anew: bool) {
+    /// Has the peer told how many bytes have come at each place where it has not been told, or `anew` at all of them. One
+    /// thread tells; others that ask meanwhile leave it to that one, so that who reads bulk data stands in no line here.
+    pub(super) fn tell(&self, anew: bool) {
+        let asked = if anew { ASKED_ANEW } else { ASKED };
+        if self.telling.fetch_or(asked | TELLING, Ordering::AcqRel) & TELLING != 0 {
+            return;
+        }
+        loop {
+            let asked = self.telling.swap(TELLING, Ordering::AcqRel);
+            self.tell_now(asked & ASKED_ANEW != 0);
+            if self.telling.compare_exchange(TELLING, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn tell_now(&self, mut anew: bool) {
         loop {
             let (sender, epoch, places) = {
                 let state = self.state();

@@ -14,21 +14,22 @@ use crate::receiver::{Arrival, Frame, Receiver};
 /// [`LinkError`] when the connection breaks or the peer breaks the contract; [`LinkError::Closed`] when the transfers are
 /// closed.
 pub fn pull<T: Target>(receiver: &mut Receiver, transfers: &Transfers<T>) -> Result<(), LinkError> {
+    // Of what is whole the peer hears, and not of every chunk.
     receiver.tell_nothing();
     let peer = receiver.readiness();
     while let Some(arrival) = receiver.next_arrival(Chunk::KIND)? {
-        let is_whole = match arrival {
+        let is_to_be_told = match arrival {
             Arrival::Bulk(bulk) => take(bulk, transfers)?,
             Arrival::Frame(frame) => take_small(frame, transfers)?,
         };
-        if is_whole {
+        if is_to_be_told {
             peer.tell_peer();
         }
     }
     Ok(())
 }
 
-/// Whether the transfer is whole with it.
+/// Whether the peer is to be told now what has come.
 fn take<T: Target>(mut bulk: Bulk<'_>, transfers: &Transfers<T>) -> Result<bool, LinkError> {
     let head = bulk.hollow()?;
     let chunk = Chunk::decode(&head)?;

@@ -62,11 +62,11 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// The connection needs it no more, or never had it.
-    pub(super) fn give_back(self) {
+    /// The connection needs it no more, or never had it. Whether it was the last of its load.
+    pub(super) fn give_back(self) -> bool {
         let counts = Arc::clone(&self.load.counts);
         drop(self);
-        counts.left.fetch_sub(1, Ordering::AcqRel);
+        counts.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Shows its bytes.

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::assembly::{Assembly, Claimed};
 use crate::error::LinkError;
@@ -16,6 +17,8 @@ use crate::spin::Spin;
 
 /// Groups of readers that wait: those of one transfer are woken, and hardly any others. Neighbours are in different ones.
 const GROUPS: usize = 8;
+/// While other transfers are under way, which will be told of, the peer hears of those that are whole this often.
+const TOLD_EVERY: Duration = Duration::from_micros(200);
 
 /// Where the bytes of a transfer go.
 pub trait Target: Send + Sync {
@@ -60,7 +63,25 @@ struct State<T> {
     wanted: Vec<u64>,
     /// The transfer that is waited for.
     awaited: Option<u64>,
+    /// Announced transfers that are not whole.
+    unfinished: usize,
+    /// When the peer was last to be told of one that is whole.
+    told: Option<Instant>,
     closed: bool,
+}
+
+impl<T> State<T> {
+    /// One more is whole; whether the peer is to be told now. Each word costs more than a chunk's own system calls, and the
+    /// last one is told at once.
+    fn is_to_be_told(&mut self) -> bool {
+        self.unfinished = self.unfinished.saturating_sub(1);
+        let now = Instant::now();
+        let is = self.unfinished == 0 || self.told.is_none_or(|told| now.duration_since(told) >= TOLD_EVERY);
+        if is {
+            self.told = Some(now);
+        }
+        is
+    }
 }
 
 /// A chunk whose bytes are about to be read.
@@ -92,7 +113,8 @@ impl<T: Target> Transfers<T> {
     /// None yet. Who waits for one looks again for as long as `spin` says before it sleeps.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
-        let state = State { open: HashMap::new(), last: 0, wanted: Vec::new(), awaited: None, closed: false };
+        let (open, wanted) = (HashMap::new(), Vec::new());
+        let state = State { open, last: 0, wanted, awaited: None, unfinished: 0, told: None, closed: false };
         Self { state: Mutex::new(state), announced: Default::default(), whole: Condvar::new(), spin }
     }
 
@@ -104,6 +126,7 @@ impl<T: Target> Transfers<T> {
         state.last = id;
         if !state.closed {
             state.open.insert(id, Arc::new(transfer));
+            state.unfinished += 1;
         }
         let (is_wanted, is_late) = (state.wanted.contains(&id), state.wanted.iter().any(|wanted| *wanted < id));
         drop(state);
@@ -162,17 +185,21 @@ impl<T: Target> Transfers<T> {
         }
     }
 
-    /// The chunk is in its place; whether its transfer is whole now.
+    /// The chunk is in its place; whether the peer is to be told now of what is whole with it or was before.
     pub(super) fn complete(&self, claim: Claim<T>) -> bool {
         let Claim { transfer, id, claimed, .. } = claim;
         if !lock(&transfer.assembly).complete(claimed) {
             return false;
         }
         transfer.whole.store(true, Ordering::Release);
-        if lock(&self.state).awaited == Some(id) {
+        let (is_awaited, is_to_be_told) = {
+            let mut state = lock(&self.state);
+            (state.awaited == Some(id), state.is_to_be_told())
+        };
+        if is_awaited {
             self.whole.notify_all();
         }
-        true
+        is_to_be_told
     }
 
     /// The session is over: nobody waits here any more, and what is not whole never will be.
@@ -197,5 +224,43 @@ impl<T> std::ops::Deref for Taken<T> {
 
     fn deref(&self) -> &T {
         &self.0.target
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Target for Nowhere {
+        fn fill(
+            &self,
+            _: usize,
+            _: usize,
+            _: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>,
+        ) -> Result<(), LinkError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_peer_hears_of_the_first_and_the_last_that_is_whole_and_of_others_now_and_then() {
+        let transfers = Transfers::new(Spin::default());
+        let told = |id| transfers.complete(transfers.claim(id, 0, 100).expect("it was announced"));
+        (1..=4).for_each(|id| assert!(transfers.announce(id, 100, Nowhere)));
+        assert!(told(2));
+        // So that a slow machine is not late.
+        lock(&transfers.state).told = Some(Instant::now() + TOLD_EVERY * 1_000_000);
+        assert!(!told(1) && !told(4));
+        assert!(told(3), "none is under way that would tell of it");
+    }
+
+    #[test]
+    fn the_peer_hears_in_time_while_others_are_under_way() {
+        let transfers = Transfers::new(Spin::default());
+        (1..=2).for_each(|id| assert!(transfers.announce(id, 100, Nowhere)));
+        lock(&transfers.state).told = Instant::now().checked_sub(TOLD_EVERY);
+        assert!(transfers.complete(transfers.claim(1, 0, 100).expect("it was announced")));
     }
 }
