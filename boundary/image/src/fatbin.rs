@@ -89,6 +89,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
+/// Whether the bytes begin as a container does.
+pub(crate) fn is_container(bytes: &[u8]) -> bool {
+    bytes.starts_with(&CONTAINER_MAGIC.to_le_bytes())
+}
+
 /// Bytes of a whole container by its header (at least [`CONTAINER_HEADER`] bytes).
 pub(crate) fn container_size(header: &[u8]) -> Result<u64, ImageError> {
     if header.len() < CONTAINER_HEADER {

@@ -13,6 +13,7 @@ mod image;
 mod keep;
 mod linked;
 mod nv_info;
+mod printing;
 #[allow(unsafe_code)]
 pub mod program;
 mod select;
@@ -25,6 +26,7 @@ pub use image::{Image, ImageKind, PtxText};
 pub use keep::{Kept, Pieces, Takes};
 pub use linked::linked_image;
 pub use nv_info::{KernelParameters, Parameter, kernel_parameters};
+pub use printing::may_print;
 pub use select::{Selected, select_cubin, select_ptx};
 pub use variables::{Variable, variables};
 

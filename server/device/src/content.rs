@@ -5,11 +5,12 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::sync::Arc;
 
-/// Bytes that stay where they are, aligned for a driver that reads them as words.
-#[derive(Debug)]
+/// Bytes that stay where they are, aligned for a driver that reads them as words. Clones share them.
+#[derive(Clone, Debug)]
 pub struct Content {
-    held: Held,
+    held: Arc<Held>,
 }
 
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Content {
         }
         // SAFETY: the mapping is of a file that does not change, as our caller answers for.
         let mapping = unsafe { memmap2::Mmap::map(file)? };
-        Ok(Self { held: Held::File(mapping) })
+        Ok(Self { held: Arc::new(Held::File(mapping)) })
     }
 }
 
@@ -51,7 +52,7 @@ impl From<&[u8]> for Content {
             filled[..bytes.len()].copy_from_slice(bytes);
             *word = u64::from_ne_bytes(filled);
         }
-        Self { held: Held::Memory { words, bytes: bytes.len() } }
+        Self { held: Arc::new(Held::Memory { words, bytes: bytes.len() }) }
     }
 }
 
@@ -59,7 +60,7 @@ impl Deref for Content {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.held {
+        match &*self.held {
             // SAFETY: the words hold at least so many bytes, and every byte of a word has a value.
             Held::Memory { words, bytes } => unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), *bytes) },
             Held::File(mapping) => mapping,

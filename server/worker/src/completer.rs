@@ -206,7 +206,7 @@ impl<D: Device> Completer<D> {
                 report(shared, stream, reached, outcome)
             }
             Action::RunHostFunction(function) => {
-                shared.output.send_new(&shared.sender)?;
+                shared.show_printed(outcome.is_err())?;
                 shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
             }
         }
@@ -238,14 +238,14 @@ impl<D: Device> Completer<D> {
     /// Answers a request whose work is over.
     fn reply(&self, request: u64, marks: &[Arc<Mark<D>>], error: Option<CudaError>) -> Result<(), LinkError> {
         let shared = &*self.shared;
-        for mark in marks {
-            mark.settle();
+        if error.is_some() || shared.printing.is_possible() {
+            marks.iter().for_each(|mark| mark.settle());
         }
         if error.is_some_and(CudaError::is_sticky) {
             // No event can be recorded any more, and what the kernel said last is still to be written out.
             let _ = shared.device.synchronize();
         }
-        shared.output.send_new(&shared.sender)?;
+        shared.show_printed(error.is_some())?;
         shared.queue_reply(request, error.map_or(0, CudaError::code))
     }
 }
@@ -257,7 +257,7 @@ fn report<D: Device>(
     outcome: CudaResult<()>,
 ) -> Result<(), LinkError> {
     let status = outcome.map_or_else(CudaError::code, |()| 0);
-    shared.output.send_new(&shared.sender)?;
+    shared.show_printed(outcome.is_err())?;
     shared.sender.queue(&Progress { stream, sequence: reached, status }).map(|_| ())
 }
 

@@ -21,6 +21,7 @@ mod mirrors;
 mod objects;
 mod open;
 mod output;
+mod printing;
 mod process;
 mod queue;
 mod reader;

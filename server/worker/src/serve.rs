@@ -21,6 +21,7 @@ use crate::joining::{self, Joining, Reception};
 use crate::log::Log;
 use crate::mirrors::Mirrors;
 use crate::output::Output;
+use crate::printing::Printing;
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::session::{Allowance, Session, Stop};
@@ -85,6 +86,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         transfers: Transfers::new(spin),
         failures: Failures::default(),
         output,
+        printing: Printing::default(),
         queue: Queue::new(rings.commands, spin, expected),
         log,
         mirrors: Mirrors::default(),

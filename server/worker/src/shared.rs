@@ -15,6 +15,7 @@ use crate::failures::Failures;
 use crate::log::Log;
 use crate::mirrors::Mirrors;
 use crate::output::Output;
+use crate::printing::Printing;
 use crate::queue::Queue;
 use crate::stripes::Upload;
 
@@ -28,6 +29,7 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) transfers: Transfers<Upload<D>>,
     pub(crate) failures: Failures,
     pub(crate) output: Output,
+    pub(crate) printing: Printing,
     pub(crate) queue: Queue,
     pub(crate) log: Log,
     /// Host memory of the client that kernels reach.
@@ -53,6 +55,12 @@ impl<D: Device> Shared<D> {
     pub(crate) fn queue_reply(&self, request: u64, status: u32) -> Result<(), LinkError> {
         let earlier = self.failures.take();
         self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
+    }
+
+    /// Posts what kernels have printed, where they may have: ahead of the word that they are over, which may be that they
+    /// `failed`.
+    pub(crate) fn show_printed(&self, failed: bool) -> Result<(), LinkError> {
+        if failed || self.printing.is_possible() { self.output.send_new(&self.sender) } else { Ok(()) }
     }
 
     /// Says that the session is over.

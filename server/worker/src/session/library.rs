@@ -51,6 +51,7 @@ impl<D: Device> Session<D> {
         let image = image_of(message.kind, contents).inspect_err(|fault| self.bind_failure(id, fault))?;
         let options = plain_options(&message.options)?;
         let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
+        self.shared.printing.watch(&image.contents);
         match self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }) {
             Ok((code, info)) => {
                 self.libraries.bind(id.0, Ok(code));

@@ -9,6 +9,7 @@ use super::*;
 use crate::batch::{Batch, Command};
 use crate::completer::Completer;
 use crate::host_functions::HostFunctions;
+use crate::printing::Printing;
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::session::{Allowance, Session};
@@ -47,6 +48,7 @@ impl Line {
             transfers: Transfers::new(Spin::default()),
             failures: Default::default(),
             output: Output::none(),
+            printing: Printing::default(),
             queue: Queue::new(rings().commands, Spin::default(), Expected::default()),
             log: Log::nowhere(),
             mirrors: Default::default(),

@@ -1,0 +1,104 @@
+//! Whether kernels of the session may print.
+//! In: the contents of every library that is loaded. Out: whether one of them calls `printf`, or may, as far as is known.
+//! Every answer that says that work is over comes behind what the work has printed, and to ask the driver for that costs more
+//! than a microsecond. Contents are looked through by a thread of their own, since what is compressed takes long; until one is
+//! known not to print, it may. A library that is unloaded may have printed: it counts to the end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use floe_device::Content;
+use floe_image::{Limits, may_print};
+
+/// Bytes of a library up to which it is looked through. What expands to hundreds of megabytes would take processor and memory
+/// from the program for seconds, to save a microsecond where programs with such libraries spend many.
+const SMALL: usize = 1 << 20;
+
+/// What is known of the session's libraries.
+#[derive(Debug, Default)]
+pub(crate) struct Printing {
+    /// Libraries that print or may.
+    suspects: Arc<AtomicUsize>,
+    /// To the thread that looks through them, once there is one.
+    looking: Mutex<Option<Sender<Vec<Content>>>>,
+}
+
+impl Printing {
+    /// Whether work that is over may have printed something.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.suspects.load(Ordering::Acquire) > 0
+    }
+
+    /// A library of these contents is about to be loaded.
+    pub(crate) fn watch(&self, contents: &[Content]) {
+        self.suspects.fetch_add(1, Ordering::AcqRel);
+        let bytes: usize = contents.iter().map(|content| content.len()).sum();
+        if bytes <= SMALL {
+            self.look_through(contents.to_vec());
+        }
+    }
+
+    /// What cannot be looked through stays under suspicion.
+    fn look_through(&self, contents: Vec<Content>) {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        if looking.is_none() {
+            let (sender, receiver) = channel();
+            let suspects = Arc::clone(&self.suspects);
+            let body = move || clear_those_that_do_not_print(&receiver, &suspects);
+            if thread::Builder::new().name("floe-printing".into()).spawn(body).is_ok() {
+                *looking = Some(sender);
+            }
+        }
+        if let Some(sender) = &*looking {
+            let _ = sender.send(contents);
+        }
+    }
+}
+
+fn clear_those_that_do_not_print(libraries: &Receiver<Vec<Content>>, suspects: &AtomicUsize) {
+    for contents in libraries {
+        if !contents.iter().any(|content| may_print(content, &Limits::default())) {
+            suspects.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn content(text: &[u8]) -> [Content; 1] {
+        [Content::from(text)]
+    }
+
+    fn comes_clear(printing: &Printing) -> bool {
+        let began = Instant::now();
+        while printing.is_possible() && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        !printing.is_possible()
+    }
+
+    #[test]
+    fn libraries_come_clear_once_they_are_looked_through_and_one_that_prints_never_does() {
+        let printing = Printing::default();
+        assert!(!printing.is_possible(), "without a library nothing prints");
+        printing.watch(&content(b".version 7.0 .entry quiet"));
+        assert!(comes_clear(&printing));
+        printing.watch(&[content(b"quiet"), content(b"call (x), vprintf")].concat());
+        printing.watch(&content(b"quiet again"));
+        let after = content(b"the last of them");
+        printing.watch(&after);
+        // The thread has its own until it has looked through all of them.
+        drop(printing.looking.lock().expect("no test panics with it").take());
+        let began = Instant::now();
+        while Arc::strong_count(&printing.suspects) > 1 && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(printing.suspects.load(Ordering::Acquire), 1);
+    }
+}
