@@ -233,3 +233,35 @@ fn what_is_heard_out_ends_when_new_connections_begin() {
     assert_eq!(places.standing(), Standing::There);
     drop(theirs);
 }
+
+#[test]
+fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
+    const PLACES: u32 = 6;
+    const MESSAGES: u64 = 300;
+    let [(ours, _own), (theirs, _its)] = session();
+    let (here, mut there) = pair();
+    let _receiver = theirs.hear(1, here);
+    let readers: Vec<_> = (10..10 + PLACES)
+        .map(|place| {
+            let (one, other) = pair();
+            let (mut sending, receiving) = (ours.link(place), theirs.link(place));
+            ours.go_on(place, 1, one, 0).unwrap();
+            theirs.go_on(place, 1, other, 0).unwrap();
+            std::thread::spawn(move || {
+                let (_, mut receiver) = receiving.halves();
+                let peer = receiver.readiness();
+                for _ in 0..MESSAGES {
+                    sending.send(&MemoryInfo {}).unwrap();
+                    assert!(receiver.next_exactly(soon()).unwrap().is_some());
+                    peer.tell_peer();
+                }
+            })
+        })
+        .collect();
+    let mut left = PLACES;
+    while left > 0 {
+        let told = there.receive(soon()).unwrap().unwrap();
+        left -= u32::from(Acknowledge::decode(told.payload).unwrap().received == 16 * MESSAGES);
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}

@@ -500,7 +500,7 @@ impl<'a> Field<'a> for ContinueReply {
     }
 }
 
-/// So many bytes have come at a place. Either side says it, on the connection with acknowledgements only: when 256 KiB have come, and at once when a frame of 32 KiB or more, or a transfer, is whole.
+/// So many bytes have come at a place. Either side says it, on the connection with acknowledgements only: when a MiB has come, and when a frame of 32 KiB or more, or a transfer, is whole: of transfers the last is told at once, others may wait for a moment.
 ///
 /// Kind 0x000a, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
