@@ -73,6 +73,19 @@ impl Batch {
         outcome
     }
 
+    /// Appends a command whose payload is the first `bytes` bytes of `words`.
+    pub(crate) fn push_words(&mut self, (sequence, kind): (u64, u16), bytes: usize, words: impl Iterator<Item = u64>) {
+        let end = self.payloads.len() + bytes;
+        words.for_each(|word| self.payloads.extend_from_slice(&word.to_le_bytes()));
+        self.payloads.truncate(end);
+        self.seal(sequence, kind, None);
+    }
+
+    /// The sequence of the first command.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.entries.first().map(|entry| entry.sequence)
+    }
+
     /// The payload that was appended last ends here.
     fn seal(&mut self, sequence: u64, kind: u16, staged: Option<Staged>) {
         self.entries.push(Entry { sequence, end: self.payloads.len(), kind, staged });
@@ -109,12 +122,17 @@ impl Batch {
 
     /// The empty batch, which keeps its memory when that is not much.
     pub(crate) fn emptied(mut self) -> Self {
+        self.empty();
+        self
+    }
+
+    /// Takes all commands out; memory is kept when it is not much.
+    pub(crate) fn empty(&mut self) {
         self.entries.clear();
         self.payloads.clear();
         self.elsewhere = 0;
         self.payloads.shrink_to(KEPT);
         self.entries.shrink_to(KEPT / size_of::<Entry>());
-        self
     }
 }
 

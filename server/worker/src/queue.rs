@@ -1,14 +1,18 @@
 //! Commands that were read and not yet issued.
-//! In: batches of frames, from the reader. Out: the same batches in the same order, to the issuer, and emptied ones back.
+//! In: commands, from the reader: small ones each by itself, in a ring of words, and what is large or has no room there in
+//! batches. Out: the same commands in the order of their sequences, to the issuer; emptied batches back.
 //! It holds a bounded number of bytes: a client that sends faster than the device works is held back by its socket.
 
+mod words;
+
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use floe_transport::{Expected, Spin};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Command};
+use words::Words;
 
 /// Bytes of waiting batches at which a session ends whose stream is held: what lets it go on comes behind everything posted
 /// meanwhile, so reading must go on until then.
@@ -26,8 +30,10 @@ pub(crate) struct Queue {
     filled: Condvar,
     /// Wakes the reader.
     emptied: Condvar,
-    /// Grows with each batch, so that the issuer can look without the lock.
+    words: Words,
+    /// Grows with each batch and with the end, so that the issuer can look without the lock.
     pushed: AtomicUsize,
+    issuer_sleeps: AtomicBool,
     spin: Spin,
     /// Set while a client waits for the device: it will go on when it has been told.
     expected: Expected,
@@ -42,9 +48,19 @@ struct Line {
     host_functions: usize,
     /// Batches of operations with waits for words of memory that are not over.
     waits: usize,
-    issuer_sleeps: bool,
     reader_sleeps: bool,
     closed: bool,
+}
+
+/// What the issuer has of the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Issuing {
+    /// Filled from the ring of words.
+    own: Batch,
+    /// One of the reader's.
+    batch: Option<Batch>,
+    /// Batches it has had.
+    had: usize,
 }
 
 /// The queue is full for good: a stream is held and what lets it go on may be what cannot be read.
@@ -73,7 +89,9 @@ impl Queue {
             line: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
+            words: Words::new(),
             pushed: AtomicUsize::new(0),
+            issuer_sleeps: AtomicBool::new(false),
             spin,
             expected,
         }
@@ -107,44 +125,97 @@ impl Queue {
         let empty = line.spare.pop().unwrap_or_default();
         line.batches.push_back(std::mem::replace(batch, empty));
         self.pushed.fetch_add(1, Ordering::Release);
-        if std::mem::take(&mut line.issuer_sleeps) {
-            drop(line);
-            self.filled.notify_one();
-        }
+        drop(line);
+        self.tell_issuer();
         Ok(())
     }
 
-    /// Gives the batch that was `issued` back and takes the next, after waiting for one. `None`: the queue is closed.
-    pub(crate) fn next(&self, issued: Option<Batch>) -> Option<Batch> {
-        let mut line = self.line();
-        if let Some(batch) = issued {
-            line.take_back(batch);
+    /// Appends a command at once and waits for nothing. False: it is for a batch. The issuer sees it while it looks, and
+    /// may be about to sleep: before the reader waits it owes [`Queue::tell_issuer`].
+    pub(crate) fn push_small(&self, command: &Command<'_>) -> bool {
+        let is_written = self.words.write(command);
+        if self.issuer_sleeps.load(Ordering::Relaxed) {
+            self.wake_issuer();
+        }
+        is_written
+    }
+
+    /// Wakes the issuer, if it sleeps or is about to although there is something.
+    pub(crate) fn tell_issuer(&self) {
+        // Beside the one in `sleep`: either that sees what was written, or this that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.issuer_sleeps.load(Ordering::Relaxed) {
+            self.wake_issuer();
+        }
+    }
+
+    fn wake_issuer(&self) {
+        // With the lock it is either asleep or has not looked yet.
+        drop(self.line());
+        self.filled.notify_one();
+    }
+
+    /// Gives back what the issuer had and takes what is next, after waiting for it. `None`: the queue is closed.
+    pub(crate) fn next<'a>(&self, issuing: &'a mut Issuing) -> Option<&'a Batch> {
+        issuing.own.empty();
+        if let Some(issued) = issuing.batch.take() {
+            let mut line = self.line();
+            line.take_back(issued);
             if line.reader_sleeps && (line.bytes == 0 || line.bytes < self.limit) {
                 self.emptied.notify_all();
             }
         }
-        if line.batches.is_empty() && !line.closed {
-            let seen = self.pushed.load(Ordering::Acquire);
-            drop(line);
+        while !self.take(issuing)? {
+            let has_something = || self.has_something(issuing.had).then_some(());
             // Nothing is concluded from this: it only passes the time before the sleep.
-            let _ = self
-                .spin
-                .look_while(|| (self.pushed.load(Ordering::Acquire) != seen).then_some(()), || self.expected.is());
-            line = self.line();
+            if self.spin.look_while(has_something, || self.expected.is()).is_none() {
+                self.sleep(issuing.had);
+            }
         }
-        while line.batches.is_empty() && !line.closed {
-            line.issuer_sleeps = true;
+        Some(issuing.batch.as_ref().unwrap_or(&issuing.own))
+    }
+
+    /// Takes what is next without waiting; whether there was anything. `None`: the queue is closed.
+    fn take(&self, issuing: &mut Issuing) -> Option<bool> {
+        // Whatever is of a lower sequence than a command was there before it: so commands are looked for, then batches, and
+        // where there is a batch, commands again.
+        let written = self.words.written();
+        if self.pushed.load(Ordering::Acquire) == issuing.had {
+            self.words.take(&mut issuing.own, written, u64::MAX);
+            return Some(!issuing.own.is_empty());
+        }
+        let mut line = self.line();
+        if line.closed {
+            return None;
+        }
+        let Some(batch) = line.batches.front() else { return Some(false) };
+        self.words.take(&mut issuing.own, self.words.written(), batch.first().unwrap_or_default());
+        if issuing.own.is_empty() {
+            issuing.batch = line.batches.pop_front();
+            issuing.had = issuing.had.wrapping_add(1);
+        }
+        Some(true)
+    }
+
+    fn has_something(&self, had: usize) -> bool {
+        self.words.any() || self.pushed.load(Ordering::Acquire) != had
+    }
+
+    fn sleep(&self, had: usize) {
+        let mut line = self.line();
+        self.issuer_sleeps.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while !self.has_something(had) {
             line = self.filled.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
-        line.issuer_sleeps = false;
-        if line.closed { None } else { line.batches.pop_front() }
+        self.issuer_sleeps.store(false, Ordering::Relaxed);
     }
 
     /// The session is over: nobody waits here any more.
     pub(crate) fn close(&self) {
         self.line().closed = true;
         self.pushed.fetch_add(1, Ordering::Release);
-        self.filled.notify_all();
+        self.tell_issuer();
         self.emptied.notify_all();
     }
 
@@ -213,6 +284,10 @@ mod tests {
         batch.commands().map(|command| command.sequence).collect()
     }
 
+    fn push_small(queue: &Queue, sequence: u64) {
+        assert!(queue.push_small(&Command { sequence, kind: 1, payload: &[7; 10], staged: None }));
+    }
+
     #[test]
     fn full_queue_holds_the_reader_back_until_commands_are_issued() {
         let queue = Arc::new(queue());
@@ -222,12 +297,10 @@ mod tests {
                 filling.push(&mut batch(sequence, BYTES)).unwrap();
             }
         });
-        let mut issued = None;
+        let mut issuing = Issuing::default();
         for sequence in 0..3 {
-            let next = queue.next(issued.take()).unwrap();
-            assert_eq!(sequences(&next), [sequence]);
+            assert_eq!(sequences(queue.next(&mut issuing).unwrap()), [sequence]);
             assert!(queue.line().batches.is_empty(), "one command fills the queue");
-            issued = Some(next);
         }
         reader.join().unwrap();
     }
@@ -238,9 +311,9 @@ mod tests {
         queue.push(&mut batch(1, BYTES)).unwrap();
         queue.host_function_begins();
         queue.push(&mut batch(2, 10)).unwrap();
-        let first = queue.next(None).unwrap();
-        assert_eq!(sequences(&first), [1]);
-        assert_eq!(sequences(&queue.next(Some(first)).unwrap()), [2]);
+        let mut issuing = Issuing::default();
+        assert_eq!(sequences(queue.next(&mut issuing).unwrap()), [1]);
+        assert_eq!(sequences(queue.next(&mut issuing).unwrap()), [2]);
     }
 
     #[test]
@@ -254,13 +327,72 @@ mod tests {
     #[test]
     fn issued_batch_is_filled_again() {
         let queue = queue();
+        let mut issuing = Issuing::default();
         let mut filling = batch(1, 1000);
         let cost = filling.cost();
         queue.push(&mut filling).unwrap();
-        let issued = queue.next(None);
+        assert!(queue.next(&mut issuing).is_some());
         queue.push(&mut filling).unwrap();
-        drop(queue.next(issued));
+        assert!(queue.next(&mut issuing).is_some());
         queue.push(&mut filling).unwrap();
         assert_eq!((filling.cost(), filling.is_empty()), (cost, true));
+    }
+
+    #[test]
+    fn small_commands_and_batches_come_out_by_their_sequences() {
+        let (queue, mut issuing) = (queue(), Issuing::default());
+        [1, 2].into_iter().for_each(|sequence| push_small(&queue, sequence));
+        queue.push(&mut batch(3, 10)).unwrap();
+        push_small(&queue, 4);
+        queue.push(&mut batch(5, 10)).unwrap();
+        queue.push(&mut batch(6, 10)).unwrap();
+        push_small(&queue, 7);
+        let mut out = Vec::new();
+        while out.len() < 7 {
+            out.extend(sequences(queue.next(&mut issuing).unwrap()));
+        }
+        assert_eq!(out, [1, 2, 3, 4, 5, 6, 7]);
+        push_small(&queue, 8);
+        queue.close();
+        assert!(queue.next(&mut issuing).is_none());
+    }
+
+    #[test]
+    fn nothing_is_lost_or_overtaken_between_two_threads_and_nobody_sleeps_for_good() {
+        const COMMANDS: u64 = 200_000;
+        for spin in ["0", "100"] {
+            let queue = Arc::new(Queue::new(BYTES, Spin::new(Some(spin)), Expected::default()));
+            let filling = Arc::clone(&queue);
+            let reader = std::thread::spawn(move || {
+                let mut open = Batch::default();
+                for sequence in 0..COMMANDS {
+                    // Bursts of all lengths, a batch now and then, and a stop behind each.
+                    let burst = sequence % 1009;
+                    let command = Command { sequence, kind: 1, payload: &sequence.to_le_bytes(), staged: None };
+                    if !open.is_empty() || burst % 97 == 96 || !filling.push_small(&command) {
+                        open.push(command);
+                    }
+                    if burst % 101 == 100 || burst == 0 {
+                        if open.is_empty() {
+                            filling.tell_issuer();
+                        } else {
+                            filling.push(&mut open).unwrap();
+                        }
+                        if burst == 0 {
+                            std::thread::sleep(std::time::Duration::from_micros(50));
+                        }
+                    }
+                }
+                if open.is_empty() { filling.tell_issuer() } else { filling.push(&mut open).unwrap() }
+            });
+            let (mut issuing, mut expected) = (Issuing::default(), 0);
+            while expected < COMMANDS {
+                for command in queue.next(&mut issuing).unwrap().commands() {
+                    assert_eq!((command.sequence, command.payload), (expected, &expected.to_le_bytes()[..]));
+                    expected += 1;
+                }
+            }
+            reader.join().unwrap();
+        }
     }
 }

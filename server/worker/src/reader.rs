@@ -88,7 +88,13 @@ impl<D: Device> Reader<D> {
             self.hand_over(batch)?;
             batch.costs(self.announce(sequence, message.bytes)?);
         }
-        batch.push(Command { sequence, kind, payload, staged: None });
+        let command = Command { sequence, kind, payload, staged: None };
+        // What announces data counts for what they take, which is the batch's to say; and a descriptor is kept first.
+        let is_plain = ![CopyBulkToDevice::KIND, ShareMemory::KIND].contains(&kind);
+        if is_plain && batch.is_empty() && self.shared.queue.push_small(&command) {
+            return Ok(());
+        }
+        batch.push(command);
         Ok(())
     }
 
@@ -153,6 +159,7 @@ impl<D: Device> Reader<D> {
     /// Has the batch stand in line, unless it is empty.
     pub(crate) fn hand_over(&self, batch: &mut Batch) -> Result<(), InputEnd> {
         if batch.is_empty() {
+            self.shared.queue.tell_issuer();
             return Ok(());
         }
         let overrun =

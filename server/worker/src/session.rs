@@ -35,6 +35,7 @@ use crate::events::{Mark, Pool};
 use crate::fault::{Fault, broken};
 use crate::host_functions::HostFunctions;
 use crate::objects::Objects;
+use crate::queue::Issuing;
 use crate::shared::Shared;
 use crate::staging::{Downloads, RingBytes, Staged, Uploads};
 use crate::window::Window;
@@ -147,12 +148,11 @@ impl<D: Device> Session<D> {
     /// Carries commands out until the queue is closed.
     pub(crate) fn run(mut self) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
-        let mut issued = None;
-        while let Some(batch) = shared.queue.next(issued.take()) {
+        let mut issuing = Issuing::default();
+        while let Some(batch) = shared.queue.next(&mut issuing) {
             for command in batch.commands() {
                 self.carry_out(command)?;
             }
-            issued = Some(batch);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::batch::{Batch, Command};
 use crate::completer::Completer;
 use crate::host_functions::HostFunctions;
 use crate::printing::Printing;
-use crate::queue::Queue;
+use crate::queue::{Issuing, Queue};
 use crate::reader::Reader;
 use crate::session::{Allowance, Session};
 use crate::shared::Shared;
@@ -33,7 +33,7 @@ struct Line {
     session: Session<Fake>,
     shared: Arc<Shared<Fake>>,
     batch: Batch,
-    issued: Option<Batch>,
+    issuing: Issuing,
 }
 
 impl Line {
@@ -63,8 +63,8 @@ impl Line {
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
         let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None);
-        let (batch, issued) = (Batch::default(), None);
-        let mut line = Self { client, sent: 0, receiver, reader, session, shared, batch, issued };
+        let (batch, issuing) = (Batch::default(), Issuing::default());
+        let mut line = Self { client, sent: 0, receiver, reader, session, shared, batch, issuing };
         line.find_kernel();
         line
     }
@@ -106,12 +106,10 @@ impl Line {
         self.reader.hand_over(&mut self.batch).unwrap();
         let mut left = LAUNCHES;
         while left > 0 {
-            let batch = self.shared.queue.next(self.issued.take()).unwrap();
-            for command in batch.commands() {
+            for command in self.shared.queue.next(&mut self.issuing).unwrap().commands() {
                 self.session.carry_out(command).unwrap();
                 left -= 1;
             }
-            self.issued = Some(batch);
         }
     }
 
@@ -143,4 +141,17 @@ fn attributes_of_a_launch_are_one_allocation() {
     let attributes = vec![LaunchAttribute { id: 2, value: &value }, LaunchAttribute { id: 6, value: &value }];
     let launch = Launch { kernel: KernelId(2), parameters: &parameters, attributes, ..Launch::default() };
     assert_eq!(Line::new().allocations(&launch), LAUNCHES as u64);
+}
+
+#[test]
+fn descriptor_is_kept_before_the_issuer_sees_its_command() {
+    let mut line = Line::new();
+    let message = ShareMemory::default();
+    let mut payload = Vec::new();
+    message.encode(&mut payload);
+    let length = u32::try_from(payload.len()).unwrap();
+    let header = FrameHeader { length, kind: ShareMemory::KIND, sequence: 1 }.encode();
+    line.client.write_all(&[&header[..], &payload].concat()).unwrap();
+    line.reader.read(&mut line.receiver, &mut line.batch).unwrap();
+    assert_eq!(line.batch.first(), Some(1), "it waits in the batch while the descriptor is taken");
 }
