@@ -8,7 +8,7 @@ mod order;
 mod pace;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
@@ -64,20 +64,40 @@ impl<D: Device> Clone for Tasks<D> {
     }
 }
 
-/// How many tasks are not done.
+/// How many tasks are not done, and who waits for none.
 #[derive(Default)]
 struct Open {
-    count: Mutex<usize>,
+    tasks: Mutex<OpenTasks>,
     none: Condvar,
 }
 
+#[derive(Default)]
+struct OpenTasks {
+    count: usize,
+    /// Waking nobody is a system call, too.
+    waiting: usize,
+}
+
 impl Open {
+    fn tasks(&self) -> MutexGuard<'_, OpenTasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change(&self, by: isize) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = count.saturating_add_signed(by);
-        if *count == 0 {
+        let mut tasks = self.tasks();
+        tasks.count = tasks.count.saturating_add_signed(by);
+        if tasks.count == 0 && tasks.waiting > 0 {
             self.none.notify_all();
         }
+    }
+
+    fn wait_for_none(&self) {
+        let mut tasks = self.tasks();
+        tasks.waiting += 1;
+        while tasks.count > 0 {
+            tasks = self.none.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+        }
+        tasks.waiting -= 1;
     }
 }
 
@@ -92,10 +112,7 @@ impl<D: Device> Tasks<D> {
 
     /// Waits until every task handed over has been done.
     pub(crate) fn wait_until_done(&self) {
-        let mut count = self.open.count.lock().unwrap_or_else(PoisonError::into_inner);
-        while *count > 0 {
-            count = self.open.none.wait(count).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.open.wait_for_none();
     }
 }
 

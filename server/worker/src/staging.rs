@@ -7,6 +7,7 @@
 mod grown;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -234,6 +235,8 @@ pub(crate) struct Downloads<D: Device> {
     bytes: usize,
     rings: Mutex<Rings<D>>,
     released: Condvar,
+    /// Who waits for room, changed under the rings' lock: waking nobody is a system call, too.
+    waiting: AtomicUsize,
 }
 
 /// A range of pinned memory the device writes and the completer reads.
@@ -249,7 +252,7 @@ pub(crate) struct Landing<D: Device> {
 impl<D: Device> Downloads<D> {
     /// Rings of `bytes`, which are taken from the device when they are asked for first.
     pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Self { bytes, rings: Mutex::default(), released: Condvar::new() })
+        Arc::new(Self { bytes, rings: Mutex::default(), released: Condvar::new(), waiting: AtomicUsize::new(0) })
     }
 
     fn rings(&self) -> MutexGuard<'_, Rings<D>> {
@@ -277,7 +280,9 @@ impl<D: Device> Downloads<D> {
                 rings.watch(device, self);
                 continue;
             }
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             let woken = self.released.wait_timeout(rings, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             rings = woken.0;
         }
     }
@@ -290,8 +295,13 @@ impl<D: Device> Downloads<D> {
 
 impl<D: Device> Drop for Landing<D> {
     fn drop(&mut self) {
-        self.home.rings().release(self.ring, self.ticket);
-        self.home.released.notify_all();
+        let mut rings = self.home.rings();
+        rings.release(self.ring, self.ticket);
+        let waits = self.home.waiting.load(Ordering::Relaxed) > 0;
+        drop(rings);
+        if waits {
+            self.home.released.notify_all();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_register_flags, memory_type};
 use floe_device::Driver;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::device::{Pinned, Rows};
 
@@ -29,7 +29,11 @@ impl PinnedMemory {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the system's choice concerns nobody else.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, kind) };
-        let memory = Self { driver, start: mapped.map_err(|_| CudaError::OUT_OF_MEMORY)?, bytes };
+        let start = mapped.map_err(|_| CudaError::OUT_OF_MEMORY)?;
+        // Where the system has no large pages to give, small ones do.
+        // SAFETY: the mapping is ours and `bytes` long; how its pages are made changes nothing that is in them.
+        let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+        let memory = Self { driver, start, bytes };
         memory.register()?;
         Ok(memory)
     }
