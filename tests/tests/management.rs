@@ -58,6 +58,18 @@ fn every_name_of_nvidias_library_is_exported() {
 }
 
 #[test]
+fn libraries_have_the_names_that_programs_ask_for_first() {
+    let same = |one: &str, other: &str| {
+        let path =
+            |name| std::fs::canonicalize(installation().join(name)).unwrap_or_else(|_| panic!("{name} is there"));
+        assert_eq!(path(one), path(other));
+    };
+    same("lib/client/libnvidia-ml.so", "lib/client/libnvidia-ml.so.1");
+    same("lib/client/libcuda.so", "lib/client/libcuda.so.1");
+    same("lib/device/libcuda.so", "lib/device/libcuda.so.1");
+}
+
+#[test]
 fn a_monitor_sees_the_programs_of_this_machine_while_they_run() {
     let daemon = Floed::start();
     let monitor = management(&["monitor"]).on(&daemon, daemon.tcp());

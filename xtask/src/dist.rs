@@ -22,6 +22,13 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("libfloe_sim_cuda.so", "lib/device/libcuda.so.1"),
 ];
 
+/// Further names of libraries, which some programs ask for first: nvtop finds NVIDIA's library otherwise, Numba too.
+const LINKS: &[(&str, &str)] = &[
+    ("libcuda.so.1", "lib/client/libcuda.so"),
+    ("libnvidia-ml.so.1", "lib/client/libnvidia-ml.so"),
+    ("libcuda.so.1", "lib/device/libcuda.so"),
+];
+
 /// Cargo's target folder for this workspace.
 pub(crate) fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
@@ -52,6 +59,7 @@ pub(crate) fn dist() -> Result<PathBuf> {
     for (name, place) in FILES {
         place_file(&from.join(name), &to.join(place))?;
     }
+    place_links(&to)?;
     Ok(to)
 }
 
@@ -66,6 +74,22 @@ fn commit() -> String {
 pub(crate) fn demo() -> Result<()> {
     let installation = dist()?;
     run(Command::new(installation.join("bin/floe")).arg("demo"))
+}
+
+/// Gives the libraries of an installation their further names.
+pub(crate) fn place_links(installation: &Path) -> Result<()> {
+    for (name, place) in LINKS {
+        let link = installation.join(place);
+        if std::fs::read_link(&link).is_ok_and(|target| target == Path::new(name)) {
+            continue;
+        }
+        let fresh = link.with_extension("fresh");
+        let _ = std::fs::remove_file(&fresh);
+        std::os::unix::fs::symlink(name, &fresh)
+            .and_then(|()| std::fs::rename(&fresh, &link))
+            .with_context(|| format!("{} cannot be placed", link.display()))?;
+    }
+    Ok(())
 }
 
 fn place_file(from: &Path, to: &Path) -> Result<()> {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::dist::{FILES, dist, run, target_folder};
+use crate::dist::{FILES, dist, place_links, run, target_folder};
 use crate::toolchain::{self, CudaHome, repository};
 
 /// Lays the folder out and gives it.
@@ -18,6 +18,7 @@ pub(crate) fn pack() -> Result<PathBuf> {
     for place in FILES.iter().map(|(_, place)| place) {
         strip(&installation.join(place), &folder.join(place))?;
     }
+    place_links(&folder)?;
     let programs = folder.join("share/bench");
     copy_sources(&repository().join("bench/programs"), &programs)?;
     driver_calls(&toolchain::ensure()?, &programs)?;
