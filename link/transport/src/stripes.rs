@@ -268,7 +268,10 @@ impl Shared {
                 state = self.write(chunk, connection);
                 continue;
             }
-            // The connection this thread had may be what others wait for.
+            // The connection this thread had may be what others wait for, also those who see their own data off.
+            if state.watching > 0 && !state.idle.is_empty() && state.queue.chunks() > 0 {
+                self.gone.notify_all();
+            }
             self.wake(state.wakes(0));
             state.watching += 1;
             state = self.gone.wait(state).unwrap_or_else(PoisonError::into_inner);

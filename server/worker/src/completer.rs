@@ -255,14 +255,15 @@ impl<D: Device> Completer<D> {
     /// Answers a request whose work is over.
     fn reply(&self, request: u64, marks: &[Arc<Mark<D>>], error: Option<CudaError>) -> Result<(), LinkError> {
         let shared = &*self.shared;
-        if error.is_some() || shared.printing.is_possible() {
+        let failed = error.is_some() || shared.failures.any();
+        if failed || shared.printing.is_possible() {
             marks.iter().for_each(|mark| mark.settle());
         }
         if error.is_some_and(CudaError::is_sticky) {
             // No event can be recorded any more, and what the kernel said last is still to be written out.
             let _ = shared.device.synchronize();
         }
-        shared.show_printed(error.is_some())?;
+        shared.show_printed(failed)?;
         shared.queue_reply(request, error.map_or(0, CudaError::code))
     }
 }

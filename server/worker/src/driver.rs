@@ -77,6 +77,13 @@ impl Gpu {
         Ok(Self { driver, device, context: Mutex::new(context) })
     }
 
+    /// Whether the library says things of its own on standard output and error, as floe's CPU device does, and not only what
+    /// kernels print.
+    #[must_use]
+    pub fn speaks(&self) -> bool {
+        self.driver.is_cpu_device()
+    }
+
     fn context(&self) -> Context {
         *self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }

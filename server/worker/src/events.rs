@@ -2,7 +2,7 @@
 //! In: recordings. Out: marks that can be asked whether the work before them has completed.
 //! An event is never recorded again while somebody still waits for its last record.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use floe_abi::{CudaError, CudaResult, Event, Stream};
 
@@ -18,8 +18,7 @@ pub(crate) struct Mark<D: Device> {
 }
 
 enum Home<D: Device> {
-    /// It is recorded once, so its outcome is asked for once.
-    Pool(Arc<Pool<D>>, OnceLock<CudaResult<()>>),
+    Pool(Arc<Pool<D>>),
     Program(Arc<D>),
 }
 
@@ -36,26 +35,17 @@ impl<D: Device> Mark<D> {
 
     fn device(&self) -> &D {
         match &self.home {
-            Home::Pool(pool, _) => &pool.device,
+            Home::Pool(pool) => &pool.device,
             Home::Program(device) => device,
         }
     }
 
     /// `None`: not yet. Otherwise how the work before it ended.
     pub(crate) fn outcome(&self) -> Option<CudaResult<()>> {
-        if let Home::Pool(_, outcome) = &self.home
-            && let Some(outcome) = outcome.get()
-        {
-            return Some(*outcome);
+        match self.device().query_event(self.event) {
+            Err(error) if error == CudaError::NOT_READY => None,
+            result => Some(result),
         }
-        let outcome = match self.device().query_event(self.event) {
-            Err(error) if error == CudaError::NOT_READY => return None,
-            outcome => outcome,
-        };
-        if let Home::Pool(_, known) = &self.home {
-            let _ = known.set(outcome);
-        }
-        Some(outcome)
     }
 
     /// Makes the driver write out what the completed work printed.
@@ -68,7 +58,7 @@ impl<D: Device> Mark<D> {
 impl<D: Device> Drop for Mark<D> {
     fn drop(&mut self) {
         match &self.home {
-            Home::Pool(pool, _) => pool.take_back(self.event),
+            Home::Pool(pool) => pool.take_back(self.event),
             // On a context beyond use the driver refuses; the event is gone with it.
             Home::Program(device) => drop(device.destroy_event(self.event)),
         }
@@ -93,7 +83,7 @@ impl<D: Device> Pool<D> {
             Some(event) => event,
             None => self.device.create_event(EVENT_DISABLE_TIMING)?,
         };
-        let mark = Arc::new(Mark { event, home: Home::Pool(Arc::clone(self), OnceLock::new()) });
+        let mark = Arc::new(Mark { event, home: Home::Pool(Arc::clone(self)) });
         self.device.record(event, stream, 0)?;
         Ok(mark)
     }

@@ -16,6 +16,11 @@ impl Failures {
         self.0.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// Whether there is one to be told.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
     /// The failure to be told, which is forgotten here; 0: none.
     pub(crate) fn take(&self) -> u32 {
         self.0.swap(0, Ordering::AcqRel)

@@ -123,6 +123,7 @@ fn work(
         granularity: task.granularity,
         shared_memory: task.shared_memory,
         transport_memory: task.transport_memory,
+        device_speaks: gpu.speaks(),
         cache: cache(task, log),
         used: Arc::clone(&seen.used),
         joining,

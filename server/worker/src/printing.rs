@@ -5,7 +5,7 @@
 //! known not to print, it may. A library that is unloaded may have printed: it counts to the end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -15,17 +15,26 @@ use floe_image::{Limits, may_print};
 /// Bytes of a library up to which it is looked through. What expands to hundreds of megabytes would take processor and memory
 /// from the program for seconds, to save a microsecond where programs with such libraries spend many.
 const SMALL: usize = 1 << 20;
+/// Libraries that wait to be looked through: one more stays under suspicion.
+const WAITING: usize = 64;
+/// What a library may expand to that is looked through: it comes from a client.
+const LIMITS: Limits = Limits { image_bytes: SMALL, entry_bytes: 16 << 20, entries: 16 };
 
 /// What is known of the session's libraries.
 #[derive(Debug, Default)]
 pub(crate) struct Printing {
-    /// Libraries that print or may.
+    /// Libraries that print or may, the device's own among them.
     suspects: Arc<AtomicUsize>,
     /// To the thread that looks through them, once there is one.
-    looking: Mutex<Option<Sender<Vec<Content>>>>,
+    looking: Mutex<Option<SyncSender<Vec<Content>>>>,
 }
 
 impl Printing {
+    /// Of a session without libraries, whose device's own library says things by itself or not.
+    pub(crate) fn new(device_speaks: bool) -> Self {
+        Self { suspects: Arc::new(AtomicUsize::new(device_speaks.into())), looking: Mutex::default() }
+    }
+
     /// Whether work that is over may have printed something.
     pub(crate) fn is_possible(&self) -> bool {
         self.suspects.load(Ordering::Acquire) > 0
@@ -44,7 +53,7 @@ impl Printing {
     fn look_through(&self, contents: Vec<Content>) {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         if looking.is_none() {
-            let (sender, receiver) = channel();
+            let (sender, receiver) = sync_channel(WAITING);
             let suspects = Arc::clone(&self.suspects);
             let body = move || clear_those_that_do_not_print(&receiver, &suspects);
             if thread::Builder::new().name("floe-printing".into()).spawn(body).is_ok() {
@@ -52,14 +61,14 @@ impl Printing {
             }
         }
         if let Some(sender) = &*looking {
-            let _ = sender.send(contents);
+            let _ = sender.try_send(contents);
         }
     }
 }
 
 fn clear_those_that_do_not_print(libraries: &Receiver<Vec<Content>>, suspects: &AtomicUsize) {
     for contents in libraries {
-        if !contents.iter().any(|content| may_print(content, &Limits::default())) {
+        if !contents.iter().any(|content| may_print(content, &LIMITS)) {
             suspects.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -76,11 +85,23 @@ mod tests {
     }
 
     fn comes_clear(printing: &Printing) -> bool {
+        comes_clear_within(printing, Duration::from_secs(20))
+    }
+
+    fn comes_clear_within(printing: &Printing, time: Duration) -> bool {
         let began = Instant::now();
-        while printing.is_possible() && began.elapsed() < Duration::from_secs(20) {
+        while printing.is_possible() && began.elapsed() < time {
             thread::sleep(Duration::from_millis(1));
         }
         !printing.is_possible()
+    }
+
+    #[test]
+    fn a_device_that_speaks_and_a_large_library_may_print() {
+        assert!(Printing::new(true).is_possible());
+        let printing = Printing::default();
+        printing.watch(&[Content::from(&vec![0; SMALL + 1][..])]);
+        assert!(!comes_clear_within(&printing, Duration::from_millis(50)), "it is too large");
     }
 
     #[test]

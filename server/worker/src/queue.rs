@@ -134,9 +134,7 @@ impl Queue {
     /// may be about to sleep: before the reader waits it owes [`Queue::tell_issuer`].
     pub(crate) fn push_small(&self, command: &Command<'_>) -> bool {
         let is_written = self.words.write(command);
-        if self.issuer_sleeps.load(Ordering::Relaxed) {
-            self.wake_issuer();
-        }
+        self.wake_issuer();
         is_written
     }
 
@@ -144,15 +142,16 @@ impl Queue {
     pub(crate) fn tell_issuer(&self) {
         // Beside the one in `sleep`: either that sees what was written, or this that it sleeps.
         fence(Ordering::SeqCst);
-        if self.issuer_sleeps.load(Ordering::Relaxed) {
-            self.wake_issuer();
-        }
+        self.wake_issuer();
     }
 
+    /// Wakes the issuer once for each time it says that it sleeps.
     fn wake_issuer(&self) {
-        // With the lock it is either asleep or has not looked yet.
-        drop(self.line());
-        self.filled.notify_one();
+        if self.issuer_sleeps.load(Ordering::Relaxed) && self.issuer_sleeps.swap(false, Ordering::Relaxed) {
+            // With the lock it is either asleep or has not looked yet.
+            drop(self.line());
+            self.filled.notify_one();
+        }
     }
 
     /// Gives back what the issuer had and takes what is next, after waiting for it. `None`: the queue is closed.
@@ -203,9 +202,12 @@ impl Queue {
 
     fn sleep(&self, had: usize) {
         let mut line = self.line();
-        self.issuer_sleeps.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        while !self.has_something(had) {
+        loop {
+            self.issuer_sleeps.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if self.has_something(had) {
+                break;
+            }
             line = self.filled.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
         self.issuer_sleeps.store(false, Ordering::Relaxed);

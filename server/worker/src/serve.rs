@@ -47,6 +47,8 @@ pub struct Plan {
     pub shared_memory: u64,
     /// Bytes of pinned memory for its data on their way; streams that are held may make more necessary.
     pub transport_memory: u64,
+    /// Whether the device's library says things of its own, which go to the program as what kernels print does.
+    pub device_speaks: bool,
     /// Where contents of modules are kept for later sessions, where they are.
     pub cache: Option<Cache>,
     /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
@@ -86,7 +88,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         transfers: Transfers::new(spin),
         failures: Failures::default(),
         output,
-        printing: Printing::default(),
+        printing: Printing::new(plan.device_speaks),
         queue: Queue::new(rings.commands, spin, expected),
         log,
         mirrors: Mirrors::default(),

@@ -47,6 +47,9 @@ impl<D: Device> Shared<D> {
 
     /// Answers a request, with the first posted failure no reply has carried yet.
     pub(crate) fn reply(&self, request: u64, status: u32, detail: &str, body: &[u8]) -> Result<(), LinkError> {
+        if status != 0 {
+            self.show_printed(true)?;
+        }
         let earlier = self.failures.take();
         self.sender.send(&Reply { request, status, earlier, detail, body }, |_| ()).map(|_| ())
     }
@@ -57,8 +60,8 @@ impl<D: Device> Shared<D> {
         self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
     }
 
-    /// Posts what kernels have printed, where they may have: ahead of the word that they are over, which may be that they
-    /// `failed`.
+    /// Posts what kernels have printed, where they may have: ahead of the word that they are over, which may be that
+    /// something `failed`, of which the driver may have said more.
     pub(crate) fn show_printed(&self, failed: bool) -> Result<(), LinkError> {
         if failed || self.printing.is_possible() { self.output.send_new(&self.sender) } else { Ok(()) }
     }

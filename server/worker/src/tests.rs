@@ -93,6 +93,7 @@ impl Client {
             granularity: BLOCK,
             shared_memory: SHARED,
             transport_memory: TRANSPORT,
+            device_speaks: false,
             cache: None,
             used: Arc::clone(&used),
             joining,
@@ -607,6 +608,18 @@ fn kernel_fault_is_the_answer_of_every_later_wait() {
     let copy = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE), bytes: 1 });
     assert_eq!(client.get(), self::status(copy, 700));
     assert_eq!(client.call(&CreateBlock { block: BlockId(8), bytes: BLOCK }).0, 700);
+}
+
+#[test]
+fn fault_elsewhere_is_the_answer_of_a_stream_whose_work_was_over_before() {
+    let mut client = Client::new();
+    client.memory();
+    client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
+    let sent = client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes: 4 });
+    assert!(matches!(client.get(), Some(Got::Delivery { .. })));
+    assert_eq!(client.get(), status(sent, 0));
+    client.device.break_context(700);
+    assert_eq!(client.call(&SynchronizeStream { stream: StreamId(1) }).0, 700);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! A task comes out only after every completed task of a lower sequence at the head of its lane.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use floe_abi::CudaResult;
 
 use super::Task;
 use crate::device::Device;
+use crate::events::Mark;
 
 /// Tasks of one lane complete in the order in which they were handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,11 +23,13 @@ pub(crate) enum Lane {
 /// Tasks that wait.
 pub(crate) struct Order<D: Device> {
     lanes: BTreeMap<Lane, VecDeque<Task<D>>>,
+    /// The mark of the task that came out last: the next often waits for the same.
+    last: Option<(Arc<Mark<D>>, CudaResult<()>)>,
 }
 
 impl<D: Device> Default for Order<D> {
     fn default() -> Self {
-        Self { lanes: BTreeMap::new() }
+        Self { lanes: BTreeMap::new(), last: None }
     }
 }
 
@@ -42,8 +46,17 @@ impl<D: Device> Order<D> {
         self.lanes.is_empty()
     }
 
-    /// The next task that has completed, with how its work ended.
+    /// The next task that has completed, with how its work ended. Once there is none, every mark is asked anew: a context that
+    /// is beyond use says so by any of them.
     pub(crate) fn next(&mut self) -> Option<(Task<D>, CudaResult<()>)> {
+        let next = self.next_completed();
+        if next.is_none() {
+            self.last = None;
+        }
+        next
+    }
+
+    fn next_completed(&mut self) -> Option<(Task<D>, CudaResult<()>)> {
         let (mut lane, mut sequence, mut outcome) = self.completed_below(u64::MAX)?;
         // Looked at again after the found one had completed: work it depended on shows as completed now.
         while let Some((lower, its_sequence, its_outcome)) = self.completed_below(sequence) {
@@ -51,6 +64,7 @@ impl<D: Device> Order<D> {
         }
         let tasks = self.lanes.get_mut(&lane)?;
         let task = tasks.pop_front()?;
+        self.last = if let [mark] = &*task.marks { Some((Arc::clone(mark), outcome)) } else { None };
         if tasks.is_empty() {
             self.lanes.remove(&lane);
         }
@@ -61,18 +75,22 @@ impl<D: Device> Order<D> {
     fn completed_below(&self, limit: u64) -> Option<(Lane, u64, CudaResult<()>)> {
         self.lanes.iter().find_map(|(lane, tasks)| {
             let head = tasks.front()?;
-            let outcome = (head.sequence < limit).then(|| outcome(head)).flatten()?;
+            let outcome = (head.sequence < limit).then(|| self.outcome(head)).flatten()?;
             Some((*lane, head.sequence, outcome))
         })
     }
-}
 
-/// `None`: not yet. Otherwise the first failure of its marks, or success.
-fn outcome<D: Device>(task: &Task<D>) -> Option<CudaResult<()>> {
-    let mut whole = Ok(());
-    for mark in &task.marks {
-        let one = mark.outcome()?;
-        whole = whole.and(one);
+    /// `None`: not yet. Otherwise the first failure of its marks, or success.
+    fn outcome(&self, task: &Task<D>) -> Option<CudaResult<()>> {
+        let mut whole = Ok(());
+        for mark in &task.marks {
+            let known = self.last.as_ref().filter(|(last, _)| Arc::ptr_eq(last, mark));
+            let one = match known {
+                Some((_, outcome)) => *outcome,
+                None => mark.outcome()?,
+            };
+            whole = whole.and(one);
+        }
+        Some(whole)
     }
-    Some(whole)
 }
