@@ -115,12 +115,8 @@ impl Stripes {
         place: Range<usize>,
         help: Help,
     ) -> Result<u64, LinkError> {
-        let mut wakes = 0;
         // In line under the command's own lock: the order of transfers is that of their commands.
-        let enter = |sequence| wakes = self.shared.enter(sequence, load, place, help);
-        let sequence = own.post_numbered(command, enter)?;
-        self.shared.wake(wakes);
-        Ok(sequence)
+        own.post_numbered(command, |sequence| self.shared.enter(sequence, load, place, help))
     }
 
     /// Writes with the others until all of `load` is at sockets (of links that may be made again: with the peer), or never will
@@ -211,14 +207,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A transfer stands in line; how many threads are to be woken for it.
-    fn enter(&self, transfer: u64, load: &Arc<Load>, place: Range<usize>, help: Help) -> usize {
+    /// A transfer stands in line, and who is to write it is woken: before anything that may wait, since those who count as
+    /// called are not called again.
+    fn enter(&self, transfer: u64, load: &Arc<Load>, place: Range<usize>, help: Help) {
         let mut state = self.lock();
         if state.closed {
-            return 0;
+            return;
         }
         state.queue.push(transfer, load, place);
-        state.wakes(usize::from(help == Help::Follows))
+        let wakes = state.wakes(usize::from(help == Help::Follows));
+        drop(state);
+        self.wake(wakes);
     }
 
     fn wake(&self, count: usize) {
@@ -268,10 +267,7 @@ impl Shared {
                 state = self.write(chunk, connection);
                 continue;
             }
-            // The connection this thread had may be what others wait for, also those who see their own data off.
-            if state.watching > 0 && !state.idle.is_empty() && state.queue.chunks() > 0 {
-                self.gone.notify_all();
-            }
+            // The connection this thread had may be what others wait for.
             self.wake(state.wakes(0));
             state.watching += 1;
             state = self.gone.wait(state).unwrap_or_else(PoisonError::into_inner);
