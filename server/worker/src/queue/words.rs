@@ -14,27 +14,36 @@ const LONGEST: usize = 1 << 10;
 /// Words before a payload: its length and kind, its sequence.
 const HEAD: usize = 2;
 
-/// What one thread writes and no other: on cache lines of its own, two since they are fetched in pairs.
+/// What the thread that writes writes and no other: on cache lines of its own, two since they are fetched in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Side {
+struct Writer {
     /// Words it has gone through.
     index: AtomicUsize,
-    /// How far the other had come when it last looked.
+    /// How far the taker had come when it last looked.
     seen: AtomicUsize,
 }
+
+/// The same of the thread that takes: words it has gone through.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Taker(AtomicUsize);
 
 /// The ring.
 #[derive(Debug)]
 pub(super) struct Words {
     ring: Box<[AtomicU64]>,
-    writer: Side,
-    taker: Side,
+    writer: Writer,
+    taker: Taker,
 }
 
 impl Words {
     pub(super) fn new() -> Self {
-        Self { ring: (0..WORDS).map(|_| AtomicU64::new(0)).collect(), writer: Side::default(), taker: Side::default() }
+        Self {
+            ring: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
+            writer: Writer::default(),
+            taker: Taker::default(),
+        }
     }
 
     /// Writes a command. False: it is too long, or has data elsewhere, or there is no room.
@@ -47,7 +56,7 @@ impl Words {
         let end = start.wrapping_add(HEAD + payload.len().div_ceil(8));
         let is_full = |taken: usize| end.wrapping_sub(taken) > WORDS;
         if is_full(self.writer.seen.load(Ordering::Relaxed)) {
-            let taken = self.taker.index.load(Ordering::Acquire);
+            let taken = self.taker.0.load(Ordering::Acquire);
             self.writer.seen.store(taken, Ordering::Relaxed);
             if is_full(taken) {
                 return false;
@@ -72,7 +81,7 @@ impl Words {
 
     /// Whether there is a command.
     pub(super) fn any(&self) -> bool {
-        self.written() != self.taker.index.load(Ordering::Relaxed)
+        self.written() != self.taker.0.load(Ordering::Relaxed)
     }
 
     /// How far the writer has come; everything it did before is seen by who asks.
@@ -82,7 +91,7 @@ impl Words {
 
     /// Takes commands that lie before `end` and whose sequence is below `limit` into a batch, until that is full.
     pub(super) fn take(&self, batch: &mut Batch, end: usize, limit: u64) {
-        let mut at = self.taker.index.load(Ordering::Relaxed);
+        let mut at = self.taker.0.load(Ordering::Relaxed);
         while at != end && !batch.is_full() {
             let (head, sequence) = (self.get(at), self.get(at.wrapping_add(1)));
             if sequence >= limit {
@@ -95,7 +104,7 @@ impl Words {
             batch.push_words((sequence, kind), length, words);
             at = start.wrapping_add(length.div_ceil(8));
         }
-        self.taker.index.store(at, Ordering::Release);
+        self.taker.0.store(at, Ordering::Release);
     }
 
     fn set(&self, at: usize, word: u64) {
