@@ -47,7 +47,8 @@ impl<D: Device> Shared<D> {
 
     /// Answers a request, with the first posted failure no reply has carried yet.
     pub(crate) fn reply(&self, request: u64, status: u32, detail: &str, body: &[u8]) -> Result<(), LinkError> {
-        if status != 0 {
+        // What is not ready has not failed, and is asked in loops.
+        if status != 0 && status != CudaError::NOT_READY.code() {
             self.show_printed(true)?;
         }
         let earlier = self.failures.take();
