@@ -1,4 +1,6 @@
 """How the measured Python programs report: a budget and section names come in as arguments, one JSON line per finding goes out.
+What is timed takes turns with the same program on other ways: a measurement is several short bursts, and before each the
+program stands still until it is told to go on.
 A section that fails says so and ends the program, for its CUDA context may be beyond use; whoever started it runs the rest anew.
 It never judges a number: floe-bench compares, this only reports."""
 
@@ -9,8 +11,12 @@ import sys
 import time
 import traceback
 
-# Enough for a median, not more than a clock needs.
-FEWEST, MOST = 5, 2000
+# Bursts of a measurement: with four ways, each begins a turn twice.
+TURNS = 8
+# Timed runs of a burst: enough for a median over all bursts, not more than a clock needs.
+FEWEST, MOST = 2, 250
+# The share of a burst's time that passes before it is timed: caches hold what the process before left there.
+SETTLING = 0.2
 
 
 def say(kind, **values):
@@ -23,10 +29,25 @@ def mark(name):
     say("mark", name=name)
 
 
+def stand(kind, **values):
+    """Says why it stands still, and does until floe-bench answers."""
+    say(kind, **values)
+    sys.stdin.readline()
+
+
 def pause(name):
     """Stands still until floe-bench has measured the memory of this moment."""
-    say("pause", name=name)
-    sys.stdin.readline()
+    stand("pause", name=name)
+
+
+def turn():
+    """Stands still until all other ways do; from here to the next turn or meeting nothing else runs."""
+    stand("turn")
+
+
+def meet():
+    """Gives the turn away and stands still until every way has come this far."""
+    stand("meet")
 
 
 def result(name, values):
@@ -34,32 +55,52 @@ def result(name, values):
     say("result", name=name, values=[float(value).hex() for value in values])
 
 
-def measure(name, work, each=1, warm=3, seconds=None):
-    """Reports the median time of `work`, which must leave nothing running; `each` is how many units one call does."""
-    for _ in range(warm):
+def burst(work, each, seconds):
+    """Times `work` again and again, once it has run for a while."""
+    settled = time.perf_counter() + seconds * SETTLING
+    work()
+    while time.perf_counter() < settled:
         work()
-    budget = seconds if seconds is not None else float(sys.argv[1]) / 1e3
     times, begin = [], time.perf_counter()
-    while len(times) < FEWEST or (time.perf_counter() - begin < budget and len(times) < MOST):
+    while len(times) < FEWEST or (time.perf_counter() - begin < seconds and len(times) < MOST):
         start = time.perf_counter()
         work()
         times.append((time.perf_counter() - start) / each)
+    return times
+
+
+def measure(name, work, each=1, warm=3, seconds=None, turns=TURNS, heating=0):
+    """Reports the median time of `work`, which must leave nothing running; `each` is how many units one call does.
+    The time is split into `turns`; `heating` as many come before them and do not count. `warm` runs come first of all,
+    beside those of the other ways."""
+    for _ in range(warm):
+        work()
+    share = (seconds if seconds is not None else float(sys.argv[1]) / 1e3) / turns
+    times = []
+    for number in range(heating + turns):
+        turn()
+        timed = burst(work, each, share)
+        if number >= heating:
+            times += timed
+    meet()
     times.sort()
     low, middle, high = times[len(times) // 10], times[len(times) // 2], times[-1 - len(times) // 10]
     say("time", name=name, seconds=middle, low=low, high=high, iterations=len(times))
 
 
 def waits(name, work, units, warm=2):
-    """Reports how often one unit of `work` waits for the server; natively there is nothing to count and nothing is said."""
+    """Reports how often one unit of `work` waits for the server; natively there is nothing to count and nothing is said.
+    It takes a turn, too: a GPU that others keep busy may have it wait more often."""
     counter = waits_so_far()
-    if counter is None:
-        return
-    for _ in range(warm):
-        work()
-    before = counter()
-    for _ in range(units):
-        work()
-    say("count", name=name, per_unit=(counter() - before) / units)
+    turn()
+    if counter is not None:
+        for _ in range(warm):
+            work()
+        before = counter()
+        for _ in range(units):
+            work()
+        say("count", name=name, per_unit=(counter() - before) / units)
+    meet()
 
 
 def waits_so_far():

@@ -18,16 +18,18 @@ COMPARED_STEPS = 20
 COUNTED_STEPS = 20
 
 
-def compared(name, step):
-    """The first losses, with deterministic algorithms."""
+def first_losses(step):
+    """With deterministic algorithms."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.deterministic = True
-    measuring.result(name, [step() for _ in range(COMPARED_STEPS)])
+    losses = [step() for _ in range(COMPARED_STEPS)]
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.deterministic = False
+    return losses
 
 
-def resnet18():
+def new_resnet18():
+    """A step of its training."""
     torch.manual_seed(1)
     model = torchvision.models.resnet18().cuda().train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -47,9 +49,22 @@ def resnet18():
         optimizer.step()
         return loss.item()
 
-    compared("resnet18.losses", step)
+    return step
+
+
+def resnet18():
+    step = new_resnet18()
+    measuring.result("resnet18.losses", first_losses(step))
     measuring.measure("resnet18.step", step, warm=5)
     measuring.waits("resnet18.waits", step, COUNTED_STEPS)
+
+
+def memory():
+    """Steps of both kinds, then a pause: what is resident then is weighed. It takes no turns, for it has to be alone."""
+    step = new_resnet18()
+    first_losses(step)
+    for _ in range(COUNTED_STEPS):
+        step()
     measuring.pause("resnet18")
 
 
@@ -108,7 +123,7 @@ def gpt(precision, scaled):
         return loss.item()
 
     name = "gpt_fp16" if scaled else "gpt_bf16"
-    compared(f"{name}.losses", step)
+    measuring.result(f"{name}.losses", first_losses(step))
     measuring.measure(f"{name}.step", step, warm=5)
     measuring.waits(f"{name}.waits", step, COUNTED_STEPS)
 
@@ -119,5 +134,6 @@ measuring.run(
         "resnet18": resnet18,
         "gpt_bf16": lambda: gpt(torch.bfloat16, False),
         "gpt_fp16": lambda: gpt(torch.float16, True),
+        "memory": memory,
     }
 )

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::program::{self, Answer};
+use crate::program;
 
 /// How long a check may say nothing: compiling and tuning kernels takes more than a minute on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -40,10 +40,7 @@ pub(crate) fn run(log: &Path, start: impl Fn() -> Command) -> Result<Outcomes> {
         let mut command = start();
         command.arg("--stop-at-failure").args(&left);
         heard.failed_now = false;
-        let ending = program::run(command, log, PATIENCE, |line| {
-            heard.take(&line.text);
-            Answer::None
-        })?;
+        let ending = program::run(command, log, PATIENCE, |line| heard.take(&line.text))?;
         left = heard.expected.iter().filter(|name| !heard.outcomes.contains_key(*name)).cloned().collect();
         if !heard.failed_now && (!ending.success || !left.is_empty()) {
             // It ended without a word about the check it was in, before its first or after its last one.

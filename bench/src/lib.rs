@@ -22,5 +22,7 @@ mod series;
 mod server;
 pub mod speed;
 mod table;
+mod together;
+mod turns;
 mod variants;
 mod workload;

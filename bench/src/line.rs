@@ -40,6 +40,10 @@ pub(crate) enum Line {
         /// Where.
         name: String,
     },
+    /// The program stands still until nothing else runs, and is timed then.
+    Turn,
+    /// The program stands still until every way has come this far.
+    Meet,
     /// A section is over and all of it was said.
     Done {
         /// The section.

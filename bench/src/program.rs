@@ -1,5 +1,5 @@
-//! One run of a program: started, listened to, and ended when it falls silent.
-//! In: a command, how long silence is borne, who hears each line. Out: how it ended, the end of what it said on stderr.
+//! A program that runs: started, listened to, and ended when it falls silent.
+//! In: a command, who hears each line. Out: lines, how it ended, the end of what it said on stderr.
 //! It understands no line; every process it starts has a group of its own, so that its children end with it.
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -23,13 +23,16 @@ pub(crate) struct Heard {
     pub(crate) process: u32,
 }
 
-/// What the listener wants done after a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Nothing.
-    None,
-    /// The program stands still and reads a line: give it one.
-    Go,
+/// What comes from a process.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It said something.
+    Line(Heard),
+    /// It will say nothing more.
+    End {
+        /// Who.
+        process: u32,
+    },
 }
 
 /// How a run ended.
@@ -43,72 +46,112 @@ pub(crate) struct Ending {
     pub(crate) said: String,
 }
 
-/// Runs a command to its end. `log` takes its stderr.
+/// A process and what belongs to it. One that is dropped is stopped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a command. `log` takes its stderr; what it says goes to `events`.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start(mut command: Command, log: &Path, events: Sender<Event>) -> Result<Self> {
+        let stderr = File::create(log).with_context(|| format!("the log cannot be written: {}", log.display()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
+        let start = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("does not start: {command:?}"))?;
+        listen_to(&mut child, start, events);
+        Ok(Self { input: child.stdin.take(), child, log: log.to_path_buf() })
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// It stands still and reads a line: gives it one.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(pipe) = &mut self.input {
+            // A program that ended meanwhile reads nothing; its end is an event of its own.
+            let _ = pipe.write_all(b"\n").and_then(|()| pipe.flush());
+        }
+    }
+
+    /// Its stdout is closed: waits for its end, as long as silence is borne.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub(crate) fn end(mut self, patience: Duration) -> Result<Ending> {
+        self.input = None;
+        match exit_within(&mut self.child, patience)? {
+            Some(status) => Ok(Ending { success: status.success(), how: words(status), said: self.last_words() }),
+            None => self.stop(patience),
+        }
+    }
+
+    /// It has been silent for too long.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub(crate) fn stop(mut self, patience: Duration) -> Result<Ending> {
+        kill(&mut self.child)?;
+        Ok(Ending { success: false, how: format!("silent for {} s", patience.as_secs()), said: self.last_words() })
+    }
+
+    fn last_words(&self) -> String {
+        last_lines(&self.log, 6)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // Nobody is left who could be told of it.
+            let _ = kill(&mut self.child);
+        }
+    }
+}
+
+/// Runs a command that asks for nothing to its end.
 ///
 /// # Errors
 /// When it does not start or cannot be waited for.
-pub(crate) fn run(
-    mut command: Command,
-    log: &Path,
-    patience: Duration,
-    mut listen: impl FnMut(&Heard) -> Answer,
-) -> Result<Ending> {
-    let stderr = File::create(log).with_context(|| format!("the log cannot be written: {}", log.display()))?;
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
-    let start = Instant::now();
-    let mut child = command.spawn().with_context(|| format!("does not start: {command:?}"))?;
-    let mut input = child.stdin.take();
-    let lines = listen_to(&mut child, start);
-    let fell_silent = loop {
-        match lines.recv_timeout(patience) {
-            Ok(heard) => {
-                if listen(&heard) == Answer::Go {
-                    go_on(&mut input);
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => break false,
-            Err(RecvTimeoutError::Timeout) => break true,
+pub(crate) fn run(command: Command, log: &Path, patience: Duration, mut listen: impl FnMut(&Heard)) -> Result<Ending> {
+    let (sender, events) = channel();
+    let process = Process::start(command, log, sender)?;
+    loop {
+        match events.recv_timeout(patience) {
+            Ok(Event::Line(heard)) => listen(&heard),
+            Ok(Event::End { .. }) => return process.end(patience),
+            Err(_) => return process.stop(patience),
         }
-    };
-    drop(input);
-    let status = if fell_silent { None } else { exit_within(&mut child, patience)? };
-    if status.is_none() {
-        stop(&mut child)?;
     }
-    Ok(Ending {
-        success: status.is_some_and(|status| status.success()),
-        how: status.map_or_else(|| format!("silent for {} s", patience.as_secs()), words),
-        said: last_lines(log, 6),
-    })
 }
 
-fn listen_to(child: &mut Child, start: Instant) -> Receiver<Heard> {
+fn listen_to(child: &mut Child, start: Instant, events: Sender<Event>) {
     let output = child.stdout.take().expect("its stdout was asked for");
     let process = child.id();
-    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
         // A program may print what is no text; a broken pipe is its end.
         while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            if sender.send(Heard { text, after: start.elapsed(), process }).is_err() {
+            if events.send(Event::Line(Heard { text, after: start.elapsed(), process })).is_err() {
                 return;
             }
             line.clear();
         }
+        // Who listens no more need not know.
+        let _ = events.send(Event::End { process });
     });
-    receiver
 }
 
-fn go_on(input: &mut Option<ChildStdin>) {
-    if let Some(pipe) = input {
-        // A program that ended meanwhile reads nothing; its end is noticed by the loop.
-        let _ = pipe.write_all(b"\n").and_then(|()| pipe.flush());
-    }
-}
-
-/// Its stdout is closed, so its end is near: waits for it.
+/// Its end is near: waits for it.
 fn exit_within(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -122,7 +165,7 @@ fn exit_within(child: &mut Child, patience: Duration) -> Result<Option<ExitStatu
     }
 }
 
-fn stop(child: &mut Child) -> Result<()> {
+fn kill(child: &mut Child) -> Result<()> {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // It may have ended between the look and now; then there is no group to end.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -161,18 +204,15 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut heard = Vec::new();
-        let ending = run(command, &log_in(folder.path(), "shell"), patience, |line| {
-            heard.push(line.text.clone());
-            if line.text == "waiting" { Answer::Go } else { Answer::None }
-        });
+        let ending = run(command, &log_in(folder.path(), "shell"), patience, |line| heard.push(line.text.clone()));
         (ending.expect("sh runs"), heard)
     }
 
     #[test]
-    fn a_program_that_waits_is_answered() {
-        let (ending, heard) = shell("echo waiting; read line; echo on", Duration::from_secs(20));
+    fn every_line_is_heard() {
+        let (ending, heard) = shell("echo one; echo two", Duration::from_secs(20));
         assert!(ending.success, "{ending:?}");
-        assert_eq!(heard, ["waiting", "on"]);
+        assert_eq!(heard, ["one", "two"]);
     }
 
     #[test]

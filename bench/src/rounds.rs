@@ -1,7 +1,7 @@
-//! The measurement itself: every workload natively and by every way of floe, by turns, several rounds.
+//! The measurement itself: every workload natively and by every way of floe, several rounds.
 //! In: what to run and where. Out: [`Findings`]: every number of every process. It compares nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use anyhow::Result;
 
 use crate::bars::Way;
 use crate::installation::Installation;
-use crate::line::{self, Line};
+use crate::line::Line;
 use crate::memory;
-use crate::program::{self, Answer, Ending, Heard};
+use crate::program::{self, Heard};
 use crate::server::Server;
-use crate::workload::{Runner, Workload};
+use crate::together::{self, Plan};
+use crate::workload::{Course, Runner, Workload};
 
 /// How long a program may say nothing: loading PyTorch's libraries from a cold disk takes tens of seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -48,15 +49,6 @@ pub(crate) struct Findings {
     pub(crate) versions: BTreeMap<String, String>,
 }
 
-/// What one process said of its sections.
-#[derive(Debug, Default)]
-struct Said {
-    /// Those that came to an end, good or bad.
-    over: BTreeSet<String>,
-    /// Whether the last of them failed.
-    failed: bool,
-}
-
 /// Where programs run and what they are given.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
@@ -83,61 +75,52 @@ impl Bench<'_> {
     ) -> Result<Findings> {
         let mut findings = Findings::default();
         for (workload, sections) in chosen.iter().filter(|(_, sections)| sections.contains(&"start")) {
-            for way in ways {
-                eprintln!("floe-bench: first start, {}", way.name());
-                self.run_sections(workload, sections, *way, &mut Findings::default())?;
-            }
+            eprintln!("floe-bench: first starts");
+            self.run(workload, sections, ways, &mut Findings::default())?;
         }
         for round in 1..=rounds {
-            for (workload, sections) in chosen {
-                for way in in_turn(ways, round) {
-                    let failed = |section: &&&str| !findings.has_failed(section, way);
-                    let left: Vec<_> = sections.iter().filter(failed).copied().collect();
-                    eprintln!("floe-bench: round {round} of {rounds}, {}, {}", workload.file, way.name());
-                    self.run_sections(workload, &left, way, &mut findings)?;
+            let ways: Vec<Way> = in_turn(ways, round).collect();
+            for (workload, sections) in chosen.iter().filter(|(workload, _)| workload.is_measured_in(round)) {
+                eprintln!("floe-bench: round {round} of {rounds}, {}, {}", workload.file, sections.join(" "));
+                match workload.course {
+                    Course::ByTurns => self.run(workload, sections, &ways, &mut findings)?,
+                    Course::InSuccession | Course::Once => {
+                        ways.iter().try_for_each(|way| self.run(workload, sections, &[*way], &mut findings))?;
+                    }
                 }
             }
         }
         Ok(findings)
     }
 
-    /// Runs sections in one process; after a failure the rest in another.
-    fn run_sections(&self, workload: &Workload, sections: &[&str], way: Way, findings: &mut Findings) -> Result<()> {
-        let mut left: Vec<&str> = sections.to_vec();
-        while !left.is_empty() {
-            let mut heard = Said::default();
-            let ending = self.run_once(workload, &left, way, findings, &mut heard)?;
-            left.retain(|section| !heard.over.contains(*section));
-            if !heard.failed && (!ending.success || !left.is_empty()) {
-                // It ended without a word about the section it was in, or after its last one.
-                let section =
-                    if left.is_empty() { format!("{}, exit", workload.file) } else { left.remove(0).to_owned() };
-                let reason = format!("{}: {}", ending.how, ending.said);
-                findings.failures.push(Failure { section, way, reason });
-            }
+    /// Runs sections by these ways at once, each without those that failed before.
+    fn run(&self, workload: &Workload, sections: &[&'static str], ways: &[Way], findings: &mut Findings) -> Result<()> {
+        let left = |way: Way| sections.iter().copied().filter(|section| !findings.has_failed(section, way)).collect();
+        let members = ways.iter().map(|way| (*way, left(*way))).collect();
+        let start = |way, sections: &[&'static str]| self.start(workload, sections, way);
+        let plan = Plan { program: workload.file, sections: workload.sections, patience: PATIENCE, start: &start };
+        let failures = together::run(&plan, members, &mut |way, line, heard| self.note(line, heard, way, findings))?;
+        findings.failures.extend(failures);
+        if sections.contains(&"start") {
+            let good: Vec<_> = ways.iter().filter(|way| !findings.has_failed("start", **way)).collect();
+            good.into_iter().for_each(|way| findings.note_module_bytes(&self.counts(*way), *way));
         }
         Ok(())
     }
 
-    fn run_once(
-        &self,
-        workload: &Workload,
-        sections: &[&str],
-        way: Way,
-        findings: &mut Findings,
-        said: &mut Said,
-    ) -> Result<Ending> {
-        let counts = self.logs.join("counts.json");
-        let name = format!("{}.{}", workload.file, way.name());
-        let command = self.command(workload, sections, way, &counts)?;
+    /// Takes what the client library counted.
+    fn counts(&self, way: Way) -> PathBuf {
+        self.logs.join(format!("counts.{}.json", way.name()))
+    }
+
+    /// The command for one process, and its log.
+    fn start(&self, workload: &Workload, sections: &[&str], way: Way) -> Result<(Command, PathBuf)> {
+        let counts = self.counts(way);
+        // Those of another program would be taken for this one's.
         let _ = std::fs::remove_file(&counts);
-        let ending = program::run(command, &program::log_in(self.logs, &name), PATIENCE, |heard| {
-            line::parse(&heard.text).map_or(Answer::None, |line| self.note(line, heard, way, findings, said))
-        })?;
-        if sections.contains(&"start") && said.over.contains("start") {
-            findings.note_module_bytes(&counts, way);
-        }
-        Ok(ending)
+        let command = self.command(workload, sections, way, &counts)?;
+        let first = sections.first().copied().unwrap_or_default();
+        Ok((command, program::log_in(self.logs, &format!("{}.{first}.{}", workload.file, way.name()))))
     }
 
     fn command(&self, workload: &Workload, sections: &[&str], way: Way, counts: &Path) -> Result<Command> {
@@ -168,7 +151,7 @@ impl Bench<'_> {
         command
     }
 
-    fn note(&self, line: Line, heard: &Heard, way: Way, findings: &mut Findings, said: &mut Said) -> Answer {
+    fn note(&self, line: Line, heard: &Heard, way: Way, findings: &mut Findings) {
         match line {
             Line::Time { name, seconds, bytes } => {
                 if let Some(bytes) = bytes {
@@ -184,20 +167,10 @@ impl Bench<'_> {
             Line::Version { name, value } => {
                 findings.versions.insert(name, value);
             }
-            Line::Done { section } => {
-                said.over.insert(section);
-            }
-            Line::Failed { section, reason } => {
-                said.over.insert(section.clone());
-                said.failed = true;
-                findings.failures.push(Failure { section, way, reason });
-            }
-            Line::Pause { name } => {
-                self.weigh(&name, heard.process, way, findings);
-                return Answer::Go;
-            }
+            Line::Pause { name } => self.weigh(&name, heard.process, way, findings),
+            // These steer the run, and find nothing.
+            Line::Turn | Line::Meet | Line::Done { .. } | Line::Failed { .. } => {}
         }
-        Answer::None
     }
 
     /// Notes the memory of this moment. Natively, a program that holds only a context stands for the worker.

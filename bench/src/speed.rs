@@ -19,8 +19,8 @@ use crate::{plot, table, workload};
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Programs or sections to measure, of: driver_calls (context, launches, events, allocations, copies), first_result
-    /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16) [default: all; on
-    /// a CPU device: driver_calls]
+    /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16, memory) [default:
+    /// all; on a CPU device: driver_calls]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
     /// How often everything is measured by every way

@@ -1,5 +1,6 @@
 //! The programs that are measured and the sections each has. A name comes in, a program with arguments goes out.
-//! Sections of one program share a process, because importing a framework takes longer than most measurements.
+//! Sections of one program share a process, because importing a framework takes longer than most measurements; a file whose
+//! sections are measured differently stands here once for each course.
 
 /// How a program is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +11,17 @@ pub(crate) enum Runner {
     Python,
 }
 
+/// How its ways are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Alone, one way after the other, in every round.
+    InSuccession,
+    /// All at once, timed by turns, in every round.
+    ByTurns,
+    /// Alone, one way after the other, in the first round only: what it measures is no time.
+    Once,
+}
+
 /// One program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Workload {
@@ -17,6 +29,8 @@ pub(crate) struct Workload {
     pub(crate) file: &'static str,
     /// How it starts.
     pub(crate) runner: Runner,
+    /// How its ways are measured.
+    pub(crate) course: Course,
     /// Its sections in the order they run; each can be asked for alone.
     pub(crate) sections: &'static [&'static str],
     /// Milliseconds one measurement may take: in full, in a quick run.
@@ -28,25 +42,42 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
         file: "driver_calls",
         runner: Runner::Executable,
+        course: Course::InSuccession,
         sections: &["context", "launches", "events", "allocations", "copies"],
         budget: (200, 80),
     },
-    Workload { file: "first_result.py", runner: Runner::Python, sections: &["start"], budget: (1, 1) },
+    Workload {
+        file: "first_result.py",
+        runner: Runner::Python,
+        course: Course::InSuccession,
+        sections: &["start"],
+        budget: (1, 1),
+    },
     Workload {
         file: "inference.py",
         runner: Runner::Python,
+        course: Course::ByTurns,
         sections: &["encoder", "eager", "matmul", "sum", "graph"],
         budget: (800, 300),
     },
     Workload {
         file: "training.py",
         runner: Runner::Python,
+        course: Course::ByTurns,
         sections: &["resnet18", "gpt_bf16", "gpt_fp16"],
         budget: (1500, 500),
     },
+    // What a GPU holds is weighed whole, so nobody else may hold anything.
+    Workload {
+        file: "training.py",
+        runner: Runner::Python,
+        course: Course::Once,
+        sections: &["memory"],
+        budget: (1, 1),
+    },
 ];
 
-/// The workloads with the sections that were asked for; all when none was. A workload is asked for by its file's stem.
+/// The workloads with the sections that were asked for; all when none was. A file's stem asks for all its sections.
 ///
 /// # Errors
 /// The first name that is neither.
@@ -66,6 +97,11 @@ pub(crate) fn chosen(only: &[String]) -> Result<Vec<(&'static Workload, Vec<&'st
 }
 
 impl Workload {
+    /// Does this round (counted from 1) measure it?
+    pub(crate) fn is_measured_in(&self, round: usize) -> bool {
+        self.course != Course::Once || round == 1
+    }
+
     fn is(&self, name: &str) -> bool {
         self.file.trim_end_matches(".py") == name
     }
@@ -89,6 +125,13 @@ mod tests {
         let chosen = chosen(&["copies".into(), "training".into()]).expect("both exist");
         assert_eq!(chosen[0].1, ["copies"]);
         assert_eq!(chosen[1].1, ["resnet18", "gpt_bf16", "gpt_fp16"]);
+        assert_eq!(chosen[2].1, ["memory"]);
+    }
+
+    #[test]
+    fn memory_is_weighed_in_the_first_round_only() {
+        let measured = |round| WORKLOADS.iter().filter(|workload| workload.is_measured_in(round)).count();
+        assert_eq!((measured(1), measured(2)), (WORKLOADS.len(), WORKLOADS.len() - 1));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use probe::{ProbeArguments, probe};
 
 use crate::installation::Installation;
-use crate::program::{self, Answer};
+use crate::program;
 use crate::server::Server;
 use crate::{machine, record};
 use curves::{Copy, Curves, Finding};
@@ -98,7 +98,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 progress.inc(u64::from(finding.is_of_copies()));
                 measured.take(finding);
             }
-            Answer::None
         })?;
         ensure!(ending.success, "measuring {} failed: {}\n{}", route.name, ending.how, ending.said);
         ways.push(measured);
