@@ -1,6 +1,7 @@
 //! What is kept of a measurement: date, machine, versions, every row, every sample. Findings come in, JSON goes out.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -23,8 +24,11 @@ pub(crate) struct Record<'a> {
     device: String,
     /// Of what the programs used.
     versions: &'a BTreeMap<String, String>,
-    /// How many rounds.
+    /// How many rounds are over.
     rounds: usize,
+    /// How many there were to be.
+    #[serde(skip)]
+    asked: usize,
     /// Whether measurements were kept short.
     quick: bool,
     rows: &'a [Row],
@@ -39,8 +43,10 @@ pub(crate) struct Record<'a> {
 pub(crate) struct Run {
     /// The device's name.
     pub(crate) device: String,
-    /// How many rounds.
+    /// How many rounds are over.
     pub(crate) rounds: usize,
+    /// How many there are to be.
+    pub(crate) asked: usize,
     /// Whether measurements were kept short.
     pub(crate) quick: bool,
 }
@@ -62,6 +68,7 @@ pub(crate) fn new<'a>(run: &Run, findings: &'a Findings, rows: &'a [Row], result
         device: run.device.clone(),
         versions: &findings.versions,
         rounds: run.rounds,
+        asked: run.asked,
         quick: run.quick,
         rows,
         results,
@@ -76,7 +83,7 @@ impl Record<'_> {
         let of = |name: &str| self.machine.get(name).cloned().unwrap_or_default();
         let versions: Vec<String> = self.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
         format!(
-            "floe {} on {} (driver {}), {} cores of {}, {}; {}\n{}; medians of {} rounds{}\n",
+            "floe {} on {} (driver {}), {} cores of {}, {}; {}\n{}; medians of {}{} rounds{}\n",
             self.floe,
             self.device,
             self.machine.get("driver").map_or("none", String::as_str),
@@ -86,6 +93,7 @@ impl Record<'_> {
             if versions.is_empty() { "no framework".to_owned() } else { versions.join(", ") },
             self.date.as_deref().unwrap_or("no date"),
             self.rounds,
+            if self.rounds < self.asked { format!(" of {}", self.asked) } else { String::new() },
             if self.quick { ", quick" } else { "" },
         )
     }
@@ -97,5 +105,21 @@ impl Record<'_> {
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).context("the record cannot be put into JSON")?;
         std::fs::write(path, text + "\n").with_context(|| format!("cannot be written: {}", path.display()))
+    }
+}
+
+/// Has a file written beside its place and puts it there whole: whoever stops the run finds the old one or the new one.
+/// Where nothing was written, nothing is put.
+///
+/// # Errors
+/// What `write` fails with, or when the file cannot be put in its place.
+pub(crate) fn put(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let new = path.with_extension("new");
+    write(&new)?;
+    match std::fs::rename(&new, path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot be written: {}", path.display()))
+        }
+        _ => Ok(()),
     }
 }

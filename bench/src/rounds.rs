@@ -64,15 +64,17 @@ pub(crate) struct Bench<'a> {
 
 impl Bench<'_> {
     /// Runs every chosen workload `rounds` times by every way, and once by every way uncounted where programs start cold.
+    /// `after_round` is given the number of rounds that are over, and what was found in them.
     ///
     /// # Errors
-    /// When a program does not start at all.
+    /// When a program does not start at all, or `after_round` fails.
     pub(crate) fn measure(
         &self,
         chosen: &[(&'static Workload, Vec<&'static str>)],
         ways: &[Way],
         rounds: usize,
-    ) -> Result<Findings> {
+        after_round: &mut dyn FnMut(usize, &Findings) -> Result<()>,
+    ) -> Result<()> {
         let mut findings = Findings::default();
         for (workload, sections) in chosen.iter().filter(|(_, sections)| sections.contains(&"start")) {
             eprintln!("floe-bench: first starts");
@@ -89,8 +91,9 @@ impl Bench<'_> {
                     }
                 }
             }
+            after_round(round, &findings)?;
         }
-        Ok(findings)
+        Ok(())
     }
 
     /// Runs sections by these ways at once, each without those that failed before.

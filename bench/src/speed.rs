@@ -1,7 +1,8 @@
 //! `floe-bench speed`: from flags to the table. In: what to measure. Out: the table on stdout, files where a folder is
-//! named; the exit code says whether every limit held, every result agreed and nothing failed.
+//! named, anew after each round, so that a run that is stopped leaves what it measured; the exit code says whether every
+//! limit held, every result agreed and nothing failed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -32,7 +33,7 @@ pub struct Arguments {
     /// Keep each measurement short
     #[arg(long)]
     quick: bool,
-    /// Write results.json, table.txt, ratios.svg and the programs' stderr into this folder
+    /// Write results.json, table.txt, ratios.svg (after each round) and the programs' stderr into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// The Python that has the frameworks
@@ -71,36 +72,51 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let mut ways = vec![Way::Native];
     ways.extend(&arguments.ways);
-    let findings = measure(&bench, arguments, &ways)?;
-    let run = Run { device: gpu.name, rounds: arguments.rounds.into(), quick: arguments.quick };
-    let code = report(arguments, &run, &findings)?;
+    let run = Run { device: gpu.name, rounds: 0, asked: arguments.rounds.into(), quick: arguments.quick };
+    let report = measure(&bench, arguments, &ways, run)?;
+    print!("{}", report.text);
     eprintln!("floe-bench: {:.0} s in all", began.elapsed().as_secs_f64());
-    Ok(code)
+    Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn measure(bench: &Bench<'_>, arguments: &Arguments, ways: &[Way]) -> Result<Findings> {
+/// What there is to say of the rounds so far.
+#[derive(Debug, Default)]
+struct Report {
+    /// The heading and the table.
+    text: String,
+    /// Whether every limit held, every result agreed and nothing failed.
+    good: bool,
+}
+
+fn measure(bench: &Bench<'_>, arguments: &Arguments, ways: &[Way], mut run: Run) -> Result<Report> {
     let mut only = arguments.only.clone();
     if only.is_empty() && bench.cpu_device {
         // What interprets kernels at a thousandth of a GPU's speed would train a network for hours.
         only.push("driver_calls".to_owned());
     }
     let chosen = workload::chosen(&only).map_err(|name| anyhow!("there is no such program or section: {name}"))?;
-    bench.measure(&chosen, ways, arguments.rounds.into())
+    let mut last = Report::default();
+    bench.measure(&chosen, ways, run.asked, &mut |round, findings| {
+        run.rounds = round;
+        last = report(arguments.out.as_deref(), &run, findings)?;
+        Ok(())
+    })?;
+    Ok(last)
 }
 
-fn report(arguments: &Arguments, run: &Run, findings: &Findings) -> Result<ExitCode> {
+/// Brings together what was found, and writes it where a folder is named.
+fn report(out: Option<&Path>, run: &Run, findings: &Findings) -> Result<Report> {
     let rows = compare::rows(findings);
     let results = compare::agreements(findings);
     let record = record::new(run, findings, &rows, &results);
     let text = format!("{}\n{}", record.heading(), table::text(&rows, &results, &findings.failures));
-    print!("{text}");
-    if let Some(out) = &arguments.out {
-        std::fs::write(out.join("table.txt"), &text).context("the table cannot be written")?;
-        record.write(&out.join("results.json"))?;
-        plot::draw(&rows, &out.join("ratios.svg"))?;
+    if let Some(out) = out {
+        record::put(&out.join("results.json"), |path| record.write(path))?;
+        record::put(&out.join("table.txt"), |path| std::fs::write(path, &text).context("the table cannot be written"))?;
+        record::put(&out.join("ratios.svg"), |path| plot::draw(&rows, path))?;
     }
     let good = findings.failures.is_empty() && all_hold(&rows) && all_agree(&results);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(Report { text, good })
 }
 
 fn all_hold(rows: &[Row]) -> bool {

@@ -1,8 +1,9 @@
 //! What measures floe works itself: the measured programs run on the CPU device, and every Python program is Python.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use floe_tests::Floed;
@@ -28,6 +29,35 @@ fn single_calls_are_measured_by_every_way() {
         assert!(record["samples"]["launch.caller"][way][0].is_f64(), "no sample of {way}: {record}");
     }
     assert!(out.path().join("ratios.svg").is_file());
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_the_rounds_it_measured() {
+    let out = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| out.path().join(name);
+    let mut run = Command::new(floe_tests::made_folder("FLOE_BENCH", "bench").join("bin/floe-bench"))
+        .args(["speed", "--device-library", "cpu", "--only", "launches", "--rounds", "50", "--quick", "--out"])
+        .arg(out.path())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("floe-bench runs");
+    let begun = Instant::now();
+    while !file("ratios.svg").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no round comes to its end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Its daemon, too, as from a terminal.
+    let group = format!("-{}", run.id());
+    let stopped = Command::new("kill").args(["-TERM", "--", &group]).status().expect("kill runs");
+    assert!(stopped.success() && !run.wait().expect("it is ours").success(), "it did not run until it was stopped");
+    let record = std::fs::read_to_string(file("results.json")).expect("it was written");
+    let record: Value = serde_json::from_str(&record).expect("it is whole");
+    let rounds = record["rounds"].as_u64().expect("a number");
+    assert!((1..50).contains(&rounds), "{record}");
+    assert_eq!(list(&record["samples"]["launch.caller"]["tcp"]).len() as u64, rounds, "{record}");
+    let table = std::fs::read_to_string(file("table.txt")).expect("it was written");
+    assert!(table.contains(" of 50 rounds") && table.contains("launch + synchronize"), "{table}");
 }
 
 #[test]
