@@ -29,6 +29,7 @@ pub struct FrameHeader {
 impl FrameHeader {
     /// The header's bytes.
     #[must_use]
+    #[inline]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&self.length.to_le_bytes());

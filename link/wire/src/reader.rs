@@ -88,10 +88,17 @@ pub trait Field<'a>: Sized {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 }
 
-/// Appends a length; payloads are far below 4 GiB, so a longer slice is a mistake of this program.
-pub(crate) fn write_length(length: usize, out: &mut Vec<u8>) {
-    let length = u32::try_from(length).expect("a field is shorter than 4 GiB");
-    out.extend_from_slice(&length.to_le_bytes());
+/// A length as it stands before a field; payloads are far below 4 GiB, so a longer slice is a mistake of this program.
+#[inline]
+pub(crate) fn length_bytes(length: usize) -> [u8; 4] {
+    u32::try_from(length).expect("a field is shorter than 4 GiB").to_le_bytes()
+}
+
+/// Appends zeros, to be replaced by values that follow one another.
+#[inline]
+pub(crate) fn room<const BYTES: usize>(out: &mut Vec<u8>) -> &mut [u8; BYTES] {
+    out.extend_from_slice(&[0; BYTES]);
+    out.last_chunk_mut().expect("just appended")
 }
 
 macro_rules! numbers {
@@ -147,7 +154,7 @@ impl<'a> Field<'a> for &'a [u8] {
     const LEAST: usize = 4;
 
     fn write(&self, out: &mut Vec<u8>) {
-        write_length(self.len(), out);
+        out.extend_from_slice(&length_bytes(self.len()));
         out.extend_from_slice(self);
     }
 
@@ -175,7 +182,7 @@ impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
     const LEAST: usize = 4;
 
     fn write(&self, out: &mut Vec<u8>) {
-        write_length(self.len(), out);
+        out.extend_from_slice(&length_bytes(self.len()));
         for element in self {
             element.write(out);
         }

@@ -325,14 +325,82 @@ fn struct_source(out: &mut String, name: &str, doc: &str, fields: &[Field], borr
     let unused = if fields.is_empty() { "_" } else { "" };
     let _ = writeln!(out, "}}\n\nimpl<'a> Field<'a> for {name}{life} {{\nconst LEAST: usize = {least};\n");
     let _ = writeln!(out, "fn write(&self, {unused}out: &mut Vec<u8>) {{");
-    for field in fields {
-        let _ = writeln!(out, "self.{}.write(out);", field.name);
-    }
+    write_source(out, fields);
     let _ = writeln!(out, "}}\n\nfn read({unused}reader: &mut Reader<'a>) -> Result<Self, DecodeError> {{\nOk(Self {{");
     for field in fields {
         let _ = writeln!(out, "{}: reader.field({:?})?,", field.name, field.name);
     }
     out.push_str("})\n}\n}\n\n");
+}
+
+/// What appends the fields of a value.
+fn write_source(out: &mut String, fields: &[Field]) {
+    if let [field] = fields {
+        let _ = writeln!(out, "self.{}.write(out);", field.name);
+        return;
+    }
+    let mut run = Run::default();
+    fields.iter().for_each(|field| run.write_field(out, field));
+    run.write(out);
+}
+
+/// Values of known length that follow one another: there is one look for room for all of them.
+#[derive(Default)]
+struct Run {
+    /// Each as Rust's array of its bytes, and how many they are.
+    values: Vec<(String, usize)>,
+}
+
+impl Run {
+    /// Goes on with a field; what cannot stand in a run ends it.
+    fn write_field(&mut self, out: &mut String, field: &Field) {
+        let name = &field.name;
+        match &field.kind {
+            Type::Scalar("bool") => self.values.push((format!("[u8::from(self.{name})]"), 1)),
+            Type::Scalar(scalar) => self.values.push((format!("self.{name}.to_le_bytes()"), scalar_bytes(scalar))),
+            Type::Id(_) => self.values.push((format!("self.{name}.0.to_le_bytes()"), 8)),
+            Type::Struct(_) => {
+                self.write(out);
+                let _ = writeln!(out, "self.{name}.write(out);");
+            }
+            Type::Bytes | Type::Text | Type::List(_) => {
+                self.add_length(field);
+                self.write(out);
+                let _ = match &field.kind {
+                    Type::List(_) => writeln!(out, "for element in &self.{name} {{\nelement.write(out);\n}}"),
+                    Type::Text => writeln!(out, "out.extend_from_slice(self.{name}.as_bytes());"),
+                    _ => writeln!(out, "out.extend_from_slice(self.{name});"),
+                };
+            }
+        }
+    }
+
+    /// Goes on with the length that stands before a field.
+    fn add_length(&mut self, field: &Field) {
+        self.values.push((format!("crate::reader::length_bytes(self.{}.len())", field.name), 4));
+    }
+
+    /// Ends the run.
+    fn write(&mut self, out: &mut String) {
+        let bytes: usize = self.values.iter().map(|(_, bytes)| bytes).sum();
+        if bytes > 0 {
+            let _ = writeln!(out, "let room = crate::reader::room::<{bytes}>(out);");
+        }
+        let mut at = 0;
+        for (value, bytes) in self.values.drain(..) {
+            let _ = writeln!(out, "room[{at}..{}].copy_from_slice(&{value});", at + bytes);
+            at += bytes;
+        }
+    }
+}
+
+fn scalar_bytes(scalar: &str) -> usize {
+    match scalar {
+        "u8" | "bool" => 1,
+        "u16" => 2,
+        "u64" => 8,
+        _ => 4,
+    }
 }
 
 fn message_source(out: &mut String, message: &Message, borrowing: &BTreeSet<String>) {
@@ -343,10 +411,11 @@ fn message_source(out: &mut String, message: &Message, borrowing: &BTreeSet<Stri
     let _ = writeln!(out, "const NAME: &'static str = {:?};", message.name);
     if let Some((last, others)) = message.fields.split_last().filter(|(last, _)| matches!(last.kind, Type::Bytes)) {
         out.push_str("const TAIL: bool = true;\n\nfn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {\n");
-        for field in others {
-            let _ = writeln!(out, "self.{}.write(out);", field.name);
-        }
-        let _ = writeln!(out, "crate::reader::write_length(self.{}.len(), out);\nself.{}\n}}", last.name, last.name);
+        let mut run = Run::default();
+        others.iter().for_each(|field| run.write_field(out, field));
+        run.add_length(last);
+        run.write(out);
+        let _ = writeln!(out, "self.{}\n}}", last.name);
     } else {
         out.push_str("const TAIL: bool = false;\n\nfn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {\nself.write(out);\n&[]\n}\n");
     }

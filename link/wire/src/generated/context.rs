@@ -55,8 +55,9 @@ impl<'a> Field<'a> for SetLimit {
     const LEAST: usize = <i32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.limit.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..4].copy_from_slice(&self.limit.to_le_bytes());
+        room[4..12].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -143,8 +144,9 @@ impl<'a> Field<'a> for SetCacheConfig {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.what.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.what.to_le_bytes());
+        room[4..8].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

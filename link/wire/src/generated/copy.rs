@@ -25,9 +25,11 @@ impl<'a> Field<'a> for CopyToDevice<'a> {
         <StreamId as Field<'a>>::LEAST + <DevicePtr as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.to.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -42,9 +44,10 @@ impl Message for CopyToDevice<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.stream.write(out);
-        self.to.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -63,9 +66,10 @@ impl<'a> Field<'a> for CopyFromDevice {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.from.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.from.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -107,10 +111,11 @@ impl<'a> Field<'a> for CopyOnDevice {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.to.write(out);
-        self.from.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<32>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.from.0.to_le_bytes());
+        room[24..32].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -161,14 +166,16 @@ impl<'a> Field<'a> for CopyBoxToDevice<'a> {
         + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.to.write(out);
-        self.pitch.write(out);
-        self.slice.write(out);
-        self.width.write(out);
-        self.height.write(out);
-        self.depth.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<60>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
+        room[24..32].copy_from_slice(&self.slice.to_le_bytes());
+        room[32..40].copy_from_slice(&self.width.to_le_bytes());
+        room[40..48].copy_from_slice(&self.height.to_le_bytes());
+        room[48..56].copy_from_slice(&self.depth.to_le_bytes());
+        room[56..60].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -192,14 +199,15 @@ impl Message for CopyBoxToDevice<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.stream.write(out);
-        self.to.write(out);
-        self.pitch.write(out);
-        self.slice.write(out);
-        self.width.write(out);
-        self.height.write(out);
-        self.depth.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<60>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
+        room[24..32].copy_from_slice(&self.slice.to_le_bytes());
+        room[32..40].copy_from_slice(&self.width.to_le_bytes());
+        room[40..48].copy_from_slice(&self.height.to_le_bytes());
+        room[48..56].copy_from_slice(&self.depth.to_le_bytes());
+        room[56..60].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -228,13 +236,14 @@ impl<'a> Field<'a> for CopyBoxFromDevice {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.from.write(out);
-        self.pitch.write(out);
-        self.slice.write(out);
-        self.width.write(out);
-        self.height.write(out);
-        self.depth.write(out);
+        let room = crate::reader::room::<56>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.from.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
+        room[24..32].copy_from_slice(&self.slice.to_le_bytes());
+        room[32..40].copy_from_slice(&self.width.to_le_bytes());
+        room[40..48].copy_from_slice(&self.height.to_le_bytes());
+        room[48..56].copy_from_slice(&self.depth.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -296,16 +305,17 @@ impl<'a> Field<'a> for CopyBoxOnDevice {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.to.write(out);
-        self.to_pitch.write(out);
-        self.to_slice.write(out);
-        self.from.write(out);
-        self.from_pitch.write(out);
-        self.from_slice.write(out);
-        self.width.write(out);
-        self.height.write(out);
-        self.depth.write(out);
+        let room = crate::reader::room::<80>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.to_pitch.to_le_bytes());
+        room[24..32].copy_from_slice(&self.to_slice.to_le_bytes());
+        room[32..40].copy_from_slice(&self.from.0.to_le_bytes());
+        room[40..48].copy_from_slice(&self.from_pitch.to_le_bytes());
+        room[48..56].copy_from_slice(&self.from_slice.to_le_bytes());
+        room[56..64].copy_from_slice(&self.width.to_le_bytes());
+        room[64..72].copy_from_slice(&self.height.to_le_bytes());
+        room[72..80].copy_from_slice(&self.depth.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -360,13 +370,14 @@ impl<'a> Field<'a> for Fill {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.at.write(out);
-        self.pitch.write(out);
-        self.element.write(out);
-        self.value.write(out);
-        self.width.write(out);
-        self.height.write(out);
+        let room = crate::reader::room::<48>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.at.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
+        room[24..28].copy_from_slice(&self.element.to_le_bytes());
+        room[28..32].copy_from_slice(&self.value.to_le_bytes());
+        room[32..40].copy_from_slice(&self.width.to_le_bytes());
+        room[40..48].copy_from_slice(&self.height.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -416,12 +427,13 @@ impl<'a> Field<'a> for CopyLate {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.function.write(out);
-        self.to.write(out);
-        self.pitch.write(out);
-        self.width.write(out);
-        self.height.write(out);
+        let room = crate::reader::room::<48>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.function.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.to.0.to_le_bytes());
+        room[24..32].copy_from_slice(&self.pitch.to_le_bytes());
+        room[32..40].copy_from_slice(&self.width.to_le_bytes());
+        room[40..48].copy_from_slice(&self.height.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -461,8 +473,10 @@ impl<'a> Field<'a> for LateBytes<'a> {
     const LEAST: usize = <FunctionId as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.function.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.function.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -477,8 +491,9 @@ impl Message for LateBytes<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.function.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.function.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -497,9 +512,10 @@ impl<'a> Field<'a> for CopyBulkToDevice {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.to.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -533,9 +549,11 @@ impl<'a> Field<'a> for Chunk<'a> {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.transfer.write(out);
-        self.offset.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.transfer.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -550,9 +568,10 @@ impl Message for Chunk<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.transfer.write(out);
-        self.offset.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.transfer.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }

@@ -23,8 +23,9 @@ impl<'a> Field<'a> for CreateEvent {
     const LEAST: usize = <EventId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.event.write(out);
-        self.flags.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.event.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.flags.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -58,9 +59,10 @@ impl<'a> Field<'a> for RecordEvent {
     const LEAST: usize = <EventId as Field<'a>>::LEAST + <StreamId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.event.write(out);
-        self.stream.write(out);
-        self.flags.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.event.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[16..20].copy_from_slice(&self.flags.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -165,8 +167,9 @@ impl<'a> Field<'a> for ElapsedTime {
     const LEAST: usize = <EventId as Field<'a>>::LEAST + <EventId as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.start.write(out);
-        self.end.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.start.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.end.0.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -76,18 +76,28 @@ impl<'a> Field<'a> for AddGraphKernel<'a> {
         + <Vec<LaunchAttribute<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.after.write(out);
-        self.kernel.write(out);
-        self.grid_x.write(out);
-        self.grid_y.write(out);
-        self.grid_z.write(out);
-        self.block_x.write(out);
-        self.block_y.write(out);
-        self.block_z.write(out);
-        self.shared.write(out);
-        self.parameters.write(out);
-        self.attributes.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.after.len()));
+        for element in &self.after {
+            element.write(out);
+        }
+        let room = crate::reader::room::<40>(out);
+        room[0..8].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.grid_x.to_le_bytes());
+        room[12..16].copy_from_slice(&self.grid_y.to_le_bytes());
+        room[16..20].copy_from_slice(&self.grid_z.to_le_bytes());
+        room[20..24].copy_from_slice(&self.block_x.to_le_bytes());
+        room[24..28].copy_from_slice(&self.block_y.to_le_bytes());
+        room[28..32].copy_from_slice(&self.block_z.to_le_bytes());
+        room[32..36].copy_from_slice(&self.shared.to_le_bytes());
+        room[36..40].copy_from_slice(&crate::reader::length_bytes(self.parameters.len()));
+        out.extend_from_slice(self.parameters);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.attributes.len()));
+        for element in &self.attributes {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -135,8 +145,12 @@ impl<'a> Field<'a> for AddGraphCopy {
         <GraphId as Field<'a>>::LEAST + <Vec<GraphEdge> as Field<'a>>::LEAST + <GraphCopy as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.after.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.after.len()));
+        for element in &self.after {
+            element.write(out);
+        }
         self.copy.write(out);
     }
 
@@ -172,8 +186,12 @@ impl<'a> Field<'a> for AddGraphFill {
         <GraphId as Field<'a>>::LEAST + <Vec<GraphEdge> as Field<'a>>::LEAST + <GraphFill as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.after.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.after.len()));
+        for element in &self.after {
+            element.write(out);
+        }
         self.fill.write(out);
     }
 
@@ -207,8 +225,12 @@ impl<'a> Field<'a> for AddGraphEmpty {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <Vec<GraphEdge> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.after.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.after.len()));
+        for element in &self.after {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -241,8 +263,9 @@ impl<'a> Field<'a> for InstantiateGraph {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.flags.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.flags.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -279,8 +302,9 @@ impl<'a> Field<'a> for LaunchGraph {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <StreamId as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.stream.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.stream.0.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -313,8 +337,9 @@ impl<'a> Field<'a> for UploadGraph {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <StreamId as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.stream.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.stream.0.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -366,17 +391,19 @@ impl<'a> Field<'a> for SetGraphKernel<'a> {
         + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.node.write(out);
-        self.kernel.write(out);
-        self.grid_x.write(out);
-        self.grid_y.write(out);
-        self.grid_z.write(out);
-        self.block_x.write(out);
-        self.block_y.write(out);
-        self.block_z.write(out);
-        self.shared.write(out);
-        self.parameters.write(out);
+        let room = crate::reader::room::<52>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.node.to_le_bytes());
+        room[12..20].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[20..24].copy_from_slice(&self.grid_x.to_le_bytes());
+        room[24..28].copy_from_slice(&self.grid_y.to_le_bytes());
+        room[28..32].copy_from_slice(&self.grid_z.to_le_bytes());
+        room[32..36].copy_from_slice(&self.block_x.to_le_bytes());
+        room[36..40].copy_from_slice(&self.block_y.to_le_bytes());
+        room[40..44].copy_from_slice(&self.block_z.to_le_bytes());
+        room[44..48].copy_from_slice(&self.shared.to_le_bytes());
+        room[48..52].copy_from_slice(&crate::reader::length_bytes(self.parameters.len()));
+        out.extend_from_slice(self.parameters);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -403,17 +430,18 @@ impl Message for SetGraphKernel<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.graph.write(out);
-        self.node.write(out);
-        self.kernel.write(out);
-        self.grid_x.write(out);
-        self.grid_y.write(out);
-        self.grid_z.write(out);
-        self.block_x.write(out);
-        self.block_y.write(out);
-        self.block_z.write(out);
-        self.shared.write(out);
-        crate::reader::write_length(self.parameters.len(), out);
+        let room = crate::reader::room::<52>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.node.to_le_bytes());
+        room[12..20].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[20..24].copy_from_slice(&self.grid_x.to_le_bytes());
+        room[24..28].copy_from_slice(&self.grid_y.to_le_bytes());
+        room[28..32].copy_from_slice(&self.grid_z.to_le_bytes());
+        room[32..36].copy_from_slice(&self.block_x.to_le_bytes());
+        room[36..40].copy_from_slice(&self.block_y.to_le_bytes());
+        room[40..44].copy_from_slice(&self.block_z.to_le_bytes());
+        room[44..48].copy_from_slice(&self.shared.to_le_bytes());
+        room[48..52].copy_from_slice(&crate::reader::length_bytes(self.parameters.len()));
         self.parameters
     }
 }
@@ -432,8 +460,9 @@ impl<'a> Field<'a> for SetGraphCopy {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <GraphCopy as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.node.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.node.to_le_bytes());
         self.copy.write(out);
     }
 
@@ -468,8 +497,9 @@ impl<'a> Field<'a> for SetGraphFill {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <GraphFill as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.node.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.node.to_le_bytes());
         self.fill.write(out);
     }
 
@@ -504,9 +534,10 @@ impl<'a> Field<'a> for EnableGraphNode {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.node.write(out);
-        self.enabled.write(out);
+        let room = crate::reader::room::<13>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.node.to_le_bytes());
+        room[12..13].copy_from_slice(&[u8::from(self.enabled)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -539,8 +570,9 @@ impl<'a> Field<'a> for UpdateGraph {
     const LEAST: usize = <GraphId as Field<'a>>::LEAST + <GraphId as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.new.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.new.0.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -612,9 +644,17 @@ impl<'a> Field<'a> for AddGraphWords {
         + <Vec<MemoryOperation> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.after.write(out);
-        self.operations.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.after.len()));
+        for element in &self.after {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.operations.len()));
+        for element in &self.operations {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -653,9 +693,13 @@ impl<'a> Field<'a> for SetGraphWords {
         <GraphId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <Vec<MemoryOperation> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.graph.write(out);
-        self.node.write(out);
-        self.operations.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.graph.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.node.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.operations.len()));
+        for element in &self.operations {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -701,15 +745,16 @@ impl<'a> Field<'a> for GraphCopy {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.to.write(out);
-        self.to_pitch.write(out);
-        self.to_slice.write(out);
-        self.from.write(out);
-        self.from_pitch.write(out);
-        self.from_slice.write(out);
-        self.width.write(out);
-        self.height.write(out);
-        self.depth.write(out);
+        let room = crate::reader::room::<72>(out);
+        room[0..8].copy_from_slice(&self.to.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.to_pitch.to_le_bytes());
+        room[16..24].copy_from_slice(&self.to_slice.to_le_bytes());
+        room[24..32].copy_from_slice(&self.from.0.to_le_bytes());
+        room[32..40].copy_from_slice(&self.from_pitch.to_le_bytes());
+        room[40..48].copy_from_slice(&self.from_slice.to_le_bytes());
+        room[48..56].copy_from_slice(&self.width.to_le_bytes());
+        room[56..64].copy_from_slice(&self.height.to_le_bytes());
+        room[64..72].copy_from_slice(&self.depth.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -739,9 +784,10 @@ impl<'a> Field<'a> for GraphEdge {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <u8 as Field<'a>>::LEAST + <u8 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.from.write(out);
-        self.port.write(out);
-        self.kind.write(out);
+        let room = crate::reader::room::<6>(out);
+        room[0..4].copy_from_slice(&self.from.to_le_bytes());
+        room[4..5].copy_from_slice(&self.port.to_le_bytes());
+        room[5..6].copy_from_slice(&self.kind.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -769,12 +815,13 @@ impl<'a> Field<'a> for GraphFill {
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.pitch.write(out);
-        self.element.write(out);
-        self.value.write(out);
-        self.width.write(out);
-        self.height.write(out);
+        let room = crate::reader::room::<40>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.pitch.to_le_bytes());
+        room[16..20].copy_from_slice(&self.element.to_le_bytes());
+        room[20..24].copy_from_slice(&self.value.to_le_bytes());
+        room[24..32].copy_from_slice(&self.width.to_le_bytes());
+        room[32..40].copy_from_slice(&self.height.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

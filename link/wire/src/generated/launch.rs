@@ -42,17 +42,23 @@ impl<'a> Field<'a> for Launch<'a> {
         + <Vec<LaunchAttribute<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.kernel.write(out);
-        self.stream.write(out);
-        self.grid_x.write(out);
-        self.grid_y.write(out);
-        self.grid_z.write(out);
-        self.block_x.write(out);
-        self.block_y.write(out);
-        self.block_z.write(out);
-        self.shared.write(out);
-        self.parameters.write(out);
-        self.attributes.write(out);
+        let room = crate::reader::room::<48>(out);
+        room[0..8].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[16..20].copy_from_slice(&self.grid_x.to_le_bytes());
+        room[20..24].copy_from_slice(&self.grid_y.to_le_bytes());
+        room[24..28].copy_from_slice(&self.grid_z.to_le_bytes());
+        room[28..32].copy_from_slice(&self.block_x.to_le_bytes());
+        room[32..36].copy_from_slice(&self.block_y.to_le_bytes());
+        room[36..40].copy_from_slice(&self.block_z.to_le_bytes());
+        room[40..44].copy_from_slice(&self.shared.to_le_bytes());
+        room[44..48].copy_from_slice(&crate::reader::length_bytes(self.parameters.len()));
+        out.extend_from_slice(self.parameters);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.attributes.len()));
+        for element in &self.attributes {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -97,8 +103,9 @@ impl<'a> Field<'a> for HostFunction {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <FunctionId as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.function.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.function.0.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -168,10 +175,11 @@ impl<'a> Field<'a> for MaxActiveBlocks {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.kernel.write(out);
-        self.block.write(out);
-        self.shared.write(out);
-        self.flags.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.block.to_le_bytes());
+        room[12..20].copy_from_slice(&self.shared.to_le_bytes());
+        room[20..24].copy_from_slice(&self.flags.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -232,9 +240,10 @@ impl<'a> Field<'a> for AvailableShared {
     const LEAST: usize = <KernelId as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.kernel.write(out);
-        self.blocks.write(out);
-        self.block.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.blocks.to_le_bytes());
+        room[12..16].copy_from_slice(&self.block.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -306,16 +315,20 @@ impl<'a> Field<'a> for ClusterOccupancy<'a> {
         + <Vec<LaunchAttribute<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.what.write(out);
-        self.kernel.write(out);
-        self.grid_x.write(out);
-        self.grid_y.write(out);
-        self.grid_z.write(out);
-        self.block_x.write(out);
-        self.block_y.write(out);
-        self.block_z.write(out);
-        self.shared.write(out);
-        self.attributes.write(out);
+        let room = crate::reader::room::<44>(out);
+        room[0..4].copy_from_slice(&self.what.to_le_bytes());
+        room[4..12].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[12..16].copy_from_slice(&self.grid_x.to_le_bytes());
+        room[16..20].copy_from_slice(&self.grid_y.to_le_bytes());
+        room[20..24].copy_from_slice(&self.grid_z.to_le_bytes());
+        room[24..28].copy_from_slice(&self.block_x.to_le_bytes());
+        room[28..32].copy_from_slice(&self.block_y.to_le_bytes());
+        room[32..36].copy_from_slice(&self.block_z.to_le_bytes());
+        room[36..40].copy_from_slice(&self.shared.to_le_bytes());
+        room[40..44].copy_from_slice(&crate::reader::length_bytes(self.attributes.len()));
+        for element in &self.attributes {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -379,8 +392,10 @@ impl<'a> Field<'a> for LaunchAttribute<'a> {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.id.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.id.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.value.len()));
+        out.extend_from_slice(self.value);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -24,9 +24,11 @@ impl<'a> Field<'a> for LibraryPart<'a> {
     const LEAST: usize = <LibraryId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.library.write(out);
-        self.content.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.content.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -41,9 +43,10 @@ impl Message for LibraryPart<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.library.write(out);
-        self.content.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.content.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -149,9 +152,12 @@ impl<'a> Field<'a> for FindKernel<'a> {
         <LibraryId as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <KernelId as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.library.write(out);
-        self.name.write(out);
-        self.kernel.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<8>(out);
+        room[0..8].copy_from_slice(&self.kernel.0.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -186,8 +192,16 @@ impl<'a> Field<'a> for FindKernelReply {
     const LEAST: usize = <Vec<Parameter> as Field<'a>>::LEAST + <Vec<Attribute> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.parameters.write(out);
-        self.attributes.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.parameters.len()));
+        for element in &self.parameters {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.attributes.len()));
+        for element in &self.attributes {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -208,8 +222,10 @@ impl<'a> Field<'a> for FindGlobal<'a> {
     const LEAST: usize = <LibraryId as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.library.write(out);
-        self.name.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -244,8 +260,9 @@ impl<'a> Field<'a> for FindGlobalReply {
     const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -271,10 +288,11 @@ impl<'a> Field<'a> for SetKernelAttribute {
         + <i32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.kernel.write(out);
-        self.what.write(out);
-        self.number.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.kernel.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.what.to_le_bytes());
+        room[12..16].copy_from_slice(&self.number.to_le_bytes());
+        room[16..20].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -343,12 +361,21 @@ impl<'a> Field<'a> for LoadLibrary<'a> {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.library.write(out);
-        self.kind.write(out);
-        self.contents.write(out);
-        self.at_once.write(out);
-        self.options.write(out);
-        self.log_bytes.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.kind.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.contents.len()));
+        for element in &self.contents {
+            element.write(out);
+        }
+        let room = crate::reader::room::<5>(out);
+        room[0..1].copy_from_slice(&[u8::from(self.at_once)]);
+        room[1..5].copy_from_slice(&crate::reader::length_bytes(self.options.len()));
+        for element in &self.options {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&self.log_bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -390,8 +417,14 @@ impl<'a> Field<'a> for LoadLibraryReply<'a> {
     const LEAST: usize = <Vec<u32> as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.missing.write(out);
-        self.info.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.missing.len()));
+        for element in &self.missing {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.info.len()));
+        out.extend_from_slice(self.info.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -419,11 +452,24 @@ impl<'a> Field<'a> for LinkLibrary<'a> {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.library.write(out);
-        self.inputs.write(out);
-        self.contents.write(out);
-        self.options.write(out);
-        self.log_bytes.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.library.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.inputs.len()));
+        for element in &self.inputs {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.contents.len()));
+        for element in &self.contents {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.options.len()));
+        for element in &self.options {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&self.log_bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -465,9 +511,15 @@ impl<'a> Field<'a> for LinkLibraryReply<'a> {
     const LEAST: usize = <Vec<u32> as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.missing.write(out);
-        self.bytes.write(out);
-        self.info.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.missing.len()));
+        for element in &self.missing {
+            element.write(out);
+        }
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.bytes.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.info.len()));
+        out.extend_from_slice(self.info.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -540,8 +592,11 @@ impl<'a> Field<'a> for Content<'a> {
     const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.hash.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.hash.len()));
+        out.extend_from_slice(self.hash);
+        let room = crate::reader::room::<8>(out);
+        room[0..8].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -560,8 +615,9 @@ impl<'a> Field<'a> for JitOption {
     const LEAST: usize = <i32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.option.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..4].copy_from_slice(&self.option.to_le_bytes());
+        room[4..12].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -582,9 +638,15 @@ impl<'a> Field<'a> for LinkInput<'a> {
         <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST + <Vec<JitOption> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.kind.write(out);
-        self.name.write(out);
-        self.options.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.kind.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.options.len()));
+        for element in &self.options {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -603,8 +665,9 @@ impl<'a> Field<'a> for Parameter {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.offset.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.offset.to_le_bytes());
+        room[4..8].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

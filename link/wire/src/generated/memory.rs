@@ -23,8 +23,9 @@ impl<'a> Field<'a> for CreateBlock {
     const LEAST: usize = <BlockId as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.block.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.block.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -100,11 +101,12 @@ impl<'a> Field<'a> for MapBlock {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.block.write(out);
-        self.offset.write(out);
-        self.at.write(out);
-        self.bytes.write(out);
-        self.access.write(out);
+        let room = crate::reader::room::<36>(out);
+        room[0..8].copy_from_slice(&self.block.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..24].copy_from_slice(&self.at.0.to_le_bytes());
+        room[24..32].copy_from_slice(&self.bytes.to_le_bytes());
+        room[32..36].copy_from_slice(&self.access.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -144,9 +146,10 @@ impl<'a> Field<'a> for SetAccess {
     const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.bytes.write(out);
-        self.access.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        room[16..20].copy_from_slice(&self.access.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -179,8 +182,9 @@ impl<'a> Field<'a> for UnmapRange {
     const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -243,8 +247,9 @@ impl<'a> Field<'a> for MemoryInfoReply {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.free.write(out);
-        self.total.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.free.to_le_bytes());
+        room[8..16].copy_from_slice(&self.total.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

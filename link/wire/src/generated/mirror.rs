@@ -23,8 +23,9 @@ impl<'a> Field<'a> for MirrorMemory {
     const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -97,8 +98,12 @@ impl<'a> Field<'a> for WriteMirror<'a> {
     const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <Vec<MirrorRun<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.runs.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.runs.len()));
+        for element in &self.runs {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -131,8 +136,12 @@ impl<'a> Field<'a> for MirrorChanged<'a> {
     const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <Vec<MirrorRun<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.at.write(out);
-        self.runs.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.runs.len()));
+        for element in &self.runs {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -163,8 +172,10 @@ impl<'a> Field<'a> for MirrorRun<'a> {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.offset.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.offset.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -28,10 +28,12 @@ impl<'a> Field<'a> for Hello<'a> {
         + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.magic.write(out);
-        self.oldest.write(out);
-        self.newest.write(out);
-        self.client.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..4].copy_from_slice(&self.magic.to_le_bytes());
+        room[4..8].copy_from_slice(&self.oldest.to_le_bytes());
+        room[8..12].copy_from_slice(&self.newest.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.client.len()));
+        out.extend_from_slice(self.client.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -76,10 +78,14 @@ impl<'a> Field<'a> for HelloReply<'a> {
         + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.version.write(out);
-        self.server.write(out);
-        self.authenticate.write(out);
-        self.nonce.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.version.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.server.len()));
+        out.extend_from_slice(self.server.as_bytes());
+        let room = crate::reader::room::<5>(out);
+        room[0..1].copy_from_slice(&[u8::from(self.authenticate)]);
+        room[1..5].copy_from_slice(&crate::reader::length_bytes(self.nonce.len()));
+        out.extend_from_slice(self.nonce);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -105,8 +111,12 @@ impl<'a> Field<'a> for Authenticate<'a> {
     const LEAST: usize = <&'a [u8] as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.nonce.write(out);
-        self.proof.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.nonce.len()));
+        out.extend_from_slice(self.nonce);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.proof.len()));
+        out.extend_from_slice(self.proof);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -121,8 +131,11 @@ impl Message for Authenticate<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.nonce.write(out);
-        crate::reader::write_length(self.proof.len(), out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.nonce.len()));
+        out.extend_from_slice(self.nonce);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.proof.len()));
         self.proof
     }
 }
@@ -275,14 +288,23 @@ impl<'a> Field<'a> for Attach<'a> {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.gpu.write(out);
-        self.ordinal.write(out);
-        self.memory.write(out);
-        self.pid.write(out);
-        self.host.write(out);
-        self.program.write(out);
-        self.settings.write(out);
-        self.rings.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..4].copy_from_slice(&self.gpu.to_le_bytes());
+        room[4..8].copy_from_slice(&self.ordinal.to_le_bytes());
+        room[8..16].copy_from_slice(&self.memory.to_le_bytes());
+        room[16..20].copy_from_slice(&self.pid.to_le_bytes());
+        room[20..24].copy_from_slice(&crate::reader::length_bytes(self.host.len()));
+        out.extend_from_slice(self.host.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.program.len()));
+        out.extend_from_slice(self.program.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.settings.len()));
+        for element in &self.settings {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&self.rings.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -341,14 +363,17 @@ impl<'a> Field<'a> for AttachReply<'a> {
         + <DeviceSnapshot<'a> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.session.write(out);
-        self.window.write(out);
-        self.window_bytes.write(out);
-        self.memory.write(out);
-        self.key.write(out);
-        self.bulk_connections.write(out);
-        self.grace_ms.write(out);
-        self.rings.write(out);
+        let room = crate::reader::room::<36>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..16].copy_from_slice(&self.window.0.to_le_bytes());
+        room[16..24].copy_from_slice(&self.window_bytes.to_le_bytes());
+        room[24..32].copy_from_slice(&self.memory.to_le_bytes());
+        room[32..36].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
+        out.extend_from_slice(self.key);
+        let room = crate::reader::room::<13>(out);
+        room[0..4].copy_from_slice(&self.bulk_connections.to_le_bytes());
+        room[4..12].copy_from_slice(&self.grace_ms.to_le_bytes());
+        room[12..13].copy_from_slice(&[u8::from(self.rings)]);
         self.device.write(out);
     }
 
@@ -380,8 +405,10 @@ impl<'a> Field<'a> for Join<'a> {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.session.write(out);
-        self.key.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
+        out.extend_from_slice(self.key);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -396,8 +423,9 @@ impl Message for Join<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.session.write(out);
-        crate::reader::write_length(self.key.len(), out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.key.len()));
         self.key
     }
 }
@@ -456,9 +484,10 @@ impl<'a> Field<'a> for Continue {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.epoch.write(out);
-        self.place.write(out);
-        self.received.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.epoch.to_le_bytes());
+        room[8..12].copy_from_slice(&self.place.to_le_bytes());
+        room[12..20].copy_from_slice(&self.received.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -513,8 +542,9 @@ impl<'a> Field<'a> for Acknowledge {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.place.write(out);
-        self.received.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..4].copy_from_slice(&self.place.to_le_bytes());
+        room[4..12].copy_from_slice(&self.received.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -582,11 +612,15 @@ impl<'a> Field<'a> for Reply<'a> {
         + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.request.write(out);
-        self.status.write(out);
-        self.earlier.write(out);
-        self.detail.write(out);
-        self.body.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.request.to_le_bytes());
+        room[8..12].copy_from_slice(&self.status.to_le_bytes());
+        room[12..16].copy_from_slice(&self.earlier.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.detail.len()));
+        out.extend_from_slice(self.detail.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.body.len()));
+        out.extend_from_slice(self.body);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -607,11 +641,14 @@ impl Message for Reply<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.request.write(out);
-        self.status.write(out);
-        self.earlier.write(out);
-        self.detail.write(out);
-        crate::reader::write_length(self.body.len(), out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.request.to_le_bytes());
+        room[8..12].copy_from_slice(&self.status.to_le_bytes());
+        room[12..16].copy_from_slice(&self.earlier.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.detail.len()));
+        out.extend_from_slice(self.detail.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.body.len()));
         self.body
     }
 }
@@ -629,8 +666,10 @@ impl<'a> Field<'a> for Ended<'a> {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.status.write(out);
-        self.detail.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.status.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.detail.len()));
+        out.extend_from_slice(self.detail.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -663,8 +702,10 @@ impl<'a> Field<'a> for Output<'a> {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.fd.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.fd.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -679,8 +720,9 @@ impl Message for Output<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.fd.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.fd.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -699,9 +741,11 @@ impl<'a> Field<'a> for Delivery<'a> {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.request.write(out);
-        self.offset.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.request.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        out.extend_from_slice(self.bytes);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -716,9 +760,10 @@ impl Message for Delivery<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.request.write(out);
-        self.offset.write(out);
-        crate::reader::write_length(self.bytes.len(), out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.request.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -736,8 +781,9 @@ impl<'a> Field<'a> for RunHostFunction {
     const LEAST: usize = <FunctionId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.function.write(out);
-        self.status.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.function.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.status.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -771,9 +817,10 @@ impl<'a> Field<'a> for Progress {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.sequence.write(out);
-        self.status.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        room[16..20].copy_from_slice(&self.status.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -811,9 +858,10 @@ impl<'a> Field<'a> for DeliveryFollows {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.request.write(out);
-        self.offset.write(out);
-        self.bytes.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.request.to_le_bytes());
+        room[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        room[16..24].copy_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -844,8 +892,9 @@ impl<'a> Field<'a> for Attribute {
     const LEAST: usize = <i32 as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.number.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.number.to_le_bytes());
+        room[4..8].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -883,17 +932,32 @@ impl<'a> Field<'a> for DeviceSnapshot<'a> {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.name.write(out);
-        self.uuid.write(out);
-        self.pci_bus.write(out);
-        self.memory.write(out);
-        self.driver.write(out);
-        self.attributes.write(out);
-        self.limits.write(out);
-        self.priority_least.write(out);
-        self.priority_greatest.write(out);
-        self.granularity.write(out);
-        self.code.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.uuid.len()));
+        out.extend_from_slice(self.uuid);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.pci_bus.len()));
+        out.extend_from_slice(self.pci_bus.as_bytes());
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.memory.to_le_bytes());
+        room[8..12].copy_from_slice(&self.driver.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.attributes.len()));
+        for element in &self.attributes {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.limits.len()));
+        for element in &self.limits {
+            element.write(out);
+        }
+        let room = crate::reader::room::<20>(out);
+        room[0..4].copy_from_slice(&self.priority_least.to_le_bytes());
+        room[4..8].copy_from_slice(&self.priority_greatest.to_le_bytes());
+        room[8..16].copy_from_slice(&self.granularity.to_le_bytes());
+        room[16..20].copy_from_slice(&self.code.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -941,16 +1005,23 @@ impl<'a> Field<'a> for Gpu<'a> {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.index.write(out);
-        self.name.write(out);
-        self.uuid.write(out);
-        self.memory.write(out);
-        self.free.write(out);
-        self.kind.write(out);
-        self.driver.write(out);
-        self.compute_major.write(out);
-        self.compute_minor.write(out);
-        self.sessions.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.index.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.uuid.len()));
+        out.extend_from_slice(self.uuid);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.memory.to_le_bytes());
+        room[8..16].copy_from_slice(&self.free.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.kind.len()));
+        out.extend_from_slice(self.kind.as_bytes());
+        let room = crate::reader::room::<16>(out);
+        room[0..4].copy_from_slice(&self.driver.to_le_bytes());
+        room[4..8].copy_from_slice(&self.compute_major.to_le_bytes());
+        room[8..12].copy_from_slice(&self.compute_minor.to_le_bytes());
+        room[12..16].copy_from_slice(&self.sessions.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -980,8 +1051,9 @@ impl<'a> Field<'a> for Limit {
     const LEAST: usize = <i32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.number.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..4].copy_from_slice(&self.number.to_le_bytes());
+        room[4..12].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1017,16 +1089,22 @@ impl<'a> Field<'a> for SessionRow<'a> {
         + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.session.write(out);
-        self.gpu.write(out);
-        self.client.write(out);
-        self.pid.write(out);
-        self.program.write(out);
-        self.memory.write(out);
-        self.used.write(out);
-        self.seconds.write(out);
-        self.worker.write(out);
-        self.transport.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.session.to_le_bytes());
+        room[8..12].copy_from_slice(&self.gpu.to_le_bytes());
+        room[12..16].copy_from_slice(&crate::reader::length_bytes(self.client.len()));
+        out.extend_from_slice(self.client.as_bytes());
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.pid.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.program.len()));
+        out.extend_from_slice(self.program.as_bytes());
+        let room = crate::reader::room::<32>(out);
+        room[0..8].copy_from_slice(&self.memory.to_le_bytes());
+        room[8..16].copy_from_slice(&self.used.to_le_bytes());
+        room[16..24].copy_from_slice(&self.seconds.to_le_bytes());
+        room[24..28].copy_from_slice(&self.worker.to_le_bytes());
+        room[28..32].copy_from_slice(&crate::reader::length_bytes(self.transport.len()));
+        out.extend_from_slice(self.transport.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -1056,8 +1134,12 @@ impl<'a> Field<'a> for Setting<'a> {
     const LEAST: usize = <&'a str as Field<'a>>::LEAST + <&'a str as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.name.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.value.len()));
+        out.extend_from_slice(self.value.as_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -24,9 +24,10 @@ impl<'a> Field<'a> for CreateStream {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <i32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.flags.write(out);
-        self.priority.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..12].copy_from_slice(&self.flags.to_le_bytes());
+        room[12..16].copy_from_slice(&self.priority.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -92,9 +93,10 @@ impl<'a> Field<'a> for WaitEvent {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <EventId as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.event.write(out);
-        self.flags.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.event.0.to_le_bytes());
+        room[16..20].copy_from_slice(&self.flags.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

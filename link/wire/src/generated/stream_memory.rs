@@ -23,8 +23,12 @@ impl<'a> Field<'a> for MemoryOperations {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST + <Vec<MemoryOperation> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.stream.write(out);
-        self.operations.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.operations.len()));
+        for element in &self.operations {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -60,10 +64,11 @@ impl<'a> Field<'a> for MemoryOperation {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.operation.write(out);
-        self.at.write(out);
-        self.value.write(out);
-        self.flags.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..4].copy_from_slice(&self.operation.to_le_bytes());
+        room[4..12].copy_from_slice(&self.at.0.to_le_bytes());
+        room[12..20].copy_from_slice(&self.value.to_le_bytes());
+        room[20..24].copy_from_slice(&self.flags.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -24,9 +24,16 @@ impl<'a> Field<'a> for ReadTelemetry<'a> {
     const LEAST: usize = <&'a str as Field<'a>>::LEAST + <Vec<u32> as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.host.write(out);
-        self.gpus.write(out);
-        self.slow.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.host.len()));
+        out.extend_from_slice(self.host.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.gpus.len()));
+        for element in &self.gpus {
+            element.write(out);
+        }
+        let room = crate::reader::room::<1>(out);
+        room[0..1].copy_from_slice(&[u8::from(self.slow)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -63,9 +70,15 @@ impl<'a> Field<'a> for ReadTelemetryReply<'a> {
         <&'a str as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <Vec<GpuTelemetry<'a>> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.driver.write(out);
-        self.memory_limit.write(out);
-        self.gpus.write(out);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.driver.len()));
+        out.extend_from_slice(self.driver.as_bytes());
+        let room = crate::reader::room::<12>(out);
+        room[0..8].copy_from_slice(&self.memory_limit.to_le_bytes());
+        room[8..12].copy_from_slice(&crate::reader::length_bytes(self.gpus.len()));
+        for element in &self.gpus {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -111,19 +124,39 @@ impl<'a> Field<'a> for GpuTelemetry<'a> {
         + <Vec<SessionTelemetry> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.index.write(out);
-        self.name.write(out);
-        self.uuid.write(out);
-        self.pci_bus.write(out);
-        self.memory.write(out);
-        self.free.write(out);
-        self.compute_major.write(out);
-        self.compute_minor.write(out);
-        self.serial.write(out);
-        self.part.write(out);
-        self.firmware.write(out);
-        self.readings.write(out);
-        self.sessions.write(out);
+        let room = crate::reader::room::<8>(out);
+        room[0..4].copy_from_slice(&self.index.to_le_bytes());
+        room[4..8].copy_from_slice(&crate::reader::length_bytes(self.name.len()));
+        out.extend_from_slice(self.name.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.uuid.len()));
+        out.extend_from_slice(self.uuid);
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.pci_bus.len()));
+        out.extend_from_slice(self.pci_bus.as_bytes());
+        let room = crate::reader::room::<28>(out);
+        room[0..8].copy_from_slice(&self.memory.to_le_bytes());
+        room[8..16].copy_from_slice(&self.free.to_le_bytes());
+        room[16..20].copy_from_slice(&self.compute_major.to_le_bytes());
+        room[20..24].copy_from_slice(&self.compute_minor.to_le_bytes());
+        room[24..28].copy_from_slice(&crate::reader::length_bytes(self.serial.len()));
+        out.extend_from_slice(self.serial.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.part.len()));
+        out.extend_from_slice(self.part.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.firmware.len()));
+        out.extend_from_slice(self.firmware.as_bytes());
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.readings.len()));
+        for element in &self.readings {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.sessions.len()));
+        for element in &self.sessions {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -156,8 +189,9 @@ impl<'a> Field<'a> for Reading {
     const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.number.write(out);
-        self.value.write(out);
+        let room = crate::reader::room::<12>(out);
+        room[0..4].copy_from_slice(&self.number.to_le_bytes());
+        room[4..12].copy_from_slice(&self.value.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -183,11 +217,15 @@ impl<'a> Field<'a> for SessionTelemetry {
         + <Vec<Reading> as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.pid.write(out);
-        self.ordinal.write(out);
-        self.memory.write(out);
-        self.used.write(out);
-        self.readings.write(out);
+        let room = crate::reader::room::<28>(out);
+        room[0..4].copy_from_slice(&self.pid.to_le_bytes());
+        room[4..8].copy_from_slice(&self.ordinal.to_le_bytes());
+        room[8..16].copy_from_slice(&self.memory.to_le_bytes());
+        room[16..24].copy_from_slice(&self.used.to_le_bytes());
+        room[24..28].copy_from_slice(&crate::reader::length_bytes(self.readings.len()));
+        for element in &self.readings {
+            element.write(out);
+        }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -52,22 +52,47 @@ impl<'a> Field<'a> for EncodeTensorMap {
         + <u32 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.form.write(out);
-        self.data_type.write(out);
-        self.address.write(out);
-        self.dimensions.write(out);
-        self.strides.write(out);
-        self.element_strides.write(out);
-        self.box_dimensions.write(out);
-        self.lower.write(out);
-        self.upper.write(out);
-        self.channels.write(out);
-        self.pixels.write(out);
-        self.interleave.write(out);
-        self.mode.write(out);
-        self.swizzle.write(out);
-        self.promotion.write(out);
-        self.fill.write(out);
+        let room = crate::reader::room::<20>(out);
+        room[0..4].copy_from_slice(&self.form.to_le_bytes());
+        room[4..8].copy_from_slice(&self.data_type.to_le_bytes());
+        room[8..16].copy_from_slice(&self.address.0.to_le_bytes());
+        room[16..20].copy_from_slice(&crate::reader::length_bytes(self.dimensions.len()));
+        for element in &self.dimensions {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.strides.len()));
+        for element in &self.strides {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.element_strides.len()));
+        for element in &self.element_strides {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.box_dimensions.len()));
+        for element in &self.box_dimensions {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.lower.len()));
+        for element in &self.lower {
+            element.write(out);
+        }
+        let room = crate::reader::room::<4>(out);
+        room[0..4].copy_from_slice(&crate::reader::length_bytes(self.upper.len()));
+        for element in &self.upper {
+            element.write(out);
+        }
+        let room = crate::reader::room::<28>(out);
+        room[0..4].copy_from_slice(&self.channels.to_le_bytes());
+        room[4..8].copy_from_slice(&self.pixels.to_le_bytes());
+        room[8..12].copy_from_slice(&self.interleave.to_le_bytes());
+        room[12..16].copy_from_slice(&self.mode.to_le_bytes());
+        room[16..20].copy_from_slice(&self.swizzle.to_le_bytes());
+        room[20..24].copy_from_slice(&self.promotion.to_le_bytes());
+        room[24..28].copy_from_slice(&self.fill.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
