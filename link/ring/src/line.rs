@@ -85,31 +85,42 @@ impl Writer {
         // Whether there is or not, it is known now how much there is.
         let _ = self.has_room_for(line, wish)?;
         let count = wish.min(length(self.room(line)));
-        if count == 0 {
-            return Ok(0);
+        if count > 0 {
+            self.copy_in(line, &bytes[..count]);
         }
+        Ok(count)
+    }
+
+    /// Copies bytes in for which there is room.
+    #[inline]
+    fn copy_in(&mut self, line: &impl Line, bytes: &[u8]) {
         let at = place(line, self.written);
-        let (first, second) = bytes[..count].split_at(count.min(length(line.capacity()) - at));
-        line.put(at, first);
-        line.put(0, second);
-        self.written = self.written.wrapping_add(count as u64);
+        match bytes.split_at_checked(length(line.capacity()) - at) {
+            Some((first, second)) => {
+                line.put(at, first);
+                line.put(0, second);
+            }
+            None => line.put(at, bytes),
+        }
+        self.written = self.written.wrapping_add(bytes.len() as u64);
         line.set_index(End::Writer, self.written);
         line.fence();
         if is_marked(line, End::Reader) {
             ring(line, End::Reader);
         }
-        Ok(count)
     }
 
     /// Copies all of the bytes in, or none: 0 where there is no room for them or they are more than a stride.
     ///
     /// # Errors
     /// [`BadIndex`] when the reader is where it cannot be.
+    #[inline]
     pub(crate) fn write_whole(&mut self, line: &impl Line, bytes: &[u8]) -> Result<usize, BadIndex> {
-        if bytes.len() > STRIDE || !self.has_room_for(line, bytes.len())? {
+        if bytes.is_empty() || bytes.len() > STRIDE || !self.has_room_for(line, bytes.len())? {
             return Ok(0);
         }
-        self.write(line, bytes)
+        self.copy_in(line, bytes);
+        Ok(bytes.len())
     }
 
     /// How many bytes have been copied in.
@@ -118,6 +129,7 @@ impl Writer {
     }
 
     /// Whether there is room for so many bytes; asks the reader only where there was not.
+    #[inline]
     fn has_room_for(&mut self, line: &impl Line, bytes: usize) -> Result<bool, BadIndex> {
         if self.room(line) < bytes as u64 {
             self.taken = checked(line, line.index(End::Reader), self.written, |said, own| own.wrapping_sub(said))?;

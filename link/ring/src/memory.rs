@@ -34,14 +34,17 @@ pub(crate) struct Words {
 const _: () = assert!(2 * size_of::<Words>() <= HEAD && HEAD.is_multiple_of(align_of::<Words>()));
 
 impl Words {
+    #[inline]
     pub(crate) fn index(&self, end: End) -> u64 {
         self.place(end).load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(crate) fn set_index(&self, end: End, index: u64) {
         self.place(end).store(index, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn alarm(&self, end: End) -> &AtomicU32 {
         match end {
             End::Writer => &self.for_room.0,
@@ -91,6 +94,7 @@ impl Memory {
     }
 
     /// What both sides tell each other of direction 0 or 1.
+    #[inline]
     pub(crate) fn words(&self, direction: usize) -> &Words {
         assert!(direction < 2, "no such direction: {direction}");
         let at = std::ptr::with_exposed_provenance::<Words>(self.start + direction * size_of::<Words>());
@@ -100,6 +104,7 @@ impl Memory {
     }
 
     /// Copies bytes to where byte `at` of a direction's ring is.
+    #[inline]
     pub(crate) fn put(&self, direction: usize, at: usize, bytes: &[u8]) {
         let to = self.range(direction, at, bytes.len());
         // SAFETY: the range lies inside the mapping, of which no reference exists; the source is memory of this process's own.
@@ -113,6 +118,7 @@ impl Memory {
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
     }
 
+    #[inline]
     fn range(&self, direction: usize, at: usize, bytes: usize) -> *mut u8 {
         let inside = at.checked_add(bytes).is_some_and(|end| end <= self.capacity);
         assert!(direction < 2 && inside, "{bytes} bytes at {at} of a ring of: {}", self.capacity);

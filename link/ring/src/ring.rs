@@ -102,6 +102,7 @@ impl Ring {
     ///
     /// # Errors
     /// As [`Ring::write`].
+    #[inline]
     pub fn write_whole(&self, bytes: &[u8]) -> Result<usize, BadIndex> {
         let mut writer = lock(&self.writer);
         let count = writer.write_whole(&self.outgoing(), bytes)?;
@@ -148,6 +149,7 @@ impl Ring {
 
     /// Whether the rings are over. What has been written can still be read.
     #[must_use]
+    #[inline]
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
@@ -167,6 +169,7 @@ impl Ring {
         }
     }
 
+    #[inline]
     fn outgoing(&self) -> Direction<'_> {
         Direction { ring: self, number: self.writes }
     }
@@ -177,28 +180,34 @@ impl Ring {
 }
 
 impl Direction<'_> {
+    #[inline]
     fn words(&self) -> &Words {
         self.ring.memory.words(self.number)
     }
 }
 
 impl Line for Direction<'_> {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.ring.capacity
     }
 
+    #[inline]
     fn index(&self, end: End) -> u64 {
         self.words().index(end)
     }
 
+    #[inline]
     fn set_index(&self, end: End, index: u64) {
         self.words().set_index(end, index);
     }
 
+    #[inline]
     fn fence(&self) {
         fence(Ordering::SeqCst);
     }
 
+    #[inline]
     fn alarm(&self, end: End) -> u32 {
         self.words().alarm(end).load(Ordering::Relaxed)
     }
@@ -220,14 +229,17 @@ impl Line for Direction<'_> {
         self.words().wake(end);
     }
 
+    #[inline]
     fn is_over(&self) -> bool {
         self.ring.is_over()
     }
 
+    #[inline]
     fn put(&self, at: usize, bytes: &[u8]) {
         self.ring.memory.put(self.number, at, bytes);
     }
 
+    #[inline]
     fn get(&self, at: usize, bytes: &mut [u8]) {
         self.ring.memory.get(self.number, at, bytes);
     }

@@ -61,11 +61,17 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) fn check(self) -> Result<(), LinkError> {
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        if *self == Self::Open { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    /// What who wants to send hears.
+    #[cold]
+    fn refusal(&self) -> LinkError {
         match self {
-            Self::Open => Ok(()),
-            Self::Closed => Err(LinkError::Closed),
-            Self::Broken(failure) => Err(LinkError::during("sending", failure)),
+            Self::Open | Self::Closed => LinkError::Closed,
+            Self::Broken(failure) => LinkError::during("sending", *failure),
         }
     }
 }
@@ -122,6 +128,7 @@ impl Outgoing {
     }
 
     /// Appends a message whose trailing bytes are fewer than `bulk` and returns its sequence; leaves any other alone.
+    #[inline]
     pub(crate) fn add_below<M: Message>(&mut self, message: &M, bulk: usize) -> Option<u64> {
         let start = self.begin();
         let tail = message.encode_head(&mut self.buffer);
@@ -167,6 +174,7 @@ impl Outgoing {
     }
 
     /// Gives everything to `write` at once, unless it must wait for what is lent or being written, or is not taken.
+    #[inline]
     pub(crate) fn give(&mut self, write: impl FnOnce(&[u8]) -> Result<bool, Failure>) -> Result<bool, Failure> {
         let given = !self.is_written && self.segments.is_empty() && write(&self.buffer)?;
         if given {
@@ -200,6 +208,7 @@ impl Outgoing {
     }
 
     /// Leaves room for a header; returns where it goes.
+    #[inline]
     fn begin(&mut self) -> usize {
         let start = self.buffer.len();
         self.buffer.extend_from_slice(&[0; HEADER_BYTES]);
@@ -219,6 +228,7 @@ impl Outgoing {
     }
 
     /// Writes the header of the frame that begins at `start` and has `outside` more bytes than the buffer.
+    #[inline]
     fn finish<M: Message>(&mut self, start: usize, outside: usize) -> u64 {
         let length = self.buffer.len() - start - HEADER_BYTES + outside;
         let length = u32::try_from(length).ok().filter(|length| *length <= PAYLOAD_LIMIT);

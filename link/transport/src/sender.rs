@@ -39,13 +39,19 @@ pub(crate) struct Shared {
     writing: Mutex<()>,
     /// Wakes the flusher.
     pub(crate) posted: Condvar,
+    /// Whether the pipe is.
+    is_prompt: bool,
 }
 
 impl Sender {
     pub(crate) fn new(pipe: Arc<dyn Pipe>, sent: u64) -> Self {
-        let shared =
-            Shared { pipe, outgoing: Mutex::new(Outgoing::new(sent)), writing: Mutex::new(()), posted: Condvar::new() };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared {
+            is_prompt: pipe.is_prompt(),
+            pipe,
+            outgoing: Mutex::new(Outgoing::new(sent)),
+            writing: Mutex::new(()),
+            posted: Condvar::new(),
+        });
         Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared }
     }
 
@@ -195,15 +201,12 @@ enum Leave {
 }
 
 impl Shared {
+    #[inline]
     pub(crate) fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(|poisoned| {
-            // A thread died inside a frame: what is in the buffer may be half of one.
-            let mut outgoing = poisoned.into_inner();
-            outgoing.end(State::Broken(Errno::IO.into()));
-            outgoing
-        })
+        self.outgoing.lock().unwrap_or_else(cut_off)
     }
 
+    #[inline]
     fn open(&self) -> Result<MutexGuard<'_, Outgoing>, LinkError> {
         let outgoing = self.outgoing();
         outgoing.state.check()?;
@@ -270,16 +273,20 @@ impl Shared {
     }
 
     /// Ends a post: writes now, or leaves it to the flusher.
+    #[inline]
     fn let_go(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
+        if self.is_prompt && leave != Leave::WithOthers && self.give(&mut outgoing)? {
+            return Ok(());
+        }
+        self.let_stand(outgoing, leave)
+    }
+
+    /// As `let_go`, for what the pipe has not taken at once.
+    fn let_stand(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
         let unsent = outgoing.unsent();
-        if self.pipe.is_prompt() && leave != Leave::WithOthers {
-            if self.give(&mut outgoing)? {
-                return Ok(());
-            }
-            if leave == Leave::Soon && outgoing.flusher_runs && unsent < MOST_UNSENT {
-                self.leave_to_others(outgoing);
-                return Ok(());
-            }
+        if self.is_prompt && leave == Leave::Soon && outgoing.flusher_runs && unsent < MOST_UNSENT {
+            self.leave_to_others(outgoing);
+            return Ok(());
         }
         if leave == Leave::Now || !outgoing.flusher_runs && leave == Leave::Soon || unsent >= MOST_UNSENT {
             drop(outgoing);
@@ -303,7 +310,7 @@ impl Shared {
     }
 
     pub(crate) fn flush(&self) -> Result<(), LinkError> {
-        if self.pipe.is_prompt() && self.give(&mut *self.open()?)? {
+        if self.is_prompt && self.give(&mut *self.open()?)? {
             return Ok(());
         }
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -323,13 +330,12 @@ impl Shared {
     }
 
     /// Gives everything to a pipe that takes it at once. False: it is to be written.
+    #[inline]
     fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
-        let given = outgoing.give(|bytes| self.pipe.write_now(bytes));
-        given.map_err(|failure| {
-            // What is lent goes back later, when nobody holds the lock.
-            outgoing.state = State::Broken(failure);
-            LinkError::during("sending", failure)
-        })
+        match outgoing.give(|bytes| self.pipe.write_now(bytes)) {
+            Ok(given) => Ok(given),
+            Err(failure) => Err(broke(outgoing, failure)),
+        }
     }
 
     /// What stands in line is written by who is writing already, else by the flusher.
@@ -387,6 +393,21 @@ impl Shared {
         self.posted.notify_all();
         drop(unsent);
     }
+}
+
+/// A thread died inside a frame: what is in the buffer may be half of one.
+#[cold]
+fn cut_off(poisoned: PoisonError<MutexGuard<'_, Outgoing>>) -> MutexGuard<'_, Outgoing> {
+    let mut outgoing = poisoned.into_inner();
+    outgoing.end(State::Broken(Errno::IO.into()));
+    outgoing
+}
+
+/// The pipe has failed. What is lent goes back later, when nobody holds the lock.
+#[cold]
+fn broke(outgoing: &mut Outgoing, failure: Failure) -> LinkError {
+    outgoing.state = State::Broken(failure);
+    LinkError::during("sending", failure)
 }
 
 impl Drop for Owner {
