@@ -6,7 +6,6 @@ use floe_abi::{
     CudaError, CudaResult, Function, LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END,
     LaunchAttribute, Stream, launch_attribute,
 };
-use smallvec::SmallVec;
 use std::ffi::c_void;
 
 /// One launch.
@@ -42,8 +41,40 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// A packed parameter block; one of up to 256 bytes lies where it is made.
-pub type ParameterBlock = SmallVec<[u8; 256]>;
+/// Parameter blocks up to this many bytes, as most are, need no allocation.
+const NEAR_BYTES: usize = 256;
+
+/// Room for one packed parameter block.
+#[derive(Debug)]
+pub struct ParameterRoom {
+    near: [u8; NEAR_BYTES],
+    far: Vec<u8>,
+}
+
+impl ParameterRoom {
+    /// Fresh room, for one launch.
+    #[must_use]
+    #[inline]
+    pub fn new() -> Self {
+        Self { near: [0; NEAR_BYTES], far: Vec::new() }
+    }
+
+    /// So many bytes, all zero.
+    #[inline]
+    fn zeros(&mut self, length: usize) -> &mut [u8] {
+        if length > NEAR_BYTES {
+            self.far = vec![0; length];
+            return &mut self.far;
+        }
+        &mut self.near[..length]
+    }
+}
+
+impl Default for ParameterRoom {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// Where one parameter lies in a kernel's parameter block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +83,29 @@ pub struct ParameterLayout {
     pub offset: usize,
     /// How long.
     pub size: usize,
+}
+
+/// Where all of a kernel's parameters lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelLayout {
+    parameters: Vec<ParameterLayout>,
+    /// Bytes of the block, asked for at every launch; the error every launch gets where there can be no such block.
+    length: CudaResult<usize>,
+}
+
+impl KernelLayout {
+    /// The layout with these parameters, in their order.
+    #[must_use]
+    pub fn new(parameters: Vec<ParameterLayout>) -> Self {
+        let length = block_length(&parameters);
+        Self { parameters, length }
+    }
+
+    /// Each parameter.
+    #[must_use]
+    pub fn parameters(&self) -> &[ParameterLayout] {
+        &self.parameters
+    }
 }
 
 /// A launch's parameters, still in the program's memory. Valid during the call it came with.
@@ -128,20 +182,28 @@ impl KernelArguments {
     /// INVALID_VALUE where parameters are missing or the layout is longer than any kernel's,
     /// LAUNCH_OUT_OF_RESOURCES where a block has another size than the layout.
     pub fn pack(&self, layout: &[ParameterLayout]) -> CudaResult<Vec<u8>> {
-        self.pack_in_place(layout).map(ParameterBlock::into_vec)
+        let mut bytes = vec![0; block_length(layout)?];
+        self.copy_to(&mut bytes, layout)?;
+        Ok(bytes)
     }
 
-    /// As `pack`, without an allocation where the block is as short as most are.
+    /// As `pack`, into fresh room, without an allocation where the block is as short as most are.
     ///
     /// # Errors
     /// As `pack`.
-    pub fn pack_in_place(&self, layout: &[ParameterLayout]) -> CudaResult<ParameterBlock> {
-        let length = block_length(layout)?;
+    pub fn pack_in_place<'r>(&self, layout: &KernelLayout, room: &'r mut ParameterRoom) -> CudaResult<&'r [u8]> {
+        let bytes = room.zeros(layout.length?);
+        self.copy_to(bytes, &layout.parameters)?;
+        Ok(bytes)
+    }
+
+    /// Copies the parameters into a block of the layout's length.
+    fn copy_to(&self, bytes: &mut [u8], layout: &[ParameterLayout]) -> CudaResult<()> {
         match self.form {
-            Form::None if length == 0 => Ok(ParameterBlock::new()),
+            Form::None if bytes.is_empty() => Ok(()),
             Form::None => Err(CudaError::INVALID_VALUE),
-            Form::Block(address, size) => copy_block(address, size, length),
-            Form::Pointers(array) => copy_each(array, layout, length),
+            Form::Block(address, size) => copy_block(address, size, bytes),
+            Form::Pointers(array) => copy_each(array, layout, bytes),
         }
     }
 }
@@ -156,29 +218,42 @@ fn block_length(layout: &[ParameterLayout]) -> CudaResult<usize> {
 }
 
 /// A block has exactly the layout's size: for any other an H200's driver answers LAUNCH_OUT_OF_RESOURCES.
-fn copy_block(address: u64, size: usize, length: usize) -> CudaResult<ParameterBlock> {
-    if size != length {
+fn copy_block(address: u64, size: usize, bytes: &mut [u8]) -> CudaResult<()> {
+    if size != bytes.len() {
         return Err(CudaError::LAUNCH_OUT_OF_RESOURCES);
     }
-    let mut bytes = ParameterBlock::from_elem(0, length);
-    // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `length` is as many.
-    unsafe { std::ptr::copy(address as *const u8, bytes.as_mut_ptr(), length) };
-    Ok(bytes)
+    // SAFETY: `new`'s caller vouched for `size` bytes there until the call returns, and `bytes` are as many.
+    unsafe { std::ptr::copy(address as *const u8, bytes.as_mut_ptr(), size) };
+    Ok(())
 }
 
-fn copy_each(array: u64, layout: &[ParameterLayout], length: usize) -> CudaResult<ParameterBlock> {
-    let mut bytes = ParameterBlock::from_elem(0, length);
+fn copy_each(array: u64, layout: &[ParameterLayout], bytes: &mut [u8]) -> CudaResult<()> {
     for (index, parameter) in layout.iter().enumerate() {
         // SAFETY: `new`'s caller vouched for a pointer per parameter of the function.
         let source = unsafe { (array as *const *const u8).add(index).read() };
-        if source.is_null() {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        let target = &mut bytes[parameter.offset..parameter.offset + parameter.size];
+        let target = bytes.get_mut(parameter.offset..).and_then(|rest| rest.get_mut(..parameter.size));
+        let Some(target) = target.filter(|_| !source.is_null()) else { return Err(CudaError::INVALID_VALUE) };
         // SAFETY: the program's contract is that each pointer leads to a value of its parameter's size.
-        unsafe { std::ptr::copy(source, target.as_mut_ptr(), parameter.size) };
+        unsafe { copy_value(source, target) };
     }
-    Ok(bytes)
+    Ok(())
+}
+
+/// Fills `target` from `source`. Almost every parameter is a pointer or a number, which is one load and one store.
+///
+/// # Safety
+/// `source` has as many bytes.
+#[inline]
+unsafe fn copy_value(source: *const u8, target: &mut [u8]) {
+    let to = target.as_mut_ptr();
+    match target.len() {
+        // SAFETY: our caller vouches for so many bytes at `source`, and the slice has as many.
+        8 => unsafe { std::ptr::copy(source, to, 8) },
+        // SAFETY: as above.
+        4 => unsafe { std::ptr::copy(source, to, 4) },
+        // SAFETY: as above.
+        length => unsafe { std::ptr::copy(source, to, length) },
+    }
 }
 
 #[cfg(test)]
@@ -210,10 +285,36 @@ mod tests {
         // SAFETY: the list is well formed.
         let arguments = unsafe { KernelArguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) }.expect("valid");
         assert_eq!(arguments.pack(&LAYOUT).expect("packs"), [1; 16]);
-        assert!(!arguments.pack_in_place(&LAYOUT).expect("packs").spilled());
         for size in [15, 17] {
             let other = [ParameterLayout { offset: 0, size }];
             assert_eq!(arguments.pack(&other), Err(CudaError::LAUNCH_OUT_OF_RESOURCES));
+        }
+    }
+
+    #[test]
+    fn block_of_any_length_is_packed_in_place_as_it_is_elsewhere() {
+        for length in [0, 1, NEAR_BYTES, NEAR_BYTES + 1, LONGEST_BLOCK] {
+            let values: Vec<u8> = (0..length).map(|at| at.to_le_bytes()[0]).collect();
+            let layout: Vec<_> = [(0, length / 2), (length / 2, length - length / 2)]
+                .map(|(offset, size)| ParameterLayout { offset, size })
+                .to_vec();
+            let mut array = layout.iter().map(|it| values[it.offset..].as_ptr() as *mut c_void).collect::<Vec<_>>();
+            // SAFETY: both pointers are valid for their parameters.
+            let arguments = unsafe { KernelArguments::new(array.as_mut_ptr(), std::ptr::null_mut()) }.expect("valid");
+            assert_eq!(arguments.pack(&layout).as_ref(), Ok(&values));
+            let mut room = ParameterRoom::new();
+            let packed = arguments.pack_in_place(&KernelLayout::new(layout), &mut room).expect("packs");
+            assert_eq!(packed, values);
+            assert_eq!(room.far.len(), if length > NEAR_BYTES { length } else { 0 });
+        }
+    }
+
+    #[test]
+    fn layout_no_kernel_can_have_is_refused_at_the_launch() {
+        for (offset, size) in [(LONGEST_BLOCK, 1), (usize::MAX, 8)] {
+            let layout = KernelLayout::new(vec![ParameterLayout { offset, size }]);
+            let mut room = ParameterRoom::new();
+            assert_eq!(KernelArguments::NONE.pack_in_place(&layout, &mut room), Err(CudaError::INVALID_VALUE));
         }
     }
 

@@ -32,5 +32,5 @@ pub use generated::traits::*;
 pub use host::{HostFunction, HostRange, StreamCallback, UnifiedRange};
 pub use host_block::{HostBlock, PAGE};
 pub use jit::JitOptions;
-pub use launch::{KernelArguments, Launch, ParameterBlock, ParameterLayout};
+pub use launch::{KernelArguments, KernelLayout, Launch, ParameterLayout, ParameterRoom};
 pub use pointer::PointerAttribute;

@@ -21,7 +21,7 @@ static AT_EXIT: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// Runs an exported function that needs `cuInit`.
 #[doc(hidden)]
-pub fn guard(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
+pub fn guard(name: &str, call: impl FnMut() -> CudaResult<()>) -> CuResult {
     match STATE.load(Ordering::Acquire) {
         RUNNING => caught(name, call),
         ENDING => refused(name, CudaError::DEINITIALIZED),
@@ -31,7 +31,7 @@ pub fn guard(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
 
 /// Runs an exported function that does not need `cuInit`.
 #[doc(hidden)]
-pub fn guard_always(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
+pub fn guard_always(name: &str, call: impl FnMut() -> CudaResult<()>) -> CuResult {
     caught(name, call)
 }
 
@@ -42,20 +42,23 @@ fn refused(name: &str, error: CudaError) -> CuResult {
     error.into()
 }
 
-fn caught(name: &str, call: impl FnOnce() -> CudaResult<()>) -> CuResult {
+fn caught(name: &str, mut call: impl FnMut() -> CudaResult<()>) -> CuResult {
     trace::begins(name);
     // What a panic leaves half-done lies behind the implementation's own locks, which report it at the next call.
-    let answer = match catch_unwind(AssertUnwindSafe(call)) {
+    // Called where it lies: it holds all of C's arguments.
+    let answer = match catch_unwind(AssertUnwindSafe(&mut call)) {
         Ok(result) => result.into(),
-        Err(_) => {
-            eprintln!(
-                "floe: {name} failed inside floe and answers CUDA_ERROR_UNKNOWN\n  please report the lines above"
-            );
-            CudaError::UNKNOWN.into()
-        }
+        Err(_) => failed(name),
     };
     trace::answered(name, answer);
     answer
+}
+
+/// Answers a call that panicked.
+#[cold]
+fn failed(name: &str) -> CuResult {
+    eprintln!("floe: {name} failed inside floe and answers CUDA_ERROR_UNKNOWN\n  please report the lines above");
+    CudaError::UNKNOWN.into()
 }
 
 /// Whether `cuInit` may go on.

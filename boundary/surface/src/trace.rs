@@ -15,6 +15,7 @@ enum Detail {
     Calls,
 }
 
+#[inline]
 fn detail() -> Detail {
     static DETAIL: OnceLock<Detail> = OnceLock::new();
     *DETAIL.get_or_init(|| parse(std::env::var("FLOE_TRACE").ok().as_deref()))
@@ -36,6 +37,7 @@ fn line(text: std::fmt::Arguments<'_>) {
 }
 
 /// A call begins.
+#[inline]
 pub(crate) fn begins(name: &str) {
     if detail() == Detail::Calls {
         line(format_args!("{name}"));
@@ -43,10 +45,15 @@ pub(crate) fn begins(name: &str) {
 }
 
 /// A call has been answered.
+#[inline]
 pub(crate) fn answered(name: &str, answer: CuResult) {
-    if detail() == Detail::Nothing {
-        return;
+    if detail() != Detail::Nothing {
+        tell(name, answer);
     }
+}
+
+#[cold]
+fn tell(name: &str, answer: CuResult) {
     if let Some(error) = CudaError::from_code(answer.0) {
         line(format_args!("{name}: {error}"));
     }

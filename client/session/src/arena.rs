@@ -110,6 +110,7 @@ impl Arena {
 }
 
 /// The addresses that have been given out.
+#[inline]
 pub(crate) fn given_out() -> Range<u64> {
     let used = OWN.get().and_then(Option::as_ref).map_or(0, |arena| arena.used.load(Ordering::Relaxed));
     PLACES..PLACES + used

@@ -112,7 +112,12 @@ impl Attributes {
     }
 
     /// As a message has them.
+    #[inline]
     pub(crate) fn on_wire(&self) -> Vec<floe_wire::LaunchAttribute<'_>> {
+        // Most launches have none.
+        if self.values.is_empty() {
+            return Vec::new();
+        }
         let values = self.values.iter();
         values.map(|it| floe_wire::LaunchAttribute { id: it.id, value: &it.bytes[..it.length] }).collect()
     }

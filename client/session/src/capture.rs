@@ -2,12 +2,11 @@
 //! Launches, copies and fills come in as they were asked; each noun's own file checks them first. Which stream is in which
 //! capture only the surface knows.
 
-use std::sync::Arc;
-
 use floe_abi::{CudaResult, Stream};
 use floe_surface::graph::{CaptureStream, Work};
 
 use crate::client::Client;
+use crate::recent::Found;
 use crate::stream::StreamState;
 
 /// Bits of a stream's key below the vGPU's ordinal: more than any id has.
@@ -28,10 +27,15 @@ impl StreamState {
 
 impl Client {
     /// The stream, if its work is recorded.
-    pub(crate) fn capturing(&self, stream: Stream) -> CudaResult<Option<Arc<StreamState>>> {
+    #[inline]
+    pub(crate) fn capturing(&self, stream: Stream) -> CudaResult<Option<Found<StreamState>>> {
         if !self.graphs.is_watching() {
             return Ok(None);
         }
+        self.captured(stream)
+    }
+
+    fn captured(&self, stream: Stream) -> CudaResult<Option<Found<StreamState>>> {
         let stream = self.stream(stream)?;
         Ok(self.graphs.is_capturing(&stream.for_capture())?.then_some(stream))
     }
@@ -42,6 +46,7 @@ impl Client {
     }
 
     /// Refuses what a stream that is captured cannot do; the capture cannot go on then.
+    #[inline]
     pub(crate) fn refuse_captured(&self, stream: &StreamState) -> CudaResult<()> {
         if self.graphs.is_watching() { self.graphs.refuse_on(&stream.for_capture()) } else { Ok(()) }
     }

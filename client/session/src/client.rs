@@ -174,6 +174,7 @@ impl Client {
     }
 
     /// The session a handle belongs to.
+    #[inline]
     pub(crate) fn session(&self, handle: Handle) -> Option<&Arc<Session>> {
         let devices = self.devices().ok()?;
         Some(&devices.get(usize::from(handle.ordinal))?.session)
@@ -189,6 +190,15 @@ impl Client {
     pub(crate) fn current(&self) -> CudaResult<Arc<ContextState>> {
         let context = thread::own().top().ok_or(CudaError::INVALID_CONTEXT)?;
         if self.exists(&context)? { Ok(context) } else { Err(CudaError::CONTEXT_IS_DESTROYED) }
+    }
+
+    /// As `current`, to ask it something without taking a share of it.
+    #[inline]
+    pub(crate) fn with_current<R>(&self, ask: impl FnOnce(&ContextState) -> R) -> CudaResult<R> {
+        thread::own().with_top(|context| {
+            let context = context.ok_or(CudaError::INVALID_CONTEXT)?;
+            if self.exists(context)? { Ok(ask(context)) } else { Err(CudaError::CONTEXT_IS_DESTROYED) }
+        })
     }
 
     /// As `current`, for calls that do something on the device: reports what failed earlier.

@@ -129,7 +129,10 @@ impl Connection {
     /// Sends a message nobody answers; returns its sequence. Does not wait.
     pub(crate) fn post(&self, message: &impl Message) -> CudaResult<u64> {
         tally::posted();
-        self.sender.post(message).map_err(|error| self.shared.lost_by(&error))
+        match self.sender.post(message) {
+            Ok(sequence) => Ok(sequence),
+            Err(error) => Err(self.shared.lost_by(&error)),
+        }
     }
 
     /// As `post`, for a message whose trailing bytes `fill` writes.
@@ -430,6 +433,7 @@ fn tell(error: CudaError, detail: &str) {
 
 impl Shared {
     /// The link failed while something was sent.
+    #[cold]
     fn lost_by(&self, error: &LinkError) -> CudaError {
         self.lose(CudaError::DEVICE_UNAVAILABLE, &error.to_string());
         self.errors.lost()

@@ -13,6 +13,7 @@ use crate::device::DeviceState;
 use crate::handles::{Handle, Kind};
 use crate::log::log_once;
 use crate::order::Order;
+use crate::recent::fresh_stamp;
 use crate::session::Session;
 use crate::stream::StreamState;
 use crate::table::lock;
@@ -33,6 +34,8 @@ pub(crate) struct ContextState {
     shared_config: AtomicU32,
     /// Its view of the default stream all contexts of the vGPU share.
     legacy: Arc<StreamState>,
+    /// Under which threads remember the default streams they have in it.
+    stamp: u64,
 }
 
 /// How often a primary context is retained, and with which flags it will be made.
@@ -60,6 +63,7 @@ impl ContextState {
             cache_config: AtomicU32::new(0),
             shared_config: AtomicU32::new(0),
             legacy: Arc::new(legacy),
+            stamp: fresh_stamp(),
         }
     }
 
@@ -81,6 +85,11 @@ impl ContextState {
     /// The default stream, seen from here.
     pub(crate) fn legacy(&self) -> &Arc<StreamState> {
         &self.legacy
+    }
+
+    /// A number no other context has, nor any table.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
     }
 
     /// How threads wait for the device is the whole vGPU's: the last context that says so decides.
@@ -123,8 +132,15 @@ impl DeviceState {
 impl Client {
     /// Whether the context exists. A primary one that was reset while somebody holds it comes back here, since it is being
     /// used: the CUDA runtime does not retain it a second time.
+    #[inline]
     pub(crate) fn exists(&self, context: &ContextState) -> CudaResult<bool> {
-        if context.is_alive() || !context.is_primary {
+        if context.is_alive() { Ok(true) } else { self.comes_back(context) }
+    }
+
+    /// Whether a context exists that did not.
+    #[cold]
+    fn comes_back(&self, context: &ContextState) -> CudaResult<bool> {
+        if !context.is_primary {
             return Ok(context.is_alive());
         }
         let device = self.device(context.device())?;

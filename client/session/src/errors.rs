@@ -41,6 +41,7 @@ impl Errors {
     }
 
     /// Whether calls can do anything.
+    #[inline]
     pub(crate) fn check(&self) -> CudaResult<()> {
         for place in [&self.lost, &self.sticky] {
             if let Some(error) = CudaError::from_code(place.load(Ordering::Acquire)) {
@@ -51,6 +52,7 @@ impl Errors {
     }
 
     /// As `check`, and reports a posted call's failure, once.
+    #[inline]
     pub(crate) fn report(&self) -> CudaResult<()> {
         self.check()?;
         // A plain load first: this runs on every launch, and there is almost never anything to take.

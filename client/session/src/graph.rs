@@ -92,7 +92,7 @@ impl Client {
         if launch.cooperative && !attributes.iter().any(|it| it.id == launch_attribute::COOPERATIVE) {
             attributes.push(attribute(launch_attribute::COOPERATIVE, 1));
         }
-        let parameters = launch.arguments.pack(function.layout())?;
+        let parameters = launch.arguments.pack(function.layout().parameters())?;
         self.mirror_named(&parameters, &function.session);
         Ok(KernelWork {
             function: launch.function,
@@ -101,7 +101,7 @@ impl Client {
             grid: launch.grid,
             block: launch.block,
             shared_bytes: launch.shared_bytes,
-            parameters: Arc::new(ParameterBlock::new(parameters, function.layout())),
+            parameters: Arc::new(ParameterBlock::new(parameters, function.layout().parameters())),
             attributes,
         })
     }

@@ -37,6 +37,13 @@ impl Kind {
         Self::Pool,
         Self::Physical,
     ];
+
+    /// The kind with this number; they follow one another.
+    #[inline]
+    fn of(number: u64) -> Option<Self> {
+        let index = usize::try_from(number.checked_sub(Self::ALL[0] as u64)?).ok()?;
+        Self::ALL.get(index).copied()
+    }
 }
 
 /// A handle taken apart.
@@ -72,9 +79,9 @@ impl Handle {
     }
 
     /// Takes a program's value apart; `None` where it is none of ours.
+    #[inline]
     pub(crate) fn parse(value: u64) -> Option<Self> {
-        let tag = value >> KIND_SHIFT;
-        let kind = Kind::ALL.into_iter().find(|kind| *kind as u64 == tag)?;
+        let kind = Kind::of(value >> KIND_SHIFT)?;
         if value & ((1 << ID_SHIFT) - 1) != 0 {
             return None;
         }
@@ -84,6 +91,7 @@ impl Handle {
     }
 
     /// The handle if it is of this kind.
+    #[inline]
     pub(crate) fn of(kind: Kind, value: u64) -> Option<Self> {
         Self::parse(value).filter(|handle| handle.kind == kind)
     }
@@ -102,6 +110,14 @@ mod tests {
                     assert_eq!(Handle::parse(handle.value()), Some(handle));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_number_is_a_kinds_own_or_none() {
+        for number in 0..=u64::from(u16::MAX) {
+            let by_looking = Kind::ALL.into_iter().find(|kind| *kind as u64 == number);
+            assert_eq!(Kind::of(number), by_looking);
         }
     }
 

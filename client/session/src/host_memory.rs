@@ -66,10 +66,15 @@ const MOST_PLACED: usize = 16 << 20;
 /// The next place nothing has had in this process.
 static NEXT_PLACE: AtomicU64 = AtomicU64::new(PRIVATE_PLACES);
 
-/// The addresses among a kernel's parameters that may be of memory placed here. Where none ever was, nothing is read.
+/// Whether any memory was ever placed here.
+#[inline]
+pub(crate) fn has_placed() -> bool {
+    NEXT_PLACE.load(Ordering::Relaxed) != PRIVATE_PLACES || !arena::given_out().is_empty()
+}
+
+/// The addresses among a kernel's parameters that may be of memory placed here.
 pub(crate) fn placed_addresses(parameters: &[u8]) -> impl Iterator<Item = u64> {
     let (private, shared) = (PRIVATE_PLACES..NEXT_PLACE.load(Ordering::Relaxed), arena::given_out());
-    let parameters = if private.is_empty() && shared.is_empty() { &[] } else { parameters };
     let words =
         parameters.chunks_exact(size_of::<u64>()).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes));
     words.filter(move |word| private.contains(word) || shared.contains(word))

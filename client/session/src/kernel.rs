@@ -9,16 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use floe_abi::{
     CudaError, CudaResult, Device, Function, Kernel, Library, Module, device_attribute, function_attribute,
 };
-use floe_surface::{KernelCalls, ParameterLayout};
+use floe_surface::{KernelCalls, KernelLayout, ParameterLayout};
 use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
 
 use crate::client::Client;
+use crate::context::ContextState;
 use crate::handles::{Handle, Kind};
 use crate::library::LibraryState;
 use crate::limits::KernelLimits;
 use crate::module::Loaded;
+use crate::recent::Found;
 use crate::session::Session;
 use crate::table::lock;
+use crate::thread;
 
 /// CU_FUNCTION_LOADING_STATE_LOADED.
 const LOADED: u32 = 1;
@@ -82,6 +85,13 @@ impl KernelState {
     }
 }
 
+/// Where a kernel's parameters lie, as its look-up was answered.
+fn layout(found: &FindKernelReply) -> KernelLayout {
+    let places = found.parameters.iter();
+    let layout = |offset: u32, size: u32| ParameterLayout { offset: offset as usize, size: size as usize };
+    KernelLayout::new(places.map(|parameter| layout(parameter.offset, parameter.bytes)).collect())
+}
+
 /// A kernel on one vGPU.
 #[derive(Debug)]
 pub(crate) struct FunctionState {
@@ -92,7 +102,7 @@ pub(crate) struct FunctionState {
     /// The kernel of a library it is; 0 where it is none.
     kernel: AtomicU64,
     epoch: u64,
-    layout: Vec<ParameterLayout>,
+    layout: KernelLayout,
     attributes: RwLock<HashMap<u32, i32>>,
     /// Cache and shared memory configuration last sent, by `SetKernelAttribute.what`.
     configured: Mutex<HashMap<u32, i32>>,
@@ -114,11 +124,7 @@ impl FunctionState {
             module: loaded.handle(),
             kernel: AtomicU64::new(0),
             epoch: loaded.session().epoch(),
-            layout: found
-                .parameters
-                .iter()
-                .map(|parameter| ParameterLayout { offset: parameter.offset as usize, size: parameter.bytes as usize })
-                .collect(),
+            layout: layout(found),
             attributes: RwLock::default(),
             configured: Mutex::default(),
             threads: AtomicU32::new(MOST_THREADS),
@@ -153,8 +159,13 @@ impl FunctionState {
         self.epoch == self.session.epoch()
     }
 
+    /// Whether it is this vGPU's, and the server still has it.
+    fn serves(&self, session: &Arc<Session>) -> bool {
+        Arc::ptr_eq(&self.session, session) && self.is_valid()
+    }
+
     /// Where its parameters lie.
-    pub(crate) fn layout(&self) -> &[ParameterLayout] {
+    pub(crate) fn layout(&self) -> &KernelLayout {
         &self.layout
     }
 
@@ -290,7 +301,8 @@ impl FunctionState {
     }
 
     fn parameter(&self, index: usize) -> CudaResult<(usize, usize)> {
-        self.layout.get(index).map(|parameter| (parameter.offset, parameter.size)).ok_or(CudaError::INVALID_VALUE)
+        let parameter = self.layout.parameters().get(index).ok_or(CudaError::INVALID_VALUE)?;
+        Ok((parameter.offset, parameter.size))
     }
 }
 
@@ -301,33 +313,44 @@ impl Client {
     }
 
     /// The function of a handle, which may be a kernel's: then it is the one on the current context's vGPU.
-    pub(crate) fn function(&self, function: Function) -> CudaResult<Arc<FunctionState>> {
-        self.function_or(function, || Ok(Arc::clone(&self.current()?.session)))
+    #[inline]
+    pub(crate) fn function(&self, function: Function) -> CudaResult<Found<FunctionState>> {
+        match Handle::parse(function.0) {
+            Some(handle) if handle.kind == Kind::Kernel => self.current_kernel(handle.id),
+            Some(handle) if handle.kind == Kind::Function => self.module_function(handle),
+            _ => Err(CudaError::INVALID_HANDLE),
+        }
     }
 
     /// As `function`, with a kernel that belongs to no context looked for on this vGPU.
     pub(crate) fn function_for(&self, function: Function, session: &Arc<Session>) -> CudaResult<Arc<FunctionState>> {
-        self.function_or(function, || Ok(Arc::clone(session)))
+        match Handle::of(Kind::Kernel, function.0) {
+            Some(handle) => self.kernels.get(handle.id).ok_or(CudaError::INVALID_HANDLE)?.on(session),
+            None => self.function(function).map(|function| Arc::clone(&function)),
+        }
     }
 
-    fn function_or(
-        &self,
-        function: Function,
-        session: impl FnOnce() -> CudaResult<Arc<Session>>,
-    ) -> CudaResult<Arc<FunctionState>> {
-        let handle = Handle::parse(function.0).ok_or(CudaError::INVALID_HANDLE)?;
-        match handle.kind {
-            Kind::Kernel => {
-                let kernel = self.kernels.get(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
-                kernel.on(&session()?)
-            }
-            Kind::Function => self
-                .session(handle)
-                .and_then(|session| session.functions.get(handle.id))
-                .filter(|function| function.is_valid())
-                .ok_or(CudaError::INVALID_HANDLE),
+    /// The function of a module.
+    #[inline]
+    fn module_function(&self, handle: Handle) -> CudaResult<Found<FunctionState>> {
+        let Some(session) = self.session(handle) else { return Err(CudaError::INVALID_HANDLE) };
+        match session.functions.find_by(&thread::own().recent_functions, handle.id) {
+            Some(function) if function.is_valid() => Ok(function),
             _ => Err(CudaError::INVALID_HANDLE),
         }
+    }
+
+    /// A library's kernel on the current context's vGPU.
+    fn current_kernel(&self, id: u64) -> CudaResult<Found<FunctionState>> {
+        let (recent, stamp) = (&thread::own().recent_kernels, self.kernels.stamp());
+        let recall = |context: &ContextState| recent.recall(id, stamp).filter(|known| known.serves(&context.session));
+        // Without a context that exists the look-up below says which error it is.
+        if let Ok(Some(known)) = self.with_current(recall) {
+            return Ok(known);
+        }
+        let kernel = self.kernels.get(id).ok_or(CudaError::INVALID_HANDLE)?;
+        let function = kernel.on(&self.current()?.session)?;
+        Ok(recent.found(id, stamp, function))
     }
 
     fn kernel_on(&self, kernel: Kernel, device: Device) -> CudaResult<Arc<FunctionState>> {

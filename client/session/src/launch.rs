@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, Stream};
 use floe_surface::graph::{HostWork as HostWorkOfNode, Work};
-use floe_surface::{HostFunction, Launch, LaunchCalls};
+use floe_surface::{HostFunction, Launch, LaunchCalls, ParameterRoom};
 
 use crate::attributes::{self, Attributes};
 use crate::client::Client;
 use crate::connection::HostWork;
+use crate::kernel::FunctionState;
 use crate::log::log;
 use crate::occupancy::ClusterLaunch;
 use crate::stream::StreamState;
@@ -24,9 +25,74 @@ fn is_whole(grid: [u32; 3], cluster: [u32; 3]) -> bool {
     fits && (1..=PORTABLE_CLUSTER).contains(&blocks)
 }
 
+/// A launch as it travels.
+#[inline]
+fn message<'a>(
+    launch: &Launch<'_>,
+    function: &FunctionState,
+    stream: &StreamState,
+    parameters: &'a [u8],
+    attributes: &'a Attributes,
+) -> floe_wire::Launch<'a> {
+    let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
+    floe_wire::Launch {
+        kernel: floe_wire::KernelId(function.id()),
+        stream: stream.id(),
+        grid_x,
+        grid_y,
+        grid_z,
+        block_x,
+        block_y,
+        block_z,
+        shared: launch.shared_bytes,
+        parameters,
+        attributes: attributes.on_wire(),
+    }
+}
+
 impl Client {
+    /// Runs `post` with a launch's parameters as they travel.
+    #[inline]
+    fn with_parameters(
+        &self,
+        launch: &Launch<'_>,
+        function: &FunctionState,
+        post: impl FnOnce(&[u8]) -> CudaResult<()>,
+    ) -> CudaResult<()> {
+        let mut room = ParameterRoom::new();
+        let parameters = launch.arguments.pack_in_place(function.layout(), &mut room)?;
+        self.mirror_named(parameters, &function.session);
+        post(parameters)
+    }
+
+    /// Posts a launch with attributes, or of clusters.
+    fn launch_with_attributes(
+        &self,
+        launch: &Launch<'_>,
+        function: &FunctionState,
+        stream: &StreamState,
+    ) -> CudaResult<()> {
+        if launch.cooperative {
+            function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
+        }
+        let mut attributes = Attributes::of_launch(launch)?;
+        self.name_events(&mut attributes)?;
+        self.with_parameters(launch, function, |parameters| {
+            self.post_recording(stream, launch, &message(launch, function, stream, parameters, &attributes))
+        })?;
+        let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
+        else {
+            return Ok(());
+        };
+        // Whether a cluster fits only the device knows, and CUDA says so at the launch: the first launch of its kind waits
+        // for the answer.
+        let (block, shared, whole) = (launch.block, launch.shared_bytes, is_whole(launch.grid, cluster));
+        let kind = ClusterLaunch { kernel: function.id(), settings: function.settings(), cluster, block, shared };
+        if whole && function.has_accepted(&kind) { Ok(()) } else { function.confirm(kind, whole) }
+    }
+
     /// Posts a launch. One that records events does so for each of them.
-    fn post_launch(
+    fn post_recording(
         &self,
         stream: &StreamState,
         launch: &Launch<'_>,
@@ -59,42 +125,18 @@ impl LaunchCalls for Client {
         }
         let stream = self.working_stream(launch.stream)?;
         let function = self.function(launch.function)?;
-        let session = &stream.session;
-        if function.session.ordinal != session.ordinal {
+        let (stream, function): (&StreamState, &FunctionState) = (&stream, &function);
+        if function.session.ordinal != stream.session.ordinal {
             return Err(CudaError::INVALID_HANDLE);
         }
-        session.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
-        if launch.cooperative {
-            function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
+        stream.session.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
+        if launch.cooperative || !launch.attributes.is_empty() || function.cluster().is_some() {
+            return self.launch_with_attributes(launch, function, stream);
         }
-        let mut attributes = Attributes::of_launch(launch)?;
-        self.name_events(&mut attributes)?;
-        let parameters = launch.arguments.pack_in_place(function.layout())?;
-        self.mirror_named(&parameters, session);
-        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (launch.grid, launch.block);
-        let message = floe_wire::Launch {
-            kernel: floe_wire::KernelId(function.id()),
-            stream: stream.id(),
-            grid_x,
-            grid_y,
-            grid_z,
-            block_x,
-            block_y,
-            block_z,
-            shared: launch.shared_bytes,
-            parameters: &parameters,
-            attributes: attributes.on_wire(),
-        };
-        self.post_launch(&stream, launch, &message)?;
-        let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
-        else {
-            return Ok(());
-        };
-        // Whether a cluster fits only the device knows, and CUDA says so at the launch: the first launch of its kind waits
-        // for the answer.
-        let (block, shared, whole) = (launch.block, launch.shared_bytes, is_whole(launch.grid, cluster));
-        let kind = ClusterLaunch { kernel: function.id(), settings: function.settings(), cluster, block, shared };
-        if whole && function.has_accepted(&kind) { Ok(()) } else { function.confirm(kind, whole) }
+        let attributes = Attributes::default();
+        self.with_parameters(launch, function, |parameters| {
+            stream.post(&message(launch, function, stream, parameters, &attributes))
+        })
     }
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {

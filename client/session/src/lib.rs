@@ -37,6 +37,7 @@ mod order;
 mod pointer;
 mod pool;
 mod profiler;
+mod recent;
 mod session;
 pub mod settings;
 mod sharing;

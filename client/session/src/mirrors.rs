@@ -11,7 +11,7 @@ use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, MirrorRun, UnmirrorMemory, WriteMirror, changed_runs};
 
 use crate::client::Client;
-use crate::host_memory::placed_addresses;
+use crate::host_memory::{has_placed, placed_addresses};
 use crate::log::log;
 use crate::session::Session;
 use crate::table::lock;
@@ -47,6 +47,7 @@ struct Change {
 
 impl Mirrors {
     /// Whether there are any.
+    #[inline]
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
@@ -178,10 +179,12 @@ impl Session {
     }
 
     /// Sends what the program has changed in mirrored memory, ahead of work and waits.
+    #[inline]
     pub(crate) fn send_mirrors(&self) -> CudaResult<()> {
-        if !self.mirrors.any() {
-            return Ok(());
-        }
+        if self.mirrors.any() { self.send_changes() } else { Ok(()) }
+    }
+
+    fn send_changes(&self) -> CudaResult<()> {
         let _sending = lock(&self.mirrors.sending);
         for change in self.mirrors.changes() {
             let runs = change.runs.iter().map(|(offset, bytes)| MirrorRun { offset: *offset, bytes }).collect();
@@ -233,7 +236,14 @@ impl Client {
 
     /// Lets a kernel reach the pinned memory whose addresses it is given, as unified addresses promise. Addresses it finds
     /// in memory are not seen here: memory behind those is reached once its device pointer was asked for.
+    #[inline]
     pub(crate) fn mirror_named(&self, parameters: &[u8], session: &Session) {
+        if has_placed() {
+            self.mirror_placed(parameters, session);
+        }
+    }
+
+    fn mirror_placed(&self, parameters: &[u8], session: &Session) {
         for at in placed_addresses(parameters) {
             let at = DevicePtr(at);
             let reached = session.mirrors.touches(at.0, 1) || self.reaches_shared(at, 1, session);

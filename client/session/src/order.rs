@@ -15,9 +15,10 @@ pub(crate) struct Course {
     stream: u64,
     /// Whether it and the legacy default stream wait for each other.
     blocking: bool,
-    issued: AtomicU64,
-    /// The last frame that may write host memory which the device reaches.
+    /// The last frame that may write host memory which the device reaches, as almost all may.
     writing: AtomicU64,
+    /// The last frame that writes none by itself.
+    reading: AtomicU64,
     completed: AtomicU64,
     /// Destroyed: forgotten as soon as its work is known to be over.
     retired: AtomicBool,
@@ -28,8 +29,8 @@ impl Course {
         Arc::new(Self {
             stream,
             blocking,
-            issued: AtomicU64::new(0),
             writing: AtomicU64::new(0),
+            reading: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             retired: AtomicBool::new(false),
         })
@@ -42,18 +43,17 @@ impl Course {
 
     /// Work of frame `sequence` has been put on the stream.
     pub(crate) fn issue(&self, sequence: u64) {
-        self.issue_reading(sequence);
         self.writing.fetch_max(sequence, Ordering::AcqRel);
     }
 
     /// The same, of work that writes no memory of the program's by itself.
     pub(crate) fn issue_reading(&self, sequence: u64) {
-        self.issued.fetch_max(sequence, Ordering::AcqRel);
+        self.reading.fetch_max(sequence, Ordering::AcqRel);
     }
 
     /// The last frame put on the stream.
     pub(crate) fn issued(&self) -> u64 {
-        self.issued.load(Ordering::Acquire)
+        self.writing.load(Ordering::Acquire).max(self.reading.load(Ordering::Acquire))
     }
 
     /// All work of frames up to this one has completed.

@@ -141,6 +141,7 @@ impl Session {
     }
 
     /// Posts a message that puts work on a stream.
+    #[inline]
     pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<()> {
         let sequence = self.connection.post(message)?;
         course.issue(sequence);

@@ -20,6 +20,7 @@ use crate::context::ContextState;
 use crate::handles::{Handle, Kind};
 use crate::log::log_once;
 use crate::order::Course;
+use crate::recent::Found;
 use crate::session::Session;
 use crate::table::lock;
 use crate::thread;
@@ -107,6 +108,7 @@ impl StreamState {
     }
 
     /// Posts work onto it.
+    #[inline]
     pub(crate) fn post(&self, message: &impl floe_wire::Message) -> CudaResult<()> {
         self.session.post_on(&self.course, message)
     }
@@ -122,21 +124,33 @@ impl StreamState {
 
 impl Client {
     /// The stream of a handle: one of the current context's default streams, or one the program made.
-    pub(crate) fn stream(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
+    #[inline]
+    pub(crate) fn stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        let Some(handle) = Handle::of(Kind::Stream, stream.0) else { return self.default_stream(stream) };
+        let Some(session) = self.session(handle) else { return Err(CudaError::INVALID_HANDLE) };
+        match session.streams.find_by(&thread::own().recent_streams, handle.id) {
+            Some(stream) => Ok(stream),
+            None => Err(CudaError::INVALID_HANDLE),
+        }
+    }
+
+    /// The default stream of the current context that the program has named.
+    fn default_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        let own = thread::own();
         if stream == Stream::LEGACY || stream.is_null() {
-            return Ok(Arc::clone(self.current()?.legacy()));
+            return self.with_current(|context| own.legacy(context));
         }
         if stream == Stream::PER_THREAD {
             let context = self.current()?;
-            return thread::own().stream(&context, || StreamState::create(&context, stream_flags::DEFAULT, 0));
+            return own.stream(&context, || StreamState::create(&context, stream_flags::DEFAULT, 0));
         }
-        let handle = Handle::of(Kind::Stream, stream.0).ok_or(CudaError::INVALID_HANDLE)?;
-        self.session(handle).and_then(|session| session.streams.get(handle.id)).ok_or(CudaError::INVALID_HANDLE)
+        Err(CudaError::INVALID_HANDLE)
     }
 
     /// As `stream`, for work that is put on it: reports what failed earlier. Work that can be recorded has looked before
     /// whether the stream is captured; all other is refused then.
-    pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
+    #[inline]
+    pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
         let stream = self.stream(stream)?;
         stream.session.errors.report()?;
         self.refuse_captured(&stream)?;

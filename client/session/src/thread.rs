@@ -5,14 +5,31 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::context::ContextState;
+use crate::kernel::FunctionState;
+use crate::recent::{Found, Recent};
 use crate::stream::StreamState;
 
+/// Streams a thread finds again without asking the table. Programs use few.
+const RECENT_STREAMS: usize = 8;
+/// The same of functions: a step of a large model launches some hundred.
+const RECENT_FUNCTIONS: usize = 128;
+/// The place of the legacy default stream among streams; no stream's id.
+const LEGACY: u64 = 0;
+/// The place of the thread's own default stream; no stream's id.
+const PER_THREAD: u64 = u64::MAX;
+
 /// One thread's state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Thread {
     contexts: RefCell<Vec<Arc<ContextState>>>,
     /// Default streams of this thread, one per context it used them in.
     streams: RefCell<Vec<Arc<StreamState>>>,
+    /// Streams found last, by id; the default ones under their context's stamp.
+    pub(crate) recent_streams: Recent<StreamState>,
+    /// Functions of modules found last, by id.
+    pub(crate) recent_functions: Recent<FunctionState>,
+    /// Functions of kernels found last, by the kernel's id.
+    pub(crate) recent_kernels: Recent<FunctionState>,
 }
 
 thread_local! {
@@ -31,6 +48,9 @@ impl Drop for End {
     fn drop(&mut self) {
         if let Some(thread) = OWN.get() {
             thread.contexts.borrow_mut().clear();
+            thread.recent_streams.clear();
+            thread.recent_functions.clear();
+            thread.recent_kernels.clear();
             for stream in thread.streams.borrow_mut().drain(..) {
                 stream.abandon();
             }
@@ -39,20 +59,35 @@ impl Drop for End {
 }
 
 /// The calling thread's state.
+#[inline]
 pub(crate) fn own() -> &'static Thread {
-    OWN.get().unwrap_or_else(|| {
-        let thread: &'static Thread = Box::leak(Box::default());
-        OWN.set(Some(thread));
-        // The first thread ends with the process, whose last destructors may still call.
-        if rustix::thread::gettid() != rustix::process::getpid() {
-            // Where the thread is ending already, there is nothing to be told later.
-            let _ = END.try_with(|_| ());
-        }
-        thread
-    })
+    OWN.get().unwrap_or_else(first_call)
+}
+
+/// The calling thread's state, from now on.
+#[cold]
+fn first_call() -> &'static Thread {
+    let thread: &'static Thread = Box::leak(Box::new(Thread::new()));
+    OWN.set(Some(thread));
+    // The first thread ends with the process, whose last destructors may still call.
+    if rustix::thread::gettid() != rustix::process::getpid() {
+        // Where the thread is ending already, there is nothing to be told later.
+        let _ = END.try_with(|_| ());
+    }
+    thread
 }
 
 impl Thread {
+    fn new() -> Self {
+        Self {
+            contexts: RefCell::default(),
+            streams: RefCell::default(),
+            recent_streams: Recent::new(RECENT_STREAMS),
+            recent_functions: Recent::new(RECENT_FUNCTIONS),
+            recent_kernels: Recent::new(RECENT_FUNCTIONS),
+        }
+    }
+
     /// The current context.
     pub(crate) fn top(&self) -> Option<Arc<ContextState>> {
         self.contexts.borrow().last().cloned()
@@ -80,8 +115,26 @@ impl Thread {
         contexts.extend(context);
     }
 
+    /// The legacy default stream as a context sees it.
+    pub(crate) fn legacy(&'static self, context: &ContextState) -> Found<StreamState> {
+        let (recent, stamp) = (&self.recent_streams, context.stamp());
+        recent.recall(LEGACY, stamp).unwrap_or_else(|| recent.found(LEGACY, stamp, Arc::clone(context.legacy())))
+    }
+
     /// The thread's default stream in a context, made by `make` when it is used first or after the context was reset.
     pub(crate) fn stream<E>(
+        &'static self,
+        context: &ContextState,
+        make: impl FnOnce() -> Result<Arc<StreamState>, E>,
+    ) -> Result<Found<StreamState>, E> {
+        let (recent, stamp) = (&self.recent_streams, context.stamp());
+        if let Some(stream) = recent.recall(PER_THREAD, stamp).filter(|stream| stream.is_valid()) {
+            return Ok(stream);
+        }
+        self.own_stream(context, make).map(|stream| recent.found(PER_THREAD, stamp, stream))
+    }
+
+    fn own_stream<E>(
         &self,
         context: &ContextState,
         make: impl FnOnce() -> Result<Arc<StreamState>, E>,

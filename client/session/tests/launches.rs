@@ -38,6 +38,85 @@ fn description(function: Function, attributes: &[LaunchAttribute]) -> Launch<'_>
     }
 }
 
+/// Launches the scripted kernel on a stream.
+fn launch_on(client: &Client, function: Function, stream: Stream) -> CudaResult<()> {
+    launch(client, function, [1, 1, 1], [1, 1, 1], stream, (0, 0, 0, 0))
+}
+
+/// The library's kernel, as programs launch it.
+fn kernel(client: &Client, library: Library) -> Function {
+    Function(client.library_get_kernel(library, c"add").unwrap().0)
+}
+
+#[test]
+fn what_a_thread_has_launched_again_and_again_is_refused_when_it_is_gone() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let (kernel, stream) = (kernel(client, library), client.stream_create(0).unwrap());
+    let again_and_again = |function, stream| [(); 3].map(|()| launch_on(client, function, stream));
+    assert_eq!(again_and_again(function, stream), [Ok(()); 3]);
+    assert_eq!(again_and_again(kernel, Stream::LEGACY), [Ok(()); 3]);
+    client.stream_destroy(stream).unwrap();
+    assert_eq!(again_and_again(function, stream), [Err(CudaError::INVALID_HANDLE); 3]);
+    client.module_unload(module).unwrap();
+    assert_eq!(again_and_again(function, Stream::LEGACY), [Err(CudaError::INVALID_HANDLE); 3]);
+    client.library_unload(library).unwrap();
+    assert_eq!(again_and_again(kernel, Stream::LEGACY), [Err(CudaError::INVALID_HANDLE); 3]);
+}
+
+#[test]
+fn what_another_thread_gave_up_is_refused() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let (function, stream) = (function(client), client.stream_create(0).unwrap());
+    launch_on(client, function, stream).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.stream_destroy(stream).unwrap()).join().unwrap();
+    });
+    assert_eq!(launch_on(client, function, stream), Err(CudaError::INVALID_HANDLE));
+}
+
+#[test]
+fn launches_after_a_reset_find_nothing_of_before_it_but_the_kernels_of_libraries() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let (function, kernel) = (function(client), kernel(client, library));
+    for stream in [Stream::LEGACY, Stream::PER_THREAD] {
+        assert_eq!([launch_on(client, function, stream), launch_on(client, kernel, stream)], [Ok(()); 2]);
+    }
+    client.device_primary_ctx_reset(Device(0)).unwrap();
+    for stream in [Stream::LEGACY, Stream::PER_THREAD] {
+        assert_eq!(launch_on(client, function, stream), Err(CudaError::INVALID_HANDLE));
+        assert_eq!(launch_on(client, kernel, stream), Ok(()));
+    }
+    client.ctx_set_current(Context::NULL).unwrap();
+    assert_eq!(launch_on(client, kernel, Stream::LEGACY), Err(CudaError::INVALID_CONTEXT));
+}
+
+#[test]
+fn a_kernel_is_launched_on_the_gpu_that_is_current() {
+    let servers = [Server::start(Options::default()), Server::start(Options::default())];
+    let client = begun(client_with(&[&servers[0], &servers[1]], &[]));
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    let kernel = kernel(client, library);
+    let contexts = [0, 1].map(|device| client.device_primary_ctx_retain(Device(device)).unwrap());
+    for _ in 0..3 {
+        for context in contexts {
+            client.ctx_set_current(context).unwrap();
+            launch_on(client, kernel, Stream::LEGACY).unwrap();
+        }
+    }
+    for (server, context) in servers.iter().zip(contexts) {
+        client.ctx_set_current(context).unwrap();
+        client.ctx_synchronize().unwrap();
+        assert_eq!(server.count("Launch"), 3);
+    }
+}
+
 #[test]
 fn questions_about_clusters_are_asked_once_until_an_attribute_changes() {
     let server = Server::start(Options::default());

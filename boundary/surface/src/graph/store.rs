@@ -212,6 +212,7 @@ impl Graphs {
     }
 
     /// Whether a stream operation has anything to ask here.
+    #[inline]
     pub fn is_watching(&self) -> bool {
         self.watched.load(Ordering::Acquire) != 0
     }
