@@ -135,6 +135,15 @@ impl Connection {
         }
     }
 
+    /// As `post`, of work that is put on a stream.
+    pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<u64> {
+        tally::posted();
+        match self.sender.post_numbered(message, |sequence| course.issue_next(sequence)) {
+            Ok(sequence) => Ok(sequence),
+            Err(error) => Err(self.shared.lost_by(&error)),
+        }
+    }
+
     /// As `post`, for a message whose trailing bytes `fill` writes.
     pub(crate) fn post_filled<M: Message>(
         &self,

@@ -119,8 +119,7 @@ impl Client {
         let message = RecordEvent { event: EventId(event.id), stream: stream.id(), flags: 0 };
         // The lock is held over the post so that two threads' records end up here in the order of the wire.
         let mut record = lock(&event.record);
-        let sequence = stream.session.connection.post(&message)?;
-        stream.course().issue(sequence);
+        let sequence = stream.session.connection.post_on(stream.course(), &message)?;
         *record = Some(Record { course: Arc::clone(stream.course()), sequence, within_launch: false, asked: None });
         Ok(())
     }

@@ -26,7 +26,7 @@ fn is_whole(grid: [u32; 3], cluster: [u32; 3]) -> bool {
 }
 
 /// A launch as it travels.
-#[inline]
+#[inline(always)]
 fn message<'a>(
     launch: &Launch<'_>,
     function: &FunctionState,
@@ -51,18 +51,17 @@ fn message<'a>(
 }
 
 impl Client {
-    /// Runs `post` with a launch's parameters as they travel.
-    #[inline]
-    fn with_parameters(
+    /// A launch's parameters as they travel; kernels can reach the pinned memory among them.
+    #[inline(always)]
+    fn parameters<'r>(
         &self,
         launch: &Launch<'_>,
         function: &FunctionState,
-        post: impl FnOnce(&[u8]) -> CudaResult<()>,
-    ) -> CudaResult<()> {
-        let mut room = ParameterRoom::new();
-        let parameters = launch.arguments.pack_in_place(function.layout(), &mut room)?;
+        room: &'r mut ParameterRoom,
+    ) -> CudaResult<&'r [u8]> {
+        let parameters = launch.arguments.pack_in_place(function.layout(), room)?;
         self.mirror_named(parameters, &function.session);
-        post(parameters)
+        Ok(parameters)
     }
 
     /// Posts a launch with attributes, or of clusters.
@@ -77,9 +76,9 @@ impl Client {
         }
         let mut attributes = Attributes::of_launch(launch)?;
         self.name_events(&mut attributes)?;
-        self.with_parameters(launch, function, |parameters| {
-            self.post_recording(stream, launch, &message(launch, function, stream, parameters, &attributes))
-        })?;
+        let mut room = ParameterRoom::new();
+        let parameters = self.parameters(launch, function, &mut room)?;
+        self.post_recording(stream, launch, &message(launch, function, stream, parameters, &attributes))?;
         let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
         else {
             return Ok(());
@@ -133,10 +132,9 @@ impl LaunchCalls for Client {
         if launch.cooperative || !launch.attributes.is_empty() || function.cluster().is_some() {
             return self.launch_with_attributes(launch, function, stream);
         }
-        let attributes = Attributes::default();
-        self.with_parameters(launch, function, |parameters| {
-            stream.post(&message(launch, function, stream, parameters, &attributes))
-        })
+        let (mut room, attributes) = (ParameterRoom::new(), Attributes::default());
+        let parameters = self.parameters(launch, function, &mut room)?;
+        stream.post(&message(launch, function, stream, parameters, &attributes))
     }
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {

@@ -236,7 +236,7 @@ impl Client {
 
     /// Lets a kernel reach the pinned memory whose addresses it is given, as unified addresses promise. Addresses it finds
     /// in memory are not seen here: memory behind those is reached once its device pointer was asked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn mirror_named(&self, parameters: &[u8], session: &Session) {
         if has_placed() {
             self.mirror_placed(parameters, session);

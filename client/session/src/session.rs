@@ -143,9 +143,10 @@ impl Session {
     /// Posts a message that puts work on a stream.
     #[inline]
     pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<()> {
-        let sequence = self.connection.post(message)?;
-        course.issue(sequence);
-        Ok(())
+        match self.connection.post_on(course, message) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Calls, and reads the reply's fields with `read`.

@@ -124,8 +124,13 @@ impl StreamState {
 
 impl Client {
     /// The stream of a handle: one of the current context's default streams, or one the program made.
-    #[inline]
     pub(crate) fn stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        self.find_stream(stream)
+    }
+
+    /// As `stream`, where it is called: work is put on streams all the time.
+    #[inline(always)]
+    fn find_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
         let Some(handle) = Handle::of(Kind::Stream, stream.0) else { return self.default_stream(stream) };
         let Some(session) = self.session(handle) else { return Err(CudaError::INVALID_HANDLE) };
         match session.streams.find_by(&thread::own().recent_streams, handle.id) {
@@ -149,9 +154,8 @@ impl Client {
 
     /// As `stream`, for work that is put on it: reports what failed earlier. Work that can be recorded has looked before
     /// whether the stream is captured; all other is refused then.
-    #[inline]
     pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
-        let stream = self.stream(stream)?;
+        let stream = self.find_stream(stream)?;
         stream.session.errors.report()?;
         self.refuse_captured(&stream)?;
         // Whatever is put on the stream sees what the program has written so far.

@@ -128,7 +128,7 @@ impl Outgoing {
     }
 
     /// Appends a message whose trailing bytes are fewer than `bulk` and returns its sequence; leaves any other alone.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_below<M: Message>(&mut self, message: &M, bulk: usize) -> Option<u64> {
         let start = self.begin();
         let tail = message.encode_head(&mut self.buffer);

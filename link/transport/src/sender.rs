@@ -70,7 +70,8 @@ impl Sender {
     }
 
     /// As [`Sender::post`], and on return the message has been given to the pipe.
-    /// `numbered` runs with the sequence before any byte leaves, so that who waits for the answer can be noted.
+    /// `numbered` runs with the sequence before any byte leaves and before another frame gets one, so that who waits for the
+    /// answer can be noted, and what is noted is in order.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over; `numbered` may have run.
