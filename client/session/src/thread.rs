@@ -46,6 +46,10 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
+        // What a thread had that forked is its parent's, and so is the link.
+        if is_first() {
+            return;
+        }
         if let Some(thread) = OWN.get() {
             thread.contexts.borrow_mut().clear();
             thread.recent_streams.clear();
@@ -70,11 +74,16 @@ fn first_call() -> &'static Thread {
     let thread: &'static Thread = Box::leak(Box::new(Thread::new()));
     OWN.set(Some(thread));
     // The first thread ends with the process, whose last destructors may still call.
-    if rustix::thread::gettid() != rustix::process::getpid() {
+    if !is_first() {
         // Where the thread is ending already, there is nothing to be told later.
         let _ = END.try_with(|_| ());
     }
     thread
+}
+
+/// Whether the calling thread is its process's first; one that forked is its child's.
+fn is_first() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
 }
 
 impl Thread {

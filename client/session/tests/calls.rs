@@ -249,6 +249,36 @@ fn per_thread_streams_are_made_on_demand_one_per_thread() {
     assert_eq!(server.count("CreateStream"), 2);
 }
 
+/// Forks, has the child end as C programs do, and waits for it.
+fn fork_a_child_that_exits() {
+    // SAFETY: the child runs its last destructors and nothing else.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: nothing of the child's is in use.
+        unsafe { libc::exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is ours.
+    assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
+}
+
+#[test]
+fn a_child_that_exits_gives_up_no_stream_of_the_thread_that_forked() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let context = client.ctx_get_current().unwrap();
+    let thread = std::thread::spawn(move || {
+        client.ctx_set_current(context).unwrap();
+        client.stream_get_id(Stream::PER_THREAD).unwrap();
+        fork_a_child_that_exits();
+        client.mem_get_info().unwrap();
+        client.stream_query(Stream::PER_THREAD)
+    });
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    server.wait_for("DestroyStream", 1);
+    assert_eq!(server.count("DestroyStream"), 1, "the thread's own, at its end");
+}
+
 #[test]
 fn events_known_to_be_over_are_answered_without_asking() {
     let server = Server::start(Options::default());
