@@ -97,6 +97,58 @@ fn launches_after_a_reset_find_nothing_of_before_it_but_the_kernels_of_libraries
     assert_eq!(launch_on(client, kernel, Stream::LEGACY), Err(CudaError::INVALID_CONTEXT));
 }
 
+/// Runs `act` in another thread that has this thread's context.
+fn elsewhere(client: &'static Client, act: impl FnOnce() + Send) {
+    let context = client.ctx_get_current().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            client.ctx_set_current(context).unwrap();
+            act();
+        });
+    });
+}
+
+/// Launches the scripted kernel with more shared memory than kernels have unless they ask for it.
+fn launch_large(client: &Client, function: Function) -> CudaResult<()> {
+    let mut value = 0_u64;
+    let mut pointers = [std::ptr::from_mut(&mut value).cast::<std::ffi::c_void>(); 4];
+    // SAFETY: one valid pointer per parameter of the scripted kernel, until the call returns.
+    let arguments = unsafe { KernelArguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) }?;
+    client.launch_kernel(&Launch { shared_bytes: 64 << 10, arguments, ..description(function, &[]) })
+}
+
+#[test]
+fn shared_memory_another_thread_asked_for_is_there_at_the_next_launch() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
+    for function in [function(client), kernel(client, library)] {
+        launch_on(client, function, Stream::LEGACY).unwrap();
+        assert_eq!(launch_large(client, function), Err(CudaError::INVALID_VALUE));
+        let most = function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        elsewhere(client, || client.func_set_attribute(function, most, 96 << 10).unwrap());
+        assert_eq!(launch_large(client, function), Ok(()));
+    }
+}
+
+#[test]
+fn a_capture_another_thread_began_holds_for_the_next_launch() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let (function, stream) = (function(client), client.stream_create(0).unwrap());
+    let streams = [stream, Stream::LEGACY];
+    assert_eq!(streams.map(|stream| launch_on(client, function, stream)), [Ok(()); 2]);
+    elsewhere(client, || {
+        // SAFETY: it is given no pointer.
+        unsafe { marshal::stream::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, 2) }.unwrap();
+    });
+    let refused = Err(CudaError::STREAM_CAPTURE_IMPLICIT);
+    assert_eq!(streams.map(|stream| launch_on(client, function, stream)), [Ok(()), refused]);
+    server.wait_for("Launch", 2);
+    client.mem_get_info().unwrap();
+    assert_eq!(server.count("Launch"), 2, "what is captured is not sent");
+}
+
 #[test]
 fn a_kernel_is_launched_on_the_gpu_that_is_current() {
     let servers = [Server::start(Options::default()), Server::start(Options::default())];

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_transport::{Address, Frame, Link, LinkError, Listener, Peer, connect};
@@ -150,6 +151,37 @@ fn sequence_is_known_before_the_frame_leaves() {
             .unwrap();
         assert_eq!(noted, 1);
         assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, 1);
+    }
+}
+
+#[test]
+fn sequences_are_noted_one_at_a_time_and_in_order() {
+    for (kind, pair) in pipes::ALL {
+        println!("over {kind}");
+        let (client, server) = pair();
+        let ((sender, _own), (_other, mut receiver)) = (client.split(), server.split());
+        let (last, in_order, bulk) = (AtomicU64::new(0), AtomicU64::new(0), vec![7; 100_000]);
+        let note = |sequence| {
+            let before = last.load(Ordering::Relaxed);
+            std::thread::yield_now();
+            last.store(sequence, Ordering::Relaxed);
+            in_order.fetch_add(u64::from(before + 1 == sequence), Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            for bytes in [&[][..], &bulk, &[]] {
+                let copy = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes };
+                let (sender, note) = (&sender, &note);
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        sender.post_numbered(&copy, note).unwrap();
+                    }
+                });
+            }
+            for sequence in 1..=150 {
+                assert_eq!(receiver.next().unwrap().unwrap().sequence, sequence);
+            }
+        });
+        assert_eq!((last.into_inner(), in_order.into_inner()), (150, 150));
     }
 }
 
