@@ -128,6 +128,7 @@ impl Expected {
 
 /// Whether this machine has processors to spare just now.
 mod spare {
+    use std::num::NonZero;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
@@ -153,7 +154,9 @@ mod spare {
 
     /// A system that says nothing has none.
     fn ask() -> bool {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // Asking for it reads a dozen files, and it does not change while a program waits.
+        static PROCESSORS: OnceLock<usize> = OnceLock::new();
+        let processors = *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get));
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         running(&load).is_some_and(|running| running <= processors)
     }
