@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
+use socket2::SockRef;
 
 use crate::address::Address;
 use crate::error::LinkError;
@@ -26,6 +27,9 @@ const SILENCE: Duration = Duration::from_secs(20);
 
 /// Bytes under way in one direction of a Unix socket. TCP finds its own measure.
 const SEND_BUFFER: usize = 4 << 20;
+/// Bytes of a TCP socket that the system has not begun to send, at most: what lies there longer than it must is in no cache
+/// when it is sent. It does not limit what is under way, however far the peer is.
+const MOST_UNSENT: u32 = 256 << 10;
 
 /// Connects to `address` within `timeout`; `tls` is what a `tls://` address needs.
 ///
@@ -85,6 +89,8 @@ fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> R
 pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
     let set = || -> rustix::io::Result<()> {
         sockopt::set_tcp_nodelay(socket, true)?;
+        // A system without this option keeps more back, that is all.
+        let _ = SockRef::from(socket).set_tcp_notsent_lowat(MOST_UNSENT);
         sockopt::set_socket_keepalive(socket, true)?;
         sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
@@ -121,6 +127,7 @@ mod tests {
         watch_peer(&socket);
         assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 20_000);
         assert_eq!(sockopt::tcp_keepidle(&socket).expect("asked"), KEEPALIVE_INTERVAL);
+        assert_eq!(SockRef::from(&socket).tcp_notsent_lowat().expect("asked"), MOST_UNSENT);
         let (unix, _other) = UnixStream::pair().expect("made");
         watch_peer(&unix.into());
     }
