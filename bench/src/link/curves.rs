@@ -58,6 +58,15 @@ pub(crate) enum Finding {
         /// Seconds.
         seconds: f64,
     },
+    /// The median time of one of several copies that follow each other without a pause.
+    InARow {
+        /// Which.
+        copy: Copy,
+        /// How many.
+        bytes: u64,
+        /// Seconds.
+        seconds: f64,
+    },
     /// How many connections carry the session's large copies.
     Connections {
         /// Connections.
@@ -79,7 +88,7 @@ pub(crate) enum Finding {
 impl Finding {
     /// Whether each way has as many of them.
     pub(crate) fn is_of_copies(&self) -> bool {
-        !matches!(self, Self::Connections { .. } | Self::Raw { .. })
+        !matches!(self, Self::InARow { .. } | Self::Connections { .. } | Self::Raw { .. })
     }
 }
 
@@ -93,6 +102,8 @@ pub(crate) struct Curves {
     /// Launch and wait, in seconds.
     pub(crate) launch: Option<f64>,
     points: Vec<Point>,
+    /// Copies of which one follows the other without a pause, where its sockets were measured.
+    in_a_row: Vec<Point>,
     /// How many connections carry its large copies, where its sockets were measured and that is known.
     connections: Option<u32>,
     /// Its sockets alone, over several numbers of connections.
@@ -135,6 +146,7 @@ impl Curves {
             Finding::Device { name } => self.device = name,
             Finding::Launch { seconds } => self.launch = Some(seconds),
             Finding::Copied { copy, bytes, seconds } => self.points.push(Point { copy, bytes, seconds }),
+            Finding::InARow { copy, bytes, seconds } => self.in_a_row.push(Point { copy, bytes, seconds }),
             Finding::Connections { connections } => self.connections = Some(connections),
             Finding::Raw { wire, connections, bytes, seconds } => {
                 let name = wire.name(connections);
@@ -145,10 +157,12 @@ impl Curves {
 
     /// Sizes in bytes and bytes per second of one kind of copy, by size.
     pub(crate) fn rates(&self, copy: Copy) -> Vec<(u64, f64)> {
-        let of_kind = self.points.iter().filter(|point| point.copy == copy);
-        let mut rates: Vec<(u64, f64)> = of_kind.map(|point| (point.bytes, rate(point.bytes, point.seconds))).collect();
-        rates.sort_by_key(|(bytes, _)| *bytes);
-        rates
+        rates(&self.points, copy)
+    }
+
+    /// The same of copies in a row.
+    pub(crate) fn rates_in_a_row(&self, copy: Copy) -> Vec<(u64, f64)> {
+        rates(&self.in_a_row, copy)
     }
 
     /// Seconds of a copy of some size, where it was measured.
@@ -173,6 +187,14 @@ impl Curves {
         sizes.dedup();
         sizes
     }
+}
+
+/// Sizes in bytes and bytes per second of one kind of copy, by size.
+fn rates(points: &[Point], copy: Copy) -> Vec<(u64, f64)> {
+    let of_kind = points.iter().filter(|point| point.copy == copy);
+    let mut rates: Vec<(u64, f64)> = of_kind.map(|point| (point.bytes, rate(point.bytes, point.seconds))).collect();
+    rates.sort_by_key(|(bytes, _)| *bytes);
+    rates
 }
 
 /// Bytes per second.

@@ -11,6 +11,7 @@ use floe_abi::{DevicePtr, Stream};
 use floe_device::{Driver, HostMemory, LaunchRequest, LoadImage};
 
 use super::curves::{Copy, Finding};
+use super::ratios;
 use super::raw::{self, Wire};
 
 /// Flags of the measuring process, which `floe bench link` starts.
@@ -32,6 +33,8 @@ pub struct ProbeArguments {
 
 /// A kernel that does nothing, for any GPU.
 const NOTHING: &[u8] = b".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+/// Bytes of copies that are timed in a row, two copies at least.
+const ROW_BYTES: u64 = 512 << 20;
 /// Timings of one point, at least and at most.
 const TIMINGS: std::ops::RangeInclusive<usize> = 3..=2000;
 
@@ -51,7 +54,7 @@ pub fn probe(arguments: &ProbeArguments) -> Result<()> {
     let mut counts = Vec::new();
     for bytes in sizes(arguments.largest) {
         let length = usize::try_from(bytes).context("a size beyond this machine's addresses")?;
-        copies(&driver, length, budget)?;
+        copies(&driver, length, budget, arguments.raw.is_some())?;
         if let Some(wire) = arguments.raw {
             if bytes == raw::LEAST {
                 // Only now: a session's connections come in the background, during the smaller copies.
@@ -95,12 +98,15 @@ fn launch_and_wait(driver: &Driver, budget: Duration) -> Result<f64> {
     Ok(seconds)
 }
 
-/// All four copies of one size.
-fn copies(driver: &Driver, bytes: usize, budget: Duration) -> Result<()> {
+/// All four copies of one size; large ones also in a row, where they are compared with sockets.
+fn copies(driver: &Driver, bytes: usize, budget: Duration, beside_sockets: bool) -> Result<()> {
     let memory = driver.mem_alloc(bytes).context("cuMemAlloc")?;
     let mut pinned = HostMemory::new(driver, bytes).context("cuMemHostAlloc")?;
     let mut pageable = vec![0; bytes];
     of_kind(driver, memory, &mut pinned, [Copy::PinnedToDevice, Copy::PinnedToHost], budget)?;
+    if beside_sockets && bytes as u64 >= ratios::LEAST {
+        in_a_row(memory, &mut pinned, budget)?;
+    }
     of_kind(driver, memory, &mut pageable, [Copy::PageableToDevice, Copy::PageableToHost], budget)?;
     drop(pinned);
     driver.mem_free(memory).context("cuMemFree")
@@ -145,6 +151,20 @@ fn of_kind(
     let arrived = || to(host).and_then(|()| driver.ctx_synchronize().context("cuCtxSynchronize"));
     say(&Finding::Copied { copy: there, bytes, seconds: time(budget, arrived)? })?;
     say(&Finding::Copied { copy: back, bytes, seconds: time(budget, || from(host))? })
+}
+
+/// Copies of pinned memory in both directions, of which one follows the other without a pause.
+fn in_a_row(memory: DevicePtr, pinned: &mut HostMemory<'_>, budget: Duration) -> Result<()> {
+    let bytes = pinned.len() as u64;
+    let times = (ROW_BYTES / bytes).max(2);
+    #[allow(clippy::cast_precision_loss, reason = "a few dozen")]
+    let found = |copy, seconds: f64| say(&Finding::InARow { copy, bytes, seconds: seconds / times as f64 });
+    let times = usize::try_from(times).context("more copies than this machine counts")?;
+    let to = || pinned.copy_to_device_in_a_row(memory, times).context("cuMemcpyHtoDAsync");
+    found(Copy::PinnedToDevice, time(budget, to)?)?;
+    let from = || pinned.copy_from_device_in_a_row(memory, times).context("cuMemcpyDtoHAsync");
+    found(Copy::PinnedToHost, time(budget, from)?)?;
+    Ok(())
 }
 
 /// What stands at a place: no two neighbouring pages are alike.

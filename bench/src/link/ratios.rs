@@ -7,7 +7,7 @@ use super::curves::{Copy, Curves, Raw};
 use super::raw::{FEW, Wire};
 
 /// The least bytes of a copy that is compared: below, a copy's beginning and end weigh too much.
-const LEAST: u64 = 16 << 20;
+pub(super) const LEAST: u64 = 16 << 20;
 /// Over TCP, the least bytes of one that has limits: several connections begin and end.
 const LEAST_OVER_TCP: u64 = 64 << 20;
 /// The least floe may reach of the sockets alone.
@@ -22,6 +22,8 @@ pub(super) struct Ratio {
     pub(super) way: String,
     pub(super) copy: Copy,
     pub(super) bytes: u64,
+    /// Whether one follows the other without a pause, as in the sockets alone.
+    pub(super) in_a_row: bool,
     /// Bytes per second.
     pub(super) floe: f64,
     /// The sockets' name, and their bytes per second.
@@ -47,25 +49,29 @@ pub(super) fn ratios(ways: &[Curves]) -> Vec<Ratio> {
     ways.iter().flat_map(|way| Copy::ALL.into_iter().flat_map(move |copy| of_copy(way, copy))).collect()
 }
 
-/// The least a copy may reach of these sockets, and in bytes per second.
-fn limits(raw: &Raw) -> (Option<f64>, Option<f64>) {
+/// The least a copy may reach of these sockets, and in bytes per second. Over TCP, what the sockets alone carry without a
+/// pause is compared with copies that have none either.
+fn limits(raw: &Raw, in_a_row: bool) -> (Option<f64>, Option<f64>) {
     match raw.wire {
         Wire::Unix => (Some(SHARE), None),
         Wire::Tcp if raw.bytes < LEAST_OVER_TCP => (None, None),
-        Wire::Tcp => (Some(SHARE), (raw.connections == FEW).then_some(RATE_OF_FEW)),
+        Wire::Tcp => (in_a_row.then_some(SHARE), (raw.connections == FEW).then_some(RATE_OF_FEW)),
     }
 }
 
 fn of_copy(way: &Curves, copy: Copy) -> impl Iterator<Item = Ratio> {
-    let large = way.rates(copy).into_iter().filter(|(bytes, _)| *bytes >= LEAST);
-    large.filter_map(move |(bytes, floe)| {
+    let single = way.rates(copy).into_iter().map(|point| (point, false));
+    let all = single.chain(way.rates_in_a_row(copy).into_iter().map(|point| (point, true)));
+    let large = all.filter(|((bytes, _), _)| *bytes >= LEAST);
+    large.filter_map(move |((bytes, floe), in_a_row)| {
         let raw = way.ceiling().find(|raw| raw.bytes == bytes)?;
         let raw_rate = raw.rate();
-        let (least_ratio, least_rate) = limits(raw);
+        let (least_ratio, least_rate) = limits(raw, in_a_row);
         Some(Ratio {
             way: way.way.clone(),
             copy,
             bytes,
+            in_a_row,
             floe,
             raw: raw.name.clone(),
             raw_rate,
@@ -102,11 +108,25 @@ mod tests {
 
     #[test]
     fn large_copies_are_compared_with_as_many_connections_as_carry_them_and_limited_from_where_the_wire_is() {
-        let share = [Some(SHARE), None];
+        let (none, share) = ([None, None], [Some(SHARE), None]);
         assert_eq!(compared(way(Wire::Unix, 1)), [(16, 0.5, share), (64, 0.5, share)]);
-        assert_eq!(compared(way(Wire::Tcp, 8)), [(16, 0.5, [None, None]), (64, 0.5, share)]);
-        let of_few = [Some(SHARE), Some(12e9)];
-        assert_eq!(compared(way(Wire::Tcp, 4)), [(16, 0.5, [None, None]), (64, 0.5, of_few)]);
+        assert_eq!(compared(way(Wire::Tcp, 8)), [(16, 0.5, none), (64, 0.5, none)]);
+        assert_eq!(compared(way(Wire::Tcp, 4)), [(16, 0.5, none), (64, 0.5, [None, Some(12e9)])]);
+    }
+
+    #[test]
+    fn over_tcp_what_has_no_pause_is_compared_with_what_has_none() {
+        let in_a_row = |wire, connections| {
+            let mut way = way(wire, connections);
+            for bytes in [16 << 20, 64 << 20] {
+                way.take(Finding::InARow { copy: Copy::PinnedToHost, bytes, seconds: 1.0 });
+            }
+            let found: Vec<Ratio> = ratios(&[way]).into_iter().filter(|ratio| ratio.in_a_row).collect();
+            found.iter().map(|ratio| (ratio.bytes >> 20, ratio.least_ratio, ratio.least_rate)).collect::<Vec<_>>()
+        };
+        assert_eq!(in_a_row(Wire::Tcp, 8), [(16, None, None), (64, Some(SHARE), None)]);
+        assert_eq!(in_a_row(Wire::Tcp, 4), [(16, None, None), (64, Some(SHARE), Some(12e9))]);
+        assert_eq!(in_a_row(Wire::Unix, 1), [(16, Some(SHARE), None), (64, Some(SHARE), None)]);
     }
 
     #[test]

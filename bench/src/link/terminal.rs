@@ -68,7 +68,7 @@ fn compared(ratios: &[Ratio]) -> Table {
     table.set_header(["", "floe", "alone", "×", "limit", ""]);
     for ratio in ratios {
         table.add_row([
-            format!("{}, {} {}", ratio.way, size(ratio.bytes), ratio.copy.title()),
+            copy_of(ratio),
             gigabytes(ratio.floe),
             format!("{} {}", ratio.raw, gigabytes(ratio.raw_rate)),
             format!("{:.3}", ratio.ratio),
@@ -78,6 +78,11 @@ fn compared(ratios: &[Ratio]) -> Table {
     }
     align(&mut table);
     table
+}
+
+fn copy_of(ratio: &Ratio) -> String {
+    let in_a_row = if ratio.in_a_row { ", in a row" } else { "" };
+    format!("{}, {} {}{in_a_row}", ratio.way, size(ratio.bytes), ratio.copy.title())
 }
 
 /// What a copy has to reach.

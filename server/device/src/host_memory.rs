@@ -2,7 +2,7 @@
 //! dropped.
 
 use crate::Driver;
-use floe_abi::{CudaError, CudaResult, HostPointer};
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream};
 use std::ops::{Deref, DerefMut};
 
 /// Memory of `cuMemHostAlloc`.
@@ -26,14 +26,43 @@ impl<'d> HostMemory<'d> {
         unsafe { start.write_bytes(0, bytes) };
         Ok(Self { driver, start, bytes })
     }
+
+    /// Copies all bytes to `to`, `times` in a row, and waits once, at the end. `cuMemcpyHtoDAsync`, `cuCtxSynchronize`.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn copy_to_device_in_a_row(&self, to: DevicePtr, times: usize) -> CudaResult<()> {
+        // SAFETY: the memory is this value's, which is borrowed until `in_a_row` has waited, so that nobody writes it.
+        let copy = || unsafe { self.driver.memcpy_htod_async(to, self.start.cast(), self.bytes, Stream::default()) };
+        self.in_a_row(times, copy)
+    }
+
+    /// Fills the memory from `from`, `times` in a row, and waits once, at the end. `cuMemcpyDtoHAsync`,
+    /// `cuCtxSynchronize`.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn copy_from_device_in_a_row(&mut self, from: DevicePtr, times: usize) -> CudaResult<()> {
+        // SAFETY: the memory is this value's, which is borrowed for this alone until `in_a_row` has waited.
+        let copy = || unsafe { self.driver.memcpy_dtoh_async(self.start.cast(), from, self.bytes, Stream::default()) };
+        self.in_a_row(times, copy)
+    }
+
+    /// Waits also where a copy was refused, since those before it are under way. A context that cannot be waited for does
+    /// no more work.
+    fn in_a_row(&self, times: usize, copy: impl Fn() -> CudaResult<()>) -> CudaResult<()> {
+        let copied = (0..times).try_for_each(|_| copy());
+        let over = self.driver.ctx_synchronize();
+        copied.and(over)
+    }
 }
 
 impl Deref for HostMemory<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is this value's from `new` to `drop`, initialised, and written through it only: its address
-        // is given to no call that goes on after it returns.
+        // SAFETY: the memory is this value's from `new` to `drop`, initialised, and written through it only: copies
+        // that go on after their call are over when the borrow they were made under ends.
         unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
     }
 }
