@@ -13,6 +13,7 @@ mod pending;
 mod receive;
 mod stripes;
 mod waiter;
+mod warmth;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

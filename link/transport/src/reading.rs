@@ -12,9 +12,11 @@ use crate::spin::{Expected, Spin};
 
 /// How one read waits.
 #[derive(Clone, Copy)]
-pub(crate) enum Wait {
+pub(crate) enum Wait<'a> {
     /// As long as it takes; looks again for a moment before it sleeps.
     Always,
+    /// The same, and does this between two looks.
+    Doing(&'a dyn Fn()),
     /// Until then.
     Until(Instant),
     /// Not at all.
@@ -47,18 +49,24 @@ impl Reading {
     }
 
     /// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
-    pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
+    pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait<'_>) -> Result<Option<usize>, LinkError> {
         let pipe = &*self.pipe;
         let mut descriptor = self.wants_descriptors.then_some(&mut self.descriptor);
         match wait {
-            Wait::Always if self.spin.is_on() => {
+            Wait::Always | Wait::Doing(_) if self.spin.is_on() => {
                 let look = || pipe.read_now(target, descriptor.as_deref_mut()).transpose();
-                if let Some(done) = self.spin.look_while(look, || self.expected.is()) {
+                let between = || {
+                    if let Wait::Doing(work) = wait {
+                        work();
+                    }
+                    self.expected.is()
+                };
+                if let Some(done) = self.spin.look_while(look, between) {
                     return done.map(Some).map_err(failed);
                 }
             }
             Wait::Never => return pipe.read_now(target, descriptor).map_err(failed),
-            Wait::Always | Wait::Until(_) => {}
+            Wait::Always | Wait::Doing(_) | Wait::Until(_) => {}
         }
         loop {
             let read = if let Wait::Until(deadline) = wait {

@@ -197,7 +197,16 @@ impl Receiver {
     /// # Errors
     /// As [`Receiver::next`].
     pub fn next_arrival(&mut self, bulk: u16) -> Result<Option<Arrival<'_>>, LinkError> {
-        match self.arrival(bulk, Wait::Always)? {
+        self.next_arrival_doing(bulk, None)
+    }
+
+    /// As [`Receiver::next_arrival`]; while it looks for a frame that has not begun, it does `work` between two looks, which
+    /// is every few microseconds.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`].
+    pub fn next_arrival_doing(&mut self, bulk: u16, work: Option<&dyn Fn()>) -> Result<Option<Arrival<'_>>, LinkError> {
+        match self.arrival(bulk, work.map_or(Wait::Always, Wait::Doing))? {
             Now::Came(arrival) => Ok(Some(arrival)),
             Now::Nothing | Now::Closed => Ok(None),
         }
@@ -225,14 +234,14 @@ impl Receiver {
         Readiness(Arc::clone(&self.reading.pipe))
     }
 
-    fn next_frame(&mut self, ahead: usize, wait: Wait) -> Result<Option<Frame<'_>>, LinkError> {
+    fn next_frame(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Option<Frame<'_>>, LinkError> {
         match self.header(ahead, wait)? {
             Header::Is(header) => self.whole(header, ahead, wait).map(Some),
             Header::Nothing | Header::Closed => Ok(None),
         }
     }
 
-    fn arrival(&mut self, bulk: u16, wait: Wait) -> Result<Now<'_>, LinkError> {
+    fn arrival(&mut self, bulk: u16, wait: Wait<'_>) -> Result<Now<'_>, LinkError> {
         let ahead = if self.after_bulk { READ_AHEAD_OF_BULK } else { READ_AHEAD };
         let header = match self.header(ahead, wait)? {
             Header::Is(header) => header,
@@ -248,7 +257,7 @@ impl Receiver {
     }
 
     /// The next frame's header, which stays where it is until the frame is taken.
-    fn header(&mut self, ahead: usize, wait: Wait) -> Result<Header, LinkError> {
+    fn header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
         if self.broken {
             return Err(LinkError::Closed);
         }
@@ -269,7 +278,7 @@ impl Receiver {
         Ok(Header::Is(header))
     }
 
-    fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait) -> Result<Frame<'_>, LinkError> {
+    fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait<'_>) -> Result<Frame<'_>, LinkError> {
         let length = size(header.length);
         self.have(HEADER_BYTES + length, ahead, wait)?;
         let payload = self.start + HEADER_BYTES;
@@ -292,7 +301,7 @@ impl Receiver {
     }
 
     /// Reads until `needed` bytes are there.
-    fn have(&mut self, needed: usize, ahead: usize, wait: Wait) -> Result<Have, LinkError> {
+    fn have(&mut self, needed: usize, ahead: usize, wait: Wait<'_>) -> Result<Have, LinkError> {
         if self.end - self.start >= needed {
             return Ok(Have::Enough);
         }

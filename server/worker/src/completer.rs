@@ -40,6 +40,8 @@ pub(crate) struct Task<D: Device> {
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.
     Deliver { landing: Landing<D>, offset: u64 },
+    /// Answer a request that stands for nothing.
+    Echo,
     /// Answer the request; `failed` is an error known before the work was even marked.
     Reply { failed: Option<CudaError> },
     /// Give shared memory up, then answer the request.
@@ -197,8 +199,10 @@ impl<D: Device> Completer<D> {
 
     fn finish(&self, task: Task<D>, outcome: CudaResult<()>) -> Result<(), LinkError> {
         let shared = &*self.shared;
-        // What kernels wrote into the program's own memory is at the client before it hears that they are over.
-        shared.mirrors.tell(&shared.sender)?;
+        if !matches!(task.action, Action::Echo) {
+            // What kernels wrote into the program's own memory is at the client before it hears that they are over.
+            shared.mirrors.tell(&shared.sender)?;
+        }
         match task.action {
             Action::Deliver { landing, offset } => match outcome {
                 Ok(()) if stripes::carry(shared, &landing, offset) => {
@@ -208,6 +212,7 @@ impl<D: Device> Completer<D> {
                 // The reply that follows on the same lane carries the error.
                 Err(_) => Ok(()),
             },
+            Action::Echo => shared.queue_reply(task.sequence, 0),
             Action::Reply { failed } => self.reply(task.sequence, &task.marks, failed.or(outcome.err())),
             Action::Release { pages, failed } => {
                 let error = failed.or(outcome.err());

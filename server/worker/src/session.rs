@@ -226,6 +226,7 @@ impl<D: Device> Session<D> {
             Request::QueryEvent(message) => self.query_event(sequence, message),
             Request::ElapsedTime(message) => self.elapsed_time(message),
             Request::DestroyEvent(message) => self.destroy_event(message),
+            Request::Ping(_) => Ok(self.echo(sequence)),
             Request::SynchronizeContext(_) => self.synchronize_context(sequence),
             Request::SetLimit(message) => self.set_limit(message),
             Request::ResetContext(_) => self.reset_context(),
@@ -282,6 +283,12 @@ impl<D: Device> Session<D> {
     fn report_when(&self, sequence: u64, mark: Arc<Mark<D>>, stream: StreamId, reached: u64) {
         let action = Action::Report { stream, reached };
         self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
+    }
+
+    /// Has the request answered as one whose marks have completed.
+    fn echo(&self, sequence: u64) -> Answer {
+        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: Vec::new(), action: Action::Echo });
+        Answer::Later
     }
 
     /// Has the request answered when the marks have completed; when there are none because marking failed, at once.

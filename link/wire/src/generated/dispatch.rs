@@ -150,6 +150,8 @@ pub enum Request<'a> {
     Acknowledge(Acknowledge),
     /// See [`Leave`].
     Leave(Leave),
+    /// See [`Ping`].
+    Ping(Ping),
     /// See [`ShareMemory`].
     ShareMemory(ShareMemory),
     /// See [`MapShared`].
@@ -252,6 +254,7 @@ impl<'a> Request<'a> {
             Continue::KIND => Continue::decode(payload).map(Self::Continue),
             Acknowledge::KIND => Acknowledge::decode(payload).map(Self::Acknowledge),
             Leave::KIND => Leave::decode(payload).map(Self::Leave),
+            Ping::KIND => Ping::decode(payload).map(Self::Ping),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
@@ -342,6 +345,7 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::NAME,
             Self::Acknowledge(_) => Acknowledge::NAME,
             Self::Leave(_) => Leave::NAME,
+            Self::Ping(_) => Ping::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
@@ -431,6 +435,7 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::CLASS,
             Self::Acknowledge(_) => Acknowledge::CLASS,
             Self::Leave(_) => Leave::CLASS,
+            Self::Ping(_) => Ping::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
@@ -520,6 +525,7 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::KIND,
             Self::Acknowledge(_) => Acknowledge::KIND,
             Self::Leave(_) => Leave::KIND,
+            Self::Ping(_) => Ping::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
@@ -608,6 +614,7 @@ impl<'a> Request<'a> {
             Self::Continue(message) => message.encode(out),
             Self::Acknowledge(message) => message.encode(out),
             Self::Leave(message) => message.encode(out),
+            Self::Ping(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),

@@ -647,6 +647,12 @@ impl<'a> Sample<'a> for Leave {
     }
 }
 
+impl<'a> Sample<'a> for Ping {
+    fn sample(_source: &mut Source<'a>) -> Self {
+        Self {}
+    }
+}
+
 impl<'a> Sample<'a> for Reply<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -897,7 +903,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 82;
+pub(crate) const REQUEST_SAMPLES: usize = 83;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -972,16 +978,17 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         68 => Request::Continue(Sample::sample(source)),
         69 => Request::Acknowledge(Sample::sample(source)),
         70 => Request::Leave(Sample::sample(source)),
-        71 => Request::ShareMemory(Sample::sample(source)),
-        72 => Request::MapShared(Sample::sample(source)),
-        73 => Request::UnmapShared(Sample::sample(source)),
-        74 => Request::CreateStream(Sample::sample(source)),
-        75 => Request::DestroyStream(Sample::sample(source)),
-        76 => Request::WaitEvent(Sample::sample(source)),
-        77 => Request::SynchronizeStream(Sample::sample(source)),
-        78 => Request::QueryStream(Sample::sample(source)),
-        79 => Request::MemoryOperations(Sample::sample(source)),
-        80 => Request::ReadTelemetry(Sample::sample(source)),
+        71 => Request::Ping(Sample::sample(source)),
+        72 => Request::ShareMemory(Sample::sample(source)),
+        73 => Request::MapShared(Sample::sample(source)),
+        74 => Request::UnmapShared(Sample::sample(source)),
+        75 => Request::CreateStream(Sample::sample(source)),
+        76 => Request::DestroyStream(Sample::sample(source)),
+        77 => Request::WaitEvent(Sample::sample(source)),
+        78 => Request::SynchronizeStream(Sample::sample(source)),
+        79 => Request::QueryStream(Sample::sample(source)),
+        80 => Request::MemoryOperations(Sample::sample(source)),
+        81 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

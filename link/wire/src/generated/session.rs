@@ -592,6 +592,38 @@ impl Message for Leave {
     }
 }
 
+/// Replies as a wait that is over does, by the same threads, and means nothing. A client that waits for long says it now and then, so that neither code nor data of the way have left the processors' caches when its answer comes.
+///
+/// Kind 0x000c, called: one reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ping {}
+
+impl<'a> Field<'a> for Ping {
+    const LEAST: usize = 0;
+
+    fn write(&self, _out: &mut Vec<u8>) {}
+
+    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {})
+    }
+}
+
+impl Message for Ping {
+    const KIND: u16 = 0x000c;
+    const CLASS: Class = Class::Call;
+    const NAME: &'static str = "Ping";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+impl Call for Ping {
+    type Reply<'a> = ();
+}
+
 /// Answers the request of sequence `request`. `status` is the CUresult of that request, `earlier` the first failure of a posted call that no reply has carried yet (0: none), `detail` a sentence for the log (may be empty), `body` the request's reply fields.
 ///
 /// Kind 0x0080, from the server, unasked.
