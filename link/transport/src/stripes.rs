@@ -22,6 +22,7 @@ pub use transfers::{Taken, Target, Transfers};
 use crate::error::LinkError;
 use crate::outgoing::Lent;
 use crate::sender::Sender;
+use crate::spin::Spin;
 
 /// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
 pub const STRIPED_FROM: usize = 2 * CHUNK_BYTES;
@@ -45,6 +46,10 @@ struct Shared {
     gone: Condvar,
     /// How many connections there are.
     count: AtomicUsize,
+    /// How many chunks stand in line, for threads that look without the lock.
+    chunks: AtomicUsize,
+    /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
+    spin: Spin,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +62,8 @@ struct State {
     /// Threads that sleep, and those of them that have been woken and have not come yet.
     sleeping: usize,
     called: usize,
+    /// Threads that look for chunks, and find them without being woken.
+    looking: usize,
     /// Threads that wait for their data to be gone.
     watching: usize,
     closed: bool,
@@ -72,6 +79,12 @@ pub enum Help {
 }
 
 impl Stripes {
+    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep.
+    #[must_use]
+    pub fn new(spin: Spin) -> Self {
+        Self { shared: Arc::new(Shared { spin, ..Shared::default() }) }
+    }
+
     /// Whether there is a connection.
     #[must_use]
     pub fn any(&self) -> bool {
@@ -167,7 +180,7 @@ impl State {
 
     /// How many sleeping threads have something to do, beside `busy` that are awake.
     fn wakes(&mut self, busy: usize) -> usize {
-        let wanted = self.queue.chunks().min(self.idle.len()).saturating_sub(self.called + busy);
+        let wanted = self.queue.chunks().min(self.idle.len()).saturating_sub(self.called + self.looking + busy);
         let wakes = wanted.min(self.sleeping - self.called);
         self.called += wakes;
         wakes
@@ -215,6 +228,7 @@ impl Shared {
             return;
         }
         state.queue.push(transfer, load, place);
+        self.chunks.store(state.queue.chunks(), Ordering::Release);
         let wakes = state.wakes(usize::from(help == Help::Follows));
         drop(state);
         self.wake(wakes);
@@ -229,17 +243,45 @@ impl Shared {
     /// A thread that writes, until the end.
     fn run(self: &Arc<Self>) {
         let mut state = self.lock();
+        let mut has_looked = false;
         while !state.closed {
-            if let Some((chunk, connection)) = state.next() {
+            if let Some((chunk, connection)) = self.next(&mut state) {
                 drop(state);
                 state = self.write(chunk, connection);
+                has_looked = false;
                 continue;
             }
+            if !std::mem::replace(&mut has_looked, true) {
+                state = self.look(state);
+                continue;
+            }
+            has_looked = false;
             state.sleeping += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.sleeping -= 1;
             state.called = state.called.saturating_sub(1);
         }
+    }
+
+    /// The next chunk with a connection for it.
+    fn next(&self, state: &mut State) -> Option<(Chunk, Sender)> {
+        let next = state.next();
+        self.chunks.store(state.queue.chunks(), Ordering::Release);
+        next
+    }
+
+    /// Looks for chunks without the lock, and does not sleep. While it does, nobody wakes anybody in its place: the caller
+    /// looks under the lock that this returns with before it sleeps.
+    fn look<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        if !self.spin.is_on() {
+            return state;
+        }
+        state.looking += 1;
+        drop(state);
+        let _ = self.spin.look(|| (self.chunks.load(Ordering::Acquire) > 0).then_some(()));
+        let mut state = self.lock();
+        state.looking -= 1;
+        state
     }
 
     /// Writes a chunk and gives the connection back.
@@ -262,7 +304,7 @@ impl Shared {
         let mut state = self.lock();
         while !load.is_gone() {
             let helps = load.waits();
-            if let Some((chunk, connection)) = helps.then(|| state.next()).flatten() {
+            if let Some((chunk, connection)) = helps.then(|| self.next(&mut state)).flatten() {
                 drop(state);
                 state = self.write(chunk, connection);
                 continue;

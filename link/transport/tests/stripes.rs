@@ -57,8 +57,13 @@ struct Session {
 
 impl Session {
     fn new(connections: usize) -> Self {
+        Self::spinning(connections, Spin::default())
+    }
+
+    /// One whose threads look for more before they sleep.
+    fn spinning(connections: usize, spin: Spin) -> Self {
         let (ours, theirs) = link();
-        let (stripes, transfers) = (Stripes::default(), Arc::new(Transfers::new(Spin::default())));
+        let (stripes, transfers) = (Stripes::new(spin), Arc::new(Transfers::new(Spin::default())));
         let pullers = (0..connections).map(|_| {
             let (ours, theirs) = link();
             stripes.add(ours.halves().0).unwrap();
@@ -123,9 +128,10 @@ proptest! {
 
     #[test]
     fn transfers_arrive_whole_over_any_number_of_connections(
-        sizes in proptest::collection::vec(size(), 1..8), connections in 1..5_usize, helps in any::<bool>()
+        sizes in proptest::collection::vec(size(), 1..8), connections in 1..5_usize, helps in any::<bool>(),
+        looks in prop_oneof![Just("0"), Just("50")]
     ) {
-        let mut session = Session::new(connections);
+        let mut session = Session::spinning(connections, Spin::new(Some(looks)));
         let (sent, dropped) = (data(sizes.iter().sum(), 3), Arc::new(AtomicUsize::new(0)));
         let help = if helps { Help::Follows } else { Help::None };
         std::thread::scope(|scope| {
@@ -151,7 +157,12 @@ proptest! {
 
 #[test]
 fn several_threads_post_at_once_and_who_helps_returns_when_its_data_are_gone() {
-    let mut session = Session::new(3);
+    for looks in ["0", "20", "200"] {
+        post_from_several_threads(Session::spinning(3, Spin::new(Some(looks))));
+    }
+}
+
+fn post_from_several_threads(mut session: Session) {
     let all: Vec<_> = (0..4).map(|seed| data(1 << 20, seed)).collect();
     let dropped: Vec<_> = (0..4).map(|_| Arc::new(AtomicUsize::new(0))).collect();
     std::thread::scope(|scope| {

@@ -84,7 +84,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let shared = Arc::new(Shared {
         device,
         sender,
-        stripes: Stripes::default(),
+        stripes: Stripes::new(spin),
         transfers: Transfers::new(spin),
         failures: Failures::default(),
         output,

@@ -67,7 +67,7 @@ impl Drop for Piece {
 impl Bulk {
     pub(super) fn new(spin: Spin, statistics: Arc<Statistics>) -> Self {
         Self {
-            stripes: Stripes::default(),
+            stripes: Stripes::new(spin),
             transfers: Transfers::new(spin),
             announced: Mutex::default(),
             any_announced: AtomicBool::new(false),
