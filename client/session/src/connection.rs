@@ -17,7 +17,7 @@ mod warmth;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_transport::{Link, LinkError, Places, Sender, Spin};
@@ -65,6 +65,8 @@ struct Shared {
     host: HostFunctions,
     /// Grows with everything the server says from which a program could conclude how far a stream has come.
     heard: Arc<AtomicU64>,
+    /// Whether a ping has not been answered.
+    ping_is_out: AtomicBool,
     mirrors: Arc<Mirrors>,
     /// Makes the connections again that break, where the server keeps the session meanwhile.
     keeper: Option<Arc<Keeper>>,
@@ -114,6 +116,7 @@ impl Connection {
             deliveries: AtomicUsize::new(0),
             host,
             heard: Arc::default(),
+            ping_is_out: AtomicBool::new(false),
             mirrors,
             keeper,
         });

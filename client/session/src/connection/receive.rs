@@ -57,7 +57,8 @@ fn goes_ahead(arrival: &Arrival<'_>) -> bool {
 
 fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
     let push = Push::decode(frame.kind, frame.payload).map_err(|error| End::because(error.to_string()))?;
-    if !matches!(push, Push::Progress(_)) {
+    // A reply says for itself.
+    if !matches!(push, Push::Progress(_) | Push::Reply(_)) {
         shared.heard.fetch_add(1, Ordering::AcqRel);
     }
     match push {
@@ -127,9 +128,15 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
         detail: reply.detail.to_owned(),
         body: reply.body.to_owned(),
     };
-    match shared.pending.take(reply.request).ok_or_else(unknown)? {
+    let expected = shared.pending.take(reply.request).ok_or_else(unknown)?;
+    if matches!(expected, Expected::Echo) {
+        shared.ping_is_out.store(false, Ordering::Release);
+    } else {
+        shared.heard.fetch_add(1, Ordering::AcqRel);
+    }
+    match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
-        Expected::Unwatched => note(shared, reply),
+        Expected::Unwatched | Expected::Echo => note(shared, reply),
         Expected::Mark(course, waiter) => {
             note(shared, reply);
             if reply.status == 0 {

@@ -23,35 +23,33 @@ pub(super) struct Warmth<'a> {
     shared: &'a Shared,
     last: Cell<Instant>,
     left: Cell<u32>,
-    /// What had been heard when the last ping left.
-    heard: Cell<Option<u64>>,
 }
 
 impl<'a> Warmth<'a> {
     /// The wait begins.
     pub(super) fn new(shared: &'a Shared) -> Self {
-        Self { shared, last: Cell::new(Instant::now()), left: Cell::new(MOST), heard: Cell::new(None) }
+        Self { shared, last: Cell::new(Instant::now()), left: Cell::new(MOST) }
     }
 
     /// Pings, where it is time. Does not wait: the thread that calls this reads the link, and the server may write nothing
-    /// more before that is read.
+    /// more before that is read. A session has one ping out at a time, whoever waits.
     pub(super) fn keep(&self) {
         let now = Instant::now();
         if self.left.get() == 0 || now.duration_since(self.last.get()) < EVERY {
             return;
         }
         self.last.set(now);
-        let heard = self.shared.heard.load(Ordering::Acquire);
-        if self.heard.get() == Some(heard) {
-            // The last one has not been answered.
+        let shared = self.shared;
+        if shared.ping_is_out.load(Ordering::Acquire) {
             return;
         }
-        let shared = self.shared;
-        let numbered = |sequence| shared.pending.expect(sequence, Expected::Unwatched, &shared.errors);
+        let numbered = |sequence| {
+            shared.ping_is_out.store(true, Ordering::Release);
+            shared.pending.expect(sequence, Expected::Echo, &shared.errors);
+        };
         // A link that is over is heard of by who reads it.
         if let Ok(Some(_)) = shared.sender.post_aside(&Ping {}, numbered) {
             self.left.set(self.left.get() - 1);
-            self.heard.set(Some(heard));
         }
     }
 }
