@@ -15,8 +15,8 @@ use crate::spin::{Expected, Spin};
 pub(crate) enum Wait<'a> {
     /// As long as it takes; looks again for a moment before it sleeps.
     Always,
-    /// The same, and does this between two looks.
-    Doing(&'a dyn Fn()),
+    /// The same, and does this every few looks, with the time it is.
+    Doing(&'a dyn Fn(Instant)),
     /// Until then.
     Until(Instant),
     /// Not at all.
@@ -55,9 +55,9 @@ impl Reading {
         match wait {
             Wait::Always | Wait::Doing(_) if self.spin.is_on() => {
                 let look = || pipe.read_now(target, descriptor.as_deref_mut()).transpose();
-                let between = || {
+                let between = |now| {
                     if let Wait::Doing(work) = wait {
-                        work();
+                        work(now);
                     }
                     self.expected.is()
                 };

@@ -200,12 +200,16 @@ impl Receiver {
         self.next_arrival_doing(bulk, None)
     }
 
-    /// As [`Receiver::next_arrival`]; while it looks for a frame that has not begun, it does `work` between two looks, which
-    /// is every few microseconds.
+    /// As [`Receiver::next_arrival`]; while it looks for a frame that has not begun, it does `work` every few looks, which
+    /// is every few microseconds, with the time it is.
     ///
     /// # Errors
     /// As [`Receiver::next`].
-    pub fn next_arrival_doing(&mut self, bulk: u16, work: Option<&dyn Fn()>) -> Result<Option<Arrival<'_>>, LinkError> {
+    pub fn next_arrival_doing(
+        &mut self,
+        bulk: u16,
+        work: Option<&dyn Fn(Instant)>,
+    ) -> Result<Option<Arrival<'_>>, LinkError> {
         match self.arrival(bulk, work.map_or(Wait::Always, Wait::Doing))? {
             Now::Came(arrival) => Ok(Some(arrival)),
             Now::Nothing | Now::Closed => Ok(None),

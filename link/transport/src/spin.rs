@@ -77,11 +77,16 @@ impl Spin {
 
     /// Looks until there is something, or the time is over: then `None`.
     pub fn look<T>(self, look: impl FnMut() -> Option<T>) -> Option<T> {
-        self.look_while(look, || false)
+        self.look_while(look, |_| false)
     }
 
-    /// As [`Spin::look`], and patiently while something is expected, which is when the time begins anew.
-    pub fn look_while<T>(self, mut look: impl FnMut() -> Option<T>, is_expected: impl Fn() -> bool) -> Option<T> {
+    /// As [`Spin::look`], and patiently while something is expected, which is when the time begins anew; that is asked every
+    /// few looks, with the time it is.
+    pub fn look_while<T>(
+        self,
+        mut look: impl FnMut() -> Option<T>,
+        is_expected: impl Fn(Instant) -> bool,
+    ) -> Option<T> {
         if let Some(found) = look() {
             return Some(found);
         }
@@ -98,7 +103,7 @@ impl Spin {
                 }
             }
             let now = Instant::now();
-            if is_expected() {
+            if is_expected(now) {
                 expected_until = now;
             }
             let is_time = now.duration_since(expected_until) < self.time && self.pass(now.duration_since(began));
@@ -201,7 +206,7 @@ mod tests {
     #[test]
     fn what_is_expected_is_looked_for_until_it_is_not_expected_any_more() {
         let left = std::cell::Cell::new(3);
-        let expected = || left.replace(left.get().max(1) - 1) > 1;
+        let expected = |_| left.replace(left.get().max(1) - 1) > 1;
         assert_eq!(Spin::new(Some("1000")).look_while(|| None::<()>, expected), None);
         assert_eq!(left.get(), 0, "it was asked until it said no");
     }

@@ -167,7 +167,7 @@ impl Queue {
         while !self.take(issuing)? {
             let has_something = || self.has_something(issuing.had).then_some(());
             // Nothing is concluded from this: it only passes the time before the sleep.
-            if self.spin.look_while(has_something, || self.expected.is()).is_none() {
+            if self.spin.look_while(has_something, |_| self.expected.is()).is_none() {
                 self.sleep(issuing.had);
             }
         }

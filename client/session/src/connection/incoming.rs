@@ -221,7 +221,7 @@ impl Turn<'_> {
     /// Reads and waits until `is_over` says so.
     fn read_until(&mut self, shared: &Shared, is_over: &dyn Fn() -> bool) -> Result<(), End> {
         let warmth = Warmth::new(shared);
-        let keep_warm = || warmth.keep();
+        let keep_warm = |now| warmth.keep(now);
         while !is_over() {
             match self.receiver().next_arrival_doing(Delivery::KIND, Some(&keep_warm))? {
                 Some(arrival) => take(shared, arrival)?,

@@ -21,26 +21,27 @@ const MOST: u32 = 100;
 /// One thread's wait.
 pub(super) struct Warmth<'a> {
     shared: &'a Shared,
-    last: Cell<Instant>,
+    /// When the last ping left, or the first look was had.
+    last: Cell<Option<Instant>>,
     left: Cell<u32>,
 }
 
 impl<'a> Warmth<'a> {
     /// The wait begins.
     pub(super) fn new(shared: &'a Shared) -> Self {
-        Self { shared, last: Cell::new(Instant::now()), left: Cell::new(MOST) }
+        Self { shared, last: Cell::new(None), left: Cell::new(MOST) }
     }
 
-    /// Pings, where it is time. Does not wait: the thread that calls this reads the link, and the server may write nothing
-    /// more before that is read. A session has one ping out at a time, whoever waits.
-    pub(super) fn keep(&self) {
-        let now = Instant::now();
-        if self.left.get() == 0 || now.duration_since(self.last.get()) < EVERY {
+    /// Pings, where it is time `now`. Does not wait: the thread that calls this reads the link, and the server may write
+    /// nothing more before that is read. A session has one ping out at a time, whoever waits.
+    pub(super) fn keep(&self, now: Instant) {
+        let last = self.last.get();
+        if self.left.get() == 0 || last.is_some_and(|last| now.duration_since(last) < EVERY) {
             return;
         }
-        self.last.set(now);
+        self.last.set(Some(now));
         let shared = self.shared;
-        if shared.ping_is_out.load(Ordering::Acquire) {
+        if last.is_none() || shared.ping_is_out.load(Ordering::Acquire) {
             return;
         }
         let numbered = |sequence| {

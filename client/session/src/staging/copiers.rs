@@ -121,7 +121,7 @@ impl Copiers {
             drop(line);
             let began = Instant::now();
             let came = || (self.calls.load(Ordering::Acquire) != seen).then_some(());
-            let _ = self.spin.look_while(came, || began.elapsed() < LINGERS);
+            let _ = self.spin.look_while(came, |now| now.duration_since(began) < LINGERS);
             line = lock(&self.line);
         }
         loop {
