@@ -168,6 +168,7 @@ mod tests {
         for bytes in [16 << 20, 64 << 20] {
             tcp.take(Finding::Copied { copy: Copy::PageableToHost, bytes, seconds: 0.0125 });
         }
+        tcp.take(Finding::InARow { copy: Copy::PinnedToHost, bytes: 64 << 20, seconds: 0.0125 });
         let ways = [Curves::new("unix"), tcp];
         let text = show(&ways, &ratios(&ways));
         let row =
@@ -175,9 +176,12 @@ mod tests {
         assert_eq!(row("64 KiB tcp raw ×4").split_whitespace().skip(5).collect::<Vec<_>>(), ["–", "0.01", "GB/s"]);
         let order = ["64 KiB tcp raw ×1", "64 MiB tcp raw ×1", "64 KiB tcp raw ×4", "64 MiB tcp raw ×4"];
         assert!(order.map(|start| text.find(start)).is_sorted(), "{text}");
-        let line = row("tcp, 64 MiB to the host, pageable");
-        let parts = ["5.37 GB/s", "tcp raw ×4 6.71 GB/s", "0.800", "≥ 0.9, ≥ 12 GB/s", "MISSED"];
-        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        let has = |line: &str, limits| {
+            let parts = ["5.37 GB/s", "tcp raw ×4 6.71 GB/s", "0.800", limits, "MISSED"];
+            assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        };
+        has(row("tcp, 64 MiB to the host, pageable"), "  ≥ 12 GB/s");
+        has(row("tcp, 64 MiB to the host, pinned, in a row"), "  ≥ 0.9, ≥ 12 GB/s");
         assert!(row("tcp, 16 MiB to the host, pageable").trim_end().ends_with("0.800"), "no limit: {text}");
     }
 
