@@ -169,15 +169,6 @@ fn drop_queue(mut queue: Queue) {
 }
 
 impl State {
-    /// The next chunk with a connection for it.
-    fn next(&mut self) -> Option<(Chunk, Sender)> {
-        if self.idle.is_empty() {
-            return None;
-        }
-        let chunk = self.queue.pop()?;
-        Some((chunk, self.idle.pop()?))
-    }
-
     /// How many sleeping threads have something to do, beside `busy` that are awake.
     fn wakes(&mut self, busy: usize) -> usize {
         let wanted = self.queue.chunks().min(self.idle.len()).saturating_sub(self.called + self.looking + busy);
@@ -265,9 +256,12 @@ impl Shared {
 
     /// The next chunk with a connection for it.
     fn next(&self, state: &mut State) -> Option<(Chunk, Sender)> {
-        let next = state.next();
+        if state.idle.is_empty() {
+            return None;
+        }
+        let chunk = state.queue.pop()?;
         self.chunks.store(state.queue.chunks(), Ordering::Release);
-        next
+        Some((chunk, state.idle.pop()?))
     }
 
     /// Looks for chunks without the lock, and does not sleep. While it does, nobody wakes anybody in its place: the caller
