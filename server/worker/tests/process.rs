@@ -719,6 +719,15 @@ fn a_client_that_says_something_else_instead_of_offering_rings_is_told_and_gone(
     assert!(!session.child.wait().unwrap().success());
 }
 
+/// Whoever lies while this is set ends with it, also where the test fails.
+struct Truth<'a>(&'a AtomicBool);
+
+impl Drop for Truth<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_client_that_lies_in_its_rings_ends_its_worker() {
     let (mut session, rings, file) = expecting_rings();
@@ -733,14 +742,13 @@ fn a_client_that_lies_in_its_rings_ends_its_worker() {
                 rustix::io::pwrite(&file, &u64::MAX.to_ne_bytes(), 0).unwrap();
             }
         });
-        // A worker that sleeps looks only when it is woken, as what is said does.
-        session.send(&MemoryInfo {});
-        let words = std::iter::from_fn(|| session.get()).find_map(|got| match got {
+        let _truth = Truth(&is_lying);
+        // A worker that sleeps looks only when it is woken, as what is said does; one that looked has ended the session.
+        let _ = session.link().send(&MemoryInfo {});
+        std::iter::from_fn(|| session.get()).find_map(|got| match got {
             Got::Ended(1, words) => Some(words),
             _ => None,
-        });
-        is_lying.store(false, Ordering::Relaxed);
-        words
+        })
     });
     assert!(words.is_some_and(|words| words.contains("the other side of a ring")));
     assert!(!session.child.wait().unwrap().success());
