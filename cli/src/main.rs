@@ -37,6 +37,7 @@ Environment:
   FLOE_TOKEN             the token itself; FLOE_TOKEN_FILE names the file that holds it
   FLOE_TLS_AUTHORITIES   PEM file of the authorities that sign the certificates of servers reached by tls://HOST:PORT
   FLOE_TLS_CERTIFICATE   PEM file of this client's certificate, for servers that ask for one; FLOE_TLS_KEY: its key's
+  FLOE_USERSPACE_TLS     1: the process itself makes TLS's records, also where the kernel can (its module tls is loaded)
   FLOE_CONFIG            the TOML file
   FLOE_LOG               what the client library says on stderr: error, warn (default), info, debug
   FLOE_TRACE             failures: the client library says which driver calls failed; calls: all of them, in order

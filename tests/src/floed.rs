@@ -89,6 +89,18 @@ impl Floed {
         self.folder.path().join("token")
     }
 
+    /// The transports of its sessions, as `floe ps` shows them.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[must_use]
+    pub fn transports(&self) -> Vec<String> {
+        let floe = crate::installation().join("bin/floe");
+        let output = Command::new(floe).args(["ps", "--json", "--on", self.unix()]).output().expect("floe ps runs");
+        let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+        rows.iter().map(|row| row["transport"].as_str().expect("a session has one").to_owned()).collect()
+    }
+
     /// The daemon's process id.
     #[must_use]
     pub fn process(&self) -> u32 {

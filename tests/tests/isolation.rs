@@ -170,12 +170,7 @@ fn the_transport_is_the_one_that_was_asked_for_or_the_best_there_is() {
 /// How the commands of a program's session come; `None`: it has none.
 fn transport(daemon: &Floed, address: &str) -> Option<String> {
     let mut program = busy_program(daemon, address).start();
-    let listed = || {
-        let floe = floe_tests::installation().join("bin/floe");
-        let output = Command::new(floe).args(["ps", "--json", "--on", daemon.unix()]).output().expect("floe ps runs");
-        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        rows[0]["transport"].as_str().map(str::to_owned)
-    };
+    let listed = || daemon.transports().into_iter().next();
     let found = loop {
         let over = program.try_wait().expect("the program is our child").is_some();
         match listed() {
@@ -187,5 +182,9 @@ fn transport(daemon: &Floed, address: &str) -> Option<String> {
     let _ = program.kill();
     program.wait().expect("the program is our child");
     daemon.wait_for_workers(0);
+    // A worker's session stays in the table until the daemon has heard of the worker's end.
+    while listed().is_some() {
+        sleep(Duration::from_millis(5));
+    }
     found
 }

@@ -16,6 +16,12 @@ fn program(daemon: &Floed, address: &str) -> Program {
     example("bulkCopies", Linkage::Static, &[]).on(daemon, address).variable("FLOE_STATS", "json")
 }
 
+/// One whose copies end when it is killed, or its worker is.
+fn endless(daemon: &Floed) -> Program {
+    let program = example("steadyWork", Linkage::Static, &["until", "/nonexistent"]);
+    program.on(daemon, daemon.tcp()).variable("FLOE_BULK_CONNECTIONS", "4")
+}
+
 fn run(program: &Program) -> Statistics {
     let outcome = program.run();
     assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
@@ -64,8 +70,7 @@ fn either_side_does_without_and_a_unix_socket_has_none() {
 fn program_that_is_killed_in_the_middle_leaves_no_worker() {
     let daemon = Floed::start_with(&["--bulk-connections", "4"], &[]);
     for _ in 0..5 {
-        let program = program(&daemon, daemon.tcp()).variable("FLOE_BULK_CONNECTIONS", "4");
-        let mut running = program.start();
+        let mut running = endless(&daemon).start();
         daemon.wait_for_workers(1);
         std::thread::sleep(Duration::from_millis(300));
         // The program itself, not `floe run` only.
@@ -81,8 +86,7 @@ fn program_that_is_killed_in_the_middle_leaves_no_worker() {
 #[test]
 fn worker_that_is_killed_in_the_middle_ends_the_program_with_an_error() {
     let daemon = Floed::start_with(&["--bulk-connections", "4"], &[]);
-    let program = program(&daemon, daemon.tcp()).variable("FLOE_BULK_CONNECTIONS", "4");
-    let mut running = program.start();
+    let mut running = endless(&daemon).start();
     daemon.wait_for_workers(1);
     std::thread::sleep(Duration::from_millis(500));
     for worker in descendants(daemon.process()) {

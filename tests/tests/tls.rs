@@ -5,10 +5,12 @@
 mod authority;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use authority::Authority;
 use floe_tests::Floed;
+use floe_transport::kernel_tls;
 
 impl Authority {
     fn serve(&self, flags: &[&str]) -> Floed {
@@ -18,16 +20,17 @@ impl Authority {
     }
 }
 
-fn run(server: &Floed, scheme: &str, environment: &[(&str, &Path)]) -> Output {
+fn program(server: &Floed, scheme: &str, environment: &[(&str, &Path)]) -> Command {
     let bin = floe_tests::installation().join("bin");
     let port = server.tcp().rsplit_once(':').unwrap().1;
-    Command::new(bin.join("floe"))
-        .args(["run", "--on", &format!("{scheme}://localhost:{port}:0"), "--"])
-        .arg(bin.join("floe-demo"))
-        .env("FLOE_TOKEN_FILE", server.token_file())
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap()
+    let mut command = Command::new(bin.join("floe"));
+    command.args(["run", "--on", &format!("{scheme}://localhost:{port}:0"), "--"]).arg(bin.join("floe-demo"));
+    command.env("FLOE_TOKEN_FILE", server.token_file()).envs(environment.iter().copied());
+    command
+}
+
+fn run(server: &Floed, scheme: &str, environment: &[(&str, &Path)]) -> Output {
+    program(server, scheme, environment).output().unwrap()
 }
 
 fn succeeded(output: &Output) -> bool {
@@ -48,6 +51,66 @@ fn a_program_runs_by_tls_and_without_it_on_the_same_port() {
     assert!(succeeded(&sealed), "{}", errors(&sealed));
     let clear = run(&server, "tcp", &[]);
     assert!(succeeded(&clear), "{}", errors(&clear));
+}
+
+/// The transports that `floe ps` shows while a program runs.
+fn shown(server: &Floed, mut program: Command) -> Vec<String> {
+    let mut program = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut shown = Vec::new();
+    while program.try_wait().unwrap().is_none() {
+        shown.extend(server.transports());
+    }
+    assert!(program.wait().unwrap().success());
+    shown
+}
+
+#[test]
+fn an_operator_sees_which_sessions_go_by_tls() {
+    let authority = Authority::new();
+    let trusted = authority.file();
+    for scheme in ["tls", "tcp"] {
+        // One of its own: the other's last session may still be in the table.
+        let server = authority.serve(&[]);
+        // A program may be over before it has been looked at.
+        let runs =
+            (0..50).map(|_| shown(&server, program(&server, scheme, &[("FLOE_TLS_AUTHORITIES", trusted.as_path())])));
+        let shown = runs.into_iter().find(|shown| !shown.is_empty()).unwrap_or_default();
+        // One that is about to end has no connection any more.
+        let is_expected = |transport: &String| transport.split(',').next() == Some(scheme);
+        assert!(!shown.is_empty() && shown.iter().all(is_expected), "{shown:?}");
+    }
+}
+
+/// Threads of the daemon that seal or open.
+fn passes_bytes_on(server: &Floed) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")).ok());
+    names.into_iter().any(|name| ["floe-open", "floe-seal"].contains(&name.trim()))
+}
+
+#[test]
+fn either_side_has_its_kernel_make_the_records_where_it_does_and_may() {
+    let authority = Authority::new();
+    let trusted = authority.file();
+    let can = kernel_tls();
+    if let Err(error) = &can {
+        eprintln!("the kernel's part is skipped: it makes no records: {error}");
+    }
+    for (flags, may) in [(&["--grace", "60"][..], true), (&["--userspace-tls"], false), (&["--grace", "0"], false)] {
+        let server = authority.serve(flags);
+        for userspace in ["0", "1"] {
+            let environment =
+                [("FLOE_TLS_AUTHORITIES", trusted.as_path()), ("FLOE_USERSPACE_TLS", Path::new(userspace))];
+            let mut program = program(&server, "tls", &environment).stdout(Stdio::null()).spawn().unwrap();
+            let mut has_passed = false;
+            while program.try_wait().unwrap().is_none() {
+                has_passed |= passes_bytes_on(&server);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(program.wait().unwrap().success(), "{flags:?}, {userspace}");
+            assert_eq!(has_passed, !(can.is_ok() && may), "{flags:?}, {userspace}");
+        }
+    }
 }
 
 #[test]

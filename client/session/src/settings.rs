@@ -257,6 +257,7 @@ fn credentials(source: &dyn Source, file: &file::File) -> Result<Credentials, Se
         token: token(source, file.token.clone(), file.token_file.clone())?,
         authorities: path("FLOE_TLS_AUTHORITIES", &file.tls_authorities),
         identity: Identity::of(certificate, key).map_err(half)?,
+        userspace_tls: source.variable("FLOE_USERSPACE_TLS").map_or(file.userspace_tls, |text| is_yes(&text)),
     })
 }
 
@@ -279,6 +280,11 @@ fn token(
     }
     let own = file::configuration_folder(source).map(|folder| folder.join("token"));
     Ok(own.and_then(|path| source.file(&path)).map(|text| text.trim().to_owned()))
+}
+
+/// Whether a variable that is a switch is on; the daemon's flags read theirs alike.
+fn is_yes(text: &str) -> bool {
+    !["", "0", "n", "no", "f", "false", "off"].contains(&text.trim().to_ascii_lowercase().as_str())
 }
 
 /// More than there may be are refused.

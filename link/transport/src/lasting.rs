@@ -73,7 +73,8 @@ impl Places {
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
     #[must_use]
-    pub fn take_over(link: Link, grace: Duration) -> (Self, Link) {
+    pub fn take_over(mut link: Link, grace: Duration) -> (Self, Link) {
+        link.go_into_kernel();
         let reach = link.pipe().reach();
         let places = Self { shared: Arc::new(Shared::new(grace, reach)) };
         let place = places.shared.place(OWN_PLACE);
@@ -154,7 +155,8 @@ impl Places {
     ///
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
-    pub fn go_on(&self, place: u32, epoch: u64, link: Link, received: u64) -> Result<(), LinkError> {
+    pub fn go_on(&self, place: u32, epoch: u64, mut link: Link, received: u64) -> Result<(), LinkError> {
+        link.go_into_kernel();
         let shared = Arc::clone(&self.shared);
         let is_valid = move || shared.is_of(epoch);
         self.shared.place(place).attach(epoch, link.into_pipe(), received, is_valid)
@@ -162,7 +164,8 @@ impl Places {
 
     /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Places::listen`].
     #[must_use]
-    pub fn hear(&self, epoch: u64, link: Link) -> Receiver {
+    pub fn hear(&self, epoch: u64, mut link: Link) -> Receiver {
+        link.go_into_kernel();
         link.watch_peer();
         let (sender, receiver) = link.halves();
         {

@@ -31,6 +31,15 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
     /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's own.
     fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure>;
 
+    /// As [`Pipe::write`], where `tail` stays as it is until the peer has it or the pipe is ended: nobody has to copy it. What
+    /// the peer does not have by then, it does not get.
+    ///
+    /// # Errors
+    /// As [`Pipe::write`].
+    fn write_kept(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        self.write(head, tail)
+    }
+
     /// As [`Pipe::write`], with a descriptor that the peer can have as soon as it has the first byte. Only where the pipe
     /// reaches no further than this machine.
     ///

@@ -17,6 +17,7 @@ use rustix::net::{
 };
 
 use crate::error::Failure;
+use crate::pages::Pages;
 use crate::pipe::{Pipe, Reach, Slot};
 
 /// A connected stream socket.
@@ -24,12 +25,32 @@ use crate::pipe::{Pipe, Reach, Slot};
 pub(crate) struct Socket {
     descriptor: Arc<OwnedFd>,
     reach: Reach,
+    pages: Pages,
 }
 
 impl Socket {
     pub(crate) fn new(descriptor: Arc<OwnedFd>) -> Self {
         let is_unix = sockopt::socket_domain(&*descriptor) == Ok(AddressFamily::UNIX);
-        Self { descriptor, reach: if is_unix { Reach::Machine } else { Reach::Network } }
+        let reach = if is_unix { Reach::Machine } else { Reach::Network };
+        Self { descriptor, reach, pages: Pages::default() }
+    }
+
+    fn send(&self, mut head: &[u8], mut tail: &[u8], flags: SendFlags) -> Result<(), Failure> {
+        while !head.is_empty() || !tail.is_empty() {
+            let parts = [IoSlice::new(head), IoSlice::new(tail)];
+            // No SIGPIPE: the client's library lives in a program that may not expect one.
+            let flags = flags | SendFlags::NOSIGNAL;
+            match sendmsg(&*self.descriptor, &parts, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(count) => {
+                    let from_head = count.min(head.len());
+                    head = &head[from_head..];
+                    tail = &tail[count - from_head..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn receive(&self, target: &mut [u8], slot: Slot<'_>, flags: RecvFlags) -> Result<Option<usize>, Failure> {
@@ -46,21 +67,17 @@ impl Socket {
 }
 
 impl Pipe for Socket {
-    fn write(&self, mut head: &[u8], mut tail: &[u8]) -> Result<(), Failure> {
-        while !head.is_empty() || !tail.is_empty() {
-            let parts = [IoSlice::new(head), IoSlice::new(tail)];
-            // No SIGPIPE: the client's library lives in a program that may not expect one.
-            match sendmsg(&*self.descriptor, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
-                Ok(count) => {
-                    let from_head = count.min(head.len());
-                    head = &head[from_head..];
-                    tail = &tail[count - from_head..];
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        self.send(head, tail, SendFlags::empty())
+    }
+
+    fn write_kept(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        if !self.pages.suit(tail) {
+            return self.write(head, tail);
         }
-        Ok(())
+        self.send(head, &[], SendFlags::MORE)?;
+        let given = self.pages.give(&self.descriptor, tail)?;
+        self.write(&[], &tail[given..])
     }
 
     fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
@@ -93,6 +110,10 @@ impl Pipe for Socket {
     fn end(&self) {
         // A socket that is not connected any more is as closed as it gets.
         let _ = rustix::net::shutdown(&*self.descriptor, Shutdown::Both);
+        if self.pages.any_given() {
+            // What has not left must not leave: its owner may write to it from here on. The peer finds the connection reset.
+            let _ = rustix::net::connect_unspec(&*self.descriptor);
+        }
     }
 
     fn reach(&self) -> Reach {
@@ -144,4 +165,44 @@ pub fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> 
 
 fn timespec(duration: Duration) -> Timespec {
     Timespec::try_from(duration).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::pages;
+
+    /// How what the peer of a socket can read ends, when it has been given this much on a thread that may give pages, and is
+    /// ended in the midst of it.
+    fn end_of(bytes: usize, gives_pages: bool) -> Result<usize, ErrorKind> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
+        let mut peer = listener.accept().expect("accepted").0;
+        let socket = Socket::new(Arc::new(near.into()));
+        let data = vec![1; bytes];
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                if gives_pages {
+                    pages::offer();
+                }
+                socket.write_kept(&[1; 24], &data)
+            });
+            let mut first = [0; 1000];
+            peer.read_exact(&mut first).expect("they come");
+            socket.end();
+            assert!(writing.join().expect("it does not panic").is_err(), "all of it fits into a socket");
+        });
+        let mut rest = Vec::new();
+        peer.read_to_end(&mut rest).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn what_a_socket_still_holds_of_a_programs_memory_goes_nowhere_when_it_is_ended() {
+        const MORE_THAN_FITS: usize = 256 << 20;
+        assert_eq!(end_of(MORE_THAN_FITS, true), Err(ErrorKind::ConnectionReset));
+        assert!(end_of(MORE_THAN_FITS, false).is_ok());
+    }
 }

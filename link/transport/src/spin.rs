@@ -22,11 +22,10 @@ const LOOKS: u32 = 8;
 /// How many times that time a thread looks for what the program waits for, as CUDA's own waits do; longer, as a wake takes
 /// hundreds of microseconds on a virtual machine whose processors have gone to sleep.
 const PATIENCE: u32 = 1_000;
-/// Pauses of the processor between two looks of the patient part, of about 45 ns each, and while the wait is still short:
-/// a copy of 16 MiB takes 0.3 ms, and each of the two that look for its end would add half of what lies between two looks.
+/// Pauses of the processor between two looks of the patient part, of about 45 ns each.
 const PAUSES: u32 = 100;
-const SHORT_PAUSES: u32 = 8;
-/// So many times that time a wait is short.
+/// So many times that time a wait is short, and the patient part has no pauses: a copy of 16 MiB takes 0.3 ms, and each of
+/// the two that look for its end would add half of what lies between two looks.
 const SHORT: u32 = 10;
 
 /// How long a thread looks again before it sleeps; zero: not at all.
@@ -60,8 +59,8 @@ impl Spin {
         !self.time.is_zero()
     }
 
-    /// Lets the moment between two looks for what the program waits for pass, when the first was so long ago; between later
-    /// ones it leaves the processor to others. False: it is time to sleep, a hundred milliseconds where nothing is set.
+    /// Lets the moment between two looks for what the program waits for pass, when the first was so long ago; where that is
+    /// no short time it leaves the processor to others. False: it is time to sleep, a hundred milliseconds where nothing is set.
     pub fn pass(self, waited: Duration) -> bool {
         if waited < self.time {
             return true;
@@ -69,9 +68,10 @@ impl Spin {
         if waited >= self.time * PATIENCE || !spare::are_processors() {
             return false;
         }
-        let pauses = if waited < self.time * SHORT { SHORT_PAUSES } else { PAUSES };
-        (0..pauses).for_each(|_| std::hint::spin_loop());
-        std::thread::yield_now();
+        if waited >= self.time * SHORT {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            std::thread::yield_now();
+        }
         true
     }
 

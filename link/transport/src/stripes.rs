@@ -21,6 +21,7 @@ pub use transfers::{Taken, Target, Transfers};
 
 use crate::error::LinkError;
 use crate::outgoing::Lent;
+use crate::pages;
 use crate::sender::Sender;
 use crate::spin::Spin;
 
@@ -50,6 +51,7 @@ struct Shared {
     chunks: AtomicUsize,
     /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
     spin: Spin,
+    giving: Giving,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,16 @@ struct State {
     closed: bool,
 }
 
+/// How threads that write give a socket data that stay as they are until the peer has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Giving {
+    /// As a copy, which suits memory of large pages: several threads that give parts of one at once are slower than copies.
+    #[default]
+    Copies,
+    /// As the pages they lie in.
+    Pages,
+}
+
 /// Whether who posts writes, too, when all is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
@@ -81,8 +93,8 @@ pub enum Help {
 impl Stripes {
     /// No connection yet. Threads that write look for more as long as `spin` says before they sleep.
     #[must_use]
-    pub fn new(spin: Spin) -> Self {
-        Self { shared: Arc::new(Shared { spin, ..Shared::default() }) }
+    pub fn new(spin: Spin, giving: Giving) -> Self {
+        Self { shared: Arc::new(Shared { spin, giving, ..Shared::default() }) }
     }
 
     /// Whether there is a connection.
@@ -100,7 +112,12 @@ impl Stripes {
         let mut state = shared.lock();
         let body = {
             let shared = Arc::clone(&self.shared);
-            move || shared.run()
+            move || {
+                if shared.giving == Giving::Pages {
+                    pages::offer();
+                }
+                shared.run();
+            }
         };
         let started = std::thread::Builder::new().name("floe-bulk-send".into()).spawn(body);
         if state.closed || started.is_err() {

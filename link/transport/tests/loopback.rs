@@ -192,9 +192,9 @@ fn link_goes_on_in_another_process_between_two_frames() {
     client.send(&ReleaseBlock { block: BlockId(2) }).unwrap();
     assert_eq!(server.receive(soon()).unwrap().unwrap().sequence, 1);
     server.send(&SynchronizeContext {}).unwrap();
-    let (socket, sent, received) = server.into_parts().unwrap();
-    assert_eq!((sent, received), (1, 1));
-    let (sender, mut receiver) = Link::resume(socket, sent, received).split();
+    let parts = server.into_parts().unwrap();
+    assert_eq!((parts.sent, parts.received, parts.may_seal), (1, 1, None));
+    let (sender, mut receiver) = Link::resume(parts).split();
     let frame = receiver.next().unwrap().unwrap();
     assert_eq!(ReleaseBlock::decode(frame.payload).unwrap().block, BlockId(2));
     assert_eq!(sender.send(&SynchronizeContext {}, |_| ()).unwrap(), 2);
@@ -324,6 +324,6 @@ fn accepted_tcp_sockets_do_not_delay_small_frames() {
     let Address::Tcp { host, port } = listener.address() else { unreachable!() };
     let _client = TcpStream::connect((host.as_str(), *port)).unwrap();
     let (link, _) = accept(&listener);
-    let (socket, _, _) = link.into_parts().unwrap();
+    let socket = link.into_parts().unwrap().socket;
     assert!(rustix::net::sockopt::tcp_nodelay(socket.as_fd()).unwrap());
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
+use floe_transport::{Giving, Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{CHUNK_BYTES, Chunk, CopyBulkToDevice, Decode as _, DevicePtr, MemoryInfo, StreamId};
 use lent::Bytes;
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ impl Session {
     /// One whose threads look for more before they sleep.
     fn spinning(connections: usize, spin: Spin) -> Self {
         let (ours, theirs) = link();
-        let (stripes, transfers) = (Stripes::new(spin), Arc::new(Transfers::new(Spin::default())));
+        let (stripes, transfers) = (Stripes::new(spin, Giving::default()), Arc::new(Transfers::new(Spin::default())));
         let pullers = (0..connections).map(|_| {
             let (ours, theirs) = link();
             stripes.add(ours.halves().0).unwrap();
@@ -242,7 +242,8 @@ fn who_waits_is_let_go_when_the_session_ends() {
     assert!(transfers.announce(1, 9, Memory::new(9)));
     let (mut ours, theirs) = link();
     let puller = start(theirs, &transfers);
-    ours.send(&Chunk { transfer: 2, offset: 0, bytes: &[1; CHUNK_BYTES] }).unwrap();
+    // Few enough bytes for a socket that nobody reads: who reads waits before the data.
+    ours.send(&Chunk { transfer: 2, offset: 0, bytes: &[1; CHUNK_BYTES / 2] }).unwrap();
     let taker = {
         let transfers = Arc::clone(&transfers);
         std::thread::spawn(move || transfers.take(1).is_none())

@@ -6,12 +6,19 @@ mod authority;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::Authority;
-use floe_transport::{Address, ClientTls, Identity, Link, LinkError, Listener, ServerTls, TlsError, connect};
+use floe_transport::{
+    Address, ClientTls, Identity, Link, LinkError, Listener, Sealer, ServerTls, TlsError, connect, kernel_tls,
+};
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -100,12 +107,47 @@ fn carry(from: &mut Link, to: &mut Link, bytes: &[u8]) -> Vec<u8> {
     })
 }
 
+/// Two links over TLS whose records are made by who is named, at the client and at the server; none where this system's kernel
+/// makes none and is named.
+fn sealed_by(client: Sealer, server: Sealer) -> Option<(Link, Link)> {
+    let authority = Authority::new();
+    let (mut tls, mut server_tls) = (authority.client(), authority.server());
+    if client == Sealer::Process {
+        tls = tls.without_kernel();
+    }
+    if server == Sealer::Process {
+        server_tls = server_tls.without_kernel();
+    }
+    let (ours, theirs) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
+    let (mut ours, theirs) = (ours.unwrap(), theirs.unwrap());
+    ours.go_into_kernel();
+    if let ([Sealer::Kernel, _] | [_, Sealer::Kernel], Err(error)) = ([client, server], kernel_tls()) {
+        eprintln!("skipped: this kernel makes no records of TLS: {error}");
+        assert_eq!([ours.sealer(), theirs.sealer()], [Sealer::Process; 2], "and is not said to");
+        return None;
+    }
+    assert_eq!([ours.sealer(), theirs.sealer()], [client, server]);
+    Some((ours, theirs))
+}
+
+/// Each end sealed by the kernel or by its process.
+const PAIRS: [(Sealer, Sealer); 4] = [
+    (Sealer::Process, Sealer::Process),
+    (Sealer::Kernel, Sealer::Process),
+    (Sealer::Process, Sealer::Kernel),
+    (Sealer::Kernel, Sealer::Kernel),
+];
+
 #[test]
 fn messages_of_every_size_arrive_whole_in_both_directions() {
-    let authority = Authority::new();
-    let (tls, server_tls) = (authority.client(), authority.server());
-    let (client, server) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
-    let (mut client, mut server) = (client.unwrap(), server.unwrap());
+    for (client, server) in PAIRS {
+        if let Some((client, server)) = sealed_by(client, server) {
+            messages_arrive_whole(client, server);
+        }
+    }
+}
+
+fn messages_arrive_whole(mut client: Link, mut server: Link) {
     for size in [0, 1, 1000, 16 << 10, (16 << 10) + 1, 100_000, 1 << 20, 4 << 20] {
         let sent = pattern(size);
         assert!(carry(&mut client, &mut server, &sent) == sent, "{size} bytes to the server");
@@ -117,10 +159,15 @@ fn messages_of_every_size_arrive_whole_in_both_directions() {
 
 #[test]
 fn both_directions_at_once() {
-    let authority = Authority::new();
-    let (tls, server_tls) = (authority.client(), authority.server());
-    let (client, server) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
-    let (sent, ends) = (pattern(1 << 20), [client.unwrap().split(), server.unwrap().split()]);
+    for (client, server) in PAIRS {
+        if let Some((client, server)) = sealed_by(client, server) {
+            both_send_at_once(client, server);
+        }
+    }
+}
+
+fn both_send_at_once(client: Link, server: Link) {
+    let (sent, ends) = (pattern(1 << 20), [client.split(), server.split()]);
     std::thread::scope(|scope| {
         for (sender, mut receiver) in ends {
             let sent = &sent;
@@ -137,6 +184,109 @@ fn both_directions_at_once() {
             });
         }
     });
+}
+
+#[test]
+fn the_kernel_goes_on_where_the_process_was() {
+    for server_is in [Sealer::Process, Sealer::Kernel] {
+        let authority = Authority::new();
+        let (tls, mut server_tls) = (authority.client(), authority.server());
+        if server_is == Sealer::Process {
+            server_tls = server_tls.without_kernel();
+        }
+        let (client, server) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
+        let (mut client, mut server) = (client.unwrap(), server.unwrap());
+        for round in 0..3 {
+            assert_eq!(carry(&mut client, &mut server, &[round; 100]), [round; 100]);
+            assert_eq!(carry(&mut server, &mut client, &[round; 90_000]), [round; 90_000]);
+        }
+        // What comes next is there before the keys go.
+        server.send(&message(b"early")).unwrap();
+        client.go_into_kernel();
+        assert_eq!(client.sealer() == Sealer::Kernel, kernel_tls().is_ok());
+        assert_eq!(receive(&mut client), b"early");
+        messages_arrive_whole(client, server);
+    }
+}
+
+#[test]
+fn the_servers_end_is_handed_on_with_what_its_key_may_seal() {
+    for server_is in [Sealer::Process, Sealer::Kernel] {
+        let Some((mut client, mut server)) = sealed_by(Sealer::Process, server_is) else { continue };
+        assert_eq!(carry(&mut client, &mut server, b"to the daemon"), b"to the daemon");
+        let parts = server.into_parts().unwrap();
+        assert_eq!(parts.may_seal.is_some(), server_is == Sealer::Kernel);
+        messages_arrive_whole(client, Link::resume(parts));
+    }
+}
+
+/// A client that is TLS and nothing else.
+fn bare_client(authority: &Authority, port: u16) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority.file()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let name = ServerName::try_from("localhost").unwrap();
+    let connection = ClientConnection::new(Arc::new(config.with_no_client_auth()), name).unwrap();
+    StreamOwned::new(connection, TcpStream::connect(("127.0.0.1", port)).unwrap())
+}
+
+/// The bytes of frames with these messages.
+fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut link = Link::new(ours.into());
+    let frame = |bytes: &&[u8]| {
+        link.send(&message(bytes)).unwrap();
+        let mut frame = vec![0; 1000];
+        let count = theirs.read(&mut frame).unwrap();
+        frame[..count].to_vec()
+    };
+    messages.iter().map(frame).collect()
+}
+
+#[test]
+fn keys_that_change_are_followed_by_a_process_and_end_a_kernels_connection() {
+    for server_is in [Sealer::Process, Sealer::Kernel] {
+        if server_is == Sealer::Kernel && kernel_tls().is_err() {
+            eprintln!("skipped: this kernel makes no records of TLS");
+            continue;
+        }
+        let authority = Authority::new();
+        let server_tls = authority.server();
+        let server_tls = if server_is == Sealer::Process { server_tls.without_kernel() } else { server_tls };
+        let (listener, port) = listener();
+        let frames = frames(&[b"before", b"behind"]);
+        let mut client = bare_client(&authority, port);
+        let mut server = std::thread::scope(|scope| {
+            let answered = scope.spawn(|| accept(&listener).answer(Some(&server_tls), true, deadline()).unwrap());
+            client.write_all(&frames[0]).unwrap();
+            answered.join().unwrap()
+        });
+        assert_eq!(server.sealer(), server_is);
+        client.conn.refresh_traffic_keys().unwrap();
+        client.write_all(&frames[1]).unwrap();
+        assert_eq!(receive(&mut server), b"before");
+        if server_is == Sealer::Process {
+            assert_eq!(receive(&mut server), b"behind");
+        } else {
+            let ended = server.receive(Some(deadline()));
+            assert!(matches!(ended, Err(LinkError::System { .. })), "it is taken for neither an end nor bytes");
+        }
+    }
+}
+
+#[test]
+fn a_chain_of_certificates_longer_than_one_read_is_taken() {
+    let authority = Authority::new();
+    let identity = authority.identity("localhost");
+    let mut chain = std::fs::read(&identity.certificate).unwrap();
+    for _ in 0..30 {
+        chain.extend(std::fs::read(authority.file()).unwrap());
+    }
+    std::fs::write(&identity.certificate, chain).unwrap();
+    let (tls, server_tls) = (authority.client(), ServerTls::new(&identity, None).unwrap());
+    let (client, server) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
+    assert_eq!(carry(&mut client.unwrap(), &mut server.unwrap(), b"hello"), b"hello");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Link, LinkError, Peer};
+use floe_transport::{Link, LinkError, Peer, Sealer};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
     ListGpusReply, ListSessionsReply, MAGIC, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry, ReadTelemetryReply, Reply,
@@ -37,7 +37,7 @@ pub(crate) trait Host {
     /// The reply to `ReadTelemetry`, encoded.
     fn telemetry(&self, request: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>));
     /// Room for a session, or why there is none.
-    fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal>;
+    fn admit(&self, request: &Attach<'_>, peer: &Peer, sealer: Sealer) -> Result<Admission, Refusal>;
     /// The peer has gone before it could be told of its session: there is none.
     fn withdraw(&self, admission: &Admission);
     /// The reply to `Attach`.
@@ -196,7 +196,7 @@ impl Conversation<'_> {
     }
 
     fn attach(&mut self, sequence: u64, request: &Attach<'_>) -> Result<Step, ConversationError> {
-        match self.host.admit(request, self.peer) {
+        match self.host.admit(request, self.peer, self.link.sealer()) {
             Ok(admission) => {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);

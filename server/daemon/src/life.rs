@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Listener};
+use floe_transport::{Address, Listener, kernel_tls};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tempfile::TempDir;
@@ -34,6 +34,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let served = settings.until_exit_of.map(watch).transpose()?;
     let folder = served.is_some().then(private_folder).transpose()?;
     let token = token(settings)?;
+    say_who_seals(settings);
     let probe = probe::probe(&settings.worker, &settings.device_library)?;
     let offered = offered(&settings.gpus, probe.gpus.len())?;
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
@@ -103,6 +104,21 @@ fn token(settings: &Settings) -> Result<Option<Token>, DaemonError> {
     let verb = if made { "made a token; clients need a copy of it" } else { "clients need the token" };
     log(format_args!("{verb}: {}", path.display()));
     Ok(Some(token))
+}
+
+/// Where TLS is spoken, the operator may want to know what it costs.
+fn say_who_seals(settings: &Settings) {
+    match &settings.tls {
+        None => {}
+        Some(tls) if !tls.is_for_kernel() => log(format_args!("TLS: the records are made by this process")),
+        Some(_) => match kernel_tls() {
+            Ok(()) => log(format_args!("TLS: the records are made by the kernel")),
+            Err(error) => {
+                let words = "TLS: the records are made by this process, the kernel does not make them";
+                log(format_args!("{words}: {error}\n  modprobe tls loads its module"));
+            }
+        },
+    }
 }
 
 fn offered(wanted: &[u32], count: usize) -> Result<Vec<u32>, DaemonError> {

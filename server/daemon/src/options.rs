@@ -52,6 +52,9 @@ pub struct Options {
     /// Serve TCP clients by TLS only; implied by --tls-client-authorities
     #[arg(long)]
     pub tls_only: bool,
+    /// Have this process make TLS's records, also where the kernel can
+    #[arg(long, env = "FLOE_USERSPACE_TLS", value_parser = clap::builder::FalseyValueParser::new())]
+    pub userspace_tls: bool,
     /// What the workers drive: auto (NVIDIA's library where there is one, else the CPU device), nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, env = "FLOE_DEVICE_LIBRARY", value_name = "LIBRARY")]
     pub device_library: Option<String>,
@@ -69,9 +72,9 @@ pub struct Options {
     /// least 1]
     #[arg(long, env = "FLOE_BULK_CONNECTIONS", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=8))]
     pub bulk_connections: Option<u32>,
-    /// Pinned memory of a session's worker for data on their way: bytes, or with K, M, G, T, 12M at least; half of it to the
-    /// device. Taken when first needed; copies behind host functions and waits for words may take more for a while
-    /// [default: 64M]
+    /// Pinned memory of a session's worker for data on their way: bytes, or with K, M, G, T, 12M at least; three eighths of
+    /// it for either direction. Taken when first needed; copies behind host functions and waits for words may take more for
+    /// a while [default: 64M]
     #[arg(long, env = "FLOE_TRANSPORT_MEMORY", value_name = "BYTES")]
     pub transport_memory: Option<String>,
     /// For how many seconds a session whose connection broke waits for its client to make it again; 0: it ends with it. Rings
@@ -120,6 +123,7 @@ pub struct FileOptions {
     tls_key: Option<PathBuf>,
     tls_client_authorities: Option<PathBuf>,
     tls_only: bool,
+    userspace_tls: bool,
     device_library: Option<String>,
     gpus: Vec<u32>,
     memory_per_session: Option<String>,
@@ -225,6 +229,10 @@ impl Settings {
         let certificate = flags.tls_certificate.or(file.tls_certificate);
         let identity = Identity::of(certificate, flags.tls_key.or(file.tls_key))?;
         settings.tls = identity.map(|identity| ServerTls::new(&identity, authorities.as_deref())).transpose()?;
+        if flags.userspace_tls || file.userspace_tls || settings.grace.is_zero() {
+            // A session that ends with its connections needs ones whose keys can change.
+            settings.tls = settings.tls.map(ServerTls::without_kernel);
+        }
         if settings.tls_only && settings.tls.is_none() {
             return Err(DaemonError::NoCertificate);
         }
@@ -326,7 +334,13 @@ fn bytes(text: &str) -> Result<u64, DaemonError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+#[path = "../../../link/transport/tests/authority/mod.rs"]
+mod authority;
+
+#[cfg(test)]
 mod tests {
+    use super::authority::Authority;
     use super::*;
 
     fn flags() -> Options {
@@ -347,6 +361,17 @@ mod tests {
         assert!(matches!(Settings::new(only), Err(DaemonError::NoCertificate)));
         let half = Options { tls_certificate: Some("/certificate.pem".into()), ..flags() };
         assert!(matches!(Settings::new(half), Err(DaemonError::Tls(_))));
+    }
+
+    #[test]
+    fn the_kernel_seals_only_for_sessions_that_outlive_a_connection_and_where_it_may() {
+        let authority = Authority::new();
+        let [certificate, key] = authority.sign("localhost").map(Some);
+        let with_tls = Options { tls_certificate: certificate, tls_key: key, no_token: true, ..flags() };
+        let is_for_kernel = |options| Settings::new(options).expect("understood").tls.expect("named").is_for_kernel();
+        assert!(is_for_kernel(with_tls.clone()));
+        assert!(!is_for_kernel(Options { userspace_tls: true, ..with_tls.clone() }));
+        assert!(!is_for_kernel(Options { grace: Some(Duration::ZERO), ..with_tls }));
     }
 
     #[test]

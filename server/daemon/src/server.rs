@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Link, Peer, ServerTls};
+use floe_transport::{Link, Peer, Sealer, ServerTls};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
@@ -290,7 +290,7 @@ impl Host for Server {
         });
     }
 
-    fn admit(&self, request: &Attach<'_>, peer: &Peer) -> Result<Admission, Refusal> {
+    fn admit(&self, request: &Attach<'_>, peer: &Peer, sealer: Sealer) -> Result<Admission, Refusal> {
         let no = |status, detail: String| Err(Refusal { status, detail });
         let there = i32::try_from(request.gpu).ok().zip(self.gpu(request.gpu));
         let Some((gpu_index, gpu)) = there else {
@@ -319,7 +319,7 @@ impl Host for Server {
             let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
             return no(status::SYSTEM_NOT_READY, words);
         }
-        let applicant = Applicant::new(request, peer, rings);
+        let applicant = Applicant::new(request, peer, sealer, rings);
         let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
         let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
         Ok(Admission {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use floe_transport::Peer;
+use floe_transport::{Peer, Sealer};
 use floe_wire::{Attach, SessionRow};
 
 use crate::door::{Door, Key};
@@ -89,7 +89,7 @@ const NAME_CHARACTERS: usize = 128;
 
 impl Applicant {
     /// What a peer says of itself, and who it is.
-    pub(crate) fn new(request: &Attach<'_>, peer: &Peer, rings: bool) -> Self {
+    pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, rings: bool) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
         Self {
             client,
@@ -98,6 +98,7 @@ impl Applicant {
             pid: request.pid,
             ordinal: request.ordinal,
             transport: match peer {
+                Peer::Tcp(_) if sealer != Sealer::Nobody => "tls",
                 Peer::Tcp(_) => "tcp",
                 Peer::Unix { .. } if rings => "shm",
                 Peer::Unix { .. } => "unix",
@@ -259,7 +260,7 @@ mod tests {
     fn a_peers_words_cannot_draw_on_a_terminal() {
         let program = format!("a\u{1b}[2Jb\nc\u{202e}{}", "x".repeat(1 << 15));
         let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
-        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, false);
+        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, false);
         assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
         assert!(applicant.program.starts_with("a\u{fffd}[2Jb\u{fffd}c\u{fffd}xxx"), "{}", applicant.program);
         assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use floe_transport::{Link, LinkError, receive_with, send_with};
+use floe_transport::{Link, LinkError, Parts, receive_with, send_with};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ struct Notice {
     sent: u64,
     /// Frames it has received.
     received: u64,
+    /// Where the kernel seals the connection: how many bytes its key may still seal.
+    may_seal: Option<u64>,
 }
 
 /// The daemon's end.
@@ -58,9 +60,9 @@ impl Giver {
     /// When the worker is gone, or the connection cannot be duplicated.
     pub fn give(&self, role: Role, link: Link) -> io::Result<()> {
         let lost = |error: LinkError| io::Error::other(error.to_string());
-        let (connection, sent, received) = link.into_parts().map_err(lost)?;
-        let notice = serde_json::to_vec(&Notice { role, sent, received })?;
-        send_with(&self.0, &notice, connection.as_fd())?;
+        let Parts { socket, sent, received, may_seal } = link.into_parts().map_err(lost)?;
+        let notice = serde_json::to_vec(&Notice { role, sent, received, may_seal })?;
+        send_with(&self.0, &notice, socket.as_fd())?;
         Ok(())
     }
 }
@@ -93,17 +95,19 @@ impl Taker {
         if count == 0 {
             return Ok(None);
         }
-        let connection = connection.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
-        let notice: Notice = serde_json::from_slice(&bytes[..count])?;
-        Ok(Some((notice.role, Link::resume(connection, notice.sent, notice.received))))
+        let socket = connection.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
+        let Notice { role, sent, received, may_seal } = serde_json::from_slice(&bytes[..count])?;
+        Ok(Some((role, Link::resume(Parts { socket, sent, received, may_seal }))))
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::io::Read as _;
     use std::os::unix::net::UnixStream;
 
+    use floe_transport::Sealer;
     use floe_wire::{Decode as _, MemoryInfo, Message as _, StreamId, SynchronizeStream};
     use rustix::net::SendFlags;
 
@@ -131,6 +135,22 @@ mod tests {
         }
         drop(giver);
         assert!(taker.take().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_a_key_may_still_seal_goes_along() {
+        let (giver, taker) = pair().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let left = 300;
+        let link = Link::resume(Parts { socket: ours.into(), sent: 0, received: 0, may_seal: Some(left) });
+        giver.give(Role::Session, link).unwrap();
+        let (_, mut link) = taker.take().unwrap().unwrap();
+        assert_eq!(link.sealer(), Sealer::Kernel);
+        while link.send(&MemoryInfo {}).is_ok() {}
+        drop(link);
+        let mut carried = Vec::new();
+        theirs.read_to_end(&mut carried).unwrap();
+        assert!((16..left).contains(&(carried.len() as u64)), "{} bytes", carried.len());
     }
 
     #[test]

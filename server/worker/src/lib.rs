@@ -46,7 +46,7 @@ pub use output::Output;
 pub use process::{end, without_randomization};
 pub use rings::use_rings;
 pub use serve::{Plan, serve};
-pub use watch::{Lasting, process};
+pub use watch::{Lasting, Process};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use floe_transport::Link;
 use floe_worker::contract::{Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Role, Taker};
 use floe_worker::{
-    Cache, Ending, Gpu, Joining, Lasting, Log, OpenLibraryError, Output, Plan, end, process, serve, use_rings,
+    Cache, Ending, Gpu, Joining, Lasting, Log, OpenLibraryError, Output, Plan, Process, end, serve, use_rings,
     without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -135,7 +135,7 @@ fn work(
 /// How long the session outlives its connections, where it does.
 fn lasting(task: &Task, broken: &Arc<AtomicBool>) -> Option<Lasting> {
     let grace = Duration::from_millis(task.grace_ms);
-    let (bulk_connections, client) = (task.bulk_connections, task.client.and_then(process));
+    let (bulk_connections, client) = (task.bulk_connections, task.client.and_then(Process::of));
     (!grace.is_zero()).then_some(Lasting { grace, bulk_connections, client, broken: Arc::clone(broken) })
 }
 

@@ -42,13 +42,14 @@ pub(crate) struct RingBytes {
 }
 
 impl RingBytes {
-    /// A half of all for uploads, a quarter for downloads, an eighth for each of the others, in pieces and none without one.
+    /// Three eighths of all for uploads and for downloads, an eighth for each of the others, in pieces and none without one.
     pub(crate) fn of(all: u64) -> Self {
-        let part = |of: u64| {
-            let pieces = usize::try_from(all / of).unwrap_or(usize::MAX) / PIECE_BYTES;
+        let part = |eighths: u64| {
+            let bytes = all / 8 * eighths;
+            let pieces = usize::try_from(bytes).unwrap_or(usize::MAX) / PIECE_BYTES;
             pieces.clamp(1, MOST_BYTES / PIECE_BYTES) * PIECE_BYTES
         };
-        Self { upload: part(2), download: part(4), late: part(8), commands: part(8) }
+        Self { upload: part(3), download: part(3), late: part(1), commands: part(1) }
     }
 }
 
@@ -330,8 +331,8 @@ mod tests {
             let RingBytes { upload, download, late, commands } = RingBytes::of(all << 20);
             [upload, download, late, commands].map(|bytes| bytes >> 20)
         };
-        assert_eq!(mib(64), [32, 16, 8, 8]);
-        assert_eq!(mib(100), [48, 24, 12, 12]);
+        assert_eq!(mib(64), [24, 24, 8, 8]);
+        assert_eq!(mib(100), [36, 36, 12, 12]);
         assert_eq!(mib(0), [4; 4]);
         assert_eq!(mib(1 << 20), [1024; 4]);
     }

@@ -26,16 +26,36 @@ pub struct Lasting {
     /// The most connections with bulk data.
     pub bulk_connections: u32,
     /// The client's process, where it is of this machine.
-    pub client: Option<OwnedFd>,
+    pub client: Option<Process>,
     /// Whether it is missing, kept up to date for whoever reports it.
     pub broken: Arc<AtomicBool>,
 }
 
-/// A process of this machine, to be waited for; `None` where it is not there, or is not shown: then the grace period is what
-/// there is.
-#[must_use]
-pub fn process(id: i32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()
+/// A process of this machine.
+#[derive(Debug)]
+pub enum Process {
+    /// To be waited for.
+    There(OwnedFd),
+    /// It has ended: a client may, while its worker starts.
+    Ended,
+}
+
+impl Process {
+    /// The process with this number, which is or was one of this machine; `None` where it is not shown: then the grace period
+    /// is what there is.
+    #[must_use]
+    pub fn of(id: i32) -> Option<Self> {
+        match pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()) {
+            Ok(process) => Some(Self::There(process)),
+            Err(Errno::SRCH) => Some(Self::Ended),
+            Err(_) => None,
+        }
+    }
+
+    fn await_end(&self) {
+        let Self::There(process) = self else { return };
+        while matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], None), Ok(0) | Err(Errno::INTR)) {}
+    }
 }
 
 /// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.
@@ -67,8 +87,8 @@ pub(crate) fn until_given_up(places: &Places, broken: &AtomicBool, log: &Log) ->
 }
 
 /// Watches the client's process: connections that break when it has ended are not made again.
-pub(crate) fn until_gone(client: &OwnedFd, places: &Places) -> Option<Ending> {
-    while matches!(poll(&mut [PollFd::new(client, PollFlags::IN)], None), Ok(0) | Err(Errno::INTR)) {}
+pub(crate) fn until_gone(client: &Process, places: &Places) -> Option<Ending> {
+    client.await_end();
     // A process that it started may have its connections.
     match places.await_change(Standing::There, None) {
         Standing::Broken => Some(Ending::ClientLeft),

@@ -14,6 +14,8 @@ pub struct Credentials {
     pub authorities: Option<PathBuf>,
     /// This client's certificate, for servers that ask for one.
     pub identity: Option<Identity>,
+    /// Whether this process makes TLS's records also where the kernel can.
+    pub userspace_tls: bool,
 }
 
 impl Credentials {
@@ -22,9 +24,8 @@ impl Credentials {
     /// # Errors
     /// [`TlsError`] naming a file that will not do.
     pub fn tls(&self, address: &Address) -> Result<Option<ClientTls>, TlsError> {
-        match (&self.authorities, address) {
-            (Some(authorities), Address::Tls { .. }) => ClientTls::new(authorities, self.identity.as_ref()).map(Some),
-            _ => Ok(None),
-        }
+        let (Some(authorities), Address::Tls { .. }) = (&self.authorities, address) else { return Ok(None) };
+        let tls = ClientTls::new(authorities, self.identity.as_ref())?;
+        Ok(Some(if self.userspace_tls { tls.without_kernel() } else { tls }))
     }
 }

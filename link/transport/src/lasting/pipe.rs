@@ -56,7 +56,7 @@ impl Pipe for Place {
         })?;
         if let Some(under) = under {
             let mut written = Ok(());
-            held.lend(&mut |data| written = under.pipe.write(head, data));
+            held.lend(&mut |data| written = under.pipe.write_kept(head, data));
             self.settle(&under, written);
         }
         Ok(())

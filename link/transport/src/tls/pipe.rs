@@ -1,6 +1,7 @@
 //! A pipe whose bytes are sealed on their way over another.
 //! In: a socket, one side of TLS. Out: the peer's bytes, or the end, as the socket has them.
-//! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open.
+//! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open. As long as the
+//! kernel may go on with the socket, it is read record by record.
 //! An end without TLS's farewell is an end: whoever cuts a connection cuts it, and every frame says how long it is.
 
 use std::io::{Read as _, Write as _};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustls::Connection;
 
+use super::kernel::{Kernel, Suite, is_ready, take_over};
 use crate::error::{Failure, LinkError};
 use crate::pipe::{Pipe, Reach, Slot};
 
@@ -18,6 +20,8 @@ use crate::pipe::{Pipe, Reach, Slot};
 const SEALED_TOGETHER: usize = 64 << 10;
 /// Bytes that are asked of the socket at once: some records of the largest size.
 const READ_AHEAD: usize = 128 << 10;
+/// Bytes at the head of a record; the last two say how many follow.
+const RECORD_HEAD_BYTES: usize = 5;
 
 /// One side of a TLS connection.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(crate) struct Tls {
     writing: Mutex<Vec<u8>>,
     /// Held by who reads.
     reading: Mutex<Ahead>,
+    /// Whether the kernel may be given the keys.
+    for_kernel: bool,
 }
 
 /// Sealed bytes that were read and not yet opened.
@@ -36,19 +42,54 @@ struct Ahead {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Nothing is read behind the record at hand.
+    by_record: bool,
 }
 
 impl Ahead {
     fn is_empty(&self) -> bool {
         self.start == self.end
     }
+
+    /// Whether there is something to open: by record, a whole one.
+    fn is_ready(&self) -> bool {
+        !self.is_empty() && (!self.by_record || self.missing() == 0)
+    }
+
+    /// Bytes of the record at hand, or of its head, that have not been read.
+    fn missing(&self) -> usize {
+        let bytes = &self.bytes[self.start..self.end];
+        let of_record = match bytes.get(3..RECORD_HEAD_BYTES) {
+            Some(&[high, low]) => RECORD_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low])),
+            _ => RECORD_HEAD_BYTES,
+        };
+        of_record.saturating_sub(bytes.len())
+    }
+
+    /// Reads what is there, until there is something to open.
+    fn fill(&mut self, under: &dyn Pipe) -> Result<Taken, Failure> {
+        while !self.is_ready() {
+            if self.is_empty() {
+                (self.start, self.end) = (0, 0);
+            }
+            let until = if self.by_record { self.end + self.missing() } else { self.bytes.len() };
+            match under.read_now(&mut self.bytes[self.end..until], None)? {
+                None => return Ok(Taken::Nothing),
+                Some(0) => return Ok(Taken::Closed),
+                Some(count) => self.end += count,
+            }
+        }
+        Ok(Taken::Some)
+    }
 }
 
 impl Tls {
-    /// Agrees on keys with the peer, before `deadline`.
+    /// Agrees on keys with the peer, before `deadline`. Nothing is read ahead of what it returns, until
+    /// [`Tls::read_ahead`]; the kernel may be given the keys where they are `for_kernel`.
     pub(crate) fn agree(
         under: Arc<dyn Pipe>,
         mut connection: Connection,
+        for_kernel: bool,
         deadline: Instant,
     ) -> Result<Self, LinkError> {
         const DOING: &str = "agreeing on TLS";
@@ -59,7 +100,8 @@ impl Tls {
             under,
             connection: Mutex::new(connection),
             writing: Mutex::default(),
-            reading: Mutex::new(Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0 }),
+            reading: Mutex::new(Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0, by_record: true }),
+            for_kernel,
         };
         loop {
             tls.send_pending(&mut tls.lock_writing()).map_err(|failure| LinkError::during(DOING, failure))?;
@@ -85,6 +127,32 @@ impl Tls {
                 }
             }
         }
+    }
+
+    /// Has the kernel of this socket, which the records come and go by, make them from here on; whoever has the pipe leaves it
+    /// behind. Where the kernel cannot, where the keys are not for it, or where something was opened and not yet read, it
+    /// stays what it is.
+    pub(crate) fn into_kernel(self: Arc<Self>, socket: &Arc<OwnedFd>) -> Result<Kernel, Arc<Self>> {
+        let suite = self.connection().negotiated_cipher_suite().and_then(|suite| Suite::of(suite.suite()));
+        if !suite.is_some_and(|suite| self.is_at_border() && is_ready(socket, suite)) {
+            return Err(self);
+        }
+        let Self { connection, .. } = Arc::try_unwrap(self)?;
+        let connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(take_over(Arc::clone(socket), connection.dangerous_extract_secrets().ok()))
+    }
+
+    /// From here on this process opens what comes, as much at once as there is.
+    pub(crate) fn read_ahead(&self) {
+        self.lock_reading().by_record = false;
+    }
+
+    /// Whether everything that has been read has been used, and what there was to say has been said.
+    fn is_at_border(&self) -> bool {
+        let has_read_all = self.for_kernel && self.lock_reading().is_empty();
+        let mut connection = self.connection();
+        let used = connection.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() == 0);
+        has_read_all && used && !connection.wants_write() && !connection.is_handshaking()
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -114,18 +182,21 @@ impl Tls {
     /// Opens some of what was read ahead, after reading what is at the socket where that is nothing. It takes no more than
     /// what can be opened at once, so that nothing is kept twice.
     fn take_in(&self, ahead: &mut Ahead) -> Result<Taken, Trouble> {
-        if ahead.is_empty() {
-            match self.under.read_now(&mut ahead.bytes, None)? {
-                None => return Ok(Taken::Nothing),
-                Some(0) => return Ok(Taken::Closed),
-                Some(count) => (ahead.start, ahead.end) = (0, count),
+        match ahead.fill(&*self.under)? {
+            Taken::Some => {}
+            taken => return Ok(taken),
+        }
+        let mut connection = self.connection();
+        loop {
+            let mut bytes = &ahead.bytes[ahead.start..ahead.end];
+            connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
+            ahead.start = ahead.end - bytes.len();
+            connection.process_new_packets()?;
+            // Of a record that is read alone nothing is left: the next bytes are another's head.
+            if !ahead.by_record || ahead.is_empty() {
+                break;
             }
         }
-        let mut bytes = &ahead.bytes[ahead.start..ahead.end];
-        let mut connection = self.connection();
-        connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
-        ahead.start = ahead.end - bytes.len();
-        connection.process_new_packets()?;
         let answers = connection.wants_write() && !connection.is_handshaking();
         drop(connection);
         if answers {
@@ -236,7 +307,7 @@ impl Pipe for Tls {
         // No new packets: this only asks what has been opened.
         let opened = || self.connection().process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
         // What was read ahead and gave nothing has been taken in to its end.
-        let is_there = !self.lock_reading().is_empty() || opened();
+        let is_there = self.lock_reading().is_ready() || opened();
         if is_there { Ok(true) } else { self.under.wait(time) }
     }
 
@@ -250,5 +321,82 @@ impl Pipe for Tls {
 
     fn descriptor(&self) -> Option<OwnedFd> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::socket::Socket;
+
+    fn record(bytes: u16) -> Vec<u8> {
+        let [high, low] = bytes.to_be_bytes();
+        let mut record = vec![23, 3, 3, high, low];
+        record.extend((0..bytes).map(|index| index.to_le_bytes()[0]));
+        record
+    }
+
+    fn ahead(by_record: bool) -> Ahead {
+        Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0, by_record }
+    }
+
+    #[test]
+    fn by_record_nothing_is_read_behind_the_record_at_hand() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let rest = ours.try_clone().unwrap();
+        let (under, mut ahead) = (Socket::new(Arc::new(ours.into())), ahead(true));
+        for bytes in [0, 1, 300, u16::MAX] {
+            theirs.write_all(&record(bytes)).unwrap();
+            theirs.write_all(b"next").unwrap();
+            assert!(matches!(ahead.fill(&under), Ok(Taken::Some)));
+            assert_eq!(ahead.bytes[ahead.start..ahead.end], record(bytes));
+            ahead.start = ahead.end;
+            let mut next = [0; 4];
+            (&rest).read_exact(&mut next).unwrap();
+            assert_eq!(&next, b"next");
+        }
+    }
+
+    #[test]
+    fn a_record_that_comes_byte_by_byte_is_not_opened_before_it_is_whole() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (under, mut ahead) = (Socket::new(Arc::new(ours.into())), ahead(true));
+        let record = record(20);
+        for byte in &record[..24] {
+            theirs.write_all(&[*byte]).unwrap();
+            assert!(matches!(ahead.fill(&under), Ok(Taken::Nothing)));
+            assert!(!ahead.is_ready() && !ahead.is_empty());
+        }
+        theirs.write_all(&record[24..]).unwrap();
+        assert!(matches!(ahead.fill(&under), Ok(Taken::Some)));
+        assert_eq!(ahead.bytes[..ahead.end], record);
+    }
+
+    #[test]
+    fn a_part_of_a_record_is_kept_when_more_may_be_read() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (under, mut ahead) = (Socket::new(Arc::new(ours.into())), ahead(true));
+        let two = [record(9), record(5)].concat();
+        theirs.write_all(&two[..7]).unwrap();
+        assert!(matches!(ahead.fill(&under), Ok(Taken::Nothing)));
+        ahead.by_record = false;
+        assert!(ahead.is_ready());
+        ahead.start = ahead.end;
+        theirs.write_all(&two[7..]).unwrap();
+        assert!(matches!(ahead.fill(&under), Ok(Taken::Some)));
+        assert_eq!(ahead.bytes[ahead.start..ahead.end], two[7..]);
+    }
+
+    #[test]
+    fn a_peer_that_ends_inside_a_record_has_ended() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (under, mut ahead) = (Socket::new(Arc::new(ours.into())), ahead(true));
+        theirs.write_all(&record(20)[..12]).unwrap();
+        drop(theirs);
+        assert!(matches!(ahead.fill(&under), Ok(Taken::Closed)));
     }
 }

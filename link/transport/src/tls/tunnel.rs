@@ -1,6 +1,6 @@
 //! A sealed connection for a process that does not hold its keys: a pair of sockets, and two threads that seal and open
 //! what passes. In: a pipe. Out: a socket that carries the same bytes in the clear, within this machine.
-//! The keys stay where they were agreed on: a worker is handed the socket.
+//! The keys stay where they were agreed on: a worker is handed the socket. Where the kernel has them there is none of this.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -20,6 +20,10 @@ impl Lent for Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
+        // What has gone back is its owner's again, who may write to it at once.
+        if let Some(bytes) = Arc::get_mut(&mut self.0) {
+            bytes.fill(0xee);
+        }
         self.1.fetch_add(1, Ordering::SeqCst);
     }
 }

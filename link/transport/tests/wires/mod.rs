@@ -3,14 +3,14 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Places};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Parts, Places};
 
 /// Numbers that look random and are the same each time.
 pub(crate) struct Random(pub(crate) u64);
@@ -22,29 +22,42 @@ impl Random {
     }
 }
 
-/// Bytes after which the next wires are cut; none: they stay.
-type Cuts = Arc<Mutex<std::vec::IntoIter<usize>>>;
+/// Makes a connection: a link at either end.
+type Make = Arc<dyn Fn() -> (Link, Link) + Send + Sync>;
 
-/// A pair of sockets; where there is a cut left, bytes pass a relay that ends both when so many have passed either way.
-fn wire(cuts: &Cuts) -> (UnixStream, UnixStream) {
-    let Some(cut) = cuts.lock().unwrap().next() else { return UnixStream::pair().unwrap() };
+/// Connections through relays that end them when so many bytes have passed either way; behind the last, ones that stay.
+fn cut_after(cuts: Vec<usize>) -> Make {
+    let cuts = Mutex::new(cuts.into_iter());
+    Arc::new(move || {
+        let (ours, theirs) = wire(cuts.lock().unwrap().next());
+        (Link::new(ours.into()), Link::new(theirs.into()))
+    })
+}
+
+fn wire(cut: Option<usize>) -> (UnixStream, UnixStream) {
+    let Some(cut) = cut else { return UnixStream::pair().unwrap() };
     let ((ours, near), (far, theirs)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
-    for (mut from, mut to) in
+    for (from, to) in
         [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far.try_clone().unwrap(), near.try_clone().unwrap())]
     {
         std::thread::spawn(move || {
-            let (mut left, mut buffer) = (cut, vec![0; 64 << 10]);
-            while left > 0 {
-                let most = left.min(buffer.len());
-                match from.read(&mut buffer[..most]) {
-                    Ok(count) if count > 0 && to.write_all(&buffer[..count]).is_ok() => left -= count,
-                    _ => break,
-                }
-            }
+            pass(cut, &from, &to);
             let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
         });
     }
     (ours, theirs)
+}
+
+/// Passes so many bytes on.
+pub(crate) fn pass(cut: usize, mut from: impl Read, mut to: impl Write) {
+    let (mut left, mut buffer) = (cut, vec![0; 64 << 10]);
+    while left > 0 {
+        let most = left.min(buffer.len());
+        match from.read(&mut buffer[..most]) {
+            Ok(count) if count > 0 && to.write_all(&buffer[..count]).is_ok() => left -= count,
+            _ => break,
+        }
+    }
 }
 
 /// Both ends of a session.
@@ -61,18 +74,39 @@ impl Ends {
         Self::of(bulk, cuts, Duration::from_secs(60), true)
     }
 
+    /// As [`Ends::new`], with connections that end when a key has sealed so much.
+    pub(crate) fn sealing(bulk: u32, left: u64) -> Self {
+        let sealed = move |socket: UnixStream| {
+            Link::resume(Parts { socket: socket.into(), sent: 0, received: 0, may_seal: Some(left) })
+        };
+        Self::made_by(
+            bulk,
+            Arc::new(move || {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                (sealed(ours), sealed(theirs))
+            }),
+        )
+    }
+
+    /// As [`Ends::new`], with connections of another kind.
+    pub(crate) fn made_by(bulk: u32, make: Make) -> Self {
+        Self::with(bulk, make, Duration::from_secs(60), true)
+    }
+
     pub(crate) fn of(bulk: u32, cuts: Vec<usize>, grace: Duration, again: bool) -> Self {
-        let cuts = Arc::new(Mutex::new(cuts.into_iter()));
-        let (ours, theirs) = wire(&cuts);
-        let ((a, ours), (b, theirs)) =
-            (Places::take_over(Link::new(ours.into()), grace), Places::take_over(Link::new(theirs.into()), grace));
+        Self::with(bulk, cut_after(cuts), grace, again)
+    }
+
+    fn with(bulk: u32, make: Make, grace: Duration, again: bool) -> Self {
+        let (ours, theirs) = make();
+        let ((a, ours), (b, theirs)) = (Places::take_over(ours, grace), Places::take_over(theirs, grace));
         let made = Arc::new(AtomicUsize::new(1));
         let ends = Self { ends: [a, b], own: Mutex::new(Some([ours, theirs])), bulk, made };
         let (places, made) = (ends.ends.clone(), Arc::clone(&ends.made));
         for place in 1..=bulk {
-            go_on(&places, place, 1, &cuts);
+            go_on(&places, place, 1, &make);
         }
-        std::thread::spawn(move || keep(&places, &cuts, &made, again));
+        std::thread::spawn(move || keep(&places, &make, &made, again));
         ends
     }
 
@@ -108,22 +142,22 @@ impl Ends {
 }
 
 /// Both sides go on at a place with a new wire.
-fn go_on(ends: &[Places; 2], place: u32, epoch: u64, cuts: &Cuts) {
-    let (ours, theirs) = wire(cuts);
+fn go_on(ends: &[Places; 2], place: u32, epoch: u64, make: &Make) {
+    let (ours, theirs) = make();
     let received = [0, 1].map(|side: usize| ends[side].freeze(place));
-    for (side, socket) in [(0, ours), (1, theirs)] {
+    for (side, link) in [(0, ours), (1, theirs)] {
         let end = ends[side].clone();
-        std::thread::spawn(move || end.go_on(place, epoch, Link::new(socket.into()), received[1 - side]).unwrap());
+        std::thread::spawn(move || end.go_on(place, epoch, link, received[1 - side]).unwrap());
     }
 }
 
 /// Makes the connection for acknowledgements, and all others again when they break.
-fn keep(ends: &[Places; 2], cuts: &Cuts, made: &AtomicUsize, again: bool) {
+fn keep(ends: &[Places; 2], make: &Make, made: &AtomicUsize, again: bool) {
     let mut epoch = 1;
     loop {
-        let (ours, theirs) = wire(cuts);
-        let [ours, theirs] = [(0, ours), (1, theirs)].map(|(side, socket): (usize, _)| {
-            let (end, link) = (ends[side].clone(), Link::new(socket.into()));
+        let (ours, theirs) = make();
+        let [ours, theirs] = [(0, ours), (1, theirs)].map(|(side, link): (usize, _)| {
+            let end = ends[side].clone();
             std::thread::spawn(move || {
                 let receiver = end.hear(epoch, link);
                 end.listen(epoch, receiver)
@@ -139,7 +173,7 @@ fn keep(ends: &[Places; 2], cuts: &Cuts, made: &AtomicUsize, again: bool) {
         }
         made.fetch_add(1, Ordering::SeqCst);
         for place in ends[0].all() {
-            go_on(ends, place, epoch, cuts);
+            go_on(ends, place, epoch, make);
         }
         assert_eq!(ends[0].freeze(ACKNOWLEDGEMENTS_PLACE), 0);
     }

@@ -1093,7 +1093,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session; `transport` is how its commands come: `tcp`, `unix`, `shm`, and for how many seconds its client has been missing: `tcp, broken 12 s`.
+/// A session; `transport` is how its commands come: `tcp`, `tls`, `unix`, `shm`, and for how many seconds its client has been missing: `tcp, broken 12 s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,

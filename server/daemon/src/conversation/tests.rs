@@ -45,7 +45,7 @@ impl Host for OneGpu {
         answer(ReadTelemetryReply::default());
     }
 
-    fn admit(&self, request: &Attach<'_>, _: &Peer) -> Result<Admission, Refusal> {
+    fn admit(&self, request: &Attach<'_>, _: &Peer, _: Sealer) -> Result<Admission, Refusal> {
         if request.gpu != 0 {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });
         }
@@ -162,7 +162,7 @@ fn a_peer_that_goes_before_it_is_told_has_no_session() {
     // All is said before the daemon reads the first word, and nobody is there when it answers the last.
     link.send(&hello()).expect("sent");
     link.send(&Attach::default()).expect("sent");
-    let (socket, _, _) = link.into_parts().expect("duplicated");
+    let socket = link.into_parts().expect("duplicated").socket;
     rustix::net::shutdown(&socket, rustix::net::Shutdown::Read).expect("shut");
     let host = OneGpu::default();
     let mut daemon = Conversation {

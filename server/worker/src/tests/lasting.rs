@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use floe_transport::{ACKNOWLEDGEMENTS_PLACE, OWN_PLACE, Places, Standing};
 
 use super::*;
-use crate::process;
+use crate::Process;
 
 /// Nobody waits for so long.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -41,7 +41,7 @@ fn cut_after(bytes: usize) -> (UnixStream, UnixStream) {
 impl Client {
     /// A session that outlives its connections, the first of which are these two ends.
     fn lasting(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Places) {
-        let client = client.map(|client| process(client.id().cast_signed()).unwrap());
+        let client = client.map(|client| Process::of(client.id().cast_signed()).unwrap());
         let lasting = Lasting { grace, bulk_connections: 2, client, broken: Arc::default() };
         let mut client = Self::over(ends, Arc::new(Fake::default()), 0, Some(lasting));
         let unused = Link::new(UnixStream::pair().unwrap().0.into());
@@ -320,5 +320,14 @@ fn a_client_of_this_machine_that_is_killed_is_not_waited_for() {
     assert!(!worker.is_finished(), "the process is there");
     process.kill().unwrap();
     process.wait().unwrap();
+    assert_eq!(client.ending(), Ending::ClientLeft);
+}
+
+#[test]
+fn a_client_of_this_machine_that_was_killed_while_its_worker_started_is_not_waited_for() {
+    let mut process = Command::new("true").spawn().unwrap();
+    process.wait().unwrap();
+    let (client, places) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
+    places.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);
 }

@@ -1,0 +1,234 @@
+//! Bytes that go to a socket as the pages they lie in, without a copy of them.
+//! In: memory that stays as it is until the peer has it. Out: how much of it the socket has been given; the rest is for who
+//! copies.
+//! The pages pass a pipe, which is how the system gives memory to a socket. That raises SIGPIPE where the peer is gone, and
+//! cannot be told not to, so that only threads do it that have offered: no signal is delivered on them.
+
+use std::cell::Cell;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use nix::fcntl::{SpliceFFlags, vmsplice};
+use nix::sys::signal::{SigSet, Signal};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+
+use crate::error::Failure;
+
+/// Bytes from which on a copy costs more than to hand over the pages.
+const LEAST: usize = 64 << 10;
+/// Bytes in a pipe at a time: a chunk, in one step. The system may have less room for this user, but not this little.
+const PIPE_BYTES: usize = 256 << 10;
+const LEAST_PIPE_BYTES: usize = 32 << 10;
+
+/// Signals of a thread's own instructions, for which a program may have a handler.
+const OF_INSTRUCTIONS: [Signal; 6] =
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP, Signal::SIGSYS];
+
+thread_local! {
+    static OFFERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The system has pipes for pages and no way from there to a socket. It shows when a socket has been given some, which ends
+/// that connection; the next gives copies.
+static NO_WAY_ON: AtomicBool = AtomicBool::new(false);
+
+/// From here on this thread gives pages to sockets, and no signal is delivered on it but those of its own instructions.
+pub(crate) fn offer() {
+    let mut signals = SigSet::all();
+    OF_INSTRUCTIONS.into_iter().for_each(|signal| signals.remove(signal));
+    OFFERED.set(signals.thread_block().is_ok());
+}
+
+/// The way of pages to one socket.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    pipe: Mutex<Option<Ends>>,
+    /// The system does not do it, or not for this user.
+    refused: AtomicBool,
+    given: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Ends {
+    from: OwnedFd,
+    to: OwnedFd,
+}
+
+impl Pages {
+    /// Whether it pays to give the pages of `bytes`, and this thread may.
+    pub(crate) fn suit(&self, bytes: &[u8]) -> bool {
+        let may = || !self.refused.load(Ordering::Relaxed) && !NO_WAY_ON.load(Ordering::Relaxed);
+        bytes.len() >= LEAST && OFFERED.get() && may()
+    }
+
+    /// Whether the socket may hold pages.
+    pub(crate) fn any_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
+    }
+
+    /// Gives the first of the bytes to a stream socket that nobody else writes to meanwhile; how many.
+    ///
+    /// # Errors
+    /// The socket's own.
+    pub(crate) fn give(&self, socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Failure> {
+        let mut kept = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out: what an error leaves in it must not precede other bytes.
+        let Some(ends) = kept.take().or_else(Ends::new) else {
+            self.refused.store(true, Ordering::Relaxed);
+            return Ok(0);
+        };
+        let mut given = 0;
+        while given < bytes.len() {
+            match vmsplice(&ends.to, &[IoSlice::new(&bytes[given..])], SpliceFFlags::empty()) {
+                Ok(count) => {
+                    self.given.store(true, Ordering::Release);
+                    pass(&ends.from, socket, count)?;
+                    given += count;
+                }
+                Err(nix::Error::EINTR) => {}
+                // A device's memory, which has no pages to give.
+                Err(nix::Error::EFAULT) => break,
+                Err(_) => {
+                    self.refused.store(true, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+        *kept = Some(ends);
+        Ok(given)
+    }
+}
+
+impl Ends {
+    /// `None`: the system has none, or too small a one.
+    fn new() -> Option<Self> {
+        let (from, to) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+        // Where it stays smaller there are more steps.
+        let _ = fcntl_setpipe_size(&to, PIPE_BYTES);
+        (fcntl_getpipe_size(&to).ok()? >= LEAST_PIPE_BYTES).then_some(Self { from, to })
+    }
+}
+
+/// Moves so many bytes from a pipe, which holds them, to a socket.
+fn pass(from: &OwnedFd, socket: &OwnedFd, mut left: usize) -> Result<(), Failure> {
+    while left > 0 {
+        match splice(from, None, socket, None, left, SpliceFlags::empty()) {
+            Ok(0) => return Err(Errno::PIPE.into()),
+            Ok(count) => left -= count,
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                if matches!(error, Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::ACCESS) {
+                    NO_WAY_ON.store(true, Ordering::Relaxed);
+                }
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+
+    fn connection() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let from = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
+        (from.into(), listener.accept().expect("accepted").0)
+    }
+
+    fn data(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|index| (index * 31 + index / 251).to_le_bytes()[0]).collect()
+    }
+
+    /// On a thread of its own, which has offered.
+    fn offered<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                offer();
+                work()
+            });
+            thread.join().expect("it does not panic")
+        })
+    }
+
+    #[test]
+    fn all_bytes_arrive_in_order_wherever_they_begin_and_end() {
+        let (socket, mut peer) = connection();
+        let data = data(3 * PIPE_BYTES + 4097);
+        let parts = [0..data.len(), 1..data.len(), 4095..4097 + LEAST, 17..PIPE_BYTES + 17];
+        let (sent, pages) = (parts.clone(), Pages::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                offer();
+                for part in sent {
+                    assert!(pages.suit(&data[part.clone()]));
+                    assert_eq!(pages.give(&socket, &data[part.clone()]), Ok(part.len()));
+                }
+            });
+            for part in parts {
+                let mut came = vec![0; part.len()];
+                peer.read_exact(&mut came).expect("they come");
+                assert!(came == data[part.clone()], "{part:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_given_has_not_been_copied() {
+        let (socket, mut peer) = connection();
+        let mut data = vec![1; LEAST];
+        offered(|| assert_eq!(Pages::default().give(&socket, &data), Ok(LEAST)));
+        // Whoever gives pages promises not to do this: the peer has not read them.
+        data.fill(2);
+        let mut came = vec![0; LEAST];
+        peer.read_exact(&mut came).expect("they come");
+        assert!(came == data);
+    }
+
+    #[test]
+    fn only_threads_that_offered_give_pages_and_only_of_what_is_large() {
+        let pages = Pages::default();
+        assert!(!pages.suit(&[0; LEAST]));
+        let blocked = offered(|| {
+            assert!(pages.suit(&[0; LEAST]) && !pages.suit(&[0; LEAST - 1]));
+            SigSet::thread_get_mask().expect("asked")
+        });
+        assert!(blocked.contains(Signal::SIGPIPE) && !blocked.contains(Signal::SIGSEGV));
+        assert!(!SigSet::thread_get_mask().expect("asked").contains(Signal::SIGPIPE));
+    }
+
+    #[test]
+    fn what_a_broken_socket_did_not_take_does_not_go_to_another() {
+        let (pages, data) = (Pages::default(), data(2 * PIPE_BYTES));
+        let (broken, peer) = connection();
+        peer.shutdown(Shutdown::Both).expect("shut down");
+        rustix::net::shutdown(&broken, rustix::net::Shutdown::Both).expect("shut down");
+        let (socket, mut other) = connection();
+        offered(|| {
+            assert!(pages.give(&broken, &vec![9; 2 * PIPE_BYTES]).is_err());
+            assert_eq!(pages.give(&socket, &data[..LEAST]), Ok(LEAST));
+        });
+        let mut came = vec![0; LEAST];
+        other.read_exact(&mut came).expect("they come");
+        assert!(came == data[..LEAST]);
+    }
+
+    #[test]
+    fn where_there_is_no_pipe_to_be_had_nothing_is_given() {
+        let (socket, _peer) = connection();
+        let pages = Pages { refused: AtomicBool::new(true), ..Pages::default() };
+        offered(|| assert!(!pages.suit(&[0; LEAST])));
+        let wrong: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
+        let not_a_pipe = Ends { from: wrong.try_clone().expect("copied"), to: wrong };
+        let pages = Pages { pipe: Mutex::new(Some(not_a_pipe)), ..Pages::default() };
+        offered(|| assert_eq!(pages.give(&socket, &[0; LEAST]), Ok(0)));
+        assert!(pages.refused.load(Ordering::Relaxed));
+    }
+}
