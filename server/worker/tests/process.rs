@@ -743,9 +743,13 @@ fn a_client_that_lies_in_its_rings_ends_its_worker() {
             }
         });
         let _truth = Truth(&is_lying);
-        // A worker that sleeps looks only when it is woken, as what is said does; one that looked has ended the session.
-        let _ = session.link().send(&MemoryInfo {});
-        std::iter::from_fn(|| session.get()).find_map(|got| match got {
+        std::iter::from_fn(|| {
+            // A worker that sleeps looks only when it is woken, as what is said does, and may do so between two lies; one that
+            // has seen a lie has ended the session.
+            let _ = session.link().send(&MemoryInfo {});
+            session.get()
+        })
+        .find_map(|got| match got {
             Got::Ended(1, words) => Some(words),
             _ => None,
         })
