@@ -23,7 +23,7 @@ use crate::staging::Landing;
 use crate::stripes;
 pub(crate) use order::Lane;
 use order::Order;
-use pace::Pace;
+pub(crate) use pace::Pace;
 
 /// Something to do when the GPU has come so far.
 pub(crate) struct Task<D: Device> {
@@ -116,6 +116,16 @@ impl<D: Device> Tasks<D> {
     pub(crate) fn wait_until_done(&self) {
         self.open.wait_for_none();
     }
+
+    /// Whether every task handed over has been done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.tasks().count == 0
+    }
+
+    /// Does what was never handed over; it leaves with the next flush.
+    pub(crate) fn finish(&self, shared: &Arc<Shared<D>>, task: Task<D>) -> Result<(), LinkError> {
+        finish(shared, &self.open, task, Ok(()))
+    }
 }
 
 /// The thread's state.
@@ -147,7 +157,11 @@ impl<D: Device> Completer<D> {
         while self.take_in(&mut pace) {
             let mut finished = false;
             while let Some((task, outcome)) = self.order.next() {
-                self.finish(task, outcome)?;
+                finish(&self.shared, &self.open, task, outcome)?;
+                if self.order.is_empty() {
+                    // Ahead of the next wait, which the issuer may see to.
+                    self.shared.queue.expect(false);
+                }
                 self.open.change(-1);
                 finished = true;
             }
@@ -162,7 +176,6 @@ impl<D: Device> Completer<D> {
     /// Takes new tasks in; waits for one as long as it is worth it. False: none can come any more.
     fn take_in(&mut self, pace: &mut Pace) -> bool {
         let first = if self.order.is_empty() {
-            self.shared.queue.expect(false);
             let soon = self.spin.look(|| self.incoming.try_recv().ok());
             let Some(task) = soon.or_else(|| self.incoming.recv().ok()) else { return false };
             *pace = Pace::new(self.spin);
@@ -196,81 +209,95 @@ impl<D: Device> Completer<D> {
             }
         }
     }
+}
 
-    fn finish(&self, task: Task<D>, outcome: CudaResult<()>) -> Result<(), LinkError> {
-        let shared = &*self.shared;
-        if !matches!(task.action, Action::Echo) {
-            // What kernels wrote into the program's own memory is at the client before it hears that they are over.
-            shared.mirrors.tell(&shared.sender)?;
+/// Does what is to be done, and says it with the next flush.
+fn finish<D: Device>(
+    shared: &Arc<Shared<D>>,
+    open: &Arc<Open>,
+    task: Task<D>,
+    outcome: CudaResult<()>,
+) -> Result<(), LinkError> {
+    if !matches!(task.action, Action::Echo) {
+        // What kernels wrote into the program's own memory is at the client before it hears that they are over.
+        shared.mirrors.tell(&shared.sender)?;
+    }
+    match task.action {
+        Action::Deliver { landing, offset } => match outcome {
+            Ok(()) if stripes::carry(shared, &landing, offset) => {
+                stripes::deliver(shared, task.sequence, landing, offset)
+            }
+            Ok(()) => deliver(shared, task.sequence, &landing, offset),
+            // The reply that follows on the same lane carries the error.
+            Err(_) => Ok(()),
+        },
+        Action::Echo => shared.queue_reply(task.sequence, 0),
+        Action::Reply { failed } => reply(shared, task.sequence, &task.marks, failed.or(outcome.err())),
+        Action::Release { pages, failed } => {
+            let error = failed.or(outcome.err());
+            task.marks.iter().for_each(|mark| mark.settle());
+            release(shared, open, task.sequence, pages, error);
+            Ok(())
         }
-        match task.action {
-            Action::Deliver { landing, offset } => match outcome {
-                Ok(()) if stripes::carry(shared, &landing, offset) => {
-                    stripes::deliver(shared, task.sequence, landing, offset)
-                }
-                Ok(()) => deliver(shared, task.sequence, &landing, offset),
-                // The reply that follows on the same lane carries the error.
-                Err(_) => Ok(()),
-            },
-            Action::Echo => shared.queue_reply(task.sequence, 0),
-            Action::Reply { failed } => self.reply(task.sequence, &task.marks, failed.or(outcome.err())),
-            Action::Release { pages, failed } => {
-                let error = failed.or(outcome.err());
-                task.marks.iter().for_each(|mark| mark.settle());
-                self.release(task.sequence, pages, error);
-                Ok(())
+        Action::Report { stream, reached } => report(shared, stream, reached, outcome),
+        Action::WordsDone { stream, reached, waits } => {
+            if waits {
+                shared.queue.wait_ends();
             }
-            Action::Report { stream, reached } => report(shared, stream, reached, outcome),
-            Action::WordsDone { stream, reached, waits } => {
-                if waits {
-                    shared.queue.wait_ends();
-                }
-                report(shared, stream, reached, outcome)
-            }
-            Action::RunHostFunction(function) => {
-                shared.show_printed(outcome.is_err())?;
-                shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
-            }
+            report(shared, stream, reached, outcome)
+        }
+        Action::RunHostFunction(function) => {
+            shared.show_printed(outcome.is_err())?;
+            shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
         }
     }
 }
 
-impl<D: Device> Completer<D> {
-    /// Gives shared memory up in a thread of its own: the driver may wait for work that waits for what is told here.
-    fn release(&self, request: u64, pages: SharedPages<D::Mapped>, error: Option<CudaError>) {
-        self.open.change(1);
-        let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.open));
-        let body = move || {
-            // On a context beyond use the driver refuses; the pages go all the same.
-            let _ = shared.device.enter();
-            drop(pages);
-            // A client that cannot be told is gone, which others notice.
-            let _ = shared.queue_reply(request, error.map_or(0, CudaError::code)).and_then(|()| shared.sender.flush());
-            open.change(-1);
-        };
-        let started = std::thread::Builder::new().name("floe-release".into()).spawn(body);
-        if let Err(error) = started {
-            // The memory went with the thread that is not.
-            self.shared.log.line(format_args!("no thread to give shared memory up: {error}"));
-            let _ = self.shared.queue_reply(request, CudaError::OPERATING_SYSTEM.code());
-            self.open.change(-1);
-        }
+/// Gives shared memory up in a thread of its own: the driver may wait for work that waits for what is told here.
+fn release<D: Device>(
+    shared: &Arc<Shared<D>>,
+    open: &Arc<Open>,
+    request: u64,
+    pages: SharedPages<D::Mapped>,
+    error: Option<CudaError>,
+) {
+    open.change(1);
+    let (releasing, counted) = (Arc::clone(shared), Arc::clone(open));
+    let body = move || {
+        // On a context beyond use the driver refuses; the pages go all the same.
+        let _ = releasing.device.enter();
+        drop(pages);
+        // A client that cannot be told is gone, which others notice.
+        let status = error.map_or(0, CudaError::code);
+        let _ = releasing.queue_reply(request, status).and_then(|()| releasing.sender.flush());
+        counted.change(-1);
+    };
+    let started = std::thread::Builder::new().name("floe-release".into()).spawn(body);
+    if let Err(error) = started {
+        // The memory went with the thread that is not.
+        shared.log.line(format_args!("no thread to give shared memory up: {error}"));
+        let _ = shared.queue_reply(request, CudaError::OPERATING_SYSTEM.code());
+        open.change(-1);
     }
+}
 
-    /// Answers a request whose work is over.
-    fn reply(&self, request: u64, marks: &[Arc<Mark<D>>], error: Option<CudaError>) -> Result<(), LinkError> {
-        let shared = &*self.shared;
-        let failed = error.is_some() || shared.failures.any();
-        if failed || shared.printing.is_possible() {
-            marks.iter().for_each(|mark| mark.settle());
-        }
-        if error.is_some_and(CudaError::is_sticky) {
-            // No event can be recorded any more, and what the kernel said last is still to be written out.
-            let _ = shared.device.synchronize();
-        }
-        shared.show_printed(failed)?;
-        shared.queue_reply(request, error.map_or(0, CudaError::code))
+/// Answers a request whose work is over.
+fn reply<D: Device>(
+    shared: &Shared<D>,
+    request: u64,
+    marks: &[Arc<Mark<D>>],
+    error: Option<CudaError>,
+) -> Result<(), LinkError> {
+    let failed = error.is_some() || shared.failures.any();
+    if failed || shared.printing.is_possible() {
+        marks.iter().for_each(|mark| mark.settle());
     }
+    if error.is_some_and(CudaError::is_sticky) {
+        // No event can be recorded any more, and what the kernel said last is still to be written out.
+        let _ = shared.device.synchronize();
+    }
+    shared.show_printed(failed)?;
+    shared.queue_reply(request, error.map_or(0, CudaError::code))
 }
 
 fn report<D: Device>(

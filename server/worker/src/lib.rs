@@ -33,6 +33,7 @@ mod shared;
 mod staging;
 mod stripes;
 mod threads;
+mod vigil;
 mod watch;
 mod window;
 

@@ -53,6 +53,11 @@ impl<P: Mapped> Mirrors<P> {
         Ok(())
     }
 
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     pub(crate) fn add(&self, at: DevicePtr, memory: P) {
         let known = vec![0; memory.bytes()];
         self.lock().insert(at.0, Mirror { memory, known });

@@ -156,14 +156,7 @@ impl Queue {
 
     /// Gives back what the issuer had and takes what is next, after waiting for it. `None`: the queue is closed.
     pub(crate) fn next<'a>(&self, issuing: &'a mut Issuing) -> Option<&'a Batch> {
-        issuing.own.empty();
-        if let Some(issued) = issuing.batch.take() {
-            let mut line = self.line();
-            line.take_back(issued);
-            if line.reader_sleeps && (line.bytes == 0 || line.bytes < self.limit) {
-                self.emptied.notify_all();
-            }
-        }
+        self.give_back(issuing);
         while !self.take(issuing)? {
             let has_something = || self.has_something(issuing.had).then_some(());
             // Nothing is concluded from this: it only passes the time before the sleep.
@@ -172,6 +165,23 @@ impl Queue {
             }
         }
         Some(issuing.batch.as_ref().unwrap_or(&issuing.own))
+    }
+
+    /// Gives back what the issuer had, so that the reader has room.
+    pub(crate) fn give_back(&self, issuing: &mut Issuing) {
+        issuing.own.empty();
+        if let Some(issued) = issuing.batch.take() {
+            let mut line = self.line();
+            line.take_back(issued);
+            if line.reader_sleeps && (line.bytes == 0 || line.bytes < self.limit) {
+                self.emptied.notify_all();
+            }
+        }
+    }
+
+    /// Whether something came behind what the issuer had, or the queue is closed.
+    pub(crate) fn has_more(&self, issuing: &Issuing) -> bool {
+        self.has_something(issuing.had)
     }
 
     /// Takes what is next without waiting; whether there was anything. `None`: the queue is closed.

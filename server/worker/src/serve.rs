@@ -146,7 +146,7 @@ fn run_threads<D: Device>(
     let (completer, tasks) = Completer::new(Arc::clone(shared), spin);
     let uploads = Uploads::new(allowance.rings.upload);
     let session =
-        Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache);
+        Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache, spin);
     let (threads, first) = Threads::new();
     let reader = Reader { shared: Arc::clone(shared), functions, uploads };
     let device = &shared.device;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(crate) use sharing::SharedPages;
 
 use floe_abi::{CudaError, LaunchAttribute};
-use floe_transport::LinkError;
+use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Request, StreamId};
 
 use crate::batch::Command;
@@ -38,6 +38,7 @@ use crate::objects::Objects;
 use crate::queue::Issuing;
 use crate::shared::Shared;
 use crate::staging::{Downloads, RingBytes, Staged, Uploads};
+use crate::vigil::{Next, Vigil};
 use crate::window::Window;
 
 /// What the session may have.
@@ -57,6 +58,8 @@ pub(crate) struct Allowance {
 pub(crate) struct Session<D: Device> {
     shared: Arc<Shared<D>>,
     tasks: Tasks<D>,
+    /// The wait behind which nothing stands in line.
+    vigil: Vigil<D>,
     functions: Arc<HostFunctions>,
     pool: Arc<Pool<D>>,
     uploads: Arc<Uploads<D>>,
@@ -116,12 +119,14 @@ impl<D: Device> Session<D> {
         uploads: Arc<Uploads<D>>,
         allowance: Allowance,
         cache: Option<Cache>,
+        spin: Spin,
     ) -> Self {
         let pool = Pool::new(Arc::clone(&shared.device));
         let contents = contents::Contents::new(cache, shared.log.clone());
         Self {
             shared,
             tasks,
+            vigil: Vigil::new(spin),
             functions,
             pool,
             uploads,
@@ -153,8 +158,41 @@ impl<D: Device> Session<D> {
             for command in batch.commands() {
                 self.carry_out(command)?;
             }
+            if self.vigil.is_kept() {
+                shared.queue.give_back(&mut issuing);
+                self.keep_vigil(&issuing).map_err(Stop::Link)?;
+            }
         }
         Ok(())
+    }
+
+    /// Sees to what is kept until it is over, a command comes or the completer is the one to see to it.
+    fn keep_vigil(&mut self, issuing: &Issuing) -> Result<(), LinkError> {
+        let shared = Arc::clone(&self.shared);
+        let mut finished = false;
+        while !shared.queue.has_more(issuing) {
+            match self.vigil.look() {
+                Next::Finish(task) => {
+                    self.tasks.finish(&shared, task)?;
+                    finished = true;
+                }
+                Next::Look => {}
+                Next::HandOver => self.end_vigil(),
+                Next::Nothing => break,
+            }
+        }
+        if finished {
+            shared.queue.expect(self.vigil.is_kept());
+            shared.sender.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The completer sees to what is kept.
+    fn end_vigil(&mut self) {
+        for task in self.vigil.give_up() {
+            self.tasks.hand_over(task);
+        }
     }
 
     /// Carries one command out and answers it, if it is to be answered now.
@@ -164,6 +202,9 @@ impl<D: Device> Session<D> {
             .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
         self.staged = command.staged;
+        if !matches!(request, Request::Ping(_)) {
+            self.end_vigil();
+        }
         let outcome = self.dispatch(sequence, request);
         if let Some(unused) = self.staged.take() {
             self.uploads.drop_range(unused);
@@ -285,19 +326,35 @@ impl<D: Device> Session<D> {
         self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
     }
 
-    /// Has the request answered as one whose marks have completed.
+    /// Has the request answered as one whose marks have completed, by whoever sees to these.
     fn echo(&self, sequence: u64) -> Answer {
+        if self.vigil.is_kept() {
+            return Answer::Body(Vec::new());
+        }
         self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: Vec::new(), action: Action::Echo });
         Answer::Later
     }
 
     /// Has the request answered when the marks have completed; when there are none because marking failed, at once.
-    fn answer_after(&self, sequence: u64, lane: Lane, marks: Result<Vec<Arc<Mark<D>>>, CudaError>) -> Answer {
+    fn answer_after(&mut self, sequence: u64, lane: Lane, marks: Result<Vec<Arc<Mark<D>>>, CudaError>) -> Answer {
         let (marks, failed) = match marks {
             Ok(marks) => (marks, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        self.tasks.hand_over(Task { sequence, lane, marks, action: Action::Reply { failed } });
+        self.hand_over(Task { sequence, lane, marks, action: Action::Reply { failed } });
         Answer::Later
+    }
+
+    /// Has a task seen to: by this thread, where nothing else is to be done, or the completer.
+    fn hand_over(&mut self, task: Task<D>) {
+        // What a mirror has changed may be as much as a reader takes its time for.
+        let left = if self.shared.mirrors.any() { Some(task) } else { self.vigil.keep(task, &self.tasks) };
+        match left {
+            None => self.shared.queue.expect(true),
+            Some(task) => {
+                self.end_vigil();
+                self.tasks.hand_over(task);
+            }
+        }
     }
 }

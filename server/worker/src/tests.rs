@@ -14,6 +14,7 @@ mod sharing;
 mod steady;
 mod stream_memory;
 mod stripes;
+mod vigil;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

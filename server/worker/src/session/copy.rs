@@ -231,7 +231,7 @@ impl<D: Device> Session<D> {
         }
         let mark = self.mark_or_wait(stream)?;
         let action = Action::Deliver { landing, offset: piece.offset };
-        self.tasks.hand_over(Task { sequence, lane, marks: vec![Arc::clone(&mark)], action });
+        self.hand_over(Task { sequence, lane, marks: vec![Arc::clone(&mark)], action });
         Ok(mark)
     }
 

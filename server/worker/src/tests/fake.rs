@@ -2,7 +2,7 @@
 //! In: the calls of [`Device`]. Out: effects on a map of blocks.
 //! Work of a held stream waits, with everything issued on the stream after it, until the stream is released.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -62,6 +62,8 @@ struct State {
     broken: Option<CudaError>,
     elsewhere: bool,
     fail_stream: bool,
+    /// Names of the threads that asked for events.
+    asked_by: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -285,6 +287,11 @@ impl Fake {
     }
 
     /// From here on every use of the device is this error.
+    /// The threads that have asked for events since this was asked.
+    pub(super) fn asked_by(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().asked_by).into_iter().collect()
+    }
+
     pub(super) fn break_context(&self, code: u32) {
         self.state().broken = CudaError::from_code(code);
     }
@@ -782,7 +789,8 @@ impl Device for Fake {
     }
 
     fn query_event(&self, event: Event) -> CudaResult<()> {
-        let state = self.state();
+        let mut state = self.state();
+        state.asked_by.insert(std::thread::current().name().unwrap_or_default().to_owned());
         state.check()?;
         if state.events[&event.0].1 { Ok(()) } else { Err(CudaError::NOT_READY) }
     }

@@ -62,7 +62,7 @@ impl Line {
         let allowance = Allowance { window, quota: 0, granularity: BLOCK, shared_memory: 0, rings: rings() };
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
-        let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None);
+        let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());
         let (batch, issuing) = (Batch::default(), Issuing::default());
         let mut line = Self { client, sent: 0, receiver, reader, session, shared, batch, issuing };
         line.find_kernel();
