@@ -23,6 +23,7 @@ pub(crate) struct LentRanges {
 #[derive(Debug)]
 pub(crate) struct LentRange {
     range: HostRange,
+    is_pinned: bool,
     home: Arc<LentRanges>,
 }
 
@@ -31,7 +32,14 @@ impl LentRanges {
     pub(crate) fn lend(self: &Arc<Self>, range: HostRange) -> LentRange {
         lock(&self.ranges).push(place(&range));
         self.count.fetch_add(1, Ordering::AcqRel);
-        LentRange { range, home: Arc::clone(self) }
+        LentRange { range, is_pinned: true, home: Arc::clone(self) }
+    }
+
+    /// As [`LentRanges::lend`], of a range that may be written as soon as it is back.
+    pub(crate) fn lend_until_back(self: &Arc<Self>, range: HostRange) -> LentRange {
+        let mut lent = self.lend(range);
+        lent.is_pinned = false;
+        lent
     }
 
     /// Whether anything is on its way.
@@ -65,6 +73,10 @@ impl floe_transport::Lent for LentRange {
 
     fn lend(&self, write: &mut dyn FnMut(&[u8])) {
         self.range.show(write);
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.is_pinned
     }
 }
 

@@ -102,6 +102,9 @@ pub enum LinkError {
     /// The session has ended at the other side.
     #[error("the connection broke, and its session is not there any more")]
     Gone,
+    /// Memory was given up before its copy was over.
+    #[error("memory that a copy was to read is not there any more\n  free it behind a wait for the copy")]
+    Unreadable,
     /// A part of bulk data that has no place.
     #[error("a chunk of {bytes} bytes at {offset} does not fit transfer {transfer}: {why}")]
     Chunk {
@@ -154,6 +157,7 @@ impl LinkError {
             Failure::Index(source) => Self::Index(source),
             Failure::Lost(Lost::Grace(grace)) => Self::NotMadeAgain(grace),
             Failure::Lost(Lost::Gone) => Self::Gone,
+            Failure::Lost(Lost::Unreadable) => Self::Unreadable,
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) enum Lost {
     Grace(Duration),
     /// The session is not there any more.
     Gone,
+    /// What is to be sent cannot be read, on this connection or another.
+    Unreadable,
 }
 
 /// What a connection for acknowledgements came to.

@@ -24,6 +24,11 @@ pub trait Lent: Send {
     }
     /// Calls `write` once with all of them.
     fn lend(&self, write: &mut dyn FnMut(&[u8]));
+    /// Whether their owner leaves them as they are until the peer says that what they are sent for is over, and so believes it
+    /// anyway. Others may become something else as soon as they are back, which a peer that does not read must not see.
+    fn is_pinned(&self) -> bool {
+        false
+    }
 }
 
 /// A part of what is to be sent.

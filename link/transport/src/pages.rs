@@ -83,6 +83,7 @@ impl Pages {
         let mut given = 0;
         while given < bytes.len() {
             match vmsplice(&ends.to, &[IoSlice::new(&bytes[given..])], SpliceFFlags::empty()) {
+                Ok(0) => break,
                 Ok(count) => {
                     self.given.store(true, Ordering::Release);
                     pass(&ends.from, socket, count)?;
@@ -120,7 +121,7 @@ fn pass(from: &OwnedFd, socket: &OwnedFd, mut left: usize) -> Result<(), Failure
             Ok(count) => left -= count,
             Err(Errno::INTR) => {}
             Err(error) => {
-                if matches!(error, Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::ACCESS) {
+                if !is_of_the_connection(error) {
                     NO_WAY_ON.store(true, Ordering::Relaxed);
                 }
                 return Err(error.into());
@@ -128,6 +129,24 @@ fn pass(from: &OwnedFd, socket: &OwnedFd, mut left: usize) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// Whether it says that this connection is over, and nothing of others.
+fn is_of_the_connection(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::PIPE
+            | Errno::CONNRESET
+            | Errno::CONNABORTED
+            | Errno::TIMEDOUT
+            | Errno::NOTCONN
+            | Errno::AGAIN
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+            | Errno::NETRESET
+    )
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
     /// `PIPE` or `CONNRESET` where the peer is gone, `AGAIN` after the time of [`Pipe::limit_writes`], or the system's own.
     fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure>;
 
-    /// As [`Pipe::write`], where `tail` stays as it is until the peer has it or the pipe is ended: nobody has to copy it. What
-    /// the peer does not have by then, it does not get.
+    /// As [`Pipe::write`], where `tail` stays as it is until the peer says that it has it, or the pipe is ended: nobody has to
+    /// copy it. What is not in the peer's hands when the pipe is ended does not get there. A peer that has said so too early
+    /// may see what is there later: only for data of which the peer is believed.
     ///
     /// # Errors
     /// As [`Pipe::write`].

@@ -4,11 +4,14 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::{Failure, LinkError};
 use crate::pipe::Pipe;
 use crate::spin::{Expected, Spin};
+
+/// How long who waits until a time lets pass when there was something to read which could not be.
+const FRUITLESS: Duration = Duration::from_millis(1);
 
 /// How one read waits.
 #[derive(Clone, Copy)]
@@ -68,9 +71,14 @@ impl Reading {
             Wait::Never => return pipe.read_now(target, descriptor).map_err(failed),
             Wait::Always | Wait::Doing(_) | Wait::Until(_) => {}
         }
+        let mut fruitless = false;
         loop {
             let read = if let Wait::Until(deadline) = wait {
                 wait_until(pipe, deadline)?;
+                if fruitless {
+                    // Some kernels call a part of a TLS record readable.
+                    std::thread::sleep(FRUITLESS);
+                }
                 // It may have waited for a connection that is gone by now: this must not wait for the next.
                 pipe.read_now(target, descriptor.as_deref_mut())
             } else {
@@ -79,6 +87,7 @@ impl Reading {
             if let Some(count) = read.map_err(failed)? {
                 return Ok(Some(count));
             }
+            fruitless = true;
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::error::Failure;
 use crate::pages::Pages;
 use crate::pipe::{Pipe, Reach, Slot};
 
+/// How often a connection is reset that the system does not reset yet, a millisecond apart.
+const MOST_RESETS: u32 = 100;
+
 /// A connected stream socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -111,13 +114,26 @@ impl Pipe for Socket {
         // A socket that is not connected any more is as closed as it gets.
         let _ = rustix::net::shutdown(&*self.descriptor, Shutdown::Both);
         if self.pages.any_given() {
-            // What has not left must not leave: its owner may write to it from here on. The peer finds the connection reset.
-            let _ = rustix::net::connect_unspec(&*self.descriptor);
+            reset(&self.descriptor);
         }
     }
 
     fn reach(&self) -> Reach {
         self.reach
+    }
+}
+
+/// Resets a connection: what has not left must not leave, since its owner may write to it from here on. What a peer of this
+/// machine has not read yet is shared with it all the same.
+fn reset(socket: &OwnedFd) {
+    // As whoever closes it last does, where this does not.
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+    for _ in 0..MOST_RESETS {
+        // Some kernels (6.4 and what was ported back from it) refuse while a thread sleeps there, which has been woken.
+        if rustix::net::connect_unspec(socket) != Err(Errno::BUSY) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

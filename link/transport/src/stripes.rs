@@ -71,7 +71,7 @@ struct State {
     closed: bool,
 }
 
-/// How threads that write give a socket data that stay as they are until the peer has them.
+/// How threads that write give a socket data that are pinned ([`Lent::is_pinned`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Giving {
     /// As a copy, which suits memory of large pages: several threads that give parts of one at once are slower than copies.
@@ -210,6 +210,10 @@ impl Lent for Loan {
         if let Some(chunk) = &self.chunk {
             chunk.show(write);
         }
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.chunk.as_ref().is_some_and(|chunk| chunk.load.is_pinned())
     }
 }
 

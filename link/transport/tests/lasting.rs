@@ -330,6 +330,10 @@ impl Lent for Reused {
     fn lend(&self, write: &mut dyn FnMut(&[u8])) {
         write(&self.0.read().unwrap());
     }
+
+    fn is_pinned(&self) -> bool {
+        true
+    }
 }
 
 #[test]

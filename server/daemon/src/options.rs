@@ -53,8 +53,9 @@ pub struct Options {
     #[arg(long)]
     pub tls_only: bool,
     /// Have this process make TLS's records, also where the kernel can
-    #[arg(long, env = "FLOE_USERSPACE_TLS", value_parser = clap::builder::FalseyValueParser::new())]
-    pub userspace_tls: bool,
+    #[arg(long, env = "FLOE_USERSPACE_TLS", num_args = 0, default_missing_value = "1",
+        value_parser = clap::builder::FalseyValueParser::new())]
+    pub userspace_tls: Option<bool>,
     /// What the workers drive: auto (NVIDIA's library where there is one, else the CPU device), nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, env = "FLOE_DEVICE_LIBRARY", value_name = "LIBRARY")]
     pub device_library: Option<String>,
@@ -229,7 +230,7 @@ impl Settings {
         let certificate = flags.tls_certificate.or(file.tls_certificate);
         let identity = Identity::of(certificate, flags.tls_key.or(file.tls_key))?;
         settings.tls = identity.map(|identity| ServerTls::new(&identity, authorities.as_deref())).transpose()?;
-        if flags.userspace_tls || file.userspace_tls || settings.grace.is_zero() {
+        if flags.userspace_tls.unwrap_or(file.userspace_tls) || settings.grace.is_zero() {
             // A session that ends with its connections needs ones whose keys can change.
             settings.tls = settings.tls.map(ServerTls::without_kernel);
         }
@@ -370,7 +371,7 @@ mod tests {
         let with_tls = Options { tls_certificate: certificate, tls_key: key, no_token: true, ..flags() };
         let is_for_kernel = |options| Settings::new(options).expect("understood").tls.expect("named").is_for_kernel();
         assert!(is_for_kernel(with_tls.clone()));
-        assert!(!is_for_kernel(Options { userspace_tls: true, ..with_tls.clone() }));
+        assert!(!is_for_kernel(Options { userspace_tls: Some(true), ..with_tls.clone() }));
         assert!(!is_for_kernel(Options { grace: Some(Duration::ZERO), ..with_tls }));
     }
 

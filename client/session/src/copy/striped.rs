@@ -24,8 +24,11 @@ pub(super) fn send(
     passage: Passage,
 ) -> CudaResult<()> {
     let connection = &session.connection;
-    let load = Load::new(Box::new(session.lent.lend(*source)));
-    let help = if passage == Passage::AtOnce { Help::Follows } else { Help::None };
+    let (help, lent) = match passage {
+        Passage::AtOnce => (Help::Follows, session.lent.lend_until_back(*source)),
+        Passage::Lent => (Help::None, session.lent.lend(*source)),
+    };
+    let load = Load::new(Box::new(lent));
     let posted = (0..source.len()).step_by(TRANSFER_BYTES).try_for_each(|start| {
         let bytes = TRANSFER_BYTES.min(source.len() - start);
         let message = CopyBulkToDevice {

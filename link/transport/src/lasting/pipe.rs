@@ -49,6 +49,7 @@ impl Pipe for Place {
             lent.lend(&mut |data| written = self.write(head, data));
             return written;
         }
+        let is_pinned = lent.is_pinned();
         let held = Held::new(lent);
         let under = self.log(|log| {
             log.append(head);
@@ -56,7 +57,10 @@ impl Pipe for Place {
         })?;
         if let Some(under) = under {
             let mut written = Ok(());
-            held.lend(&mut |data| written = under.pipe.write_kept(head, data));
+            held.lend(&mut |data| {
+                let write = if is_pinned { Pipe::write_kept } else { Pipe::write };
+                written = write(&*under.pipe, head, data);
+            });
             self.settle(&under, written);
         }
         Ok(())

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::Lost;
 use super::log::Log;
 use super::shared::Shared;
@@ -153,9 +155,8 @@ impl Place {
         };
         self.came.notify_all();
         drop(free);
-        if self.write_again(&under, received).is_err() {
-            self.broke(epoch);
-        }
+        let written = self.write_again(&under, received);
+        self.settle(&under, written);
         self.moved.notify_all();
         Ok(())
     }
@@ -290,10 +291,18 @@ impl Place {
         Ok(outbound)
     }
 
-    /// A write is done, or the next connection's beginning does it.
+    /// A write is done, or the next connection's beginning does it, where any can.
     pub(super) fn settle(&self, under: &Under, written: Result<(), Failure>) {
-        if written.is_err() {
-            self.broke(under.epoch);
+        match written {
+            Ok(()) => {}
+            Err(Failure::System(Errno::FAULT)) => self.end_all(Lost::Unreadable),
+            Err(_) => self.broke(under.epoch),
+        }
+    }
+
+    fn end_all(&self, lost: Lost) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end(Some(lost));
         }
     }
 

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
 use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
 use super::*;
+use crate::error::Failure;
 use crate::outgoing::Lent;
+use crate::pipe::{Pipe, Reach, Slot};
 
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -113,6 +116,101 @@ impl Drop for Data {
     fn drop(&mut self) {
         *self.1.lock().unwrap() += 1;
     }
+}
+
+/// A connection that notes how it is written to, and answers each write alike.
+#[derive(Debug)]
+struct Noting(Mutex<Vec<&'static str>>, Result<(), Failure>);
+
+impl Noting {
+    fn new(answer: Result<(), Failure>) -> Arc<Self> {
+        Arc::new(Self(Mutex::default(), answer))
+    }
+
+    fn note(&self, how: &'static str) -> Result<(), Failure> {
+        self.0.lock().unwrap().push(how);
+        self.1
+    }
+}
+
+impl Pipe for Noting {
+    fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+        self.note("copied")
+    }
+
+    fn write_kept(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+        self.note("given")
+    }
+
+    fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
+        self.note("with a descriptor")
+    }
+
+    fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn read_now(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+        Ok(None)
+    }
+
+    fn read(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+        Ok(None)
+    }
+
+    fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    fn end(&self) {}
+
+    fn reach(&self) -> Reach {
+        Reach::Network
+    }
+}
+
+/// Data whose owner believes the peer.
+struct Pinned(Data);
+
+impl Lent for Pinned {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        self.0.lend(write);
+    }
+
+    fn is_pinned(&self) -> bool {
+        true
+    }
+}
+
+/// One end of a session whose own place goes on with this connection.
+fn over(pipe: &Arc<Noting>) -> (Places, Arc<Place>) {
+    let [(places, _), _] = session();
+    assert!(places.begin(2));
+    let place = places.shared.place(OWN_PLACE);
+    place.attach(2, Arc::<Noting>::clone(pipe), 0, || true).unwrap();
+    (places, place)
+}
+
+#[test]
+fn only_data_whose_owner_believes_the_peer_may_go_as_the_pages_they_lie_in() {
+    let (pipe, back) = (Noting::new(Ok(())), Arc::new(Mutex::new(0)));
+    let (_places, place) = over(&pipe);
+    place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    place.write_lent(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
+    assert_eq!((&pipe.0.lock().unwrap()[..], *back.lock().unwrap()), (&["copied", "given"][..], 0));
+}
+
+#[test]
+fn memory_that_cannot_be_read_ends_the_session_instead_of_each_of_its_connections() {
+    let (pipe, back) = (Noting::new(Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
+    let (places, place) = over(&pipe);
+    place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    assert_eq!((places.standing(), *back.lock().unwrap()), (Standing::Over, 1));
+    assert_eq!(place.write(&[1], &[]), Err(Failure::Lost(Lost::Unreadable)));
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Load {
         Arc::new(Self { lent, counts: Arc::default() })
     }
 
+    /// Whether its owner believes the peer about them, see [`Lent::is_pinned`].
+    pub(super) fn is_pinned(&self) -> bool {
+        self.lent.is_pinned()
+    }
+
     /// Whether chunks of it stand in line.
     pub(super) fn waits(&self) -> bool {
         self.counts.waiting.load(Ordering::Acquire) > 0

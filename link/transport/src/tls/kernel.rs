@@ -23,6 +23,8 @@ pub(crate) const SEALED_BY_ONE_KEY: u64 = 1 << 38;
 const RECORD: usize = 16 << 10;
 /// What a record costs beside its bytes: the block its tag takes, and one that its type and its last bytes may begin.
 const BESIDE: usize = 32;
+/// How long a socket of this machine may take to connect to another.
+const MOST_TIME: Duration = Duration::from_secs(1);
 /// Bytes after which it is looked again whether the key may seal more.
 const PIECE: usize = 1 << 20;
 
@@ -127,16 +129,25 @@ impl Suite {
         }
     }
 
-    /// Whether this kernel makes records of the suite, as it was seen to do on a socket of its own.
+    /// Whether this kernel makes records of the suite, as it was seen to do on a socket of its own. Where there was no such
+    /// socket to be had, it is tried out again.
     fn is_known(self) -> Result<(), Errno> {
         static KNOWN: [OnceLock<Result<(), Errno>>; 3] = [const { OnceLock::new() }; 3];
-        *KNOWN[self as usize].get_or_init(|| self.try_out())
+        let known = &KNOWN[self as usize];
+        if let Some(known) = known.get() {
+            return *known;
+        }
+        let outcome = self.try_out();
+        match outcome {
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::TIMEDOUT) => outcome,
+            _ => *known.get_or_init(|| outcome),
+        }
     }
 
     fn try_out(self) -> Result<(), Errno> {
         let made = || -> std::io::Result<_> {
             let listener = TcpListener::bind("127.0.0.1:0")?;
-            let stream = TcpStream::connect(listener.local_addr()?)?;
+            let stream = TcpStream::connect_timeout(&listener.local_addr()?, MOST_TIME)?;
             Ok((listener, stream))
         };
         let (_listener, stream) = made().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;

@@ -190,10 +190,10 @@ impl Tls {
         loop {
             let mut bytes = &ahead.bytes[ahead.start..ahead.end];
             connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
-            ahead.start = ahead.end - bytes.len();
+            let taken = std::mem::replace(&mut ahead.start, ahead.end - bytes.len()) != ahead.start;
             connection.process_new_packets()?;
             // Of a record that is read alone nothing is left: the next bytes are another's head.
-            if !ahead.by_record || ahead.is_empty() {
+            if !taken || !ahead.by_record || ahead.is_empty() {
                 break;
             }
         }
