@@ -15,6 +15,10 @@ import traceback
 TURNS = 8
 # Timed runs of a burst: enough for a median over all bursts, not more than a clock needs.
 FEWEST, MOST = 2, 250
+# Pairs of processors for the turns. A thread stays where it is while nothing drives it away, for as long as its process lives:
+# where processors differ in speed (others' work on the same cores), two processes differ by more than what is measured.
+PROCESSORS = sorted(os.sched_getaffinity(0))
+ROTATES = os.environ.get("FLOE_BENCH_ROTATE") == "1" and len(PROCESSORS) >= 4
 # The share of a burst's time that passes before it is timed: caches hold what the process before left there.
 SETTLING = 0.2
 
@@ -38,6 +42,24 @@ def stand(kind, **values):
 def pause(name):
     """Stands still until floe-bench has measured the memory of this moment."""
     stand("pause", name=name)
+
+
+def place(processors):
+    """Has the program's threads run on these processors only; floe's own go where they like, as the server's do."""
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/comm") as name:
+                if not name.read().startswith("floe"):
+                    os.sched_setaffinity(int(thread), processors)
+        except OSError:
+            pass  # It has ended.
+
+
+def place_by_turn(number):
+    """Has this turn run on two processors, which are the same by every way; the next on two others."""
+    if ROTATES:
+        first = 2 * (number % (len(PROCESSORS) // 2))
+        place(PROCESSORS[first : first + 2])
 
 
 def turn():
@@ -76,16 +98,20 @@ def measure(name, work, each=1, warm=3, seconds=None, turns=TURNS, heating=0):
     for _ in range(warm):
         work()
     share = (seconds if seconds is not None else float(sys.argv[1]) / 1e3) / turns
-    times = []
+    times, medians = [], []
     for number in range(heating + turns):
         turn()
+        place_by_turn(number)
         timed = burst(work, each, share)
         if number >= heating:
             times += timed
+            medians.append(sorted(timed)[len(timed) // 2])
+    if ROTATES:
+        place(PROCESSORS)
     meet()
     times.sort()
     low, middle, high = times[len(times) // 10], times[len(times) // 2], times[-1 - len(times) // 10]
-    say("time", name=name, seconds=middle, low=low, high=high, iterations=len(times))
+    say("time", name=name, seconds=middle, low=low, high=high, iterations=len(times), turns=medians)
 
 
 def waits(name, work, units, warm=2):

@@ -15,6 +15,9 @@ pub(crate) enum Line {
         seconds: f64,
         /// Bytes per unit, for copies.
         bytes: Option<u64>,
+        /// The median of every turn, where it was timed by turns.
+        #[serde(default)]
+        turns: Vec<f64>,
     },
     /// How often one unit of work did something that is counted.
     Count {
@@ -77,7 +80,10 @@ mod tests {
     #[test]
     fn a_time_is_read_and_what_it_says_beside_is_let_be() {
         let line = parse(r#"{"kind":"time","name":"launch.caller","seconds":3.5e-06,"low":1,"high":2,"iterations":9}"#);
-        assert_eq!(line, Some(Line::Time { name: "launch.caller".into(), seconds: 3.5e-6, bytes: None }));
+        assert_eq!(
+            line,
+            Some(Line::Time { name: "launch.caller".into(), seconds: 3.5e-6, bytes: None, turns: vec![] })
+        );
     }
 
     #[test]

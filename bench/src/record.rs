@@ -36,6 +36,8 @@ pub(crate) struct Record<'a> {
     failures: &'a [Failure],
     /// Every number, by metric, way and round.
     samples: &'a BTreeMap<String, ByWay<f64>>,
+    /// Medians of every turn, by metric, way and round.
+    turns: &'a BTreeMap<String, ByWay<Vec<f64>>>,
 }
 
 /// How long and on what was measured.
@@ -74,6 +76,7 @@ pub(crate) fn new<'a>(run: &Run, findings: &'a Findings, rows: &'a [Row], result
         results,
         failures: &findings.failures,
         samples: &findings.samples,
+        turns: &findings.turns,
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Failure {
 pub(crate) struct Findings {
     /// Seconds, counts or MiB by metric.
     pub(crate) samples: BTreeMap<String, ByWay<f64>>,
+    /// Of what was timed by turns, each round's every turn.
+    pub(crate) turns: BTreeMap<String, ByWay<Vec<f64>>>,
     /// Bytes per unit of the metrics that are copies.
     pub(crate) bytes: BTreeMap<String, u64>,
     /// Numbers that must agree.
@@ -58,6 +60,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) cpu_device: bool,
     pub(crate) python: &'a str,
     pub(crate) quick: bool,
+    /// Whether each turn is timed on two other processors, the same by every way.
+    pub(crate) rotate: bool,
     /// Takes the programs' stderr and counts.
     pub(crate) logs: &'a Path,
 }
@@ -136,6 +140,9 @@ impl Bench<'_> {
         let mut command = self.started(&words, way);
         command.arg(budget.to_string()).args(sections).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("FLOE_STATS", format!("json:{}", counts.display()));
+        if self.rotate {
+            command.env("FLOE_BENCH_ROTATE", "1");
+        }
         Ok(command)
     }
 
@@ -156,11 +163,14 @@ impl Bench<'_> {
 
     fn note(&self, line: Line, heard: &Heard, way: Way, findings: &mut Findings) {
         match line {
-            Line::Time { name, seconds, bytes } => {
+            Line::Time { name, seconds, bytes, turns } => {
                 if let Some(bytes) = bytes {
                     findings.bytes.insert(name.clone(), bytes);
                 }
                 findings.note(&name, way, seconds);
+                if !turns.is_empty() {
+                    findings.turns.entry(name).or_default().entry(way).or_default().push(turns);
+                }
             }
             Line::Count { name, per_unit } => findings.note(&name, way, per_unit),
             Line::Mark { name } => findings.note(&name, way, heard.after.as_secs_f64()),

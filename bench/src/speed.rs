@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Keep each measurement short
     #[arg(long)]
     quick: bool,
+    /// Time each turn of the PyTorch programs on two other processors, the same by every way
+    #[arg(long)]
+    rotate: bool,
     /// Write results.json, table.txt, ratios.svg (after each round) and the programs' stderr into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -68,6 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         cpu_device: gpu.kind == "cpu",
         python: &arguments.python,
         quick: arguments.quick,
+        rotate: arguments.rotate,
         logs: &logs,
     };
     let mut ways = vec![Way::Native];
