@@ -153,13 +153,17 @@ fn is_of_the_connection(error: Errno) -> bool {
 mod tests {
     use std::io::Read as _;
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::time::Duration;
 
     use super::*;
 
     fn connection() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let from = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
-        (from.into(), listener.accept().expect("accepted").0)
+        let peer = listener.accept().expect("accepted").0;
+        // Who waits for bytes that do not come is told so.
+        peer.set_read_timeout(Some(Duration::from_secs(20))).expect("limited");
+        (from.into(), peer)
     }
 
     fn data(bytes: usize) -> Vec<u8> {
@@ -179,12 +183,14 @@ mod tests {
 
     #[test]
     fn all_bytes_arrive_in_order_wherever_they_begin_and_end() {
-        let (socket, mut peer) = connection();
+        let (socket, peer) = connection();
         let data = data(3 * PIPE_BYTES + 4097);
         let parts = [0..data.len(), 1..data.len(), 4095..4097 + LEAST, 17..PIPE_BYTES + 17];
         let (sent, pages) = (parts.clone(), Pages::default());
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            // Each side has its end alone: one that fails closes it, and the other does not wait.
+            let (data, pages, mut peer) = (&data, &pages, peer);
+            scope.spawn(move || {
                 offer();
                 for part in sent {
                     assert!(pages.suit(&data[part.clone()]));

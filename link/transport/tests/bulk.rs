@@ -3,6 +3,7 @@
 //! It measures no times beyond "not for ever".
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod limit;
 mod pipes;
 
 use std::io::{Read as _, Write as _};
@@ -15,6 +16,7 @@ use floe_transport::{Arrival, Lent, Link, LinkError, Now, Receiver, Sender, Spin
 use floe_wire::{
     BlockId, CopyToDevice, Decode as _, DevicePtr, FrameHeader, Message as _, PIECE_BYTES, ReleaseBlock, StreamId,
 };
+use limit::{Limit, join};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HOLLOW: CopyToDevice<'static> = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes: &[] };
@@ -82,6 +84,7 @@ fn lent_bytes_keep_their_place_between_other_frames() {
     for (kind, pair) in pipes::ALL {
         println!("over {kind}");
         let (sender, mut receiver) = halves(pair);
+        let _limit = Limit::of(&sender);
         let back = Arc::new(AtomicUsize::new(0));
         let sizes = [100, 70_000, PIECE_BYTES];
         let reading = std::thread::spawn(move || {
@@ -103,7 +106,7 @@ fn lent_bytes_keep_their_place_between_other_frames() {
             sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
             sender.post_lent(&HOLLOW, lent(size, &back)).unwrap();
         }
-        reading.join().unwrap();
+        join(reading);
         wait_for(&back, sizes.len());
     }
 }
@@ -147,6 +150,7 @@ fn a_message_that_waits_goes_behind_what_is_lent() {
     for (kind, pair) in pipes::ALL {
         println!("over {kind}");
         let (sender, mut receiver) = halves(pair);
+        let _limit = Limit::of(&sender);
         let back = Arc::new(AtomicUsize::new(0));
         let reading = std::thread::spawn(move || {
             assert_eq!(bulk(&mut receiver).1, data(PIECE_BYTES));
@@ -157,7 +161,7 @@ fn a_message_that_waits_goes_behind_what_is_lent() {
         sender.post(&CopyToDevice { bytes: &data(1 << 20), ..HOLLOW }).unwrap();
         sender.send(&ReleaseBlock { block: BlockId(1) }, |_| ()).unwrap();
         assert_eq!(back.load(Ordering::SeqCst), 1);
-        assert_eq!(reading.join().unwrap(), ReleaseBlock::KIND);
+        assert_eq!(join(reading), ReleaseBlock::KIND);
     }
 }
 
@@ -186,6 +190,7 @@ fn data_left_unread_break_the_link() {
     for (kind, pair) in pipes::ALL {
         println!("over {kind}");
         let (sender, mut receiver) = halves(pair);
+        let _limit = Limit::of(&sender);
         let posting =
             std::thread::spawn(move || sender.post(&CopyToDevice { bytes: &data(100_000), ..HOLLOW }).is_ok());
         let arrival = receiver.next_arrival(CopyToDevice::KIND).unwrap();
@@ -193,7 +198,7 @@ fn data_left_unread_break_the_link() {
         drop(arrival);
         assert!(matches!(receiver.next(), Err(LinkError::Closed)));
         drop(receiver);
-        let _ = posting.join().unwrap();
+        let _ = join(posting);
     }
 }
 
@@ -228,5 +233,5 @@ fn looking_now_waits_for_nothing_but_the_rest_of_a_frame() {
     let Now::Came(Arrival::Frame(frame)) = receiver.arrival_now(0).unwrap() else { panic!("the frame was begun") };
     assert_eq!(ReleaseBlock::decode(frame.payload).unwrap().block, BlockId(5));
     drop(receiver);
-    writing.join().unwrap();
+    join(writing);
 }

@@ -3,6 +3,7 @@
 //! Each test that counts this process's descriptors does so by kind, so that tests beside it do not matter.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod limit;
 mod pipes;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::os::unix::net::UnixStream;
 
 use floe_transport::{Link, LinkError, Receiver, Sender};
 use floe_wire::{BlockId, CopyToDevice, DevicePtr, FrameHeader, Message as _, ReleaseBlock, StreamId};
+use limit::{Limit, join};
 use rustix::cmsg_space;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -88,7 +90,10 @@ fn descriptor_behind_bulk_data_is_not_lost() {
         println!("over {kind}");
         let (sender, mut receiver, _back) = halves(pair);
         let file = memory("behind-bulk");
+        let limit = Limit::of(&sender);
+        let posting = limit.clone();
         let poster = std::thread::spawn(move || {
+            let _limit = posting;
             let bytes = vec![7; 3_000_000];
             sender.post(&CopyToDevice { stream: StreamId(0), to: DevicePtr(0), bytes: &bytes }).unwrap();
             sender.send_with(&block(2), file.as_fd(), |_| ()).unwrap();
@@ -97,7 +102,7 @@ fn descriptor_behind_bulk_data_is_not_lost() {
         assert_eq!(receiver.next().unwrap().unwrap().payload.len(), 20 + 3_000_000);
         assert_eq!(receiver.next().unwrap().unwrap().kind, ReleaseBlock::KIND);
         assert!(receiver.descriptor().is_some());
-        drop(poster.join().unwrap());
+        drop(join(poster));
     }
 }
 

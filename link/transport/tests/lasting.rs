@@ -4,9 +4,10 @@
 
 mod authority;
 mod lent;
+mod limit;
 mod wires;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use floe_transport::{
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
 use lent::Bytes;
+use limit::Limit;
 use wires::{Ends, Random};
 
 fn data(bytes: usize, seed: u64) -> Vec<u8> {
@@ -74,14 +76,20 @@ fn take(receiver: &mut Receiver, count: u64, largest: usize) {
 
 /// Sends messages both ways at once over connections that are cut; how often they were made.
 fn exchange(ends: &Ends, count: u64, largest: usize) {
-    let links = ends.own();
+    let (links, limit) = (ends.own(), ends.limit(|| ()));
     std::thread::scope(|scope| {
         for link in links {
             let (sender, mut receiver) = link.split();
+            let limit = limit.clone();
             scope.spawn(move || {
                 let back = Arc::new(AtomicUsize::new(0));
                 let lent = std::thread::scope(|both| {
-                    both.spawn(|| take(&mut receiver, count, largest));
+                    let _limit = limit.clone();
+                    let (receiver, taking) = (&mut receiver, limit.clone());
+                    both.spawn(move || {
+                        let _limit = taking;
+                        take(receiver, count, largest);
+                    });
                     post(&sender, count, largest, &back)
                 });
                 // What is lent goes back although nothing is said any more.
@@ -117,10 +125,13 @@ fn a_thousand_random_cuts_are_not_noticed() {
     let mut rounds = 0;
     while ends.made() < 1000 {
         rounds += 1;
+        let limit = ends.limit(|| ());
         std::thread::scope(|scope| {
             for (sender, receiver) in &mut links {
                 let start = sender.sent();
+                let [sending, receiving] = [(); 2].map(|()| limit.clone());
                 scope.spawn(move || {
+                    let _limit = sending;
                     for number in 0..200 {
                         let all = data(shape(number, 40_000).0, number);
                         sender
@@ -129,6 +140,7 @@ fn a_thousand_random_cuts_are_not_noticed() {
                     }
                 });
                 scope.spawn(move || {
+                    let _limit = receiving;
                     for number in 0..200 {
                         let frame = receiver.next().unwrap().unwrap();
                         let copy = CopyToDevice::decode(frame.payload).unwrap();
@@ -214,16 +226,17 @@ fn cut_tls(in_kernel: [bool; 2], cuts: Vec<usize>) -> impl Fn() -> (Link, Link) 
         let cut = cuts.lock().unwrap().next().unwrap_or(usize::MAX);
         let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (server, relay) = (listen(), listen());
-        let [far, port] = [&server, &relay].map(|listener| listener.local_addr().unwrap().port());
+        // There before anybody accepts it, so that nobody waits for a connection that does not come.
+        let far = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let (stream, port) = (server.accept().unwrap().0, relay.local_addr().unwrap().port());
         std::thread::spawn(move || {
-            let (near, far) = (relay.accept().unwrap().0, TcpStream::connect(("127.0.0.1", far)).unwrap());
+            let near = relay.accept().unwrap().0;
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             pass_both_ways(cut, &near, &far);
         });
         let soon = Duration::from_secs(20);
         std::thread::scope(|scope| {
             let answered = scope.spawn(|| {
-                let stream = server.accept().unwrap().0;
                 stream.set_nodelay(true).unwrap();
                 let link = Link::new(stream.into());
                 link.answer(Some(&server_tls), true, Instant::now() + soon).unwrap()
@@ -252,31 +265,43 @@ fn sessions_by_tls_survive_cuts_whoever_makes_the_records() {
     }
 }
 
-/// Both ends of the bulk connections; what comes is put together until they are closed.
-fn bulk(ends: &Ends, giving: Giving) -> (Stripes, Arc<Transfers<Memory>>) {
+/// Both ends of the bulk connections; what comes is put together until they are closed. A test that fails ends the session, too.
+fn bulk(ends: &Ends, giving: Giving) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
     let (stripes, transfers) = (Stripes::new(Spin::default(), giving), Arc::new(Transfers::new(Spin::default())));
     for [ours, theirs] in ends.bulk() {
         stripes.add(ours.halves().0).unwrap();
         let (transfers, mut receiver) = (Arc::clone(&transfers), theirs.halves().1);
-        std::thread::spawn(move || pull(&mut receiver, &transfers));
+        std::thread::spawn(move || {
+            let _ = pull(&mut receiver, &transfers);
+            // Nobody waits for what this would have brought.
+            transfers.close();
+        });
     }
-    (stripes, transfers)
+    let closing = (stripes.clone(), Arc::clone(&transfers));
+    let limit = ends.limit(move || {
+        closing.0.close();
+        closing.1.close();
+    });
+    (stripes, transfers, limit)
 }
 
 /// Sends 120 MiB in chunks over connections that break ten times and more.
 fn carry_chunks(ends: &Ends, giving: Giving) {
     let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
-    let (stripes, transfers) = bulk(ends, giving);
+    let (stripes, transfers, limit) = bulk(ends, giving);
     let bytes = 1 << 20;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let (_limit, posting) = (limit.clone(), limit);
+        let (stripes, own) = (&stripes, &own);
+        scope.spawn(move || {
+            let _limit = posting;
             for seed in 0..60 {
                 let back = Arc::new(AtomicUsize::new(0));
                 let load = Load::new(Box::new(Bytes(Arc::new(data(2 * bytes, seed)), Arc::clone(&back))));
                 for start in [0, bytes] {
                     let command =
                         CopyBulkToDevice { stream: StreamId(seed), to: DevicePtr(start as u64), bytes: bytes as u64 };
-                    stripes.post(&own, &command, &load, start..start + bytes, Help::Follows).unwrap();
+                    stripes.post(own, &command, &load, start..start + bytes, Help::Follows).unwrap();
                 }
                 stripes.see_off(&load);
                 drop(load);
@@ -342,19 +367,24 @@ fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
     let cuts = (0..60).map(|_| 100_000 + random.below(3_000_000)).collect();
     let ends = Ends::made_by(2, Arc::new(cut_tcp(cuts)));
     let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
-    let (stripes, transfers) = bulk(&ends, Giving::Pages);
+    let (stripes, transfers, limit) = bulk(&ends, Giving::Pages);
     let (bytes, rounds, mut wrong) = (1 << 20, 80, Vec::new());
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let (_limit, posting) = (limit.clone(), limit);
+        let (stripes, own) = (&stripes, &own);
+        scope.spawn(move || {
+            let _limit = posting;
             let memory = Arc::new(RwLock::new(vec![0; bytes]));
             for seed in 0..rounds {
                 memory.write().unwrap().copy_from_slice(&data(bytes, seed));
                 let load = Load::new(Box::new(Reused(Arc::clone(&memory))));
                 let command = CopyBulkToDevice { stream: StreamId(seed), to: DevicePtr(0), bytes: bytes as u64 };
                 // Those who write alone: who sees its data off gives copies.
-                stripes.post(&own, &command, &load, 0..bytes, Help::None).unwrap();
+                stripes.post(own, &command, &load, 0..bytes, Help::None).unwrap();
                 drop(load);
+                let soon = Instant::now() + Duration::from_secs(20);
                 while Arc::strong_count(&memory) > 1 {
+                    assert!(Instant::now() < soon, "the pages of round {seed} do not come back");
                     std::thread::yield_now();
                 }
                 memory.write().unwrap().fill(0xff);
@@ -379,6 +409,7 @@ fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
 #[test]
 fn a_connection_of_an_earlier_time_is_not_read() {
     let ends = Ends::of(0, vec![0], Duration::from_secs(60), false);
+    let _limit = ends.limit(|| ());
     let [ours, _theirs] = ends.own();
     let (_sender, mut receiver) = ours.split();
     let places = ends.ours();
@@ -387,7 +418,12 @@ fn a_connection_of_an_earlier_time_is_not_read() {
     let (late, mut other) = UnixStream::pair().unwrap();
     other.write_all(&[7; 100]).unwrap();
     places.go_on(OWN_PLACE, 1, Link::new(late.into()), 0).unwrap();
-    assert_eq!(other.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    other.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let read = other.read(&mut [0]);
+    assert!(
+        !matches!(&read, Ok(1..)) && !read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock),
+        "it is closed"
+    );
     let (now, other) = UnixStream::pair().unwrap();
     assert_eq!(places.freeze(OWN_PLACE), 0);
     places.go_on(OWN_PLACE, 2, Link::new(now.into()), 0).unwrap();
@@ -405,6 +441,7 @@ fn a_connection_of_an_earlier_time_is_not_read() {
 #[test]
 fn who_leaves_ends_it_for_both_and_who_does_not_come_back_after_the_grace_period() {
     let ends = Ends::new(0, vec![]);
+    let _limit = ends.limit(|| ());
     let [ours, theirs] = ends.own();
     let (sender, mut receiver) = (ours.split().0, theirs.split().1);
     sender.send(&SynchronizeStream { stream: StreamId(1) }, |_| ()).unwrap();
@@ -419,6 +456,7 @@ fn who_leaves_ends_it_for_both_and_who_does_not_come_back_after_the_grace_period
     }
 
     let ends = Ends::of(0, vec![0], Duration::from_millis(200), false);
+    let _limit = ends.limit(|| ());
     let [ours, theirs] = ends.own();
     let (sender, mut receiver) = (ours.split().0, theirs.split().1);
     sender.send(&SynchronizeStream { stream: StreamId(1) }, |_| ()).unwrap();
@@ -433,6 +471,7 @@ fn who_posts_more_than_is_kept_waits_and_ends_with_the_link() {
     let [ours, _theirs] = ends.own();
     let (sender, mut receiver) = ours.split();
     std::thread::scope(|scope| {
+        let _limit = ends.limit(|| ());
         scope.spawn(|| assert!(receiver.next().is_err()));
         let block = vec![1; 30_000];
         let mut posted = 0_usize;

@@ -3,6 +3,7 @@
 //! It measures no times beyond "not for ever".
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod limit;
 mod pipes;
 
 use std::io::Write as _;
@@ -17,6 +18,7 @@ use floe_wire::{
     BlockId, CopyToDevice, Decode as _, DevicePtr, FrameHeader, Message as _, ReleaseBlock, StreamId,
     SynchronizeContext,
 };
+use limit::{Limit, join};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -55,6 +57,7 @@ fn raw_pair() -> (UnixStream, Link) {
 fn exchange(client: Link, server: Link) {
     let (sender, _keep) = client.split();
     let (_other, mut receiver) = server.split();
+    let limit = Limit::of(&sender);
     let bulk: Vec<u8> = (0..3_000_000_u32).map(|index| index.to_le_bytes()[1]).collect();
     for block in 1..=1000 {
         assert_eq!(sender.post(&ReleaseBlock { block: BlockId(block) }).unwrap(), block);
@@ -63,7 +66,9 @@ fn exchange(client: Link, server: Link) {
     let poster = {
         let sender = sender.clone();
         let bulk = bulk.clone();
+        let limit = limit.clone();
         std::thread::spawn(move || {
+            let _limit = limit;
             let copy = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes: &bulk };
             sender.post(&copy).unwrap();
             let hollow = CopyToDevice { bytes: &[], ..copy };
@@ -82,7 +87,7 @@ fn exchange(client: Link, server: Link) {
         assert_eq!(CopyToDevice::decode(frame.payload).unwrap(), copy);
     }
     assert_eq!(receiver.next().unwrap().unwrap().kind, SynchronizeContext::KIND);
-    poster.join().unwrap();
+    join(poster);
 }
 
 #[test]
@@ -168,10 +173,12 @@ fn sequences_are_noted_one_at_a_time_and_in_order() {
             in_order.fetch_add(u64::from(before + 1 == sequence), Ordering::Relaxed);
         };
         std::thread::scope(|scope| {
+            let limit = Limit::of(&sender);
             for bytes in [&[][..], &bulk, &[]] {
                 let copy = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes };
-                let (sender, note) = (&sender, &note);
+                let (sender, note, limit) = (&sender, &note, limit.clone());
                 scope.spawn(move || {
+                    let _limit = limit;
                     for _ in 0..50 {
                         sender.post_numbered(&copy, note).unwrap();
                     }
@@ -195,6 +202,7 @@ fn link_goes_on_in_another_process_between_two_frames() {
     let parts = server.into_parts().unwrap();
     assert_eq!((parts.sent, parts.received, parts.may_seal), (1, 1, None));
     let (sender, mut receiver) = Link::resume(parts).split();
+    let _limit = Limit::of(&sender);
     let frame = receiver.next().unwrap().unwrap();
     assert_eq!(ReleaseBlock::decode(frame.payload).unwrap().block, BlockId(2));
     assert_eq!(sender.send(&SynchronizeContext {}, |_| ()).unwrap(), 2);
@@ -251,7 +259,7 @@ fn closed_link_ends_the_receiver_and_refuses_posts() {
         let (sender, mut receiver) = client.split();
         let waiting = std::thread::spawn(move || receiver.next().map(|frame: Option<Frame<'_>>| frame.is_none()));
         sender.close();
-        assert!(matches!(waiting.join().unwrap(), Ok(true)));
+        assert!(matches!(join(waiting), Ok(true)));
         assert!(matches!(sender.post(&SynchronizeContext {}), Err(LinkError::Closed)));
         drop(server);
     }
@@ -263,11 +271,13 @@ fn sending_to_a_peer_that_is_gone_is_an_error_and_no_signal() {
         println!("over {kind}");
         let (client, server) = pair();
         let (sender, _receiver) = client.split();
+        let _limit = Limit::of(&sender);
         drop(server);
         let end = Instant::now() + PATIENCE;
         // It may take a moment until this side has noticed.
-        let failed = std::iter::repeat_with(|| sender.send(&SynchronizeContext {}, |_| ())).find_map(Result::err);
-        assert!(Instant::now() < end && matches!(failed, Some(LinkError::System { .. })), "{failed:?}");
+        let sent = std::iter::repeat_with(|| sender.send(&SynchronizeContext {}, |_| ()));
+        let failed = sent.take_while(|_| Instant::now() < end).find_map(Result::err);
+        assert!(matches!(failed, Some(LinkError::System { .. })), "{failed:?}");
         assert!(matches!(sender.post(&SynchronizeContext {}), Err(LinkError::System { .. })));
     }
 }

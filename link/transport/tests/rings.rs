@@ -3,6 +3,7 @@
 //! It measures no times beyond "not for ever".
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod limit;
 mod pipes;
 
 use std::fs::File;
@@ -15,6 +16,7 @@ use floe_transport::{Link, LinkError, Rings, Spin};
 use floe_wire::{
     BlockId, CopyToDevice, Decode as _, DevicePtr, Message as _, ReleaseBlock, StreamId, SynchronizeContext,
 };
+use limit::{Limit, join};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES: u32 = 64 << 10;
@@ -43,10 +45,12 @@ fn posts_of_many_threads_arrive_whole_and_in_the_order_of_their_numbers() {
     let (client, server) = pipes::rings();
     let (sender, _back) = client.split();
     let (_there, mut receiver) = server.split();
+    let limit = Limit::of(&sender);
     let posting: Vec<_> = (0..4_u64)
         .map(|thread| {
-            let sender = sender.clone();
+            let (sender, limit) = (sender.clone(), limit.clone());
             std::thread::spawn(move || {
+                let _limit = limit;
                 let bytes = vec![u8::try_from(thread).unwrap(); 40_000];
                 for number in 0..2_000 {
                     sender.post(&ReleaseBlock { block: BlockId(thread << 32 | number) }).unwrap();
@@ -70,13 +74,14 @@ fn posts_of_many_threads_arrive_whole_and_in_the_order_of_their_numbers() {
             assert!(bytes.len() == 40_000 && bytes.iter().all(|byte| *byte == bytes[0]));
         }
     }
-    posting.into_iter().for_each(|thread| thread.join().unwrap());
+    posting.into_iter().for_each(join);
 }
 
 #[test]
 fn threads_that_wait_hear_when_the_peer_goes_whatever_they_wait_for() {
     let (link, peer, _memory) = lone();
     let (sender, mut receiver) = link.split();
+    let _limit = Limit::of(&sender);
     receiver.set_spin(Spin::new(Some("0")));
     let readiness = receiver.readiness();
     let watching = std::thread::spawn(move || readiness.wait());
@@ -90,8 +95,8 @@ fn threads_that_wait_hear_when_the_peer_goes_whatever_they_wait_for() {
         drop(peer);
         assert!(matches!(writing.join().unwrap(), Err(LinkError::System { .. })));
     });
-    assert!(matches!(reading.join().unwrap(), Ok(true)));
-    watching.join().unwrap();
+    assert!(matches!(join(reading), Ok(true)));
+    join(watching);
 }
 
 #[test]

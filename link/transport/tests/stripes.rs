@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod lent;
+mod limit;
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use floe_transport::{Giving, Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{CHUNK_BYTES, Chunk, CopyBulkToDevice, Decode as _, DevicePtr, MemoryInfo, StreamId};
 use lent::Bytes;
+use limit::{Limit, join};
 use proptest::prelude::*;
 
 /// Where a test has its transfers put together.
@@ -73,6 +75,16 @@ impl Session {
         Self { own: ours.split().0, commands: theirs.split().1, stripes, transfers, pullers }
     }
 
+    /// Closes all of it when a test fails.
+    fn limit(&self) -> Limit {
+        let (own, stripes, transfers) = (self.own.clone(), self.stripes.clone(), Arc::clone(&self.transfers));
+        Limit::new(move || {
+            own.close();
+            stripes.close();
+            transfers.close();
+        })
+    }
+
     /// Posts all of the data in transfers of these sizes.
     fn post(&self, data: &Arc<Vec<u8>>, sizes: &[usize], dropped: &Arc<AtomicUsize>, help: Help) {
         let load = Load::new(Box::new(Bytes(Arc::clone(data), Arc::clone(dropped))));
@@ -99,7 +111,7 @@ impl Session {
     fn end(self) -> Vec<Result<(), LinkError>> {
         self.stripes.close();
         self.transfers.close();
-        self.pullers.into_iter().map(|puller| puller.join().unwrap()).collect()
+        self.pullers.into_iter().map(join).collect()
     }
 }
 
@@ -124,7 +136,8 @@ fn size() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    // A failure that shows only when its time is over is not looked for ever smaller.
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(24) })]
 
     #[test]
     fn transfers_arrive_whole_over_any_number_of_connections(
@@ -135,10 +148,15 @@ proptest! {
         let (sent, dropped) = (data(sizes.iter().sum(), 3), Arc::new(AtomicUsize::new(0)));
         let help = if helps { Help::Follows } else { Help::None };
         std::thread::scope(|scope| {
+            let limit = session.limit();
             let (stripes, own) = (session.stripes.clone(), session.own.clone());
             let posting = Session { stripes, own, commands: link().1.split().1, transfers: Arc::clone(&session.transfers), pullers: vec![] };
             let (sent, dropped, sizes) = (&sent, &dropped, &sizes);
-            scope.spawn(move || posting.post(sent, sizes, dropped, help));
+            let posts = limit.clone();
+            scope.spawn(move || {
+                let _limit = posts;
+                posting.post(sent, sizes, dropped, help);
+            });
             for size in sizes {
                 let (id, start) = session.announce();
                 let taken = session.transfers.take(id).unwrap();
@@ -166,10 +184,12 @@ fn post_from_several_threads(mut session: Session) {
     let all: Vec<_> = (0..4).map(|seed| data(1 << 20, seed)).collect();
     let dropped: Vec<_> = (0..4).map(|_| Arc::new(AtomicUsize::new(0))).collect();
     std::thread::scope(|scope| {
+        let limit = session.limit();
         let (stripes, own) = (session.stripes.clone(), session.own.clone());
         for (index, (sent, dropped)) in all.iter().zip(&dropped).enumerate() {
-            let (stripes, own) = (stripes.clone(), own.clone());
+            let (stripes, own, limit) = (stripes.clone(), own.clone(), limit.clone());
             scope.spawn(move || {
+                let _limit = limit;
                 let load = Load::new(Box::new(Bytes(Arc::clone(sent), Arc::clone(dropped))));
                 let stream = StreamId(index as u64);
                 for start in [0, 1 << 19] {
@@ -205,7 +225,9 @@ fn said_to(chunks: &[(u64, u64, usize)]) -> LinkError {
         // The reader may have hung up.
         let _ = ours.send(&Chunk { transfer, offset, bytes: &bytes });
     }
-    let error = puller.join().unwrap().unwrap_err();
+    // A reader that has refused nothing finds the end.
+    drop(ours);
+    let error = join(puller).unwrap_err();
     assert!(error.is_broken_contract(), "{error}");
     error
 }
@@ -232,7 +254,8 @@ fn a_bulk_connection_carries_nothing_else() {
     let (mut ours, theirs) = link();
     let puller = start(theirs, &transfers);
     ours.send(&MemoryInfo {}).unwrap();
-    let error = puller.join().unwrap().unwrap_err();
+    drop(ours);
+    let error = join(puller).unwrap_err();
     assert!(matches!(error, LinkError::Kind { .. }) && error.is_broken_contract(), "{error}");
 }
 
@@ -251,8 +274,8 @@ fn who_waits_is_let_go_when_the_session_ends() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     assert!(!puller.is_finished() && !taker.is_finished());
     transfers.close();
-    assert!(taker.join().unwrap(), "nothing came");
-    assert!(matches!(puller.join().unwrap(), Err(LinkError::Closed)));
+    assert!(join(taker), "nothing came");
+    assert!(matches!(join(puller), Err(LinkError::Closed)));
     assert!(transfers.take(1).is_none());
 }
 
@@ -260,6 +283,7 @@ fn who_waits_is_let_go_when_the_session_ends() {
 fn a_connection_that_is_cut_inside_a_chunk_says_so_and_gives_all_data_back() {
     use std::io::{Read as _, Write as _};
     let mut session = Session::new(0);
+    let _limit = session.limit();
     // One connection whose bytes pass by here, and end in the middle.
     let (ours, mut middle) = UnixStream::pair().unwrap();
     let (mut out, theirs) = UnixStream::pair().unwrap();
@@ -269,15 +293,18 @@ fn a_connection_that_is_cut_inside_a_chunk_says_so_and_gives_all_data_back() {
     session.post(&sent, &[8 * CHUNK_BYTES], &dropped, Help::None);
     let (id, _) = session.announce();
     let mut bytes = vec![0; CHUNK_BYTES + 1000];
+    middle.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     middle.read_exact(&mut bytes).unwrap();
     out.write_all(&bytes).unwrap();
     drop((middle, out));
-    let outcome = session.pullers.remove(0).join().unwrap();
+    let outcome = join(session.pullers.remove(0));
     assert!(matches!(outcome, Err(LinkError::CutOff { .. })), "{outcome:?}");
     session.stripes.close();
     session.transfers.close();
     assert!(session.transfers.take(id).is_none());
+    let soon = Instant::now() + Duration::from_secs(20);
     while dropped.load(Ordering::SeqCst) == 0 {
+        assert!(Instant::now() < soon, "the data do not come back");
         std::thread::yield_now();
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod authority;
+mod limit;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_transport::{
-    Address, ClientTls, Identity, Link, LinkError, Listener, Sealer, ServerTls, TlsError, connect, kernel_tls,
+    Address, ClientTls, Identity, Link, LinkError, Listener, Sealer, Sender, ServerTls, TlsError, connect, kernel_tls,
 };
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId};
+use limit::Limit;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -100,6 +102,8 @@ fn receive(link: &mut Link) -> Vec<u8> {
 
 /// Sends from one end while the other receives.
 fn carry(from: &mut Link, to: &mut Link, bytes: &[u8]) -> Vec<u8> {
+    // Where what was received is not what it should be, nobody reads the rest.
+    from.limit_writes(Some(PATIENCE)).unwrap();
     std::thread::scope(|scope| {
         let received = scope.spawn(|| receive(to));
         from.send(&message(bytes)).unwrap();
@@ -168,15 +172,19 @@ fn both_directions_at_once() {
 
 fn both_send_at_once(client: Link, server: Link) {
     let (sent, ends) = (pattern(1 << 20), [client.split(), server.split()]);
+    let senders = ends.each_ref().map(|(sender, _)| sender.clone());
+    let limit = Limit::new(move || senders.iter().for_each(Sender::close));
     std::thread::scope(|scope| {
         for (sender, mut receiver) in ends {
-            let sent = &sent;
+            let (sent, [sending, receiving]) = (&sent, [(); 2].map(|()| limit.clone()));
             scope.spawn(move || {
+                let _limit = sending;
                 for _ in 0..20 {
                     sender.send(&message(sent), |_| ()).unwrap();
                 }
             });
             scope.spawn(move || {
+                let _limit = receiving;
                 for _ in 0..20 {
                     let frame = receiver.next().unwrap().unwrap();
                     assert!(CopyToDevice::decode(frame.payload).unwrap().bytes == &sent[..]);
@@ -374,6 +382,7 @@ fn a_byte_that_was_changed_on_the_way_ends_the_link() {
     let mut server = std::thread::scope(|scope| {
         let answered = scope.spawn(|| accept(&listener).answer(Some(&server_tls), true, deadline()).unwrap());
         let mut client = tls_to("localhost", &tls)(through).unwrap();
+        client.limit_writes(Some(PATIENCE)).unwrap();
         // The server may end it before everything is written.
         let _ = client.send(&message(&pattern(1 << 20)));
         answered.join().unwrap()

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Parts, Places};
 
+use super::limit::Limit;
+
 /// Numbers that look random and are the same each time.
 pub(crate) struct Random(pub(crate) u64);
 
@@ -138,6 +140,15 @@ impl Ends {
 
     pub(crate) fn end(&self) {
         self.ends[0].end();
+    }
+
+    /// Ends the session at both sides, and `more` with it, when a test fails.
+    pub(crate) fn limit(&self, more: impl Fn() + Send + Sync + 'static) -> Limit {
+        let ends = self.ends.clone();
+        Limit::new(move || {
+            ends.iter().for_each(Places::end);
+            more();
+        })
     }
 }
 
