@@ -107,6 +107,8 @@ mod tests {
         lent.wait_until_back(start, 16);
         lent.wait_until_back(start + 32, 32);
         std::thread::scope(|scope| {
+            // It goes back where this fails, too.
+            let range = range;
             let waiting = scope.spawn(|| lent.wait_until_back(start + 31, 1));
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!waiting.is_finished());

@@ -32,7 +32,7 @@ fn an_asynchronous_copy_of_pinned_memory_is_sent_later_and_its_memory_stays_unti
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(!freeing.is_finished(), "the memory is still being sent");
     go.send(()).unwrap();
-    freeing.join().unwrap().unwrap();
+    join(freeing).unwrap();
     server.wait_for("Fill", 1);
     let names = server.names();
     let copies = names.iter().position(|name| *name == "CopyToDevice").unwrap();

@@ -153,7 +153,7 @@ fn a_link_that_ends_releases_every_thread_that_waits() {
     server.wait_for("SynchronizeStream", 4);
     assert_eq!(client.ctx_synchronize(), Err(CudaError::DEVICE_UNAVAILABLE));
     for thread in waiting {
-        assert_eq!(thread.join().unwrap(), Err(CudaError::DEVICE_UNAVAILABLE));
+        assert_eq!(join(thread), Err(CudaError::DEVICE_UNAVAILABLE));
     }
 }
 

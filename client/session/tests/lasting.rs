@@ -4,15 +4,15 @@
 
 mod scripted;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use floe_abi::{CudaError, DevicePtr, Stream};
 use floe_session::Client;
 use floe_surface::*;
 use floe_transport::Standing;
-use floe_wire::{CHUNK_BYTES, Chunk, Decode as _, DeliveryFollows, Request};
+use floe_wire::{CHUNK_BYTES, Chunk, DeliveryFollows, Request};
 use scripted::*;
 
 /// Longer than any test, so that nothing passes by giving up.
@@ -131,27 +131,10 @@ fn pinned_memory_under_way_stays_until_the_server_has_it() {
     std::thread::sleep(Duration::from_millis(50));
     assert!(!freeing.is_finished(), "nobody has read it");
     wires.set_away(false);
-    freeing.join().unwrap().unwrap();
+    join(freeing).unwrap();
     let mut back = vec![0; bytes];
     client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
     assert!(back == all);
-}
-
-/// Reads chunks of all bulk connections until so many bytes have come, and calls `each` behind each of them.
-fn drain(server: &Server, bytes: usize, each: impl Fn(usize)) -> Vec<(u64, u64, Vec<u8>)> {
-    let (joined, mut seen, mut done) = (server.joined(), Vec::new(), 0);
-    while done < bytes {
-        for link in joined.lock().unwrap().iter_mut() {
-            let soon = std::time::Instant::now() + Duration::from_millis(2);
-            if let Ok(Some(frame)) = link.receive(Some(soon)) {
-                let chunk = Chunk::decode(frame.payload).unwrap();
-                done += chunk.bytes.len();
-                seen.push((chunk.transfer, chunk.offset, chunk.bytes.to_vec()));
-                each(seen.len());
-            }
-        }
-    }
-    seen
 }
 
 #[test]
@@ -180,17 +163,17 @@ fn bulk_connections_are_made_again_with_what_they_lack() {
         _ => Flow::Usual,
     });
     let (client, wires) = (client_of(&server, &[("FLOE_BULK_CONNECTIONS", "2")]), server.wires());
-    while server.joined().lock().unwrap().len() < 2 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("two bulk connections", || server.joined().lock().unwrap().len() == 2);
     // Both have been added soon after they were answered.
     std::thread::sleep(Duration::from_millis(50));
     let bytes = 6 * TRANSFER;
     let at = client.mem_alloc(bytes).unwrap();
     let mut sent = data(bytes);
     let chunks = std::thread::scope(|scope| {
+        let _limit = server.limit();
         let drained = scope.spawn(|| {
-            drain(&server, bytes, |count| {
+            let _limit = server.limit();
+            drain(&server.joined(), bytes as u64, |count| {
                 if count % 5 == 1 {
                     wires.cut();
                 }
@@ -217,10 +200,8 @@ fn threads_that_work_meanwhile_notice_a_pause_at_most() {
     let server = usual(LONG);
     let (client, wires) = (client(&server), server.wires());
     let context = client.ctx_get_current().unwrap();
-    let left = AtomicUsize::new(4);
     std::thread::scope(|scope| {
-        for thread in 0..4_u8 {
-            let left = &left;
+        let start = |thread: u8| {
             scope.spawn(move || {
                 client.ctx_set_current(context).unwrap();
                 let at = client.mem_alloc(70_000).unwrap();
@@ -231,10 +212,10 @@ fn threads_that_work_meanwhile_notice_a_pause_at_most() {
                     client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
                     assert!(back == sent, "thread {thread}, round {round}");
                 }
-                left.fetch_sub(1, Ordering::SeqCst);
-            });
-        }
-        while left.load(Ordering::SeqCst) > 0 {
+            })
+        };
+        let threads: [_; 4] = std::array::from_fn(|thread| start(thread as u8));
+        while !threads.iter().all(ScopedJoinHandle::is_finished) {
             wires.cut();
             std::thread::sleep(Duration::from_millis(3));
         }
@@ -267,7 +248,7 @@ fn after_the_grace_period_everybody_is_answered() {
     // It is not lent any more.
     client.mem_free_host(pointer).unwrap();
     for thread in waiting {
-        assert_eq!(thread.join().unwrap(), Err(CudaError::DEVICE_UNAVAILABLE));
+        assert_eq!(join(thread), Err(CudaError::DEVICE_UNAVAILABLE));
     }
     assert_eq!(client.mem_alloc(1 << 20), Err(CudaError::DEVICE_UNAVAILABLE));
     client.exiting();
@@ -279,9 +260,7 @@ fn a_program_that_calls_nothing_loses_the_device_all_the_same() {
     let (client, wires) = (client(&server), server.wires());
     wires.set_away(true);
     wires.cut();
-    while client.ctx_synchronize().is_ok() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the loss of the device", || client.ctx_synchronize().is_err());
     assert_eq!(client.mem_alloc(1 << 20), Err(CudaError::DEVICE_UNAVAILABLE));
 }
 
@@ -305,9 +284,13 @@ fn servers_that_count_wrong_are_left() {
     let at = client.mem_alloc(16).unwrap();
     wires.count_wrong();
     wires.cut();
-    while client.ctx_synchronize().is_ok() {
-        post(client, at, 0..1);
-    }
+    until("the end of the session", || {
+        let is_over = client.ctx_synchronize().is_err();
+        is_over || {
+            post(client, at, 0..1);
+            false
+        }
+    });
     assert_eq!(client.mem_alloc(1 << 20), Err(CudaError::DEVICE_UNAVAILABLE));
 }
 
@@ -354,7 +337,7 @@ fn what_the_server_says_last_is_the_reason() {
     let at = client.mem_alloc(16).unwrap();
     post(client, at, 0..1);
     assert_eq!(client.ctx_synchronize(), Err(CudaError::LAUNCH_FAILED));
-    tell.recv().unwrap();
+    tell.recv_timeout(Duration::from_secs(20)).unwrap();
 }
 
 #[test]

@@ -89,8 +89,8 @@ fn a_block_the_worker_is_asked_for_holds_up_no_copy_of_another() {
     });
     // Said by the server when it comes; a test that waited for the thread itself would stand still with it.
     server.wait_for("CopyOnDevice", 1);
-    copy.join().unwrap();
-    let second = pinned(second.join().unwrap(), LARGE);
+    join(copy);
+    let second = pinned(join(second), LARGE);
     client.memcpy_htod_async(device, second, Stream::LEGACY).unwrap();
     client.stream_synchronize(Stream::LEGACY).unwrap();
     assert_eq!(counts(&server, &["MapShared", "CopyOnDevice"]), [2, 2]);

@@ -172,9 +172,31 @@ fn many_threads_copy_both_ways_at_once() {
     assert!(counted.staged_to_device > 0 && counted.staged_from_device > 0);
 }
 
+/// What holds streams, until it is told: by the test, or because that fails.
+struct Hold(&'static AtomicBool);
+
+impl Hold {
+    /// The flag stays as long as the process: a test that fails does not wait for the functions that look at it.
+    fn new() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+
+    /// What returns when it is told.
+    fn function(&self) -> HostFunction {
+        // SAFETY: the flag is never freed.
+        unsafe { HostFunction::new(until_told, std::ptr::from_ref(self.0).cast_mut().cast()) }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// Returns when the flag it is given says so.
 unsafe extern "C" fn until_told(flag: *mut c_void) {
-    // SAFETY: the test keeps the flag until the function has returned.
+    // SAFETY: `Hold` gives its flag, which is never freed.
     let flag = unsafe { &*flag.cast::<AtomicBool>() };
     while !flag.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(1));
@@ -187,10 +209,8 @@ fn a_stream_that_is_held_keeps_nobody_from_copying_and_the_program_goes_on() {
     let client = copying(&server, "4");
     let [held, other] = [0, 1].map(|_| client.stream_create(1).unwrap());
     let (at, there) = (client.mem_alloc(LARGE).unwrap(), client.mem_alloc(LARGE).unwrap());
-    let told = AtomicBool::new(false);
-    // SAFETY: the flag outlives the function: its stream is synchronized below.
-    let function = unsafe { HostFunction::new(until_told, std::ptr::from_ref(&told).cast_mut().cast()) };
-    client.launch_host_func(held, function).unwrap();
+    let hold = Hold::new();
+    client.launch_host_func(held, hold.function()).unwrap();
     let mut source = bytes(LARGE, 6);
     // Its stream gets no further, so it has some slots for good and the rest travels.
     client.memcpy_htod_async(at, host(&mut source), held).unwrap();
@@ -203,7 +223,7 @@ fn a_stream_that_is_held_keeps_nobody_from_copying_and_the_program_goes_on() {
     client.memcpy_htod_async(there, host(&mut source), other).unwrap();
     client.memcpy_dtoh_async(host(&mut target), there, other).unwrap();
     assert!(target == source);
-    told.store(true, Ordering::Release);
+    drop(hold);
     client.stream_synchronize(held).unwrap();
     target.fill(0);
     client.memcpy_dtoh(Stream::LEGACY, host(&mut target), at).unwrap();
@@ -214,14 +234,12 @@ fn a_stream_that_is_held_keeps_nobody_from_copying_and_the_program_goes_on() {
 fn streams_that_are_held_may_have_all_slots_and_bytes_travel() {
     let server = Server::start(sharing());
     let client = copying(&server, "4");
-    let told = AtomicBool::new(false);
+    let hold = Hold::new();
     let at = client.mem_alloc(LARGE).unwrap();
     let mut source = bytes(LARGE, 7);
     let streams = [0, 1].map(|_| client.stream_create(1).unwrap());
     for stream in streams {
-        // SAFETY: the flag outlives the function: its stream is synchronized below.
-        let function = unsafe { HostFunction::new(until_told, std::ptr::from_ref(&told).cast_mut().cast()) };
-        client.launch_host_func(stream, function).unwrap();
+        client.launch_host_func(stream, hold.function()).unwrap();
         client.memcpy_htod_async(at, host(&mut source), stream).unwrap();
     }
     let (free, staged) = (client.stream_create(1).unwrap(), client.statistics().staged_to_device);
@@ -231,7 +249,7 @@ fn streams_that_are_held_may_have_all_slots_and_bytes_travel() {
     assert!(target == source);
     assert_eq!(client.statistics().staged_to_device, staged);
     assert_eq!(client.statistics().staged_from_device, 0);
-    told.store(true, Ordering::Release);
+    drop(hold);
     for stream in streams {
         client.stream_synchronize(stream).unwrap();
     }

@@ -4,8 +4,6 @@
 
 mod scripted;
 
-use std::time::{Duration, Instant};
-
 use floe_abi::stream_memory_operation::{BARRIER, WAIT_VALUE_32, WAIT_VALUE_64, WRITE_VALUE_32, WRITE_VALUE_64};
 use floe_abi::*;
 use floe_session::Client;
@@ -16,14 +14,6 @@ use scripted::*;
 
 fn on_word(operation: u32, at: u64, value: u64, flags: u32) -> StreamMemoryOperation {
     StreamMemoryOperation::on_word(operation, DevicePtr(at), value, flags)
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < end, "never came: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Threads of this process that watch host memory, of all tests.
@@ -154,6 +144,7 @@ fn a_reset_waits_for_a_word_and_what_releases_it_goes_ahead_of_the_reset() {
     let pointer = client.mem_host_alloc(8, 0).unwrap();
     client.stream_batch_mem_op(Stream::LEGACY, &[on_word(WAIT_VALUE_32, pointer.0, 3, 1)], 0).unwrap();
     std::thread::scope(|scope| {
+        let _limit = server.limit();
         let reset = scope.spawn(|| client.device_primary_ctx_reset(Device(0)));
         until("the wait", || server.count("SynchronizeContext") == 1);
         pinned(pointer, 8).write(&[3]).unwrap();

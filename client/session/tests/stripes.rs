@@ -28,43 +28,23 @@ fn start(
     let in_use = AtomicBool::new(false);
     let mut probe = vec![1; 2 * CHUNK];
     std::thread::scope(|scope| {
+        let _limit = server.limit();
         scope.spawn(|| {
-            let mut drained = 0;
-            while !in_use.load(Ordering::Acquire) || drained < client.statistics().bulk_to_device {
-                drained += drain_once(&server, &mut Vec::new());
-            }
+            let (_limit, mut drained) = (server.limit(), 0);
+            until("the end of the probes", || {
+                drained += drain_once(&server.joined(), &mut Vec::new(), |_| ());
+                in_use.load(Ordering::Acquire) && drained >= client.statistics().bulk_to_device
+            });
         });
-        while server.joined().lock().unwrap().len() < 2 || client.statistics().bulk_to_device == 0 {
+        until("two bulk connections in use", || {
             client.memcpy_htod(Stream::LEGACY, at, host(&mut probe)).unwrap();
-        }
+            server.joined().lock().unwrap().len() == 2 && client.statistics().bulk_to_device > 0
+        });
         // Both have been added soon after they were answered.
         std::thread::sleep(std::time::Duration::from_millis(50));
         in_use.store(true, Ordering::Release);
     });
     (server, client, at)
-}
-
-/// Reads as many bytes of chunks as have been sent; what came, by transfer and offset.
-fn drain(server: &Server, bytes: u64) -> Vec<(u64, u64, Vec<u8>)> {
-    let (mut seen, mut left) = (vec![], bytes);
-    while left > 0 {
-        left -= drain_once(server, &mut seen);
-    }
-    seen
-}
-
-/// Reads a chunk from every connection that has one soon; how many bytes they have.
-fn drain_once(server: &Server, seen: &mut Vec<(u64, u64, Vec<u8>)>) -> u64 {
-    let (joined, mut bytes) = (server.joined(), 0);
-    for link in joined.lock().unwrap().iter_mut() {
-        let soon = std::time::Instant::now() + std::time::Duration::from_millis(2);
-        if let Ok(Some(frame)) = link.receive(Some(soon)) {
-            let chunk = Chunk::decode(frame.payload).unwrap();
-            bytes += chunk.bytes.len() as u64;
-            seen.push((chunk.transfer, chunk.offset, chunk.bytes.to_vec()));
-        }
-    }
-    bytes
 }
 
 fn data(bytes: usize) -> Vec<u8> {
@@ -85,8 +65,12 @@ fn a_large_copy_goes_as_commands_and_chunks_and_a_smaller_one_as_it_was() {
     let all = data(TRANSFER + CHUNK + 5);
     let mut sent = all.clone();
     let chunks = std::thread::scope(|scope| {
+        let _limit = server.limit();
         // The sockets hold less than the copy.
-        let drained = scope.spawn(|| drain(&server, all.len() as u64));
+        let drained = scope.spawn(|| {
+            let _limit = server.limit();
+            drain(&server.joined(), all.len() as u64, |_| ())
+        });
         client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
         // The program may write it again.
         sent.fill(0);
@@ -134,11 +118,12 @@ fn what_is_announced_is_there_before_what_was_said_after_it() {
     let mut back = vec![0; all.len()];
     let context = client.ctx_get_current().unwrap();
     std::thread::scope(|scope| {
+        let _limit = server.limit();
         let copied = scope.spawn(|| {
             client.ctx_set_current(context).unwrap();
             client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
         });
-        let (first, second) = asked.recv().unwrap();
+        let (first, second) = asked.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
         let joined = server.joined();
         let mut links = joined.lock().unwrap();
         let (one, other) = links.split_at_mut(1);
@@ -161,7 +146,7 @@ fn what_is_announced_is_there_before_what_was_said_after_it() {
 /// What a copy from the device gives where the server does this instead of sending it. On a thread of its own, which has no
 /// context of another client.
 fn copy_against(misdeed: impl Fn(u64, u64, &mut Peer, &mut [Link]) + Send + 'static) -> CudaError {
-    std::thread::spawn(move || copy_against_here(misdeed)).join().unwrap()
+    join(std::thread::spawn(move || copy_against_here(misdeed)))
 }
 
 fn copy_against_here(misdeed: impl Fn(u64, u64, &mut Peer, &mut [Link]) + Send + 'static) -> CudaError {
@@ -219,10 +204,4 @@ fn a_bulk_connection_that_ends_ends_the_session_and_the_servers_own_words_win() 
         let _ = peer.sender.send(&Ended { status: 719, detail: "a kernel failed" }, |_| ());
     });
     assert_eq!(told, CudaError::LAUNCH_FAILED);
-}
-
-/// Closes a connection that others hold, too.
-fn end(link: &mut Link) {
-    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    drop(std::mem::replace(link, Link::new(ours.into())));
 }

@@ -7,7 +7,7 @@ mod orders;
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
@@ -109,25 +109,31 @@ fn pair(bytes: usize) -> (Ring, Ring) {
     (one, other)
 }
 
+/// For what a thread that has failed will never do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Writes everything, sleeping for room.
 fn write_all(ring: &Ring, mut bytes: &[u8]) {
+    let until = Instant::now() + PATIENCE;
     while !bytes.is_empty() {
         let count = ring.write(bytes).unwrap();
         bytes = &bytes[count..];
         if count == 0 {
-            ring.sleep_for_room(None);
+            ring.sleep_for_room(Some(until.saturating_duration_since(Instant::now())));
+            assert!(Instant::now() < until, "no room for {} bytes", bytes.len());
         }
     }
 }
 
 /// Reads everything, sleeping for bytes.
 fn read_all(ring: &Ring, target: &mut [u8]) {
-    let mut read = 0;
+    let (mut read, until) = (0, Instant::now() + PATIENCE);
     while read < target.len() {
         let count = ring.read(&mut target[read..]).unwrap();
         read += count;
         if count == 0 {
-            ring.sleep_for_bytes(None);
+            ring.sleep_for_bytes(Some(until.saturating_duration_since(Instant::now())));
+            assert!(Instant::now() < until, "only {read} of {} bytes", target.len());
         }
     }
 }
@@ -172,8 +178,14 @@ fn ending_wakes_everybody_and_leaves_what_was_written() {
     });
     std::thread::sleep(Duration::from_millis(10));
     one.end();
-    waiting.join().unwrap();
-    watching.join().unwrap();
+    let soon = Instant::now() + PATIENCE;
+    for thread in [waiting, watching] {
+        while !thread.is_finished() {
+            assert!(Instant::now() < soon, "a thread sleeps on");
+            std::thread::yield_now();
+        }
+        thread.join().unwrap();
+    }
     other.end();
     let mut came = vec![0; crate::LEAST_BYTES];
     read_all(&other, &mut came);

@@ -98,7 +98,12 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     fn lengths(pieces: &Pieces) -> Vec<usize> {
         std::iter::from_fn(|| pieces.take()).map(|piece| piece.bytes).collect()
@@ -124,20 +129,22 @@ mod tests {
 
     #[test]
     fn who_closes_waits_for_what_was_taken_and_hears_how_much_that_is() {
-        let pieces = Pieces::new(8 << 20, 1, 1 << 20);
+        let pieces = Arc::new(Pieces::new(8 << 20, 1, 1 << 20));
         assert_eq!(pieces.take(), Some(Piece { offset: 0, bytes: 1 << 20 }));
         assert_eq!(pieces.take(), Some(Piece { offset: 1 << 20, bytes: 1 << 20 }));
         pieces.is_done();
-        std::thread::scope(|scope| {
-            let closing = scope.spawn(|| pieces.close(Spin::default()));
-            // Some are left, until it closes.
-            while pieces.are_left() {
-                std::thread::yield_now();
-            }
-            assert!(!closing.is_finished());
-            assert_eq!(pieces.take(), None);
-            pieces.is_done();
-            assert_eq!(closing.join().unwrap(), 2 << 20);
-        });
+        let (closed, closing) = mpsc::channel();
+        let closes = Arc::clone(&pieces);
+        std::thread::spawn(move || closed.send(closes.close(Spin::default())));
+        // Some are left, until it closes.
+        let soon = Instant::now() + PATIENCE;
+        while pieces.are_left() {
+            assert!(Instant::now() < soon, "it does not close");
+            std::thread::yield_now();
+        }
+        assert_eq!(closing.try_recv(), Err(mpsc::TryRecvError::Empty));
+        assert_eq!(pieces.take(), None);
+        pieces.is_done();
+        assert_eq!(closing.recv_timeout(PATIENCE), Ok(2 << 20));
     }
 }

@@ -42,6 +42,13 @@ impl Wires {
         self.0.places.wait()
     }
 
+    /// Ends the session for good, where there is one.
+    pub fn end(&self) {
+        if let Some(places) = self.0.places.get() {
+            places.end();
+        }
+    }
+
     /// Cuts what connections there are.
     pub fn cut(&self) {
         self.places().broke(self.places().epoch());

@@ -5,19 +5,26 @@
 
 mod bulk;
 mod lasting;
+#[path = "../../../../link/transport/tests/limit/mod.rs"]
+mod limit;
 mod program;
 mod relay;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use bulk::Joined;
+#[allow(unused_imports, reason = "some test files use them")]
+pub use bulk::{drain, drain_once, end};
 use floe_transport::{Link, Listener, Receiver, Sender};
 use floe_wire::*;
 pub use lasting::Wires;
+#[allow(unused_imports, reason = "some test files use it")]
+pub(crate) use limit::join;
 pub use program::*;
 #[allow(unused_imports, reason = "one test file uses it")]
 pub use relay::Relay;
@@ -99,7 +106,16 @@ pub struct Server {
     seen: Arc<Mutex<Vec<Seen>>>,
     joined: Joined,
     wires: Wires,
+    limit: limit::Limit,
     _folder: tempfile::TempDir,
+}
+
+/// How the server ends a session, from any thread.
+#[derive(Clone, Default)]
+struct Ending {
+    own: Arc<OnceLock<Sender>>,
+    joined: Joined,
+    wires: Wires,
 }
 
 /// The server's end of one connection.
@@ -133,9 +149,13 @@ impl Server {
         let (log, joined) = (Arc::clone(&seen), Joined::default());
         let (bulk, wires) = (Arc::clone(&joined), Wires::default());
         let own = wires.clone();
+        let ending = Ending { own: Arc::default(), joined: Arc::clone(&joined), wires: wires.clone() };
+        let (late, served) = (ending.clone(), ending);
         std::thread::spawn(move || {
-            let link = begin(listener, &options, &own, &bulk);
+            let Some(link) = begin(listener, &options, &own, &bulk) else { return };
             let (sender, receiver) = link.split();
+            let last = sender.clone();
+            let _ = served.own.set(sender.clone());
             let peer = Peer {
                 sender,
                 memory: HashMap::new(),
@@ -150,13 +170,24 @@ impl Server {
                 options,
                 nonce: [9; 16],
             };
-            serve(peer, receiver, &log);
+            // What a script finds wrong is said by then; the client does not wait for the server's next word.
+            let outcome = catch_unwind(AssertUnwindSafe(|| serve(peer, receiver, &log)));
+            let _ = last.flush();
+            last.close();
+            if outcome.is_err() {
+                served.hang_up();
+            }
         });
-        Self { address, seen, joined, wires, _folder: folder }
+        Self { address, seen, joined, wires, limit: limit::Limit::new(move || late.hang_up()), _folder: folder }
     }
 
     pub fn scripted(script: impl FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send + 'static) -> Self {
         Self::start(Options { script: Some(Box::new(script)), ..Options::default() })
+    }
+
+    /// For threads that wait for each other: the server hangs up when one that holds this panics.
+    pub(crate) fn limit(&self) -> limit::Limit {
+        self.limit.clone()
     }
 
     /// Its connections, where they are made again.
@@ -185,13 +216,34 @@ impl Server {
 
     /// Waits until so many requests of this name have come: posts leave by themselves.
     pub fn wait_for(&self, name: &str, count: usize) {
-        for _ in 0..2000 {
+        for _ in 0..10_000 {
             if self.count(name) >= count {
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         panic!("{count} of {name} never came, only: {:?}", self.names());
+    }
+}
+
+impl Ending {
+    fn hang_up(&self) {
+        self.wires.end();
+        if let Some(own) = self.own.get() {
+            own.close();
+        }
+        // A client that waits for what comes there hears nothing else. Whoever reads them has them for a while.
+        let joined = Arc::clone(&self.joined);
+        std::thread::spawn(move || joined.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(end));
+    }
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -206,20 +258,20 @@ fn by_page(at: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<
     })
 }
 
-/// The session's own connection; others are welcomed in the background.
-fn begin(listener: Listener, options: &Options, wires: &Wires, joined: &Joined) -> Link {
-    let mut link = bulk::accept(&listener);
+/// The session's own connection, unless none comes; others are welcomed in the background.
+fn begin(listener: Listener, options: &Options, wires: &Wires, joined: &Joined) -> Option<Link> {
+    let mut link = bulk::accept(&listener)?;
     let (joined, count) = (Arc::clone(joined), options.bulk);
     let Some(grace) = options.grace else {
         std::thread::spawn(move || bulk::welcome(&listener, count, &joined));
-        return link;
+        return Some(link);
     };
     bulk::answer::<Hello, _>(&mut link, |_| bulk::greeting());
     let ordinal = |payload: &[u8]| Attach::decode(payload).expect("an attach").ordinal;
     bulk::answer::<Attach, _>(&mut link, |payload| attached(options, ordinal(payload), 0));
     let (link, wires) = (wires.take_over(link, grace), wires.clone());
     std::thread::spawn(move || wires.welcome(&listener, &joined));
-    link
+    Some(link)
 }
 
 fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
