@@ -103,7 +103,7 @@ impl Client {
         let served = Arc::clone(&device);
         let worker =
             std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));
-        Self { link: Link::new(ours.into()), giver: Arc::new(giver), device, used, worker: Some(worker) }
+        Self { link: client_end(ours), giver: Arc::new(giver), device, used, worker: Some(worker) }
     }
 
     fn send(&mut self, message: &impl Message) -> u64 {
@@ -162,7 +162,7 @@ impl Client {
     fn leave(mut self) -> Ending {
         let worker = self.worker.take().unwrap();
         drop(self.link);
-        worker.join().unwrap()
+        join(worker)
     }
 
     /// Sends what breaks the contract and returns what the worker says about it.
@@ -173,9 +173,26 @@ impl Client {
             other => panic!("expected the end: {other:?}"),
         };
         assert_eq!(self.get(), None, "the connection closes");
-        assert!(matches!(self.worker.take().unwrap().join().unwrap(), Ending::Contract(_)));
+        assert!(matches!(join(self.worker.take().unwrap()), Ending::Contract(_)));
         words
     }
+}
+
+/// The client's end of a connection: what a worker that has failed never reads is not waited for.
+fn client_end(socket: UnixStream) -> Link {
+    let link = Link::new(socket.into());
+    link.limit_writes(Some(PATIENCE)).unwrap();
+    link
+}
+
+/// Joins a thread that is over soon; one that is not is left behind.
+fn join<T>(thread: JoinHandle<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    while !thread.is_finished() {
+        assert!(Instant::now() < until, "a thread is not over after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.join().unwrap()
 }
 
 fn status(request: u64, status: u32) -> Option<Got> {

@@ -698,7 +698,7 @@ fn a_session_goes_over_to_rings_and_ends_with_its_client() {
     assert!(came == bytes);
     // The rings' memory is still there; the socket says that the client is not.
     session.link = None;
-    assert!(session.child.wait().unwrap().success());
+    assert_eq!(wait_for(&mut session.child), Some(0));
     drop(file);
 }
 
@@ -716,7 +716,7 @@ fn a_client_that_says_something_else_instead_of_offering_rings_is_told_and_gone(
     let (mut session, _rings, _file) = expecting_rings();
     session.send(&MemoryInfo {});
     assert!(matches!(session.get(), Some(Got::Ended(1, words)) if words.contains("rings were agreed on")));
-    assert!(!session.child.wait().unwrap().success());
+    assert_ne!(wait_for(&mut session.child), Some(0));
 }
 
 /// Whoever lies while this is set ends with it, also where the test fails.
@@ -755,7 +755,7 @@ fn a_client_that_lies_in_its_rings_ends_its_worker() {
         })
     });
     assert!(words.is_some_and(|words| words.contains("the other side of a ring")));
-    assert!(!session.child.wait().unwrap().success());
+    assert_ne!(wait_for(&mut session.child), Some(0));
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Client {
 
     /// The worker's ending, which comes by itself.
     fn ending(mut self) -> Ending {
-        self.worker.take().unwrap().join().unwrap()
+        join(self.worker.take().unwrap())
     }
 
     /// How the session ends, and that it does for breaking the contract.
@@ -169,7 +169,7 @@ fn a_session_goes_on_wherever_its_connection_is_cut() {
         work(&mut client);
         places.say_leave(PATIENCE);
         places.end();
-        assert_eq!((client.ending(), keeper.join().unwrap()), (Ending::ClientLeft, 2), "cut after {bytes}");
+        assert_eq!((client.ending(), join(keeper)), (Ending::ClientLeft, 2), "cut after {bytes}");
     }
 }
 
@@ -180,7 +180,7 @@ fn a_session_goes_on_however_often_its_connections_are_cut() {
     work(&mut client);
     // That it leaves may be cut, too.
     places.end();
-    assert!(keeper.join().unwrap() > 100);
+    assert!(join(keeper) > 100);
 }
 
 #[test]
@@ -205,8 +205,9 @@ fn bulk_connections_go_on_behind_what_has_come() {
         let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: to, bytes: 4 * CHUNK });
         assert_eq!(client.get(), Some(Got::Follows { request: sent, offset: 0, bytes: 4 * CHUNK }));
         assert_eq!(client.get(), status(sent, 0));
-        let mut came = vec![vec![]; 4];
+        let (mut came, until) = (vec![vec![]; 4], Instant::now() + PATIENCE);
         while came.iter().any(Vec::is_empty) {
+            assert!(Instant::now() < until, "chunks do not come in epoch {epoch}");
             for link in &mut links {
                 if let Ok(Some(frame)) = link.receive(Some(Instant::now() + Duration::from_millis(5))) {
                     let chunk = Chunk::decode(frame.payload).unwrap();
@@ -220,7 +221,7 @@ fn bulk_connections_go_on_behind_what_has_come() {
     }
     places.say_leave(PATIENCE);
     places.end();
-    assert_eq!((client.ending(), keeper.join().unwrap()), (Ending::ClientLeft, 20));
+    assert_eq!((client.ending(), join(keeper)), (Ending::ClientLeft, 20));
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn a_client_that_says_that_it_leaves_is_not_waited_for() {
     places.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);
     places.end();
-    keeper.join().unwrap();
+    join(keeper);
 }
 
 #[test]

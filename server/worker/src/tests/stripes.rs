@@ -15,7 +15,7 @@ impl Client {
     fn join(&self) -> Link {
         let (ours, theirs) = UnixStream::pair().unwrap();
         self.giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
-        Link::new(ours.into())
+        client_end(ours)
     }
 
     fn follows(&mut self, to: u64, bytes: u64) -> u64 {
@@ -67,8 +67,9 @@ fn chunk(link: &mut Link, transfer: u64, offset: u64, all: &[u8]) {
 /// All chunks that come within a transfer of so many bytes.
 fn chunks(links: &mut [Link], bytes: u64) -> Chunks {
     let mut seen = vec![];
-    let mut left = bytes;
+    let (mut left, until) = (bytes, Instant::now() + PATIENCE);
     while left > 0 {
+        assert!(Instant::now() < until, "{left} of {bytes} bytes do not come");
         for link in &mut *links {
             let soon = Instant::now() + Duration::from_millis(5);
             match link.receive(Some(soon)) {
