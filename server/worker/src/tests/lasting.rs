@@ -301,14 +301,17 @@ fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
 #[test]
 fn a_client_that_says_that_it_leaves_is_not_waited_for() {
     let (mut client, places) = Client::lasting_for(HOUR);
-    let keeper = keep(&client, &places, || UnixStream::pair().unwrap());
+    // Nobody makes connections again: the worker might leave the one on which it is said, before it has read that.
+    let (heard, giver) = (places.clone(), Arc::clone(&client.giver));
+    let hearing =
+        std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 1, ACKNOWLEDGEMENTS_PLACE));
     client.memory();
     places.say_leave(PATIENCE);
     // A process that ends closes its connections in any order.
     places.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);
     places.end();
-    join(keeper);
+    join(hearing);
 }
 
 #[test]
