@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use floe_tests::{Floed, Linkage, Outcome, Program, descendants, example, open_files};
 
+/// For what a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A program that is busy for a few seconds on the CPU device.
 fn busy_program(daemon: &Floed, address: &str) -> Program {
     example("matrixMul", Linkage::Static, &["256", "20"]).on(daemon, address)
@@ -51,11 +54,7 @@ fn clients_killed_at_any_moment_leave_nothing_behind() {
     // The daemon closes a session's last file a moment after the worker is gone.
     let start = Instant::now();
     while open_files(daemon.process()) != files {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the daemon keeps files open: {}",
-            open_files(daemon.process())
-        );
+        assert!(start.elapsed() < PATIENCE, "the daemon keeps files open: {}", open_files(daemon.process()));
         sleep(Duration::from_millis(10));
     }
 }
@@ -170,9 +169,9 @@ fn the_transport_is_the_one_that_was_asked_for_or_the_best_there_is() {
 /// How the commands of a program's session come; `None`: it has none.
 fn transport(daemon: &Floed, address: &str) -> Option<String> {
     let mut program = busy_program(daemon, address).start();
-    let listed = || daemon.transports().into_iter().next();
+    let (listed, start) = (|| daemon.transports().into_iter().next(), Instant::now());
     let found = loop {
-        let over = program.try_wait().expect("the program is our child").is_some();
+        let over = start.elapsed() > PATIENCE || program.try_wait().expect("the program is our child").is_some();
         match listed() {
             None if !over => sleep(Duration::from_millis(5)),
             found => break found,
@@ -183,7 +182,9 @@ fn transport(daemon: &Floed, address: &str) -> Option<String> {
     program.wait().expect("the program is our child");
     daemon.wait_for_workers(0);
     // A worker's session stays in the table until the daemon has heard of the worker's end.
+    let start = Instant::now();
     while listed().is_some() {
+        assert!(start.elapsed() < PATIENCE, "the session stays in the table");
         sleep(Duration::from_millis(5));
     }
     found

@@ -5,12 +5,15 @@
 mod authority;
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_tests::Floed;
 use floe_transport::kernel_tls;
+
+/// For what a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Authority {
     fn serve(&self, flags: &[&str]) -> Floed {
@@ -53,14 +56,27 @@ fn a_program_runs_by_tls_and_without_it_on_the_same_port() {
     assert!(succeeded(&clear), "{}", errors(&clear));
 }
 
+/// Looks again and again while a program runs, which is not for long; how it ended.
+fn while_it_runs(program: &mut Child, mut look: impl FnMut()) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = program.try_wait().unwrap() {
+            return status;
+        }
+        if start.elapsed() > PATIENCE {
+            program.kill().unwrap();
+            panic!("the program is not over after {PATIENCE:?}: {}", program.wait().unwrap());
+        }
+        look();
+    }
+}
+
 /// The transports that `floe ps` shows while a program runs.
 fn shown(server: &Floed, mut program: Command) -> Vec<String> {
     let mut program = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut shown = Vec::new();
-    while program.try_wait().unwrap().is_none() {
-        shown.extend(server.transports());
-    }
-    assert!(program.wait().unwrap().success());
+    let status = while_it_runs(&mut program, || shown.extend(server.transports()));
+    assert!(status.success());
     shown
 }
 
@@ -103,11 +119,11 @@ fn either_side_has_its_kernel_make_the_records_where_it_does_and_may() {
                 [("FLOE_TLS_AUTHORITIES", trusted.as_path()), ("FLOE_USERSPACE_TLS", Path::new(userspace))];
             let mut program = program(&server, "tls", &environment).stdout(Stdio::null()).spawn().unwrap();
             let mut has_passed = false;
-            while program.try_wait().unwrap().is_none() {
+            let status = while_it_runs(&mut program, || {
                 has_passed |= passes_bytes_on(&server);
                 std::thread::sleep(Duration::from_millis(1));
-            }
-            assert!(program.wait().unwrap().success(), "{flags:?}, {userspace}");
+            });
+            assert!(status.success(), "{flags:?}, {userspace}");
             assert_eq!(has_passed, !(can.is_ok() && may), "{flags:?}, {userspace}");
         }
     }
