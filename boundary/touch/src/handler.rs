@@ -1,0 +1,107 @@
+//! The handler of faults. A fault of a watched page stands in line until its keeper has decided; every other goes to whoever
+//! had the signal before. Installed with the first watch, and again where the program has put its own in front: then that one
+//! is asked for what is not watched. In a process forked off this one nothing is watched.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::{chain, watch};
+
+/// The process whose faults are looked at.
+static OWN: AtomicI32 = AtomicI32::new(0);
+
+/// Sees to it that faults come here first. To be asked before pages are closed and after waits: a program may install a
+/// handler at any time.
+pub fn be_first() {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    if let Some(present) = present().filter(|present| present.sa_sigaction != own_action()) {
+        let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+        OWN.store(process(), Ordering::Release);
+        chain::push(&present);
+        let mut own = present;
+        own.sa_sigaction = own_action();
+        // The program's own stack for signals where it has one; the handler may fault again, in what it calls.
+        own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+        // SAFETY: a set of our own, to be made empty.
+        unsafe { libc::sigemptyset(&raw mut own.sa_mask) };
+        // SAFETY: the action is whole, and its handler is one for SA_SIGINFO.
+        unsafe { libc::sigaction(libc::SIGSEGV, &raw const own, std::ptr::null_mut()) };
+    }
+}
+
+/// Blocks signals in the calling thread, but those of its own instructions: a handler of the program's that ran here might
+/// touch what this thread is to open.
+pub(crate) fn leave_signals_alone() {
+    let mut all = chain::no_signals();
+    // SAFETY: a set of our own, to be filled.
+    unsafe { libc::sigfillset(&raw mut all) };
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT] {
+        // SAFETY: a set of our own.
+        unsafe { libc::sigdelset(&raw mut all, signal) };
+    }
+    // SAFETY: changes the calling thread alone, which is our own.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()) };
+}
+
+fn process() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn own_action() -> usize {
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
+    handler as usize
+}
+
+fn present() -> Option<libc::sigaction> {
+    let mut action = chain::no_action();
+    // SAFETY: asks only, into a struct of our own.
+    let asked = unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &raw mut action) };
+    (asked == 0).then_some(action)
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the thread's own word, which is always there.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
+    // SAFETY: the system passes a handler with SA_SIGINFO what happened.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as u64) };
+    // What somebody sent is no fault.
+    let is_fault = code > 0 && code != libc::SI_KERNEL;
+    if !(is_fault && watch::is_watched(address) && goes_on(address, context)) {
+        chain::pass(signal, info, context);
+    }
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+}
+
+fn goes_on(address: u64, context: *mut c_void) -> bool {
+    if process() != OWN.load(Ordering::Acquire) {
+        say("floe: a forked process touched managed memory, which is its parent's alone\n");
+        return false;
+    }
+    watch::stand(address, writes(context))
+}
+
+/// As the processor says it: bit 1 of a page fault's code.
+#[cfg(target_arch = "x86_64")]
+fn writes(context: *mut c_void) -> bool {
+    let context = context.cast::<libc::ucontext_t>();
+    let place = usize::try_from(libc::REG_ERR).unwrap_or_default();
+    // SAFETY: the system passes a handler with SA_SIGINFO the interrupted thread's registers.
+    let code = unsafe { (*context).uc_mcontext.gregs[place] };
+    code & 2 != 0
+}
+
+/// To take a read for a write sends more than need be, never less.
+#[cfg(not(target_arch = "x86_64"))]
+fn writes(_context: *mut c_void) -> bool {
+    true
+}
+
+/// Without a lock or memory.
+fn say(words: &str) {
+    // SAFETY: bytes of our own.
+    unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+}

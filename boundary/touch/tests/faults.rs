@@ -1,0 +1,237 @@
+//! Faults of a process that watches pages: those of watched pages reach the keeper, all others whoever had the signal. Each
+//! case runs in a process of its own, this very program once more, since most of them end by a signal.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use floe_touch::{Access, InTurn, Keeper, PAGE, Span, Touch, Watch, be_first};
+
+const AT: u64 = 0x5200_0000_0000;
+const PAGES: Range<u64> = AT..AT + 16 * PAGE;
+/// Which case this process is to be.
+const CASE: &str = "FLOE_TOUCH_CASE";
+
+/// Opens what is touched, but for the last page, which it refuses.
+struct Opens {
+    span: Span,
+    touches: AtomicU32,
+    in_turn: AtomicU32,
+}
+
+impl Keeper for Opens {
+    fn touched(&self, touch: Touch) -> bool {
+        self.touches.fetch_add(1, Ordering::SeqCst);
+        self.in_turn.fetch_add(u32::from(touch.in_turn), Ordering::SeqCst);
+        let page = touch.address - touch.address % PAGE;
+        let access = if touch.writes { Access::Open } else { Access::Reads };
+        page + PAGE < PAGES.end && self.span.allow(&(page..page + PAGE), access)
+    }
+}
+
+fn watched() -> (&'static Opens, Watch) {
+    static OPENS: OnceLock<Arc<Opens>> = OnceLock::new();
+    let span = Span::take(PAGES.start, PAGES.end - PAGES.start).unwrap();
+    let opens = Arc::new(Opens { span, touches: AtomicU32::new(0), in_turn: AtomicU32::new(0) });
+    let watch = Watch::start(PAGES, Arc::clone(OPENS.get_or_init(|| opens)) as Arc<dyn Keeper>).unwrap();
+    (OPENS.get().unwrap(), watch)
+}
+
+fn read(at: u64) -> u8 {
+    // SAFETY: a page of the span's, or one whose fault is the case's point.
+    unsafe { (at as *const u8).read_volatile() }
+}
+
+fn write(at: u64, byte: u8) {
+    // SAFETY: as above.
+    unsafe { (at as *mut u8).write_volatile(byte) };
+}
+
+/// Nothing is ever mapped there.
+const NOWHERE: u64 = 0x10;
+
+fn install(handler: usize, flags: c_int) -> usize {
+    // SAFETY: plain numbers, of which zeros are no action.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    (action.sa_sigaction, action.sa_flags) = (handler, flags);
+    // SAFETY: the handlers below take what their flags say.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, &raw mut before) }, 0);
+    before.sa_sigaction
+}
+
+extern "C" fn exit_42(_signal: c_int) {
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(42) };
+}
+
+/// What was there before the program's handler that passes on.
+static BEFORE: AtomicUsize = AtomicUsize::new(0);
+static PASSED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    if PASSED.fetch_add(1, Ordering::SeqCst) > 10 {
+        // SAFETY: ends the process at once: the handlers pass the fault round and round.
+        unsafe { libc::_exit(99) };
+    }
+    // SAFETY: the handler that was installed with SA_SIGINFO before.
+    let before: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+        unsafe { std::mem::transmute(BEFORE.load(Ordering::SeqCst)) };
+    before(signal, info, context);
+}
+
+fn touches_are_answered() {
+    let (opens, _watch) = watched();
+    assert_eq!(read(AT), 0);
+    write(AT, 7);
+    write(AT + PAGE, 8);
+    assert_eq!((read(AT), read(AT + PAGE), opens.touches.load(Ordering::SeqCst)), (7, 8, 3));
+    let turn = InTurn::begin();
+    assert_eq!((read(AT + 2 * PAGE), opens.in_turn.load(Ordering::SeqCst)), (0, 1));
+    drop(turn);
+    assert_eq!((read(AT + 3 * PAGE), opens.in_turn.load(Ordering::SeqCst)), (0, 1));
+}
+
+fn many_threads_touch_at_once() {
+    let (opens, _watch) = watched();
+    let threads: Vec<_> = (0..8)
+        .map(|thread| {
+            std::thread::spawn(move || {
+                (0..2000u64).for_each(|turn| write(AT + (turn * 7 + thread) % 15 * PAGE + thread, 1));
+            })
+        })
+        .collect();
+    let closing = std::thread::spawn(move || {
+        for turn in 0..2000 {
+            let page = AT + turn % 15 * PAGE;
+            opens.span.allow(&(page..page + PAGE), Access::Closed);
+        }
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    closing.join().unwrap();
+    assert!(opens.touches.load(Ordering::SeqCst) >= 15);
+}
+
+/// The cases: what each does, and how its process ends.
+fn run(case: &str) {
+    match case {
+        "answered" => touches_are_answered(),
+        "threads" => many_threads_touch_at_once(),
+        "before" => {
+            install(exit_42 as extern "C" fn(c_int) as usize, 0);
+            let (_, _watch) = watched();
+            assert_eq!(read(AT), 0);
+            read(NOWHERE);
+        }
+        "later" => {
+            let (_, _watch) = watched();
+            install(exit_42 as extern "C" fn(c_int) as usize, 0);
+            be_first();
+            assert_eq!(read(AT), 0);
+            read(NOWHERE);
+        }
+        "passes" => {
+            let (_, _watch) = watched();
+            let handler = pass_on as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
+            BEFORE.store(install(handler, libc::SA_SIGINFO), Ordering::SeqCst);
+            be_first();
+            assert_eq!(read(AT), 0);
+            read(NOWHERE);
+        }
+        "ignored" => {
+            install(libc::SIG_IGN, 0);
+            let (_, _watch) = watched();
+            // SAFETY: a signal that is ignored.
+            unsafe { libc::raise(libc::SIGSEGV) };
+            std::process::exit(17);
+        }
+        "sent" => {
+            let (_, _watch) = watched();
+            // SAFETY: nobody handles it: it ends the process.
+            unsafe { libc::raise(libc::SIGSEGV) };
+        }
+        "nobody" => {
+            let (_, _watch) = watched();
+            read(NOWHERE);
+        }
+        "refused" => {
+            let (_, _watch) = watched();
+            read(PAGES.end - PAGE);
+        }
+        "given up" => {
+            let (_, watch) = watched();
+            drop(watch);
+            read(AT);
+        }
+        "forked" => {
+            let (_, _watch) = watched();
+            // SAFETY: the child only touches and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                read(AT);
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: our own child.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            std::process::exit(if libc::WIFSIGNALED(status) { 17 } else { 1 });
+        }
+        _ => unreachable!("{case}"),
+    }
+}
+
+/// Runs a case: its exit code, or the signal that ended it, negative.
+fn outcome(case: &str) -> i32 {
+    let program = std::env::current_exe().unwrap();
+    let status = Command::new(program)
+        .args(["--exact", "this_process_is_a_case", "--nocapture", "--test-threads=1"])
+        .env(CASE, case)
+        .status()
+        .unwrap();
+    status.code().unwrap_or_else(|| -status.signal().unwrap())
+}
+
+#[test]
+fn this_process_is_a_case() {
+    if let Ok(case) = std::env::var(CASE) {
+        // SAFETY: only this thread uses it. Rust's own handler of stack overflows is none of the program's.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        run(&case);
+    }
+}
+
+#[test]
+fn touches_of_watched_pages_are_answered() {
+    assert_eq!([outcome("answered"), outcome("threads")], [0, 0]);
+}
+
+#[test]
+fn other_faults_go_to_the_program_whenever_it_said_so() {
+    assert_eq!([outcome("before"), outcome("later")], [42, 42]);
+}
+
+#[test]
+fn a_handler_that_passes_on_to_the_one_before_it_ends_where_that_would() {
+    assert_eq!(outcome("passes"), -libc::SIGSEGV);
+}
+
+#[test]
+fn without_a_handler_the_system_does_what_it_does() {
+    assert_eq!(["ignored", "sent", "nobody"].map(outcome), [17, -libc::SIGSEGV, -libc::SIGSEGV]);
+}
+
+#[test]
+fn what_the_keeper_refuses_or_has_left_is_a_fault() {
+    assert_eq!(["refused", "given up"].map(outcome), [-libc::SIGSEGV, -libc::SIGSEGV]);
+}
+
+#[test]
+fn a_forked_child_has_none_of_it() {
+    assert_eq!(outcome("forked"), 17);
+}
