@@ -2,6 +2,7 @@
 //! A cdylib that expands [`export_driver!`] gets every name NVIDIA's library has and needs one value that implements
 //! [`Driver`]. The surface knows nothing of clients, servers or devices.
 
+pub mod advice;
 mod beyond;
 mod c_pointers;
 mod context_storage;

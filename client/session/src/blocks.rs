@@ -74,6 +74,7 @@ struct Quarantined<F> {
 #[derive(Debug)]
 pub(crate) struct Blocks<F> {
     granularity: u64,
+    alignment: u64,
     places: Addresses,
     next_shared: u64,
     keep: u64,
@@ -90,6 +91,7 @@ impl<F> Blocks<F> {
     pub(crate) fn new(window: Range<u64>, granularity: u64) -> Self {
         Self {
             granularity: granularity.max(1).next_power_of_two(),
+            alignment: ALIGNMENT,
             places: Addresses::new(window),
             next_shared: SMALLEST_SHARED,
             keep: KEPT,
@@ -100,6 +102,11 @@ impl<F> Blocks<F> {
         }
     }
 
+    /// The same with allocations that start at multiples of `alignment`, a power of two, and share none of such a unit.
+    pub(crate) fn aligned_to(self, alignment: u64) -> Self {
+        Self { alignment: alignment.max(ALIGNMENT), ..self }
+    }
+
     /// How many bytes of wholly free blocks are kept; never less than the default.
     pub(crate) fn keep(&mut self, bytes: u64) {
         self.keep = bytes.max(KEPT);
@@ -108,7 +115,7 @@ impl<F> Blocks<F> {
     /// Cuts `bytes` from the blocks there are. `stream` is the stream in whose order the memory will be used first: memory
     /// freed on that stream may be taken although its last use still runs. `None` where nothing fits.
     pub(crate) fn allocate(&mut self, bytes: u64, owner: u64, stream: Option<u64>) -> Option<u64> {
-        let size = rounded(bytes)?;
+        let size = self.rounded(bytes)?;
         let at = self.freed_on(size, stream).or_else(|| self.cut(size))?;
         self.record(at, bytes, owner);
         Some(at)
@@ -117,14 +124,14 @@ impl<F> Blocks<F> {
     /// Chooses size and place of a block that would hold `bytes`. The place is taken until [`Blocks::add`] or
     /// [`Blocks::cancel`]. `None` where the window has no room.
     pub(crate) fn plan(&mut self, bytes: u64) -> Option<Plan> {
-        let size = rounded(bytes)?;
+        let size = self.rounded(bytes)?;
         let wanted = if size >= OWN_BLOCK { size } else { size.max(self.next_shared) };
         self.place(wanted)
     }
 
     /// The smallest block that would hold `bytes`, for when a comfortable one was refused.
     pub(crate) fn plan_tight(&mut self, bytes: u64) -> Option<Plan> {
-        let size = rounded(bytes)?;
+        let size = self.rounded(bytes)?;
         self.place(size)
     }
 
@@ -139,7 +146,7 @@ impl<F> Blocks<F> {
             free_bytes: plan.bytes,
             free: RangeAllocator::new(plan.at..plan.at + plan.bytes),
         };
-        let at = rounded(bytes).and_then(|size| block.cut(size));
+        let at = self.rounded(bytes).and_then(|size| block.cut(size));
         self.blocks.insert(plan.at, block);
         let at = at?;
         self.record(at, bytes, owner);
@@ -155,7 +162,7 @@ impl<F> Blocks<F> {
     /// allocation starts there.
     pub(crate) fn free(&mut self, at: u64, fence: F, stream: Option<u64>) -> Option<Allocation> {
         let allocation = self.allocations.remove(&at)?;
-        let size = rounded(allocation.bytes)?;
+        let size = self.rounded(allocation.bytes)?;
         self.quarantine.push_back(Quarantined { range: at..at + size, stream, fence });
         Some(allocation)
     }
@@ -208,7 +215,7 @@ impl<F> Blocks<F> {
     /// belongs to it.
     pub(crate) fn reach(&self, address: u64) -> Option<u64> {
         let (start, allocation) = self.allocations.range(..=address).next_back()?;
-        let end = start + rounded(allocation.bytes)?;
+        let end = start + self.rounded(allocation.bytes)?;
         (address < end).then_some(end)
     }
 
@@ -220,7 +227,7 @@ impl<F> Blocks<F> {
     /// Bytes of created blocks that no allocation holds, quarantined ones included.
     pub(crate) fn idle_bytes(&self) -> u64 {
         let all: u64 = self.blocks.values().map(|block| block.bytes).sum();
-        let used: u64 = self.allocations.values().filter_map(|allocation| rounded(allocation.bytes)).sum();
+        let used: u64 = self.allocations.values().filter_map(|allocation| self.rounded(allocation.bytes)).sum();
         all.saturating_sub(used)
     }
 
@@ -241,6 +248,14 @@ impl<F> Blocks<F> {
         self.allocations.clear();
         self.quarantine.clear();
         self.next_shared = SMALLEST_SHARED;
+    }
+
+    /// The bytes an allocation really takes; `None` for 0 and for what no address space holds.
+    fn rounded(&self, bytes: u64) -> Option<u64> {
+        if bytes == 0 {
+            return None;
+        }
+        bytes.checked_next_multiple_of(self.alignment).filter(|size| *size <= 1 << 47)
     }
 
     fn place(&mut self, bytes: u64) -> Option<Plan> {
@@ -283,14 +298,6 @@ impl Block {
         self.free_bytes -= size;
         Some(range.start)
     }
-}
-
-/// The bytes an allocation really takes; `None` for 0 and for what no address space holds.
-fn rounded(bytes: u64) -> Option<u64> {
-    if bytes == 0 {
-        return None;
-    }
-    bytes.checked_next_multiple_of(ALIGNMENT).filter(|size| *size <= 1 << 47)
 }
 
 #[cfg(test)]

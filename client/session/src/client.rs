@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr};
 use floe_image::Takes;
 
+use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
 use crate::connection::{Attached, Greeting, attach};
@@ -40,6 +41,7 @@ pub struct Client {
     pub(crate) pools: Table<PoolState>,
     pub(crate) host_memory: HostMemory,
     pub(crate) graphs: Graphs,
+    pub(crate) advice: Advice,
     pub(crate) execs: Table<ExecState>,
     ids: AtomicU64,
     source: Box<dyn Source + Send + Sync>,
@@ -69,6 +71,7 @@ impl Client {
             pools: Table::default(),
             host_memory: HostMemory::default(),
             graphs: Graphs::default(),
+            advice: Advice::default(),
             execs: Table::default(),
             ids: AtomicU64::new(1),
             source: Box::new(source),
@@ -219,13 +222,16 @@ impl Client {
             .cloned()
     }
 
-    /// The session that has these bytes.
+    /// The session that has these bytes. Where they are managed memory, the device has them from now on.
     ///
     /// # Errors
     /// INVALID_VALUE where they are not all memory of one device.
     pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Session>) -> CudaResult<Arc<Session>> {
         match self.owner(at, Some(current)).filter(|session| session.covers(at.0, bytes)) {
-            Some(session) => Ok(session),
+            Some(session) => {
+                session.give(at.0, bytes)?;
+                Ok(session)
+            }
             None => {
                 log!(Info, "refused: no device has these {bytes} bytes at: {:#x}", at.0);
                 Err(CudaError::INVALID_VALUE)

@@ -349,6 +349,11 @@ impl Connection {
         self.shared.incoming.watch();
     }
 
+    /// Has something done behind each function of the program that a stream stands for.
+    pub(crate) fn after_functions(&self, after: Box<dyn Fn() + Send + Sync>) {
+        self.shared.host.after(after);
+    }
+
     /// Whether host functions are waiting or running that may write the program's memory.
     pub(crate) fn host_functions_may_write(&self) -> bool {
         self.shared.host.may_write()

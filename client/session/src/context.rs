@@ -336,7 +336,9 @@ impl ContextCalls for Client {
         let context = self.current()?;
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.session.errors.report()?;
-        context.session.synchronize()
+        context.session.synchronize()?;
+        context.session.open_after_wait();
+        Ok(())
     }
 
     fn ctx_synchronize_of(&self, context: Context) -> CudaResult<()> {
@@ -344,7 +346,9 @@ impl ContextCalls for Client {
         let context = self.any_context(context)?;
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.session.errors.report()?;
-        context.session.synchronize()
+        context.session.synchronize()?;
+        context.session.open_after_wait();
+        Ok(())
     }
 
     fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {

@@ -105,6 +105,11 @@ fn send_piece(session: &Session, message: CopyToDevice<'_>, piece: HostRange, pa
     sent
 }
 
+/// Posts host bytes, which have been read when this returns.
+pub(crate) fn send_at_once(session: &Session, course: &Course, to: u64, source: &HostRange) -> CudaResult<()> {
+    send(session, course, to, source, Passage::AtOnce)
+}
+
 fn check_host(range: &HostRange) -> CudaResult<()> {
     if range.pointer().is_null() { Err(CudaError::INVALID_VALUE) } else { Ok(()) }
 }
@@ -121,6 +126,9 @@ impl Client {
             return Ok(());
         }
         check_host(&source)?;
+        if let Some(from) = self.managed_side(&source)? {
+            return self.move_on_device(stream, to, from, source.len() as u64);
+        }
         if let Some(to) = self.host_side(to, source.len(), &stream.session) {
             return self.move_on_host(stream, to, source);
         }
@@ -139,7 +147,10 @@ impl Client {
         }
         let lends = || source.len() >= LENT_FROM && self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
         let passage = if mode != Mode::Waits && lends() { Passage::Lent } else { Passage::AtOnce };
-        let staged = if passage == Passage::AtOnce { self.upload_staged(stream, to.0, &source)? } else { 0 };
+        let staged = match passage {
+            Passage::AtOnce => session.upload_staged(stream.course(), self.copiers()?, to.0, &source)?,
+            Passage::Lent => 0,
+        };
         send(&session, stream.course(), to.0 + staged as u64, &source.sub(staged, source.len() - staged)?, passage)
     }
 
@@ -157,6 +168,9 @@ impl Client {
         }
         check_host(&target)?;
         let bytes = target.len() as u64;
+        if let Some(to) = self.managed_side(&target)? {
+            return self.move_on_device(stream, to, from, bytes);
+        }
         if let Some(from) = self.host_side(from, target.len(), &stream.session) {
             return self.move_on_host(stream, target, from);
         }
@@ -170,7 +184,7 @@ impl Client {
             return Self::wait_where(mode, stream);
         }
         let late = self.may_arrive_late(&target, mode);
-        let staged = if late { 0 } else { self.download_staged(stream, &target, from.0)? };
+        let staged = if late { 0 } else { self.download_by_slots(stream, &target, from.0)? };
         let target = target.sub(staged, target.len() - staged)?;
         if target.is_empty() {
             return Ok(());
@@ -184,6 +198,14 @@ impl Client {
         let ticket = session.connection.fetch(&message, Target::Line(target), stream.course())?;
         session.connection.wait(&ticket)?;
         session.errors.report()
+    }
+
+    /// What of a copy to the host goes through slots.
+    fn download_by_slots(&self, stream: &StreamState, target: &HostRange, from: u64) -> CudaResult<usize> {
+        let session = &stream.session;
+        let staged = session.download_staged(stream.course(), self.copiers()?, target, from);
+        session.errors.report()?;
+        staged
     }
 
     /// Device to device.
@@ -272,6 +294,20 @@ impl Client {
         session.synchronize_stream(remote.course())
     }
 
+    /// Memory that was named as the host's, where it is managed: the device has it, and nobody here reads it.
+    ///
+    /// # Errors
+    /// INVALID_VALUE where a part of it is managed memory.
+    fn managed_side(&self, range: &HostRange) -> CudaResult<Option<DevicePtr>> {
+        let (first, last) = (range.pointer().0, range.pointer().0 + (range.len() as u64).saturating_sub(1));
+        let has = |at: u64| self.devices().is_ok_and(|all| all.iter().any(|device| device.session.managed.has(at)));
+        match (has(first), has(last)) {
+            (true, _) => Ok(Some(DevicePtr(first))),
+            (false, false) => Ok(None),
+            (false, true) => Err(CudaError::INVALID_VALUE),
+        }
+    }
+
     /// Host to host, in stream order: the stream is waited for.
     fn move_on_host(&self, stream: &StreamState, to: HostRange, from: HostRange) -> CudaResult<()> {
         stream.session.synchronize_stream(stream.course())?;
@@ -285,6 +321,6 @@ impl Client {
             return Ok(Side::Device(range.device()));
         }
         check_host(&range.host())?;
-        Ok(Side::Host(range.host()))
+        Ok(self.managed_side(&range.host())?.map_or(Side::Host(range.host()), Side::Device))
     }
 }

@@ -213,7 +213,9 @@ impl EventCalls for Client {
         };
         event.session.send_mirrors()?;
         event.session.call(&SynchronizeEvent { event: EventId(event.id) })?;
-        event.completed(&record)
+        event.completed(&record)?;
+        event.session.open_after_wait();
+        Ok(())
     }
 
     fn event_destroy(&self, event: Event) -> CudaResult<()> {

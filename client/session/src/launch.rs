@@ -78,7 +78,10 @@ impl Client {
         self.name_events(&mut attributes)?;
         let mut room = ParameterRoom::new();
         let parameters = self.parameters(launch, function, &mut room)?;
+        // Behind the parameters, which may lie in managed memory.
+        let leaving = stream.session.give_for_launch(stream.id().0)?;
         self.post_recording(stream, launch, &message(launch, function, stream, parameters, &attributes))?;
+        drop(leaving);
         let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
         else {
             return Ok(());
@@ -134,6 +137,8 @@ impl LaunchCalls for Client {
         }
         let (mut room, attributes) = (ParameterRoom::new(), Attributes::default());
         let parameters = self.parameters(launch, function, &mut room)?;
+        // Behind the parameters, which may lie in managed memory.
+        let _leaving = stream.session.give_for_launch(stream.id().0)?;
         stream.post(&message(launch, function, stream, parameters, &attributes))
     }
 

@@ -28,6 +28,7 @@ mod library;
 mod limits;
 mod link;
 pub mod log;
+mod managed;
 mod memory;
 mod memset;
 mod mirrors;

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Kernel, Library, Module};
 use floe_image::{Limits, Takes};
@@ -26,6 +26,8 @@ pub(crate) struct LibraryState {
     image: Image<'static>,
     /// By the vGPU's ordinal.
     loaded: Mutex<HashMap<u8, Arc<Loaded>>>,
+    /// The vGPU its managed variables are on: each is one for all of the process, so the others have none of its kernels.
+    only: OnceLock<u8>,
     kernels: Mutex<HashMap<String, Arc<KernelState>>>,
 }
 
@@ -45,9 +47,39 @@ impl LibraryState {
         if let Some(loaded) = loaded.get(&session.ordinal).filter(|loaded| loaded.is_valid()) {
             return Ok(Arc::clone(loaded));
         }
+        self.check_may_be_on(session)?;
         let fresh = Loaded::load(session, Context::NULL, &self.image, options)?;
         loaded.insert(session.ordinal, Arc::clone(&fresh));
         Ok(fresh)
+    }
+
+    /// The same, and on no other from now on.
+    fn only_on(&self, session: &Arc<Session>) -> CudaResult<Arc<Loaded>> {
+        let only = *self.only.get_or_init(|| session.ordinal);
+        let elsewhere = lock(&self.loaded).keys().any(|ordinal| *ordinal != only);
+        if elsewhere {
+            self.refuse_others(only);
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        self.on(session)
+    }
+
+    fn check_may_be_on(&self, session: &Session) -> CudaResult<()> {
+        match self.only.get() {
+            Some(only) if *only != session.ordinal => {
+                self.refuse_others(*only);
+                Err(CudaError::NOT_SUPPORTED)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_others(&self, only: u8) {
+        log!(
+            Warn,
+            "a library with managed variables can be used on one vGPU of a process: library {}, device {only}",
+            self.id
+        );
     }
 
     /// Its kernel of this name on a vGPU; the library is loaded there with the same question if it is not yet.
@@ -57,6 +89,7 @@ impl LibraryState {
             drop(loaded);
             return known.function(name);
         }
+        self.check_may_be_on(session)?;
         let (fresh, function) = Loaded::load_for(session, &self.image, name)?;
         loaded.insert(session.ordinal, fresh);
         function
@@ -116,8 +149,13 @@ impl LibraryCalls for Client {
         let session = self.library_session()?;
         session.errors.report()?;
         let image = self.to_keep(image)?;
-        let library =
-            Arc::new(LibraryState { id: self.next_id(), image, loaded: Mutex::default(), kernels: Mutex::default() });
+        let library = Arc::new(LibraryState {
+            id: self.next_id(),
+            image,
+            loaded: Mutex::default(),
+            only: OnceLock::new(),
+            kernels: Mutex::default(),
+        });
         if !self.may_wait(&library.image, &session, options)? {
             // Loaded now, so that what is wrong with the image is this call's error and the log goes to its buffers.
             library.on_with(&session, options)?;
@@ -181,14 +219,18 @@ impl LibraryCalls for Client {
         let _call = self.enter();
         let context = self.working()?;
         let loaded = self.library(library)?.on(&context.session)?;
-        as_pair(loaded.global(name_of(name)?)?)
+        as_pair(self.variable(&loaded, name_of(name)?)?)
     }
 
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         let _call = self.enter();
-        self.library(library)?;
-        let name = name_of(name)?;
-        log!(Warn, "cuLibraryGetManaged: managed variables are not supported across the network: {name}");
-        Err(CudaError::NOT_SUPPORTED)
+        let (state, name) = (self.library(library)?, name_of(name)?);
+        let loaded = state.only_on(&self.library_session()?)?;
+        let found = loaded.global(name)?;
+        if !loaded.is_managed(name) {
+            return Err(CudaError::NOT_FOUND);
+        }
+        self.variable(&loaded, name)?;
+        as_pair(found)
     }
 }

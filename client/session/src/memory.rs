@@ -1,17 +1,20 @@
 //! Memory: device allocations cut from blocks, pinned host memory, how much is left. Sizes and addresses come in; creating a
 //! block is the only thing that waits. A freed range comes back only when all work issued before the free is over.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, DevicePtr, HostPointer, access_flags, host_alloc_flags, host_register_flags,
+    Context, CudaError, CudaResult, DevicePtr, HostPointer, Stream, access_flags, host_alloc_flags, host_register_flags,
 };
+use floe_surface::advice::Advice;
 use floe_surface::{HostRange, MemoryCalls};
 use floe_wire::{BlockId, Call, CreateBlock, MapBlock, MemoryInfo};
 
-use crate::blocks::Plan;
+use crate::blocks::{Blocks, Plan};
 use crate::client::Client;
-use crate::log::{log, log_once};
+use crate::log::log_once;
+use crate::managed::Attachment;
+use crate::order::Fence;
 use crate::session::Session;
 use crate::table::lock;
 
@@ -24,45 +27,56 @@ impl Session {
     /// # Errors
     /// OUT_OF_MEMORY when quota, device or window has no more even after everything freed has come back.
     pub(crate) fn allocate(&self, bytes: u64, owner: Context, stream: Option<u64>) -> CudaResult<u64> {
+        self.allocate_from(&self.blocks, bytes, owner, stream)
+    }
+
+    /// The same from these blocks.
+    pub(crate) fn allocate_from(
+        &self,
+        blocks: &Mutex<Blocks<Fence>>,
+        bytes: u64,
+        owner: Context,
+        stream: Option<u64>,
+    ) -> CudaResult<u64> {
         if bytes == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
         self.collect()?;
-        if let Some(at) = lock(&self.blocks).allocate(bytes, owner.0, stream) {
+        if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
             return Ok(at);
         }
-        match self.grow(bytes, owner) {
+        match self.grow(blocks, bytes, owner) {
             Err(CudaError::OUT_OF_MEMORY) => {}
             result => return result,
         }
         // What the program freed may still be in quarantine, and idle blocks may be of the wrong size.
         self.synchronize()?;
         self.trim(0)?;
-        if let Some(at) = lock(&self.blocks).allocate(bytes, owner.0, stream) {
+        if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
             return Ok(at);
         }
-        self.grow(bytes, owner)
+        self.grow(blocks, bytes, owner)
     }
 
     /// Creates a block that holds `bytes`, a comfortable one or else the smallest.
-    fn grow(&self, bytes: u64, owner: Context) -> CudaResult<u64> {
-        let plan = lock(&self.blocks).plan(bytes);
-        match self.create(plan, bytes, owner) {
+    fn grow(&self, blocks: &Mutex<Blocks<Fence>>, bytes: u64, owner: Context) -> CudaResult<u64> {
+        let plan = lock(blocks).plan(bytes);
+        match self.create(blocks, plan, bytes, owner) {
             Err(CudaError::OUT_OF_MEMORY) => {}
             result => return result,
         }
-        let tight = lock(&self.blocks).plan_tight(bytes);
+        let tight = lock(blocks).plan_tight(bytes);
         // The same size would be refused again.
         match (plan, tight) {
             (Some(plan), Some(tight)) if plan.bytes == tight.bytes => {
-                lock(&self.blocks).cancel(tight);
+                lock(blocks).cancel(tight);
                 Err(CudaError::OUT_OF_MEMORY)
             }
-            _ => self.create(tight, bytes, owner),
+            _ => self.create(blocks, tight, bytes, owner),
         }
     }
 
-    fn create(&self, plan: Option<Plan>, bytes: u64, owner: Context) -> CudaResult<u64> {
+    fn create(&self, blocks: &Mutex<Blocks<Fence>>, plan: Option<Plan>, bytes: u64, owner: Context) -> CudaResult<u64> {
         let plan = plan.ok_or(CudaError::OUT_OF_MEMORY)?;
         let id = self.next_id();
         let made = self.call(&CreateBlock { block: BlockId(id), bytes: plan.bytes }).and_then(|_| {
@@ -74,7 +88,7 @@ impl Session {
                 access: access_flags::READWRITE,
             })
         });
-        let mut blocks = lock(&self.blocks);
+        let mut blocks = lock(blocks);
         match made {
             Ok(_) => blocks.add(plan, id, bytes, owner.0).ok_or(CudaError::OUT_OF_MEMORY),
             Err(error) => {
@@ -88,7 +102,7 @@ impl Session {
     fn info(&self) -> CudaResult<(u64, u64)> {
         let answer = self.call(&MemoryInfo {})?;
         let reply = self.connection.read(MemoryInfo::decode_reply(&answer.body))?;
-        let idle = lock(&self.blocks).idle_bytes();
+        let idle = lock(&self.blocks).idle_bytes() + lock(&self.managed.blocks).idle_bytes();
         Ok((reply.free.saturating_add(idle).min(reply.total), reply.total))
     }
 }
@@ -161,6 +175,11 @@ impl MemoryCalls for Client {
         if self.free_of_graph(address, &session)? {
             return Ok(());
         }
+        if session.managed.places(address.0) {
+            let freed = session.free_managed(address.0)?;
+            self.advice.forget(&(freed.at..freed.at + freed.bytes));
+            return Ok(());
+        }
         let fence = session.order.fence();
         let freed = lock(&session.blocks).free(address.0, fence, None);
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
@@ -170,7 +189,7 @@ impl MemoryCalls for Client {
     fn mem_get_address_range(&self, address: DevicePtr) -> CudaResult<(DevicePtr, usize)> {
         let _call = self.enter();
         let session = self.owner(address, None).ok_or(CudaError::NOT_FOUND)?;
-        if let Some(found) = lock(&session.blocks).find(address.0) {
+        if let Some(found) = lock(session.blocks_at(address.0)).find(address.0) {
             return Ok((DevicePtr(found.at), as_size(found.bytes)?));
         }
         let range = lock(&session.virtual_memory)
@@ -247,14 +266,22 @@ impl MemoryCalls for Client {
         self.host_memory.unregister(pointer)
     }
 
-    fn mem_alloc_managed(&self, _bytes: usize, _flags: u32) -> CudaResult<DevicePtr> {
+    fn mem_prefetch_to_host(&self, address: DevicePtr, bytes: usize, stream: Stream) -> CudaResult<()> {
         let _call = self.enter();
-        self.working()?;
-        log!(
-            Warn,
-            "cuMemAllocManaged: managed memory is not supported across the network\n  use cudaMalloc and copies instead"
-        );
-        Err(CudaError::NOT_SUPPORTED)
+        self.prefetch_to_host(address, bytes, stream)
+    }
+
+    fn managed_advice(&self) -> &Advice {
+        &self.advice
+    }
+
+    fn mem_alloc_managed(&self, bytes: usize, flags: u32) -> CudaResult<DevicePtr> {
+        let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
+        let attached = Attachment::at_first(flags)?;
+        let context = self.working()?;
+        let copiers = self.copiers()?;
+        context.session.allocate_managed(bytes as u64, attached, context.handle(), copiers).map(DevicePtr)
     }
 }
 

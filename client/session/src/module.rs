@@ -24,6 +24,14 @@ const EAGER: u32 = 1;
 /// CU_MODULE_LAZY_LOADING.
 const LAZY: u32 = 2;
 
+/// A global variable.
+#[derive(Debug, Clone, Copy)]
+struct Global {
+    at: u64,
+    bytes: u64,
+    is_managed: bool,
+}
+
 /// What a look-up gave.
 type Found = CudaResult<Arc<FunctionState>>;
 
@@ -37,7 +45,7 @@ pub(crate) struct Loaded {
     /// One thread at a time asks for a function.
     asking: Mutex<()>,
     functions: Mutex<HashMap<String, Arc<FunctionState>>>,
-    globals: Mutex<HashMap<String, (u64, u64)>>,
+    globals: Mutex<HashMap<String, Global>>,
     names: OnceLock<Vec<String>>,
 }
 
@@ -95,8 +103,9 @@ impl Loaded {
             session.functions.remove(function.id());
         }
         let mut globals = session.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (at, _) in lock(&self.globals).values() {
-            globals.remove(at);
+        for global in lock(&self.globals).values() {
+            globals.remove(&global.at);
+            session.forget_variable(global.at);
         }
         drop(globals);
         session.connection.post(&UnloadLibrary { library: LibraryId(self.id) })?;
@@ -150,7 +159,7 @@ impl Loaded {
     pub(crate) fn global(&self, name: &str) -> CudaResult<(u64, u64)> {
         let mut globals = lock(&self.globals);
         if let Some(found) = globals.get(name) {
-            return Ok(*found);
+            return Ok((found.at, found.bytes));
         }
         let session = &self.session;
         session.errors.check()?;
@@ -161,9 +170,14 @@ impl Loaded {
             log!(Error, "the server gave a variable an address that cannot be: {name}: {:#x}", found.0);
             return Err(CudaError::UNKNOWN);
         }
-        globals.insert(name.to_owned(), found);
+        globals.insert(name.to_owned(), Global { at: found.0, bytes: found.1, is_managed: reply.managed });
         session.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(found.0, found.1);
         Ok(found)
+    }
+
+    /// Whether the global variable of this name, which was asked for, is managed memory.
+    pub(crate) fn is_managed(&self, name: &str) -> bool {
+        lock(&self.globals).get(name).is_some_and(|global| global.is_managed)
     }
 
     /// The names of its kernels.
@@ -260,6 +274,6 @@ impl ModuleCalls for Client {
 
     fn module_get_global(&self, module: Module, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         let _call = self.enter();
-        as_pair(self.module(module)?.global(name_of(name)?)?)
+        as_pair(self.variable(&*self.module(module)?, name_of(name)?)?)
     }
 }

@@ -17,19 +17,22 @@ struct DeviceMemory {
     bytes: u64,
     /// A number for this allocation alone.
     number: u64,
+    is_managed: bool,
 }
 
 impl Client {
     fn device_memory_at(&self, at: DevicePtr) -> Option<DeviceMemory> {
         let session = self.owner(at, None)?;
         let ordinal = session.ordinal;
-        if let Some(found) = lock(&session.blocks).find(at.0) {
+        let is_managed = session.managed.has(at.0);
+        if let Some(found) = lock(session.blocks_at(at.0)).find(at.0) {
             return Some(DeviceMemory {
                 context: Context(found.owner),
                 ordinal,
                 start: found.at,
                 bytes: found.bytes,
-                number: found.serial << 8 | u64::from(ordinal),
+                number: found.serial << 9 | u64::from(is_managed) << 8 | u64::from(ordinal),
+                is_managed,
             });
         }
         let range = lock(&session.virtual_memory).mapping(at.0).or_else(|| session.global_at(at.0))?;
@@ -41,6 +44,7 @@ impl Client {
             bytes: range.end - range.start,
             // Addresses are unique among these; the high bit keeps them apart from the allocations' numbers.
             number: 1 << 63 | range.start,
+            is_managed,
         })
     }
 
@@ -54,7 +58,8 @@ impl Client {
             ask::DEVICE_POINTER => Is::DevicePointer(at),
             ask::SYNC_MEMOPS => Is::SyncMemops(false),
             ask::BUFFER_ID | ask::MEMORY_BLOCK_ID => Is::BufferId(memory.number),
-            ask::IS_MANAGED => Is::IsManaged(false),
+            ask::IS_MANAGED => Is::IsManaged(memory.is_managed),
+            ask::HOST_POINTER if memory.is_managed => Is::HostPointer(HostPointer(at.0)),
             ask::DEVICE_ORDINAL => Is::DeviceOrdinal(i32::from(memory.ordinal)),
             ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(false),
             ask::RANGE_START_ADDR => Is::RangeStart(DevicePtr(memory.start)),
@@ -67,7 +72,7 @@ impl Client {
             ask::MAPPING_SIZE => Is::MappingSize(size()?),
             ask::MAPPING_BASE_ADDR => Is::MappingBase(DevicePtr(memory.start)),
             ask::IS_HW_DECOMPRESS_CAPABLE => Is::IsHardwareDecompressCapable(false),
-            // HOST_POINTER among them: device memory has none.
+            // HOST_POINTER among them: device memory that is not managed has none.
             _ => return Err(CudaError::INVALID_VALUE),
         })
     }

@@ -17,6 +17,7 @@ use crate::event::EventState;
 use crate::kernel::FunctionState;
 use crate::lent::LentRanges;
 use crate::limits::DeviceLimits;
+use crate::managed::Managed;
 use crate::mirrors::Mirrors;
 use crate::module::Loaded;
 use crate::occupancy::Occupancy;
@@ -65,6 +66,8 @@ pub(crate) struct Session {
     pub(crate) mirrors: Arc<Mirrors>,
     /// Streams that wait for words of these.
     pub(crate) watched: Watched,
+    /// Memory with one address here and there.
+    pub(crate) managed: Arc<Managed>,
     /// What its worker has of the memory this process shares.
     pub(crate) sharing: Sharing,
     /// Where pageable copies pass.
@@ -94,10 +97,12 @@ impl Session {
             Arc::clone(&mirrors),
         )?;
         let window = attached.window..attached.window + attached.window_bytes;
-        // Allocations live in the lower half, the program's own reservations in the upper.
+        // Allocations live in the lower half, the last quarter of it is managed memory's; the program's own reservations
+        // live in the upper.
         let middle = window.start + (window.end - window.start) / 2;
+        let managed = window.start + (window.end - window.start) / 8 * 3;
         let granularity = attached.snapshot.granularity;
-        Ok(Arc::new(Self {
+        let session = Arc::new(Self {
             ordinal,
             limits: DeviceLimits::new(&attached.snapshot),
             takes: attached.snapshot.takes,
@@ -106,7 +111,8 @@ impl Session {
             errors,
             statistics,
             lent: Arc::default(),
-            blocks: Mutex::new(Blocks::new(window.start..middle, granularity)),
+            blocks: Mutex::new(Blocks::new(window.start..managed, granularity)),
+            managed: Managed::new(managed..middle, granularity),
             virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
             streams: Table::default(),
             events: Table::default(),
@@ -127,7 +133,18 @@ impl Session {
             collected_news: AtomicU64::new(0),
             snapshot: attached.snapshot,
             window,
-        }))
+        });
+        let own = Arc::downgrade(&session);
+        session.connection.after_functions(Box::new(move || {
+            // What fails is reported by what comes next.
+            let _ = own.upgrade().map(|session| session.give_behind_function());
+        }));
+        Ok(session)
+    }
+
+    /// The blocks that have, or would have, an allocation at this address.
+    pub(crate) fn blocks_at(&self, at: u64) -> &Mutex<Blocks<Fence>> {
+        if self.managed.places(at) { &self.managed.blocks } else { &self.blocks }
     }
 
     /// An id nothing of this session has had.
@@ -189,7 +206,7 @@ impl Session {
             return false;
         };
         if self.window.contains(&at) {
-            let inside = lock(&self.blocks).reach(at).is_some_and(|reach| end <= reach);
+            let inside = lock(self.blocks_at(at)).reach(at).is_some_and(|reach| end <= reach);
             return inside || lock(&self.virtual_memory).covers(at, end);
         }
         self.global_at(at).is_some_and(|range| end <= range.end)
@@ -207,11 +224,16 @@ impl Session {
     /// further since the last time.
     pub(crate) fn collect(&self) -> CudaResult<()> {
         let news = self.order.news();
-        let mut blocks = lock(&self.blocks);
-        if !blocks.has_quarantined() && self.collected_news.load(Ordering::Relaxed) == news {
+        let known = self.collected_news.swap(news, Ordering::Relaxed) == news;
+        [&self.blocks, &self.managed.blocks].into_iter().try_for_each(|blocks| self.collect_from(blocks, known))
+    }
+
+    /// `known`: no stream has come further since the last time.
+    fn collect_from(&self, blocks: &Mutex<Blocks<Fence>>, known: bool) -> CudaResult<()> {
+        let mut blocks = lock(blocks);
+        if !blocks.has_quarantined() && known {
             return Ok(());
         }
-        self.collected_news.store(news, Ordering::Relaxed);
         let surplus = blocks.collect(Fence::is_passed);
         // Posted under the lock: another thread may get these addresses for a new block right after it.
         surplus.iter().try_for_each(|block| self.give_up(block))
@@ -220,9 +242,12 @@ impl Session {
     /// Gives every unused block back to the server.
     pub(crate) fn trim(&self, keep: u64) -> CudaResult<()> {
         self.collect()?;
-        let mut blocks = lock(&self.blocks);
-        let surplus = blocks.surplus(keep);
-        surplus.iter().try_for_each(|block| self.give_up(block))
+        for blocks in [&self.blocks, &self.managed.blocks] {
+            let mut blocks = lock(blocks);
+            let surplus = blocks.surplus(keep);
+            surplus.iter().try_for_each(|block| self.give_up(block))?;
+        }
+        Ok(())
     }
 
     fn give_up(&self, surplus: &crate::blocks::Surplus) -> CudaResult<()> {
@@ -269,6 +294,7 @@ impl Session {
         self.mirrors.clear();
         self.sharing.clear();
         self.staging.clear();
+        self.clear_managed();
         // Addresses are given out again at once: the reset goes ahead of their next mapping.
         lock(&self.blocks).clear();
         lock(&self.virtual_memory).clear();
@@ -291,6 +317,7 @@ impl Session {
             module.unload()?;
         }
         let fence = self.order.fence();
+        self.free_managed_of(context, &fence);
         let mut blocks = lock(&self.blocks);
         for at in blocks.owned_by(context.0) {
             blocks.free(at, fence.clone(), None);

@@ -35,7 +35,8 @@ pub(crate) struct Snapshot {
 const CORRECTIONS: &[(u32, i32)] = {
     use device_attribute as a;
     &[
-        (a::MANAGED_MEMORY, 0),
+        (a::MANAGED_MEMORY, 1),
+        // The host may touch managed memory only while the device does nothing with it.
         (a::CONCURRENT_MANAGED_ACCESS, 0),
         (a::PAGEABLE_MEMORY_ACCESS, 0),
         (a::PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0),
@@ -161,9 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn managed_memory_is_denied_whatever_the_device_says() {
-        let snapshot = Snapshot::new(&message(), 0);
-        assert_eq!(snapshot.attribute(device_attribute::MANAGED_MEMORY), Some(0));
+    fn managed_memory_is_there_and_never_for_both_at_once_whatever_the_device_says() {
+        let mut message = message();
+        let concurrent = i32::try_from(device_attribute::CONCURRENT_MANAGED_ACCESS).unwrap();
+        message.attributes.push(Attribute { number: concurrent, value: 1 });
+        let snapshot = Snapshot::new(&message, 0);
+        assert_eq!(snapshot.attribute(device_attribute::MANAGED_MEMORY), Some(1));
+        assert_eq!(snapshot.attribute(device_attribute::CONCURRENT_MANAGED_ACCESS), Some(0));
     }
 
     #[test]

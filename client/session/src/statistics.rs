@@ -40,6 +40,9 @@ pub(crate) struct Statistics {
     content_bytes_sent: AtomicU64,
     links_made_again: AtomicU64,
     paused_micros: AtomicU64,
+    managed_faults: AtomicU64,
+    managed_to_device: AtomicU64,
+    managed_from_device: AtomicU64,
 }
 
 /// The counters at one moment.
@@ -77,6 +80,12 @@ pub struct Snapshot {
     pub links_made_again: u64,
     /// How long they were not there, in microseconds.
     pub paused_micros: u64,
+    /// Touches of managed memory that stood until it was opened.
+    pub managed_faults: u64,
+    /// Bytes of managed memory that were sent to devices.
+    pub managed_to_device: u64,
+    /// Bytes of managed memory that were fetched from devices.
+    pub managed_from_device: u64,
 }
 
 impl Statistics {
@@ -100,6 +109,9 @@ impl Statistics {
             content_bytes_sent: AtomicU64::new(0),
             links_made_again: AtomicU64::new(0),
             paused_micros: AtomicU64::new(0),
+            managed_faults: AtomicU64::new(0),
+            managed_to_device: AtomicU64::new(0),
+            managed_from_device: AtomicU64::new(0),
         }
     }
 
@@ -180,6 +192,21 @@ impl Statistics {
         self.paused_micros.fetch_add(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// A touch of managed memory stood.
+    pub(crate) fn managed_fault(&self) {
+        self.managed_faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes of managed memory go to a device.
+    pub(crate) fn managed_to_device(&self, bytes: u64) {
+        self.managed_to_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of managed memory come from a device.
+    pub(crate) fn managed_from_device(&self, bytes: u64) {
+        self.managed_from_device.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// The counters now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |counters: &[AtomicU64; 3]| [0, 1, 2].map(|index: usize| counters[index].load(Ordering::Relaxed));
@@ -202,6 +229,9 @@ impl Statistics {
             content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
             links_made_again: self.links_made_again.load(Ordering::Relaxed),
             paused_micros: self.paused_micros.load(Ordering::Relaxed),
+            managed_faults: self.managed_faults.load(Ordering::Relaxed),
+            managed_to_device: self.managed_to_device.load(Ordering::Relaxed),
+            managed_from_device: self.managed_from_device.load(Ordering::Relaxed),
         }
     }
 }
@@ -221,6 +251,9 @@ impl Snapshot {
         let _ = writeln!(out, "of them through shared memory: {to}, from device: {from}");
         let (to, from) = (self.bulk_to_device, self.bulk_from_device);
         let _ = writeln!(out, "of them by bulk connections: {to}, from device: {from}");
+        let (faults, to, from) = (self.managed_faults, self.managed_to_device, self.managed_from_device);
+        let _ =
+            writeln!(out, "managed memory, touches that stood: {faults}, bytes to device: {to}, from device: {from}");
         let (known, sent, bytes) = (self.contents_known, self.contents_sent, self.content_bytes_sent);
         let _ = writeln!(out, "modules the server had: {known}, sent to it: {sent} ({bytes} bytes)");
         let (links, micros) = (self.links_made_again, self.paused_micros);
@@ -261,6 +294,11 @@ impl Snapshot {
             "\"modules_known\":{},\"modules_sent\":{},\"module_bytes_sent\":{},",
             self.contents_known, self.contents_sent, self.content_bytes_sent
         );
+        let _ = write!(
+            out,
+            "\"managed_faults\":{},\"managed_to_device\":{},\"managed_from_device\":{},",
+            self.managed_faults, self.managed_to_device, self.managed_from_device
+        );
         let _ =
             write!(out, "\"links_made_again\":{},\"paused_micros\":{}}}", self.links_made_again, self.paused_micros);
         out
@@ -287,6 +325,9 @@ mod tests {
         statistics.staged_from_device(8);
         statistics.went_by_bulk(7);
         statistics.came_by_bulk(8);
+        statistics.managed_fault();
+        statistics.managed_to_device(11);
+        statistics.managed_from_device(12);
         statistics.knew_contents(3);
         statistics.sent_content(9);
         statistics.made_again(Duration::from_millis(3));
@@ -311,6 +352,7 @@ mod tests {
              \"bulk_to_device\":7,\"bulk_from_device\":8,\
              \"staged_to_device\":7,\"staged_from_device\":8,\
              \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9,\
+             \"managed_faults\":1,\"managed_to_device\":11,\"managed_from_device\":12,\
              \"links_made_again\":1,\"paused_micros\":3000}"
         );
     }

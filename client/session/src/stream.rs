@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, event_wait_flags, launch_attribute,
-    stream_flags,
+    Context, CudaError, CudaResult, Device, DevicePtr, Event, LaunchAttributeValue, Stream, event_wait_flags,
+    launch_attribute, stream_flags,
 };
 use floe_surface::graph::{CaptureStream, Work};
 use floe_surface::{StreamCallback, StreamCalls};
@@ -236,7 +236,9 @@ impl StreamCalls for Client {
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let _call = self.enter();
         let stream = self.working_stream(stream)?;
-        stream.session.synchronize_stream(&stream.course)
+        stream.session.synchronize_stream(&stream.course)?;
+        stream.session.open_after_wait();
+        Ok(())
     }
 
     fn stream_query(&self, stream: Stream) -> CudaResult<()> {
@@ -322,6 +324,11 @@ impl StreamCalls for Client {
         let stream = self.working_stream(stream)?;
         let session = &stream.session;
         session.connection.host_function(&stream.course, session.next_id(), HostWork::Callback(callback))
+    }
+
+    fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
+        let _call = self.enter();
+        self.attach(stream, address, bytes, flags)
     }
 
     fn stream_copy_attributes(&self, destination: Stream, source: Stream) -> CudaResult<()> {

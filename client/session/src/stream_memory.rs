@@ -159,6 +159,10 @@ impl Client {
             // The device's own to look at: nothing is to be sent.
             return Ok(false);
         }
+        if session.managed.has(at.0) {
+            log!(Warn, "cuStreamBatchMemOp: CUDA has no waits and writes of managed memory: {:#x}", at.0);
+            return Err(CudaError::INVALID_VALUE);
+        }
         let of_device = self.owner(at, Some(session)).is_some();
         if !of_device && self.host_memory.range(at.0, bytes).is_some() {
             if self.mirror_pinned(at, session) {

@@ -1,8 +1,10 @@
 //! What the calling thread's present driver call has done so far: sent something, waited. Marks come in from the link,
 //! one count per outermost call goes out to the statistics. It belongs to one thread and takes no lock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
+use crate::managed::Managed;
 use crate::statistics::{Class, Statistics};
 
 #[derive(Clone, Copy)]
@@ -10,14 +12,21 @@ struct Mark {
     /// How many calls deep: a call that uses another counts once.
     depth: u32,
     posted: bool,
+    /// It counts as leaving somewhere.
+    leaves: bool,
     called: bool,
     waited: bool,
 }
 
-const NOTHING: Mark = Mark { depth: 0, posted: false, called: false, waited: false };
+const NOTHING: Mark = Mark { depth: 0, posted: false, leaves: false, called: false, waited: false };
 
 thread_local! {
     static PRESENT: Cell<Mark> = const { Cell::new(NOTHING) };
+}
+
+thread_local! {
+    /// Where the present call counts as leaving.
+    static LEFT: RefCell<Vec<Arc<Managed>>> = const { RefCell::new(Vec::new()) };
 }
 
 fn change(mark: impl FnOnce(&mut Mark)) {
@@ -36,6 +45,16 @@ pub(crate) fn posted() {
 /// The present call asked something.
 pub(crate) fn called() {
     change(|mark| mark.called = true);
+}
+
+/// Until the present call is over, nothing is opened that it does not see.
+pub(crate) fn leave_until_over(managed: &Arc<Managed>) {
+    if PRESENT.get().depth == 0 {
+        return;
+    }
+    managed.count_leaving();
+    change(|mark| mark.leaves = true);
+    LEFT.with_borrow_mut(|left| left.push(Arc::clone(managed)));
 }
 
 /// The present call waited for an answer.
@@ -73,6 +92,9 @@ impl Drop for Entered<'_> {
                 (false, false) => Class::Local,
             };
             self.statistics.made(class, mark.waited);
+            if mark.leaves {
+                LEFT.take().iter().for_each(|managed| managed.has_left());
+            }
         }
     }
 }

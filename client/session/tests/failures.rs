@@ -271,7 +271,7 @@ fn a_variable_at_the_end_of_the_address_space_is_refused() {
     let server = Server::scripted(|request, sequence, peer| match request {
         Request::FindGlobal(_) => {
             let at = floe_wire::DevicePtr(u64::MAX - 8);
-            peer.reply(sequence, &floe_wire::FindGlobalReply { at, bytes: 64 });
+            peer.reply(sequence, &floe_wire::FindGlobalReply { at, bytes: 64, managed: false });
             Flow::Done
         }
         _ => Flow::Usual,

@@ -243,6 +243,17 @@ pub enum KernelSetting {
     SharedMemoryConfig,
 }
 
+/// A global variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// Its address.
+    pub at: DevicePtr,
+    /// Its size.
+    pub bytes: u64,
+    /// Whether it is managed memory.
+    pub is_managed: bool,
+}
+
 /// One GPU with one context, as the worker drives it. Every method gives the driver's own error.
 #[allow(clippy::missing_errors_doc, reason = "every method gives the driver's own error")]
 pub trait Device: Send + Sync + 'static {
@@ -331,8 +342,8 @@ pub trait Device: Send + Sync + 'static {
     fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts>;
     /// Changes a setting of a kernel.
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;
-    /// Address and size of a global variable.
-    fn find_global(&self, code: Code, name: &str) -> CudaResult<(DevicePtr, u64)>;
+    /// A global variable.
+    fn find_global(&self, code: Code, name: &str) -> CudaResult<Global>;
 
     /// Launches a kernel with its packed parameter block and attributes.
     fn launch(

@@ -14,14 +14,14 @@ use std::sync::{Mutex, PoisonError};
 use floe_abi::{
     Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel, LaunchAttribute,
     MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, StreamMemoryOperation, TensorMap, TensorShape,
-    allocation_type, device_attribute, granularity, location_type,
+    allocation_type, device_attribute, granularity, location_type, pointer_attribute,
 };
 use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
-    ClusterQuestion, Code, Device, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading,
-    NodeEdge, NodeWork, Pattern, Place, Rows,
+    ClusterQuestion, Code, Device, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
+    Loading, NodeEdge, NodeWork, Pattern, Place, Rows,
 };
 use crate::open::{OpenLibraryError, open};
 pub use mapped::MappedMemory;
@@ -373,13 +373,19 @@ impl Device for Gpu {
         }
     }
 
-    fn find_global(&self, code: Code, name: &str) -> CudaResult<(DevicePtr, u64)> {
+    fn find_global(&self, code: Code, name: &str) -> CudaResult<Global> {
         let name = name_for_c(name)?;
         let (at, bytes) = match code {
-            Code::Library(library) => self.driver.library_get_global(library, &name)?,
+            Code::Library(library) => match self.driver.library_get_global(library, &name) {
+                // A library's managed variables are asked for by a call of their own.
+                Err(CudaError::NOT_FOUND) => self.driver.library_get_managed(library, &name)?,
+                found => found?,
+            },
             Code::Module(module) => self.driver.module_get_global(module, &name)?,
         };
-        Ok((at, wide(bytes)))
+        // A driver that cannot say has no such variables.
+        let is_managed = self.driver.pointer_get_int(pointer_attribute::IS_MANAGED, at).is_ok_and(|is| is != 0);
+        Ok(Global { at, bytes: wide(bytes), is_managed })
     }
 
     fn launch(

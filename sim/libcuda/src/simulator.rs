@@ -57,6 +57,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use floe_abi::{CudaError, CudaResult, Device};
 use floe_machine::Memory;
 use floe_surface::Driver;
+use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
 use context::Contexts;
@@ -108,6 +109,7 @@ pub struct Simulator {
     virtual_memory: Mutex<VirtualMemory>,
     pools: Pools,
     graphs: Graphs,
+    advice: Advice,
     execs: Execs,
 }
 
@@ -160,6 +162,7 @@ impl Simulator {
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
             pools: Pools::new(devices.len(), &handles),
             graphs: Graphs::default(),
+            advice: Advice::default(),
             execs: Execs::default(),
             devices,
             launch_blocking: settings.launch_blocking,

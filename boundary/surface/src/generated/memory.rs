@@ -109,6 +109,22 @@ pub trait MemoryCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn mem_alloc_managed(&self, bytes: usize, flags: u32) -> CudaResult<DevicePtr>;
+
+    /// Moves managed memory to the host ahead of its use. A device without concurrent access is no place to move it to: INVALID_DEVICE.
+    ///
+    /// `cuMemPrefetchAsync_v2`; the client's class for it: call.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn mem_prefetch_to_host(&self, address: DevicePtr, bytes: usize, stream: Stream) -> CudaResult<()>;
+
+    /// Says how managed memory will be used, which is remembered; places as `cuMemPrefetchAsync_v2`.
+    ///
+    /// `cuMemAdvise_v2`; the client's class for it: local.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn managed_advice(&self) -> &crate::advice::Advice;
 }
 
 /// `cuMemGetInfo_v2`: checks what C passed and calls [`Driver::mem_get_info`](crate::Driver).

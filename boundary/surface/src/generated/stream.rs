@@ -133,6 +133,14 @@ pub trait StreamCalls {
     /// # Errors
     /// The CUDA code the program shall see.
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()>;
+
+    /// Says whose work may use managed memory: everybody's, nobody's or this stream's (`attach_flags`). `bytes` is 0 or the whole allocation's.
+    ///
+    /// `cuStreamAttachMemAsync`; the client's class for it: local.
+    ///
+    /// # Errors
+    /// The CUDA code the program shall see.
+    fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()>;
 }
 
 /// `cuStreamCreate`: checks what C passed and calls [`Driver::stream_create`](crate::Driver).
@@ -421,5 +429,25 @@ pub unsafe fn cuStreamSetAttribute<D: crate::Driver>(
     // SAFETY: the program's contract for this argument, passed on by our caller; NULL is checked.
     let value = unsafe { c::reference(value)? };
     driver.stream_set_attribute(stream.or(default_stream), attribute, value)?;
+    Ok(())
+}
+
+/// `cuStreamAttachMemAsync`: checks what C passed and calls [`Driver::stream_attach_mem_async`](crate::Driver).
+///
+/// # Errors
+/// INVALID_VALUE for a missing pointer, else what the implementation says.
+///
+/// # Safety
+/// The program's contract of `cuStreamAttachMemAsync`.
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "name and arguments are C's")]
+pub unsafe fn cuStreamAttachMemAsync<D: crate::Driver>(
+    driver: &'static D,
+    default_stream: Stream,
+    stream: Stream,
+    address: DevicePtr,
+    bytes: usize,
+    flags: u32,
+) -> CudaResult<()> {
+    driver.stream_attach_mem_async(stream.or(default_stream), address, bytes, flags)?;
     Ok(())
 }

@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::{HostFunction, StreamCallback};
+use floe_touch::InTurn;
 use floe_transport::Sender;
 use floe_wire::{FunctionId, HostFunctionDone, LateBytes};
 
@@ -44,6 +45,11 @@ impl HostWork {
         !matches!(self, Self::Bytes(_))
     }
 
+    /// Whether it is a function of the program's.
+    fn is_program(&self) -> bool {
+        matches!(self, Self::Function(_) | Self::Callback(_))
+    }
+
     /// Does it; returns the bytes it brings. What the server has refused reads nothing: the program may know of the refusal.
     fn run(self, status: CudaResult<()>) -> Option<Vec<u8>> {
         match self {
@@ -75,6 +81,17 @@ pub(super) struct HostFunctions {
     /// Those among them that may write the program's memory.
     writing: AtomicUsize,
     queues: Mutex<Option<Queues>>,
+    /// What is to be done behind each function of the program, before its stream goes on.
+    after: OnceLock<After>,
+}
+
+/// See [`HostFunctions::after`].
+pub(crate) struct After(pub(super) Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for After {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("After")
+    }
 }
 
 /// Where what has arrived is waiting for its thread.
@@ -106,8 +123,14 @@ impl HostFunctions {
             busy: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
             queues: Mutex::new(Some(Queues { functions, sources })),
+            after: OnceLock::new(),
         };
         (own, Arrivals { functions: arriving_functions, sources: arriving_sources })
+    }
+
+    /// Has this done behind each function of the program. Said once.
+    pub(super) fn after(&self, after: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.after.set(After(after));
     }
 
     pub(super) fn add(&self, id: u64, work: HostWork) {
@@ -179,7 +202,14 @@ pub(super) fn start(shared: &Arc<Shared>, sender: &Sender, arrivals: Arrivals) -
 
 fn run(shared: &Shared, sender: &Sender, Arrival { id, work, status }: Arrival) {
     let (function, could_write) = (FunctionId(id), work.may_write());
+    let in_turn = work.is_program().then(InTurn::begin);
     let bytes = work.run(status);
+    if in_turn.is_some()
+        && let Some(After(after)) = shared.host.after.get()
+    {
+        after();
+    }
+    drop(in_turn);
     shared.host.is_over(could_write);
     // Sent rather than posted: a stream stands still until the server knows. A link that is gone needs no telling.
     let _ = match bytes {

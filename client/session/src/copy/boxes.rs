@@ -183,7 +183,10 @@ impl Client {
 
     fn side_of(&self, end: &CopyEnd, session: &Arc<Session>) -> CudaResult<Side> {
         match end.place {
-            CopyPlace::Host(range) => check_host(&range).map(|()| Side::Host(range)),
+            CopyPlace::Host(range) => {
+                check_host(&range)?;
+                Ok(self.managed_side(&range)?.map_or(Side::Host(range), Side::Device))
+            }
             CopyPlace::Device(at, _) => Ok(Side::Device(at)),
             CopyPlace::Unified(range) => self.side(&range, session),
         }

@@ -47,6 +47,8 @@ impl Client {
         if !target.session.covers(to.0.0, bytes) || !source.session.covers(from.0.0, bytes) {
             return Err(CudaError::INVALID_VALUE);
         }
+        target.session.give(to.0.0, bytes)?;
+        source.session.give(from.0.0, bytes)?;
         let stream = self.working_stream(stream)?;
         if bytes == 0 {
             return Ok(());

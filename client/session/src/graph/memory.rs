@@ -13,7 +13,7 @@ use crate::table::lock;
 impl Session {
     /// The number of the allocation that starts here: no other has had it.
     pub(crate) fn serial_at(&self, at: DevicePtr) -> Option<u64> {
-        lock(&self.blocks).find(at.0).filter(|found| found.at == at.0).map(|found| found.serial)
+        lock(self.blocks_at(at.0)).find(at.0).filter(|found| found.at == at.0).map(|found| found.serial)
     }
 
     fn holds(&self, memory: &Reserved) -> bool {

@@ -10,9 +10,9 @@ use floe_surface::HostRange;
 use super::copiers::{Copiers, Work};
 use super::pieces::{Piece, Pieces};
 use super::{FROM, SLOT, Slot, WAKES_FROM, Way};
-use crate::client::Client;
 use crate::connection::Ticket;
-use crate::stream::StreamState;
+use crate::order::Course;
+use crate::session::Session;
 use crate::table::lock;
 
 /// Slots of one thread: the device fills one while the thread empties the other.
@@ -33,22 +33,25 @@ struct Flight {
     ticket: Ticket,
 }
 
-impl Client {
+impl Session {
     /// Copies from the device through slots, from the beginning on. How many bytes that was; the others must travel.
-    pub(crate) fn download_staged(&self, stream: &StreamState, target: &HostRange, from: u64) -> CudaResult<usize> {
+    pub(crate) fn download_staged(
+        self: &Arc<Self>,
+        course: &Arc<Course>,
+        copiers: &Arc<Copiers>,
+        target: &HostRange,
+        from: u64,
+    ) -> CudaResult<usize> {
         if target.len() < FROM {
             return Ok(0);
         }
-        let session = &stream.session;
-        let Some(way) = session.way(stream.course()) else { return Ok(0) };
-        let copiers = self.copiers()?;
+        let Some(way) = self.way(course) else { return Ok(0) };
         let pieces = Pieces::new(target.len(), copiers.threads(), SLOT);
         let download = Arc::new(Download { way, target: *target, from, pieces, failed: Mutex::default() });
-        download.call_and_run(copiers, session.is_quiet(stream.course()));
+        download.call_and_run(copiers, self.is_quiet(course));
         let staged = download.pieces.close(copiers.spin());
-        session.statistics.staged_from_device(staged as u64);
+        self.statistics.staged_from_device(staged as u64);
         let failed = *lock(&download.failed);
-        session.errors.report()?;
         failed.map_or(Ok(staged), Err)
     }
 }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::HostRange;
 
-use super::copiers::Work;
+use super::copiers::{Copiers, Work};
 use super::pieces::{Piece, Pieces};
 use super::{FROM, SLOT, Slot, WAKES_FROM, Way};
-use crate::client::Client;
-use crate::stream::StreamState;
+use crate::order::Course;
+use crate::session::Session;
 use crate::table::lock;
 
 struct Upload {
@@ -21,14 +21,19 @@ struct Upload {
     failed: Mutex<Option<CudaError>>,
 }
 
-impl Client {
+impl Session {
     /// Queues a copy to the device through slots, from its beginning on. How many bytes that was; the others must travel.
-    pub(crate) fn upload_staged(&self, stream: &StreamState, to: u64, source: &HostRange) -> CudaResult<usize> {
+    pub(crate) fn upload_staged(
+        self: &Arc<Self>,
+        course: &Arc<Course>,
+        copiers: &Arc<Copiers>,
+        to: u64,
+        source: &HostRange,
+    ) -> CudaResult<usize> {
         if source.len() < FROM {
             return Ok(0);
         }
-        let Some(way) = stream.session.way(stream.course()) else { return Ok(0) };
-        let copiers = self.copiers()?;
+        let Some(way) = self.way(course) else { return Ok(0) };
         let pieces = Pieces::new(source.len(), copiers.threads(), SLOT);
         let upload = Arc::new(Upload { way, to, source: *source, pieces, failed: Mutex::default() });
         let call = || copiers.call(&upload, upload.pieces.most() - 1, source.len() >= WAKES_FROM);
@@ -44,7 +49,7 @@ impl Client {
         if let Some(error) = *lock(&upload.failed) {
             return Err(error);
         }
-        stream.session.statistics.staged_to_device(staged as u64);
+        self.statistics.staged_to_device(staged as u64);
         Ok(staged)
     }
 }

@@ -486,7 +486,7 @@ impl Peer {
             Request::FindKernel(m) if m.name == "missing" => self.reply_with(sequence, 500, 0, "", &[]),
             Request::FindKernel(_) => self.reply(sequence, &kernel()),
             Request::FindGlobal(_) => {
-                self.reply(sequence, &FindGlobalReply { at: DevicePtr(0x7f00_0000_1000), bytes: 64 });
+                self.reply(sequence, &FindGlobalReply { at: DevicePtr(0x7f00_0000_1000), bytes: 64, managed: false });
             }
             Request::ListKernels(_) => {
                 self.reply_borrowed(sequence, &ListKernelsReply { names: vec!["add", "scale"] });

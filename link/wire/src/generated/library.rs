@@ -209,7 +209,7 @@ impl<'a> Field<'a> for FindKernelReply {
     }
 }
 
-/// Address and size in bytes of a global variable.
+/// Address and size in bytes of a global variable, and whether it is managed memory.
 ///
 /// Kind 0x0306, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -254,19 +254,21 @@ impl Call for FindGlobal<'_> {
 pub struct FindGlobalReply {
     pub at: DevicePtr,
     pub bytes: u64,
+    pub managed: bool,
 }
 
 impl<'a> Field<'a> for FindGlobalReply {
-    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+    const LEAST: usize = <DevicePtr as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <bool as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<16>(out);
+        let room = crate::reader::room::<17>(out);
         room[0..8].copy_from_slice(&self.at.0.to_le_bytes());
         room[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        room[16..17].copy_from_slice(&[u8::from(self.managed)]);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { at: reader.field("at")?, bytes: reader.field("bytes")? })
+        Ok(Self { at: reader.field("at")?, bytes: reader.field("bytes")?, managed: reader.field("managed")? })
     }
 }
 

@@ -104,8 +104,9 @@ impl<D: Device> Session<D> {
 
     pub(super) fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
         let library = *self.libraries.get(message.library.0)?;
-        let (at, bytes) = self.device().find_global(library, message.name)?;
-        body(&FindGlobalReply { at: floe_wire::DevicePtr(at.0), bytes })
+        let found = self.device().find_global(library, message.name)?;
+        let (at, bytes, managed) = (floe_wire::DevicePtr(found.at.0), found.bytes, found.is_managed);
+        body(&FindGlobalReply { at, bytes, managed })
     }
 
     pub(super) fn set_kernel_attribute(&mut self, message: SetKernelAttribute) -> Result<Answer, Fault> {

@@ -586,7 +586,7 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn find_global(&self, _code: Code, _name: &str) -> CudaResult<(DevicePtr, u64)> {
+    fn find_global(&self, _code: Code, _name: &str) -> CudaResult<crate::device::Global> {
         Err(CudaError::NOT_FOUND)
     }
 

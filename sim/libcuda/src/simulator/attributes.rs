@@ -103,6 +103,7 @@ fn abilities(attribute: u32) -> Option<u32> {
             | ask::LOCAL_L1_CACHE_SUPPORTED
             | ask::COMPUTE_PREEMPTION_SUPPORTED
             | ask::COOPERATIVE_LAUNCH
+            | ask::MANAGED_MEMORY
             | ask::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED
             | ask::MEMORY_POOLS_SUPPORTED
             | ask::HOST_REGISTER_SUPPORTED
@@ -120,10 +121,10 @@ fn abilities(attribute: u32) -> Option<u32> {
             | ask::COMPUTE_MODE
             | ask::ECC_ENABLED
             | ask::TCC_DRIVER
-            | ask::MANAGED_MEMORY
             | ask::MULTI_GPU_BOARD
             | ask::HOST_NATIVE_ATOMIC_SUPPORTED
             | ask::PAGEABLE_MEMORY_ACCESS
+            // The host could touch it at any time here. But a program is to do on this device what it does on a vGPU.
             | ask::CONCURRENT_MANAGED_ACCESS
             | ask::CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
             | ask::CAN_USE_STREAM_MEM_OPS_V1

@@ -34,6 +34,14 @@ impl Simulator {
         self.host_memory.part(address.0, bytes).map(End::Host).ok_or(CudaError::INVALID_VALUE)
     }
 
+    /// The end a host address stands for: managed memory is the device's, which knows its order.
+    fn host_end(&self, range: &HostRange) -> CudaResult<End> {
+        if self.is_device_address(range.pointer().0) {
+            return self.device_end(DevicePtr(range.pointer().0), range.len());
+        }
+        Ok(End::Host(*range))
+    }
+
     fn unified_end(&self, range: &UnifiedRange) -> CudaResult<End> {
         if self.is_device_address(range.device().0) {
             self.device_end(range.device(), range.len())
@@ -44,7 +52,7 @@ impl Simulator {
 
     fn side(&self, end: &CopyEnd) -> CudaResult<Side> {
         let place = match &end.place {
-            CopyPlace::Host(range) => End::Host(*range),
+            CopyPlace::Host(range) => self.host_end(range)?,
             CopyPlace::Device(address, bytes) => self.device_end(*address, *bytes)?,
             CopyPlace::Unified(range) => self.unified_end(range)?,
         };
@@ -120,22 +128,22 @@ impl CopyCalls for Simulator {
 
     fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
         let target = self.device_end(destination, source.len())?;
-        self.linear(target, End::Host(source), source.len(), stream, Wait::Done)
+        self.linear(target, self.host_end(&source)?, source.len(), stream, Wait::Done)
     }
 
     fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
         let target = self.device_end(destination, source.len())?;
-        self.linear(target, End::Host(source), source.len(), stream, Wait::Queued)
+        self.linear(target, self.host_end(&source)?, source.len(), stream, Wait::Queued)
     }
 
     fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
         let from = self.device_end(source, destination.len())?;
-        self.linear(End::Host(destination), from, destination.len(), stream, Wait::Done)
+        self.linear(self.host_end(&destination)?, from, destination.len(), stream, Wait::Done)
     }
 
     fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
         let from = self.device_end(source, destination.len())?;
-        self.linear(End::Host(destination), from, destination.len(), stream, Wait::Queued)
+        self.linear(self.host_end(&destination)?, from, destination.len(), stream, Wait::Queued)
     }
 
     fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {

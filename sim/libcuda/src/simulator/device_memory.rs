@@ -2,7 +2,7 @@
 //! Variables of modules and the kernels' own heap have address ranges of their own, so that the program's allocations
 //! do not move when a module is loaded. It does not wait: whoever frees has waited.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult};
@@ -23,6 +23,8 @@ pub(crate) struct Owner {
     pub(crate) pool: Option<u64>,
     /// A free of it is queued on a stream: the program may not free it again.
     pub(crate) leaving: bool,
+    /// The host may touch it.
+    pub(crate) is_managed: bool,
 }
 
 struct State {
@@ -32,6 +34,8 @@ struct State {
     owners: HashMap<u64, Owner>,
     /// Bytes in use by pool.
     pools: HashMap<u64, u64>,
+    /// Where managed variables are.
+    managed: HashSet<u64>,
 }
 
 impl State {
@@ -79,6 +83,7 @@ impl DeviceMemory {
             kernel_heaps: RangeAllocator::new(globals + SPAN / 2..globals + SPAN),
             owners: HashMap::new(),
             pools: HashMap::new(),
+            managed: HashSet::new(),
         };
         Self { memory, store, state: Mutex::new(state) }
     }
@@ -188,9 +193,11 @@ impl DeviceMemory {
         Some((allocation, *state.owners.get(&allocation.address)?))
     }
 
-    /// The variable that contains `address`.
-    pub(crate) fn find_global(&self, address: u64) -> Option<Allocation> {
-        lock(&self.state).globals.find(address)
+    /// The variable that contains `address`, and whether it is managed memory.
+    pub(crate) fn find_global(&self, address: u64) -> Option<(Allocation, bool)> {
+        let state = lock(&self.state);
+        let found = state.globals.find(address)?;
+        Some((found, state.managed.contains(&found.address)))
     }
 
     /// Memory for a variable of a module.
@@ -202,7 +209,14 @@ impl DeviceMemory {
 
     /// Frees what `allocate_global` gave.
     pub(crate) fn free_global(&self, address: u64) {
-        lock(&self.state).globals.free(address);
+        let mut state = lock(&self.state);
+        state.managed.remove(&address);
+        state.globals.free(address);
+    }
+
+    /// The variable at this address is managed memory.
+    pub(crate) fn is_managed_global(&self, address: u64) {
+        lock(&self.state).managed.insert(address);
     }
 
     /// Maps a heap for the `malloc` of kernels. It takes memory only as it is used, and not from what programs see as

@@ -15,7 +15,7 @@ impl GraphMemoryCalls for Simulator {
     /// The primary context's, so that it goes with that at the latest.
     fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
         let state = self.device(device)?;
-        let owner = Owner { context: state.primary_handle, pool: None, leaving: false };
+        let owner = Owner { context: state.primary_handle, pool: None, leaving: false, is_managed: false };
         let made = state.memory.allocate(bytes, owner).or_else(|_| {
             // Frees that are still queued may be enough.
             self.wait_everything();

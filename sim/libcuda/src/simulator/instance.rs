@@ -177,6 +177,9 @@ impl Simulator {
         };
         match Program::load_shared(Level::best(), &given.texts, &self.memory, &mut allocate) {
             Ok(program) => {
+                for (at, _) in program.managed().iter().filter_map(|name| program.global(name)) {
+                    device.memory.is_managed_global(at);
+                }
                 let instance = Instance { program, context: context.serial, device: context.device, variables };
                 if given.eager
                     && let Err(error) = check_all(&instance, &given.names, options)

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, Kernel, Library, Module};
+use floe_abi::{CudaError, CudaResult, Device, DevicePtr, Kernel, Library, Module};
 use floe_image::Image;
-use floe_surface::{JitOptions, LibraryCalls};
+use floe_surface::{ContextCalls, JitOptions, LibraryCalls};
 
 use super::context::ContextState;
 use super::instance::{self, Code, Instance};
@@ -62,6 +62,11 @@ impl LibraryState {
         if let Some(instance) = instances.get(&context.serial) {
             return Ok(Arc::clone(instance));
         }
+        // A managed variable is one for the process, and each context's program has variables of its own.
+        if instances.values().any(|other| !other.program.managed().is_empty()) {
+            let message = "a library with managed variables can be used in one context of a process";
+            return Err(instance::refuse(options, CudaError::NOT_SUPPORTED, message));
+        }
         let instance = Arc::new(simulator.instantiate(context, &self.code, options)?);
         instances.insert(context.serial, Arc::clone(&instance));
         Ok(instance)
@@ -77,6 +82,18 @@ impl LibraryState {
 }
 
 impl Simulator {
+    /// Where a library's managed variables are: in the current context, else in the first device's primary one, which is
+    /// retained for it. The runtime asks for them before it has made a context.
+    fn context_of_managed(&self) -> CudaResult<Arc<ContextState>> {
+        match self.current() {
+            Err(CudaError::INVALID_CONTEXT) => {
+                let primary = self.device_primary_ctx_retain(Device(0))?;
+                self.contexts.get(primary.0).ok_or(CudaError::INVALID_CONTEXT)
+            }
+            current => current,
+        }
+    }
+
     fn kernel_of_library(&self, library: Library, state: &LibraryState, name: &str) -> Kernel {
         let mut kernels = lock(&state.kernels);
         if let Some(handle) = kernels.get(name) {
@@ -153,11 +170,10 @@ impl LibraryCalls for Simulator {
     }
 
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
-        self.library_get_global(library, name)?;
-        super::log::warn(format_args!(
-            "variable {} is __managed__: managed memory is not supported by the CPU device",
-            name.to_string_lossy()
-        ));
-        Err(CudaError::NOT_SUPPORTED)
+        self.demand_identity("a __managed__ variable")?;
+        let context = self.context_of_managed()?;
+        let (at, bytes) = variable(&*self.libraries.get(library)?.instance(self, &context)?, name)?;
+        let found = self.device_of_global(at.0).and_then(|device| device.memory.find_global(at.0));
+        if found.is_some_and(|(_, is_managed)| is_managed) { Ok((at, bytes)) } else { Err(CudaError::NOT_FOUND) }
     }
 }

@@ -1,8 +1,12 @@
 //! Allocation of device and host memory: sizes come in, addresses go out.
 //! A free waits for all work of the process first, as CUDA's does, so that no kernel ever touches what is gone.
-//! Mapped host memory and managed memory are refused by name: kernels see the device's addresses only.
+//! Managed memory is device memory, which lies at the same addresses of this process. Mapped host memory is refused by
+//! name: kernels see the device's addresses only.
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, host_alloc_flags, host_register_flags};
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, HostPointer, Stream, attach_flags, host_alloc_flags, host_register_flags,
+};
+use floe_surface::advice::Advice;
 use floe_surface::{HostRange, MemoryCalls};
 
 use super::device::CpuDevice;
@@ -31,7 +35,7 @@ impl Simulator {
         if let Some((found, _)) = self.device_of_allocation(address).and_then(|device| device.memory.find(address)) {
             return Some((found.address, found.size));
         }
-        if let Some(found) = self.device_of_global(address).and_then(|device| device.memory.find_global(address)) {
+        if let Some((found, _)) = self.device_of_global(address).and_then(|device| device.memory.find_global(address)) {
             return Some((found.address, found.size));
         }
         if WINDOWS.contains(&address) {
@@ -57,19 +61,31 @@ impl Simulator {
         if self.memory.is_mapped(address, bytes) { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 
-    fn allocate(&self, bytes: usize) -> CudaResult<DevicePtr> {
+    fn allocate(&self, bytes: usize, is_managed: bool) -> CudaResult<DevicePtr> {
         if bytes == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
         let (context, device) = self.working_device()?;
         self.graphs.refuse_unsafe()?;
-        let owner = Owner { context: context.handle, pool: None, leaving: false };
+        let owner = Owner { context: context.handle, pool: None, leaving: false, is_managed };
         let made = device.memory.allocate(bytes as u64, owner).or_else(|_| {
             // What pools are still to free may be enough.
             self.wait_everything();
             device.memory.allocate(bytes as u64, owner)
         })?;
         Ok(DevicePtr(made.address))
+    }
+
+    /// Managed memory is the device's own, touched by the host at the same addresses.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED where those addresses were taken in this process.
+    pub(crate) fn demand_identity(&self, what: &str) -> CudaResult<()> {
+        if self.memory.is_identity() {
+            return Ok(());
+        }
+        super::log::warn(format_args!("{what}: the device's addresses are not free in this process"));
+        Err(CudaError::NOT_SUPPORTED)
     }
 
     fn refuse_mapped(&self, what: &str) -> CudaError {
@@ -86,7 +102,7 @@ impl MemoryCalls for Simulator {
     }
 
     fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
-        self.allocate(bytes)
+        self.allocate(bytes, false)
     }
 
     fn mem_alloc_pitch(&self, width: usize, height: usize, element_bytes: u32) -> CudaResult<(DevicePtr, usize)> {
@@ -96,7 +112,7 @@ impl MemoryCalls for Simulator {
         let alignment = usize::try_from(ALIGNMENT).map_err(|_| CudaError::UNKNOWN)?;
         let pitch = width.checked_next_multiple_of(alignment).ok_or(CudaError::INVALID_VALUE)?;
         let bytes = pitch.checked_mul(height).ok_or(CudaError::OUT_OF_MEMORY)?;
-        Ok((self.allocate(bytes)?, pitch))
+        Ok((self.allocate(bytes, false)?, pitch))
     }
 
     fn mem_free(&self, address: DevicePtr) -> CudaResult<()> {
@@ -111,6 +127,9 @@ impl MemoryCalls for Simulator {
         }
         let device = self.device_of_allocation(address.0).ok_or(CudaError::INVALID_VALUE)?;
         device.memory.start_free(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        if let Some((found, _)) = device.memory.find(address.0).filter(|(_, owner)| owner.is_managed) {
+            self.advice.forget(&(found.address..found.address + found.size));
+        }
         self.wait_everything();
         device.memory.free(address.0).ok_or(CudaError::INVALID_VALUE)?;
         device.memory.give_back(false);
@@ -188,8 +207,23 @@ impl MemoryCalls for Simulator {
         self.host_memory.unregister(pointer)
     }
 
-    fn mem_alloc_managed(&self, _bytes: usize, _flags: u32) -> CudaResult<DevicePtr> {
-        super::log::warn(format_args!("managed memory is not supported by the CPU device (MANAGED_MEMORY is 0)"));
-        Err(CudaError::NOT_SUPPORTED)
+    fn mem_alloc_managed(&self, bytes: usize, flags: u32) -> CudaResult<DevicePtr> {
+        if !matches!(flags, attach_flags::GLOBAL | attach_flags::HOST) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.demand_identity("managed memory")?;
+        let made = self.allocate(bytes, true)?;
+        // As a GPU's driver gives it, whoever touches it first.
+        self.memory.fill(made.0, 0, 1, bytes).map_err(|_| CudaError::UNKNOWN)?;
+        Ok(made)
+    }
+
+    fn mem_prefetch_to_host(&self, _address: DevicePtr, _bytes: usize, stream: Stream) -> CudaResult<()> {
+        // It is there already.
+        self.stream(stream).map(drop)
+    }
+
+    fn managed_advice(&self) -> &Advice {
+        &self.advice
     }
 }

@@ -20,6 +20,7 @@ struct OnDevice {
     pool: u64,
     id: u64,
     accessible: bool,
+    is_managed: bool,
 }
 
 impl Simulator {
@@ -37,10 +38,11 @@ impl Simulator {
                 pool: owner.pool.unwrap_or(0),
                 id: found.id,
                 accessible: true,
+                is_managed: owner.is_managed,
             });
         }
         let device = self.device_of_global(address)?;
-        let found = device.memory.find_global(address)?;
+        let (found, is_managed) = device.memory.find_global(address)?;
         Some(OnDevice {
             base: found.address,
             bytes: found.size,
@@ -49,6 +51,7 @@ impl Simulator {
             pool: 0,
             id: found.address,
             accessible: true,
+            is_managed,
         })
     }
 
@@ -63,6 +66,7 @@ impl Simulator {
             pool: 0,
             id: piece.handle,
             accessible: piece.accessible,
+            is_managed: false,
         })
     }
 }
@@ -76,7 +80,8 @@ fn of_device(attribute: u32, address: u64, found: &OnDevice) -> CudaResult<Point
         // What an H200 says too: synchronous copies wait for their bytes.
         ask::SYNC_MEMOPS => PointerAttribute::SyncMemops(true),
         ask::BUFFER_ID => PointerAttribute::BufferId(found.id),
-        ask::IS_MANAGED => PointerAttribute::IsManaged(false),
+        ask::IS_MANAGED => PointerAttribute::IsManaged(found.is_managed),
+        ask::HOST_POINTER if found.is_managed => PointerAttribute::HostPointer(HostPointer(address)),
         ask::DEVICE_ORDINAL => PointerAttribute::DeviceOrdinal(i32::try_from(found.device).unwrap_or(-2)),
         ask::IS_LEGACY_CUDA_IPC_CAPABLE => PointerAttribute::IsLegacyIpcCapable(false),
         ask::RANGE_START_ADDR => PointerAttribute::RangeStart(DevicePtr(found.base)),
@@ -92,7 +97,7 @@ fn of_device(attribute: u32, address: u64, found: &OnDevice) -> CudaResult<Point
         ask::MAPPING_BASE_ADDR => PointerAttribute::MappingBase(DevicePtr(found.base)),
         ask::MEMORY_BLOCK_ID => PointerAttribute::MemoryBlockId(found.id),
         ask::IS_HW_DECOMPRESS_CAPABLE => PointerAttribute::IsHardwareDecompressCapable(false),
-        // HOST_POINTER: device memory has no address on the host. P2P_TOKENS: no such tokens here.
+        // HOST_POINTER: device memory that is not managed has no address on the host. P2P_TOKENS: no such tokens here.
         _ => return Err(CudaError::INVALID_VALUE),
     })
 }

@@ -107,7 +107,7 @@ impl Simulator {
         if state.max_size != 0 && used > state.max_size {
             return Err(CudaError::OUT_OF_MEMORY);
         }
-        let owner = Owner { context: context.handle, pool: Some(pool.0), leaving: false };
+        let owner = Owner { context: context.handle, pool: Some(pool.0), leaving: false, is_managed: false };
         let made = device.memory.allocate(bytes, owner).or_else(|_| {
             // Frees that are still queued may be enough.
             self.wait_everything();

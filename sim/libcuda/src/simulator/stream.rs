@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, Device, Event, LaunchAttributeValue, Stream, event_wait_flags, launch_attribute,
-    stream_flags,
+    Context, CudaError, CudaResult, Device, DevicePtr, Event, LaunchAttributeValue, Stream, attach_flags,
+    event_wait_flags, launch_attribute, pointer_attribute, stream_flags,
 };
 use floe_surface::graph::{CaptureStream, Work as Recorded};
-use floe_surface::{StreamCallback, StreamCalls};
+use floe_surface::{PointerAttribute, PointerCalls, StreamCallback, StreamCalls};
 
 use super::context::ContextState;
 use super::event::key_of;
@@ -232,6 +232,23 @@ impl StreamCalls for Simulator {
             callback.call(status);
         };
         self.executor.post(key, Work::Host(Box::new(call))).map(|_| ())
+    }
+
+    fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
+        self.stream(stream)?;
+        let known = matches!(flags, attach_flags::GLOBAL | attach_flags::HOST);
+        if !known && (flags != attach_flags::SINGLE || stream.is_default()) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        match self.range_around(address.0) {
+            Some((start, length)) if start == address.0 && (bytes == 0 || bytes as u64 == length) => {}
+            _ => return Err(CudaError::INVALID_VALUE),
+        }
+        // Whoever's work may use it: the memory is one.
+        match self.pointer_get_attribute(pointer_attribute::IS_MANAGED, address)? {
+            PointerAttribute::IsManaged(true) => Ok(()),
+            _ => Err(CudaError::INVALID_VALUE),
+        }
     }
 
     fn stream_copy_attributes(&self, destination: Stream, source: Stream) -> CudaResult<()> {

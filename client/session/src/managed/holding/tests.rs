@@ -1,0 +1,195 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const AT: u64 = 0x2000_0000_0000;
+
+fn piece(first: u64, count: u64) -> Range<u64> {
+    AT + first * PIECE..AT + (first + count) * PIECE
+}
+
+/// Touches until nothing stands in the way.
+fn touched(holding: &mut Holding, address: u64, writes: bool) -> Option<Opening> {
+    let opening = holding.touch(address, writes)?;
+    holding.opened(&opening);
+    assert_eq!(holding.touch(address, writes), None);
+    Some(opening)
+}
+
+#[test]
+fn a_touch_brings_one_piece_and_those_that_follow_bring_more() {
+    let mut holding = Holding::on_device(piece(0, 8));
+    for (at, bytes) in [(0, piece(0, 1)), (1, piece(1, 2)), (3, piece(3, 4)), (7, piece(7, 1))] {
+        let opening = touched(&mut holding, AT + at * PIECE + 5, false).unwrap();
+        assert_eq!(opening, Opening { bytes, fetched: true, writable: false });
+    }
+}
+
+#[test]
+fn what_was_read_is_not_fetched_again_and_only_what_was_written_is_sent() {
+    let mut holding = Holding::on_device(piece(0, 4));
+    touched(&mut holding, AT, false);
+    let opening = touched(&mut holding, AT + 9, true).unwrap();
+    assert_eq!(opening, Opening { bytes: piece(0, 1), fetched: false, writable: true });
+    touched(&mut holding, AT + 2 * PIECE, false);
+    let closing = holding.closing(&holding.bytes());
+    assert_eq!(closing, Closing { closed: vec![piece(0, 1), piece(2, 1)], sent: vec![piece(0, 1)] });
+    holding.closed(&closing);
+    assert!(!holding.is_open());
+    assert_eq!(holding.closing(&holding.bytes()), Closing::default());
+}
+
+#[test]
+fn a_fresh_holding_goes_as_a_whole_and_its_last_piece_is_short() {
+    let bytes = AT..AT + PIECE + 4096;
+    let mut holding = Holding::fresh(bytes.clone());
+    assert_eq!(holding.touch(AT, true), None);
+    let closing = holding.closing(&(AT..AT + 1));
+    assert_eq!(closing, Closing { closed: vec![bytes.clone()], sent: Vec::new() });
+    holding.closed(&closing);
+    let opening = touched(&mut holding, AT + PIECE, true).unwrap();
+    assert_eq!(opening.bytes, AT + PIECE..bytes.end);
+}
+
+#[test]
+fn closing_a_part_leaves_the_rest_open() {
+    let mut holding = Holding::on_device(piece(0, 4));
+    for at in [0, 3] {
+        touched(&mut holding, AT + at * PIECE, true);
+    }
+    let closing = holding.closing(&piece(0, 1));
+    assert_eq!(closing.sent, [piece(0, 1)]);
+    holding.closed(&closing);
+    assert!(holding.is_open());
+    assert_eq!(holding.look(&piece(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [piece(0, 3)]);
+}
+
+/// What a program and its device do.
+#[derive(Debug, Clone)]
+enum Step {
+    Read(u64),
+    Write(u64, u8),
+    /// A kernel writes here, after all is closed.
+    Launch(u64, u8),
+    /// A copy writes these bytes on the device, after those are closed.
+    Copy(u64, u64, u8),
+    /// A wait, after which what is closed is opened for reading.
+    Look(u64, u64),
+}
+
+const COUNT: u64 = 6;
+const BYTES: u64 = COUNT * PIECE - 4096;
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = || 0..BYTES;
+    prop_oneof![
+        at().prop_map(Step::Read),
+        (at(), any::<u8>()).prop_map(|(at, byte)| Step::Write(at, byte)),
+        (at(), any::<u8>()).prop_map(|(at, byte)| Step::Launch(at, byte)),
+        (at(), at(), any::<u8>()).prop_map(|(one, other, byte)| Step::Copy(one.min(other), one.max(other) + 1, byte)),
+        (at(), at()).prop_map(|(one, other)| Step::Look(one.min(other), one.max(other) + 1)),
+    ]
+}
+
+/// Both sides' bytes, one for each page, and what they should be.
+struct Model {
+    holding: Holding,
+    host: Vec<u8>,
+    device: Vec<u8>,
+    truth: Vec<u8>,
+    access: Vec<u8>,
+}
+
+const PAGE: u64 = 4096;
+
+fn pages(bytes: &Range<u64>) -> Range<usize> {
+    let page = |at: u64| usize::try_from((at - AT) / PAGE).unwrap();
+    page(bytes.start)..page(bytes.end - 1) + 1
+}
+
+impl Model {
+    fn new() -> Self {
+        let zeros = || vec![0; usize::try_from(BYTES / PAGE).unwrap()];
+        let (host, device, truth) = (zeros(), zeros(), zeros());
+        Self { holding: Holding::fresh(AT..AT + BYTES), host, device, truth, access: vec![2; zeros().len()] }
+    }
+
+    fn open(&mut self, opening: &Opening) {
+        let pages = pages(&opening.bytes);
+        if opening.fetched {
+            assert!(self.access[pages.clone()].iter().all(|access| *access == 0), "only closed pages are written");
+            self.host[pages.clone()].copy_from_slice(&self.device[pages.clone()]);
+        }
+        self.access[pages].fill(if opening.writable { 2 } else { 1 });
+        self.holding.opened(opening);
+    }
+
+    fn touch(&mut self, at: u64, writes: bool) -> usize {
+        if let Some(opening) = self.holding.touch(AT + at, writes) {
+            self.open(&opening);
+        }
+        let page = usize::try_from(at / PAGE).unwrap();
+        assert!(self.access[page] > u8::from(writes), "the touch goes on");
+        page
+    }
+
+    fn close(&mut self, bytes: &Range<u64>) {
+        let closing = self.holding.closing(bytes);
+        let fresh = self.holding.is_fresh();
+        for closed in &closing.closed {
+            self.access[pages(closed)].fill(0);
+        }
+        let sent = if fresh { &closing.closed } else { &closing.sent };
+        for sent in sent {
+            self.device[pages(sent)].copy_from_slice(&self.host[pages(sent)]);
+        }
+        self.holding.closed(&closing);
+    }
+
+    fn take(&mut self, step: &Step) {
+        let page = |at: u64| usize::try_from(at / PAGE).unwrap();
+        match step {
+            Step::Read(at) => {
+                let page = self.touch(*at, false);
+                assert_eq!(self.host[page], self.truth[page], "the host sees what was written last");
+            }
+            Step::Write(at, byte) => {
+                let page = self.touch(*at, true);
+                (self.host[page], self.truth[page]) = (*byte, *byte);
+            }
+            Step::Launch(at, byte) => {
+                self.close(&(AT..AT + BYTES));
+                assert_eq!(self.device, self.truth, "the device sees what was written last");
+                assert!(!self.holding.is_open() && self.access.iter().all(|access| *access == 0));
+                (self.device[page(*at)], self.truth[page(*at)]) = (*byte, *byte);
+            }
+            Step::Copy(start, end, byte) => {
+                let bytes = AT + start..AT + end;
+                self.close(&bytes);
+                for page in pages(&bytes) {
+                    assert_eq!(self.device[page], self.truth[page]);
+                    assert_eq!(self.access[page], 0);
+                    (self.device[page], self.truth[page]) = (*byte, *byte);
+                }
+            }
+            Step::Look(start, end) => {
+                for opening in self.holding.look(&(AT + start..AT + end)) {
+                    self.open(&opening);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nobody_ever_sees_what_is_stale(steps in prop::collection::vec(step(), 1..60)) {
+        let mut model = Model::new();
+        for step in &steps {
+            model.take(step);
+        }
+        for at in (0..BYTES).step_by(4096) {
+            model.take(&Step::Read(at));
+        }
+    }
+}

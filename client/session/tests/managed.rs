@@ -1,0 +1,174 @@
+//! Managed memory against a scripted server: what goes ahead of a launch, and that host and device always see what was
+//! written last. One test, since all vGPUs of a process have windows of their own and all scripted servers give the first.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use floe_abi::{CudaError, DevicePtr, Function, HostPointer, Stream, attach_flags};
+use floe_session::Client;
+use floe_surface::*;
+use floe_wire::Request;
+use scripted::*;
+
+const GLOBAL: u32 = attach_flags::GLOBAL;
+
+fn host(at: DevicePtr, bytes: usize) -> HostRange {
+    // SAFETY: managed memory of this test's, touched by its one thread.
+    unsafe { HostRange::new(HostPointer(at.0), bytes) }
+}
+
+fn read(at: DevicePtr) -> u8 {
+    // SAFETY: as above.
+    unsafe { (at.0 as *const u8).read_volatile() }
+}
+
+fn write(at: DevicePtr, byte: u8) {
+    // SAFETY: as above.
+    unsafe { (at.0 as *mut u8).write_volatile(byte) };
+}
+
+/// What the scripted server leaves out.
+fn fill(request: &Request<'_>, _sequence: u64, peer: &mut Peer) -> Flow {
+    if let Request::Fill(fill) = request {
+        peer.write(fill.at.0, &vec![fill.value as u8; fill.width as usize]);
+    }
+    Flow::Usual
+}
+
+/// The requests that came since there were `before`.
+fn since(server: &Server, before: usize) -> Vec<&'static str> {
+    server.names().into_iter().skip(before).filter(|name| *name != "Ping").collect()
+}
+
+fn launched(client: &Client, server: &Server, function: Function) -> Vec<&'static str> {
+    let before = server.names().len();
+    launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
+    server.wait_for("Launch", server.count("Launch").max(1));
+    since(server, before)
+}
+
+fn only_what_was_touched_goes_ahead_of_a_launch(client: &Client, server: &Server, function: Function) {
+    let at = client.mem_alloc_managed(4 << 20, GLOBAL).unwrap();
+    assert_eq!((read(at), read(DevicePtr(at.0 + (4 << 20) - 1))), (0, 0));
+    write(DevicePtr(at.0 + (3 << 20)), 5);
+    let ahead = launched(client, server, function);
+    // Three pages had been touched, two of them by reading.
+    let sent = ["CreateStream", "Fill", "CopyToDevice", "CopyToDevice", "CopyToDevice", "SynchronizeStream"];
+    assert_eq!(ahead[..6], sent);
+    client.ctx_synchronize().unwrap();
+    assert!(!launched(client, server, function).contains(&"CopyToDevice"), "what was fetched and left alone stays");
+    assert_eq!(read(DevicePtr(at.0 + (1 << 20))), 0, "zero on the device too");
+    assert_eq!(read(DevicePtr(at.0 + (3 << 20))), 5);
+    client.mem_free(at).unwrap();
+    assert_eq!(client.mem_free(at), Err(CudaError::INVALID_VALUE));
+}
+
+/// Numbers that look random and are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+/// Managed allocations and what should be in them.
+struct Model<'a> {
+    client: &'a Client,
+    function: Function,
+    random: Random,
+    memory: Vec<(DevicePtr, Vec<u8>)>,
+}
+
+impl Model<'_> {
+    fn allocate(&mut self) {
+        let bytes = [100, 4096, 70_000, 300_000, 3 << 20][self.random.below(5)];
+        let at = self.client.mem_alloc_managed(bytes, GLOBAL).unwrap();
+        self.memory.push((at, vec![0; bytes]));
+    }
+
+    /// A part of one of them: which, from where on, how much.
+    fn part(&mut self) -> (usize, usize, usize) {
+        let index = self.random.below(self.memory.len());
+        let bytes = self.memory[index].1.len();
+        let from = self.random.below(bytes);
+        (index, from, 1 + self.random.below((bytes - from).min(200_000)))
+    }
+
+    fn at(&self, index: usize, offset: usize) -> DevicePtr {
+        DevicePtr(self.memory[index].0.0 + offset as u64)
+    }
+
+    fn step(&mut self) {
+        let (client, byte) = (self.client, self.random.below(256) as u8);
+        let (index, from, bytes) = self.part();
+        let at = self.at(index, from);
+        match self.random.below(12) {
+            0 | 1 => {
+                write(at, byte);
+                self.memory[index].1[from] = byte;
+            }
+            2 => {
+                host(at, bytes).write(&vec![byte; bytes]).unwrap();
+                self.memory[index].1[from..from + bytes].fill(byte);
+            }
+            3 | 4 => assert_eq!(read(at), self.memory[index].1[from]),
+            5 => assert_eq!(host(at, bytes).to_vec(), self.memory[index].1[from..from + bytes]),
+            6 => launch(client, self.function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap(),
+            7 => {
+                client.memset_d8(Stream::LEGACY, at, byte, bytes).unwrap();
+                self.memory[index].1[from..from + bytes].fill(byte);
+            }
+            8 => client.ctx_synchronize().unwrap(),
+            9 => self.copy(index, from, bytes),
+            10 => {
+                let mut copied = vec![0; bytes];
+                let target = HostBlock::new(bytes).unwrap();
+                client.memcpy_dtoh(Stream::LEGACY, target.range(), at).unwrap();
+                target.range().read_into(&mut copied).unwrap();
+                assert_eq!(copied, self.memory[index].1[from..from + bytes]);
+            }
+            _ if self.memory.len() > 3 => {
+                let (at, _) = self.memory.swap_remove(index);
+                client.mem_free(at).unwrap();
+            }
+            _ => self.allocate(),
+        }
+    }
+
+    /// From one to another, named as host memory or as the device's.
+    fn copy(&mut self, index: usize, from: usize, bytes: usize) {
+        let (other, to, room) = self.part();
+        let bytes = bytes.min(room);
+        let (source, target) = (self.at(index, from), self.at(other, to));
+        let copied = match self.random.below(3) {
+            0 => self.client.memcpy_dtod(Stream::LEGACY, target, source, bytes),
+            1 => self.client.memcpy_htod(Stream::LEGACY, target, host(source, bytes)),
+            _ => self.client.memcpy_dtoh(Stream::LEGACY, host(target, bytes), source),
+        };
+        if index == other && from < to + bytes && to < from + bytes {
+            // What overlapping copies leave is nobody's business.
+            self.client.memset_d8(Stream::LEGACY, target, 0, bytes).unwrap();
+            self.memory[other].1[to..to + bytes].fill(0);
+            return;
+        }
+        copied.unwrap();
+        let content = self.memory[index].1[from..from + bytes].to_vec();
+        self.memory[other].1[to..to + bytes].copy_from_slice(&content);
+    }
+}
+
+#[test]
+fn host_and_device_see_what_was_written_last_and_only_that_travels() {
+    let server = Server::start(Options { script: Some(Box::new(fill)), ..Options::default() });
+    let client = client(&server);
+    let module = client.module_load_data(&ptx(), &mut JitOptions::none()).unwrap();
+    let function = client.module_get_function(module, c"add").unwrap();
+    only_what_was_touched_goes_ahead_of_a_launch(client, &server, function);
+    let mut model = Model { client, function, random: Random(1), memory: Vec::new() };
+    model.allocate();
+    for _ in 0..3000 {
+        model.step();
+    }
+}
