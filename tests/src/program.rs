@@ -64,6 +64,12 @@ pub struct Statistics {
     pub bulk_to_device: u64,
     /// Of those from devices, the bytes that bulk connections carried.
     pub bulk_from_device: u64,
+    /// Touches of managed memory that stood until it was opened.
+    pub managed_faults: u64,
+    /// Bytes of managed memory that were sent to devices.
+    pub managed_to_device: u64,
+    /// Bytes of managed memory that were fetched from devices.
+    pub managed_from_device: u64,
     /// Contents of modules that the server had.
     pub modules_known: u64,
     /// Contents of modules that were sent.

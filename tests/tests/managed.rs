@@ -1,0 +1,48 @@
+//! Managed memory over every transport: what is sent and fetched for what a program touches, and what becomes of a touch when
+//! the device is gone. What its contents are, the example programs check.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use floe_tests::{Floed, Linkage, descendants, example};
+
+/// What one touch brings.
+const PIECE: u64 = 64 << 10;
+
+#[test]
+fn only_touched_pieces_travel_over_every_transport() {
+    let daemon = Floed::start();
+    for address in [daemon.shm(), daemon.unix().to_owned(), daemon.tcp().to_owned()] {
+        let program = example("managedCalls", Linkage::Static, &["counts"]);
+        let outcome = program.on(&daemon, &address).variable("FLOE_STATS", "json").run();
+        assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+        let seen = outcome.statistics();
+        // 130 launches, 10 of them behind a write of one piece.
+        assert_eq!(seen.managed_to_device, 10 * PIECE, "{address}: {seen:?}");
+        // The written piece by its first touch and by each of 10 waits behind it, and one that is read.
+        assert_eq!(seen.managed_from_device, 12 * PIECE, "{address}: {seen:?}");
+        assert_eq!(seen.managed_faults, 2, "{address}: {seen:?}");
+        daemon.wait_for_workers(0);
+    }
+}
+
+#[test]
+fn a_touch_when_the_device_is_gone_is_a_fault() {
+    let daemon = Floed::start_with(&["--grace", "1"], &[]);
+    for address in [daemon.shm(), daemon.unix().to_owned(), daemon.tcp().to_owned()] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = example("managedFaults", Linkage::Static, &["lost", folder.path().to_str().unwrap()]);
+        let mut child = program.on(&daemon, &address).start();
+        let began = Instant::now();
+        while !folder.path().join("ready").exists() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{address}: it gets ready");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for worker in descendants(daemon.process()) {
+            assert!(Command::new("kill").args(["-KILL", &worker.to_string()]).status().unwrap().success());
+        }
+        std::fs::write(folder.path().join("go"), "").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(42), "{address}");
+    }
+}
