@@ -1,6 +1,6 @@
 //! A range of addresses the program uses, and the same memory a second time where floe alone uses it. Addresses come in;
-//! pages are closed, readable or open there, while the second place is always open. It is sparse: what nobody has written
-//! takes no memory. A process forked off this one has neither.
+//! pages are closed, readable or open there, while the second place is open where pages are in use. It is sparse: what
+//! nobody has written takes no memory. A process forked off this one has neither.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl Span {
             // A kernel before 4.17 takes the address for a wish.
             return Err(Errno::EXIST);
         }
-        span.second = map(0, bytes, Access::Open, flags, &span.file)?;
+        span.second = map(0, bytes, Access::Closed, flags, &span.file)?;
         span.keep_to_process(start);
         span.keep_to_process(span.second);
         Ok(span)
@@ -79,16 +79,29 @@ impl Span {
         self.start..self.start + self.bytes
     }
 
+    /// From now on these pages are in use, until they are emptied: floe reaches them. Not all of a span from the start: what a
+    /// process locks in memory is there as soon as it can be reached. False where the system refuses.
+    pub fn begin(&self, pages: &Range<u64>) -> bool {
+        self.protect(self.second, pages, Access::Open)
+    }
+
     /// Says what the program may do with these pages. False where the system refuses, which it does when too many pages
     /// differ from their neighbours.
     pub fn allow(&self, pages: &Range<u64>, access: Access) -> bool {
-        let Some(bytes) = self.checked(pages) else { return false };
-        // SAFETY: the pages are this span's own mapping (checked), which holds no object of Rust's; who touches them is the
-        // program, whose contract with CUDA says when it may.
-        unsafe { libc::mprotect(pages.start as *mut c_void, bytes, access.protection()) == 0 }
+        self.protect(self.start, pages, access)
     }
 
-    /// The same bytes where floe reads and writes them, whatever the program may do; `None` outside of the span.
+    /// In one of the span's places.
+    fn protect(&self, place: u64, pages: &Range<u64>, access: Access) -> bool {
+        let Some(bytes) = self.checked(pages) else { return false };
+        let at = place + (pages.start - self.start);
+        // SAFETY: the pages are this span's own mapping (checked), which holds no object of Rust's; who touches them is the
+        // program, whose contract with CUDA says when it may, or floe by ranges of pages that are in use.
+        unsafe { libc::mprotect(at as *mut c_void, bytes, access.protection()) == 0 }
+    }
+
+    /// The same bytes, which are in use, where floe reads and writes them, whatever the program may do; `None` outside of the
+    /// span.
     pub fn behind(&self, bytes: &Range<u64>) -> Option<HostRange> {
         let length = self.checked(bytes)?;
         let second = HostPointer(self.second + (bytes.start - self.start));
@@ -118,11 +131,12 @@ impl Span {
         Ok(found)
     }
 
-    /// Gives the memory of these pages back: they are zero from now on.
+    /// Gives the memory of these pages back: they are zero from now on, and not in use.
     pub fn empty(&self, pages: &Range<u64>) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if self.checked(pages).is_some() {
-            // Where the system refuses, the memory is given back with the span.
+            // Where the system refuses, they stay open to floe, or the memory is given back with the span.
+            let _ = self.protect(self.second, pages, Access::Closed);
             let _ = fallocate(&self.file, flags, pages.start - self.start, pages.end - pages.start);
         }
     }
@@ -174,12 +188,14 @@ mod tests {
         assert_eq!(span.addresses(), PLACE..PLACE + 64 * PAGE);
         assert!(span.touched(&span.addresses()).expect("asked").is_empty());
         let third = PLACE + 3 * PAGE..PLACE + 4 * PAGE;
+        assert!(span.begin(&third));
         span.behind(&third).expect("inside").write(&[7]).expect("fits");
         assert_eq!(span.touched(&span.addresses()).expect("asked"), std::slice::from_ref(&third));
         assert!(span.allow(&third, Access::Reads));
         // SAFETY: the page is readable now and nobody writes it.
         assert_eq!(unsafe { (third.start as *const u8).read_volatile() }, 7);
         span.empty(&third);
+        assert!(span.begin(&third));
         assert!(span.touched(&span.addresses()).expect("asked").is_empty());
         assert_eq!(span.behind(&third).expect("inside").to_vec()[0], 0);
     }

@@ -253,6 +253,10 @@ impl MemoryCalls for Client {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let context = self.working()?;
+        if context.session.managed.has(range.pointer().0) {
+            log_once!(Warn, "cuMemHostRegister: managed memory is no memory of the host's to register");
+            return Err(CudaError::INVALID_VALUE);
+        }
         self.host_memory.register(range, flags, context.handle())
     }
 

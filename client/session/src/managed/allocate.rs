@@ -68,7 +68,7 @@ impl Session {
         let at = self.allocate_from(&managed.blocks, bytes, owner, None)?;
         let pages = at..at + bytes.next_multiple_of(PAGE);
         let mut state = lock(&managed.state);
-        if !place.span.allow(&pages, Access::Open) {
+        if !(place.span.begin(&pages) && place.span.allow(&pages, Access::Open)) {
             lock(&managed.blocks).free(at, self.order.fence(), None);
             log!(Warn, "cuMemAllocManaged: the system does not open {bytes} bytes at {at:#x}");
             return Err(CudaError::OUT_OF_MEMORY);
@@ -168,7 +168,8 @@ impl Session {
         self.close_bytes(&pages)?;
         state = lock(&managed.state);
         for hole in holes(&state, &pages) {
-            let place = Place::take(self, &hole).ok_or(CudaError::NOT_SUPPORTED)?;
+            let place = Place::take(self, &hole).filter(|place| place.span.begin(&hole));
+            let place = place.ok_or(CudaError::NOT_SUPPORTED)?;
             let (holding, attached) = (Holding::on_device(hole.clone()), Attachment::Global);
             state.held.insert(hole.start, Held::new(holding, place, vec![bytes.clone()], attached));
         }
