@@ -82,15 +82,20 @@ impl LibraryState {
 }
 
 impl Simulator {
-    /// Where a library's managed variables are: in the current context, else in the first device's primary one, which is
-    /// retained for it. The runtime asks for them before it has made a context.
-    fn context_of_managed(&self) -> CudaResult<Arc<ContextState>> {
+    /// Where a library's managed variables are: in the one context that has them, else in the current one, else in the first
+    /// device's primary one, which is retained for it. The runtime asks for them before it has made a context.
+    fn instance_of_managed(&self, library: &LibraryState) -> CudaResult<Arc<Instance>> {
+        let known = lock(&library.instances).values().next().cloned();
+        if let Some(known) = known.filter(|known| !known.program.managed().is_empty()) {
+            return Ok(known);
+        }
         match self.current() {
             Err(CudaError::INVALID_CONTEXT) => {
                 let primary = self.device_primary_ctx_retain(Device(0))?;
-                self.contexts.get(primary.0).ok_or(CudaError::INVALID_CONTEXT)
+                let context = self.contexts.get(primary.0).ok_or(CudaError::INVALID_CONTEXT)?;
+                library.instance(self, &context)
             }
-            current => current,
+            current => library.instance(self, &*current?),
         }
     }
 
@@ -171,8 +176,7 @@ impl LibraryCalls for Simulator {
 
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         self.demand_identity("a __managed__ variable")?;
-        let context = self.context_of_managed()?;
-        let (at, bytes) = variable(&*self.libraries.get(library)?.instance(self, &context)?, name)?;
+        let (at, bytes) = variable(&*self.instance_of_managed(&*self.libraries.get(library)?)?, name)?;
         let found = self.device_of_global(at.0).and_then(|device| device.memory.find_global(at.0));
         if found.is_some_and(|(_, is_managed)| is_managed) { Ok((at, bytes)) } else { Err(CudaError::NOT_FOUND) }
     }
