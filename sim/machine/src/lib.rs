@@ -24,6 +24,7 @@ mod program;
 pub mod scalar;
 mod services;
 mod snapshot;
+mod texture;
 
 pub use exec::{
     BLOCK_LIMIT, Completion, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, Pool, SHARED_LIMIT, THREAD_LIMIT,
@@ -33,3 +34,4 @@ pub use memory::{Backing, GRANULE, Memory, MemoryError, Store};
 pub use program::{Kernel, KernelParameter, LoadError, Program};
 pub use services::{Heap, Services, Sink};
 pub use snapshot::{Snapshot, SnapshotError};
+pub use texture::{Channel, Outside, Sampling, Surface, Texels, Texture, Views};

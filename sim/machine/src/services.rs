@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::memory::Memory;
+use crate::texture::Views;
 
 /// Receives the bytes kernels print, one call per `printf`; also the message of a failed `assert`.
 pub type Sink = Box<dyn Fn(&[u8]) + Send + Sync>;
@@ -17,6 +18,8 @@ pub struct Services {
     pub printf: Sink,
     /// Where the message of a failed `assert` goes (CUDA: standard error).
     pub assertion: Sink,
+    /// Textures and surfaces by their numbers.
+    pub views: Arc<Views>,
     /// Device `malloc`; `None` makes it return null.
     pub heap: Option<Arc<Heap>>,
     /// `%nsmid`: multiprocessors that the device reports.
@@ -32,6 +35,7 @@ impl Services {
             memory,
             printf: Box::new(|_| {}),
             assertion: Box::new(|_| {}),
+            views: Arc::default(),
             heap: None,
             multiprocessors: 1,
             stack_limit: 1024,

@@ -1,5 +1,5 @@
 //! Execution: from handlers for one instruction up to the pool of threads that runs grids.
-//! `lanes`, `context`, `alu`, `mov`, `memory`, `stack`, `run`, `atomic`, `shuffle`, `control` execute instructions; `warp`, `call`,
+//! `lanes`, `context`, `alu`, `mov`, `memory`, `stack`, `run`, `atomic`, `shuffle`, `texture`, `control` execute instructions; `warp`, `call`,
 //! `barrier`, `block`, `grid`, `pool` decide which one is next. State is in `state`, and only there.
 
 mod address;
@@ -21,6 +21,7 @@ mod run;
 mod shuffle;
 mod stack;
 mod state;
+mod texture;
 mod warp;
 
 pub use grid::{BLOCK_LIMIT, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, SHARED_LIMIT, THREAD_LIMIT};
@@ -55,3 +56,4 @@ pub(crate) use shuffle::{
 };
 pub(crate) use stack::{Allocate, RestoreStack, SaveStack};
 pub(crate) use state::{AlignedBytes, BARRIERS, Barrier, Block, Fragment, Frame, Wait, Warp};
+pub(crate) use texture::{Beyond, LoadSurface, ReadTexture, Reading, StoreSurface, SurfacePlan, TexturePlan};

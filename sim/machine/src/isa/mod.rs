@@ -46,6 +46,8 @@ const FAMILIES: &[&str] = &[
     "ld{.weak,.volatile,.relaxed,.acquire,.mmio}{.global,.shared,.local,.const,.param,generic}{.v2,.v4}, ldu",
     "st{.weak,.volatile,.relaxed,.release,.mmio}{.global,.shared,.local,.param,generic}{.v2,.v4}",
     "atom, red {.and,.or,.xor,.exch,.cas,.add,.inc,.dec,.min,.max} of 16 to 64 bits, integer and float",
+    "tex, tex.level, tex.grad, tld4 {.1d,.2d,.3d,.a1d,.a2d}.v4{.f32,.s32,.u32}{.f32,.s32} by number, without mipmaps",
+    "suld.b, sust.b {.1d,.2d,.3d,.a1d,.a2d}{.v2,.v4}{.b8,.b16,.b32,.b64}{.trap,.clamp,.zero} by number",
     "membar, fence, prefetch, prefetchu, applypriority, discard, nanosleep, pmevent, griddepcontrol",
     "bra, brx.idx, call (direct and indirect), ret, exit, trap, brkpt",
     "bar{.cta}, barrier{.cta} {.sync,.arrive,.red}, bar.warp.sync",

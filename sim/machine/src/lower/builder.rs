@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{Inst, Level, RunPlan};
+use crate::exec::{Inst, Level, RunPlan, SurfacePlan, TexturePlan};
 use crate::program::{LoadError, Program};
 
 use super::constants::ConstantPool;
@@ -28,6 +28,8 @@ pub(crate) struct Builder<'p> {
     pub(crate) calls: Vec<CallSite>,
     pub(crate) branch_lists: Vec<Vec<u32>>,
     pub(crate) runs: Vec<RunPlan>,
+    pub(crate) textures: Vec<TexturePlan>,
+    pub(crate) surfaces: Vec<SurfacePlan>,
     shared: HashMap<SharedKey, u32>,
     shared_bytes: u64,
     /// Whether lanes need stack beyond the kernel's own local variables.
@@ -61,6 +63,8 @@ pub(crate) fn lower(program: &Program, number: u32, level: Level) -> Result<Imag
         calls: Vec::new(),
         branch_lists: Vec::new(),
         runs: Vec::new(),
+        textures: Vec::new(),
+        surfaces: Vec::new(),
         shared: HashMap::new(),
         shared_bytes: 0,
         uses_stack: false,
@@ -172,6 +176,8 @@ impl Builder<'_> {
             uses_stack,
             branch_lists: self.branch_lists,
             runs: self.runs,
+            textures: self.textures,
+            surfaces: self.surfaces,
             static_shared: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
         }
     }

@@ -278,6 +278,8 @@ impl<'p> Body<'_, 'p> {
             "ld" | "ldu" => self.load(instruction),
             "st" => self.store(instruction),
             "atom" | "red" => self.atomic(instruction),
+            "tex" | "tld4" => self.texture(instruction),
+            "suld" | "sust" => self.surface(instruction),
             "bra" => self.branch(instruction),
             "brx" => self.branch_indexed(instruction),
             "call" => self.call(instruction),

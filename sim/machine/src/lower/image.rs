@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::exec::{AlignedBytes, Inst, RunPlan};
+use crate::exec::{AlignedBytes, Inst, RunPlan, SurfacePlan, TexturePlan};
 
 /// A register of a function, by its declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +107,10 @@ pub(crate) struct Image {
     pub(crate) branch_lists: Vec<Vec<u32>>,
     /// Runs of instructions that one handler executes.
     pub(crate) runs: Vec<RunPlan>,
+    /// Operands of texture instructions.
+    pub(crate) textures: Vec<TexturePlan>,
+    /// Operands of surface instructions.
+    pub(crate) surfaces: Vec<SurfacePlan>,
     /// Bytes of static shared memory.
     pub(crate) static_shared: u32,
 }

@@ -155,10 +155,9 @@ impl Reader<'_, '_> {
 fn defines_first(instruction: &Instruction<'_>) -> bool {
     match instruction.opcode.mnemonic() {
         "bar" | "barrier" => instruction.opcode.has("red"),
-        "st" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "membar" | "fence" | "prefetch"
-        | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" | "nanosleep" | "stackrestore" => {
-            false
-        }
+        "st" | "sust" | "red" | "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "membar" | "fence"
+        | "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" | "nanosleep"
+        | "stackrestore" => false,
         _ => true,
     }
 }

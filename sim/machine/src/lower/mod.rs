@@ -14,6 +14,7 @@ mod moves;
 mod names;
 mod operand;
 mod special;
+mod texture;
 mod warp;
 
 pub(crate) use builder::lower;

@@ -1,0 +1,354 @@
+//! Textures and surfaces: one lane after the other, since every lane may name another. Numbers and coordinates come from
+//! registers, elements from global memory with the checks of every access; a number that names nothing ends the launch.
+
+use std::sync::Arc;
+
+use super::address::Space as _;
+use super::context::{Context, Inst, Operation, write};
+use super::lanes::{Isa, Lane, Slot, V32};
+use crate::fault::FaultKind;
+use crate::texture::{Surface, Texture};
+
+/// A texture instruction: where its operands are, as slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TexturePlan {
+    pub(crate) texture: u32,
+    pub(crate) layer: Option<u32>,
+    /// As many count as there are axes.
+    pub(crate) coordinates: [u32; 3],
+    pub(crate) axes: usize,
+    pub(crate) reading: Reading,
+    pub(crate) targets: [u32; 4],
+}
+
+/// What a texture instruction reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// What lies at float coordinates.
+    Sample,
+    /// The element at whole coordinates.
+    Fetch,
+    /// One channel of four elements.
+    Gather(usize),
+}
+
+/// A surface instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SurfacePlan {
+    pub(crate) surface: u32,
+    pub(crate) layer: Option<u32>,
+    /// Of a byte in its row, a row, a slice.
+    pub(crate) coordinates: [u32; 3],
+    pub(crate) axes: usize,
+    /// As many count as are moved.
+    pub(crate) elements: [u32; 4],
+    pub(crate) count: usize,
+    /// Bytes of each.
+    pub(crate) bytes: usize,
+    pub(crate) beyond: Beyond,
+}
+
+/// What a surface instruction does beyond the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    /// Ends the launch.
+    Trap,
+    /// Moves the nearest element.
+    Clamp,
+    /// Reads zeros and writes nothing.
+    Zero,
+}
+
+/// Coordinates of all lanes.
+struct Coordinates {
+    layers: Option<V32>,
+    axes: [V32; 3],
+}
+
+impl Coordinates {
+    /// # Safety
+    /// The slots were encoded as 32-bit ones.
+    unsafe fn read(context: &Context, registers: *mut u8, layer: Option<u32>, slots: &[u32; 3], count: usize) -> Self {
+        let mut axes = [V32::ZERO; 3];
+        // SAFETY: by the caller.
+        unsafe {
+            for (axis, slot) in axes.iter_mut().zip(slots).take(count) {
+                *axis = context.read::<u32>(registers, *slot);
+            }
+            Self { layers: layer.map(|slot| context.read::<u32>(registers, slot)), axes }
+        }
+    }
+
+    fn layer(&self, lane: usize) -> Option<u32> {
+        self.layers.as_ref().map(|layers| layers.0[lane])
+    }
+
+    fn of(&self, lane: usize) -> [u32; 3] {
+        [0, 1, 2].map(|axis| self.axes[axis].0[lane])
+    }
+}
+
+/// What the last lane named: mostly the next names the same.
+struct Last<T> {
+    number: u64,
+    view: Option<Arc<T>>,
+}
+
+impl<T> Last<T> {
+    const NONE: Self = Self { number: 0, view: None };
+
+    fn find(&mut self, number: u64, find: impl FnOnce(u64) -> Option<Arc<T>>) -> Result<&T, Problem> {
+        if self.view.is_none() || self.number != number {
+            *self = Self { number, view: find(number) };
+        }
+        self.view.as_deref().ok_or((FaultKind::IllegalAddress, number))
+    }
+}
+
+/// What is wrong, and the address or number it is about.
+type Problem = (FaultKind, u64);
+
+/// Lanes of a mask.
+fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(lane)
+    })
+}
+
+/// `bytes` bytes, at most 16, of global memory.
+fn read_bytes(context: &Context, address: u64, bytes: usize) -> Option<[u8; 16]> {
+    let source = super::Global::span(context, address, bytes as u64)?;
+    let mut read = [0; 16];
+    for (index, byte) in read.iter_mut().take(bytes).enumerate() {
+        // SAFETY: the span was just found good for so many bytes; others may write them meanwhile.
+        *byte = unsafe { source.add(index).read_volatile() };
+    }
+    Some(read)
+}
+
+/// `tex` and `tld4`; the plan is `aux` of the image's.
+pub(crate) struct ReadTexture;
+
+impl Operation for ReadTexture {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
+        // SAFETY: lowering encoded the plan's number and its slots; the image outlives the run.
+        unsafe {
+            let plan = &(&(*context.image).textures)[inst.aux as usize];
+            match read_textures(context, plan, mask, registers) {
+                Ok(values) => {
+                    for (target, value) in plan.targets.iter().zip(&values) {
+                        write::<I, u32>(registers, *target, value, mask);
+                    }
+                    inst.next()
+                }
+                Err((lane, (kind, address))) => context.fail(inst, kind, lane as u32, address),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The plan is one of this image's.
+#[inline(never)]
+unsafe fn read_textures(
+    context: &Context,
+    plan: &TexturePlan,
+    mask: u32,
+    registers: *mut u8,
+) -> Result<[V32; 4], (usize, Problem)> {
+    // SAFETY: lowering encoded these slots; the services outlive the run.
+    let (numbers, at, views) = unsafe {
+        let at = Coordinates::read(context, registers, plan.layer, &plan.coordinates, plan.axes);
+        (context.read::<u64>(registers, plan.texture), at, &(*context.services).views)
+    };
+    let mut values = [V32::ZERO; 4];
+    let mut last = Last::NONE;
+    for lane in lanes(mask) {
+        let texture = last.find(numbers.0[lane], |number| views.texture(number)).map_err(|problem| (lane, problem))?;
+        let bits = read_texture(context, plan, texture, at.layer(lane), at.of(lane));
+        let bits = bits.map_err(|address| (lane, (FaultKind::IllegalAddress, address)))?;
+        values.iter_mut().zip(bits).for_each(|(value, bits)| value.0[lane] = bits);
+    }
+    Ok(values)
+}
+
+fn read_texture(
+    context: &Context,
+    plan: &TexturePlan,
+    texture: &Texture,
+    layer: Option<u32>,
+    at: [u32; 3],
+) -> Result<[u32; 4], u64> {
+    let read = |address, bytes| read_bytes(context, address, bytes);
+    let floats = at.map(f32::from_bits);
+    match plan.reading {
+        Reading::Sample => texture.sample(layer, &floats[..plan.axes], &read),
+        Reading::Gather(channel) => texture.gather(layer, &floats[..plan.axes], channel, &read),
+        Reading::Fetch => texture.fetch(layer, &at.map(u32::cast_signed)[..plan.axes], &read),
+    }
+}
+
+/// Where a surface instruction moves something.
+enum Place {
+    At(u64),
+    /// Beyond the ends, where nothing is moved.
+    Nowhere,
+}
+
+/// Where a lane's elements are.
+fn place(plan: &SurfacePlan, surface: &Surface, layer: Option<u32>, at: [u32; 3]) -> Result<Place, Problem> {
+    let texels = &surface.texels;
+    let moved = (plan.bytes * plan.count) as u64;
+    let row = u64::from(texels.extent[0]) * texels.element_bytes();
+    // The last place of each axis; a row too short for what is moved has none.
+    let last = [row.checked_sub(moved), Some(u64::from(texels.extent[1] - 1)), Some(u64::from(texels.extent[2] - 1))];
+    let mut wanted = at;
+    if let Some(layer) = layer {
+        wanted[2] = layer;
+    }
+    let mut found = [0; 3];
+    for (axis, found) in found.iter_mut().enumerate() {
+        let index = i64::from(wanted[axis].cast_signed());
+        *found = match (last[axis], u64::try_from(index), plan.beyond) {
+            (Some(last), Ok(index), _) if index <= last => index,
+            (Some(last), _, Beyond::Clamp) => {
+                if index < 0 {
+                    0
+                } else {
+                    last
+                }
+            }
+            (_, _, Beyond::Zero | Beyond::Clamp) => return Ok(Place::Nowhere),
+            (_, _, Beyond::Trap) => return Err((FaultKind::Trap, texels.base)),
+        };
+    }
+    let address = texels.base + found[2] * texels.slice + found[1] * texels.pitch + found[0];
+    if address.is_multiple_of(moved) { Ok(Place::At(address)) } else { Err((FaultKind::Misaligned, address)) }
+}
+
+/// The surface and place of every lane, in order.
+///
+/// # Safety
+/// The plan is one of this image's.
+unsafe fn each_place(
+    context: &Context,
+    plan: &SurfacePlan,
+    mask: u32,
+    registers: *mut u8,
+    mut act: impl FnMut(usize, Place) -> Result<(), Problem>,
+) -> Result<(), (usize, Problem)> {
+    // SAFETY: lowering encoded these slots; the services outlive the run.
+    let (numbers, at, views) = unsafe {
+        let at = Coordinates::read(context, registers, plan.layer, &plan.coordinates, plan.axes);
+        (context.read::<u64>(registers, plan.surface), at, &(*context.services).views)
+    };
+    let mut last = Last::NONE;
+    for lane in lanes(mask) {
+        let surface = last.find(numbers.0[lane], |number| views.surface(number));
+        let found = surface.and_then(|surface| place(plan, surface, at.layer(lane), at.of(lane)));
+        found.and_then(|place| act(lane, place)).map_err(|problem| (lane, problem))?;
+    }
+    Ok(())
+}
+
+/// The element at `index` of what was read.
+fn element(bytes: &[u8; 16], index: usize, size: usize) -> u64 {
+    let mut word = [0; 8];
+    word[..size].copy_from_slice(&bytes[index * size..(index + 1) * size]);
+    u64::from_le_bytes(word)
+}
+
+/// `suld.b` into registers of T; the plan is `aux` of the image's.
+pub(crate) struct LoadSurface<T>(std::marker::PhantomData<T>);
+
+impl<T: Lane> Operation for LoadSurface<T> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
+        // SAFETY: lowering encoded the plan's number, its slots and their width; the image outlives the run.
+        unsafe {
+            let plan = &(&(*context.image).surfaces)[inst.aux as usize];
+            match load_surface::<T>(context, plan, mask, registers) {
+                Ok(values) => {
+                    for (target, value) in plan.elements.iter().zip(&values).take(plan.count) {
+                        write::<I, T>(registers, *target, value, mask);
+                    }
+                    inst.next()
+                }
+                Err((lane, (kind, address))) => context.fail(inst, kind, lane as u32, address),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The plan is one of this image's.
+#[inline(never)]
+unsafe fn load_surface<T: Lane>(
+    context: &Context,
+    plan: &SurfacePlan,
+    mask: u32,
+    registers: *mut u8,
+) -> Result<[<T::Slot as Slot>::Vector; 4], (usize, Problem)> {
+    let mut values = [<T::Slot as Slot>::ZERO; 4];
+    let load = |lane: usize, place: Place| {
+        let Place::At(address) = place else { return Ok(()) };
+        let bytes = read_bytes(context, address, plan.bytes * plan.count);
+        let bytes = bytes.ok_or((FaultKind::IllegalAddress, address))?;
+        for (index, value) in values.iter_mut().take(plan.count).enumerate() {
+            T::Slot::set(value, lane, T::Slot::from_u64(element(&bytes, index, plan.bytes)));
+        }
+        Ok(())
+    };
+    // SAFETY: handed through.
+    unsafe { each_place(context, plan, mask, registers, load) }?;
+    Ok(values)
+}
+
+/// `sust.b` from registers of T; the plan is `aux` of the image's.
+pub(crate) struct StoreSurface<T>(std::marker::PhantomData<T>);
+
+impl<T: Lane> Operation for StoreSurface<T> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
+        context.spins = 0;
+        // SAFETY: lowering encoded the plan's number, its slots and their width; the image outlives the run.
+        unsafe {
+            let plan = &(&(*context.image).surfaces)[inst.aux as usize];
+            match store_surface::<T>(context, plan, mask, registers) {
+                Ok(()) => inst.next(),
+                Err((lane, (kind, address))) => context.fail(inst, kind, lane as u32, address),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The plan is one of this image's.
+#[inline(never)]
+unsafe fn store_surface<T: Lane>(
+    context: &Context,
+    plan: &SurfacePlan,
+    mask: u32,
+    registers: *mut u8,
+) -> Result<(), (usize, Problem)> {
+    let store = |lane: usize, place: Place| {
+        let Place::At(address) = place else { return Ok(()) };
+        let moved = (plan.bytes * plan.count) as u64;
+        let target = super::Global::span(context, address, moved).ok_or((FaultKind::IllegalAddress, address))?;
+        for (index, slot) in plan.elements.iter().take(plan.count).enumerate() {
+            // SAFETY: lowering encoded these slots.
+            let value = unsafe { &*context.operand::<<T::Slot as Slot>::Vector>(registers, *slot) };
+            let bytes = T::Slot::get(value, lane).to_u64().to_le_bytes();
+            for (offset, byte) in bytes.iter().take(plan.bytes).enumerate() {
+                // SAFETY: the span was just found good for all elements; others may read them meanwhile.
+                unsafe { target.add(index * plan.bytes + offset).write_volatile(*byte) };
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: handed through.
+    unsafe { each_place(context, plan, mask, registers, store) }
+}
