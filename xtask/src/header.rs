@@ -103,7 +103,7 @@ fn rust_kind(argument: &str) -> Kind {
 
 /// Our names of C structs; every other capital name is a handle or an address, which is a word.
 fn is_struct(name: &str) -> bool {
-    const WORDS: [&str; 22] = [
+    const WORDS: [&str; 24] = [
         "Array",
         "Context",
         "DevicePtr",
@@ -123,6 +123,8 @@ fn is_struct(name: &str) -> bool {
         "MemPool",
         "Module",
         "Stream",
+        "SurfaceObject",
+        "TextureObject",
         "UserObject",
         "ConditionalHandle",
         "DeviceResourceDescriptor",

@@ -2,6 +2,7 @@
 //! of the bindings crate and go wherever a number from C is compared. None of them is a Rust enum, on purpose: C may
 //! pass any number.
 
+mod array;
 mod context;
 mod device;
 mod event;
@@ -12,6 +13,7 @@ mod memory;
 mod module;
 mod stream;
 
+pub use array::*;
 pub use context::*;
 pub use device::*;
 pub use event::*;

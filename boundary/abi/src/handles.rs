@@ -71,6 +71,12 @@ handles! {
     UserObject;
     /// `CUgreenCtx`.
     GreenContext;
+    /// `CUarray`: elements in an order only the device knows.
+    Array;
+    /// `CUtexObject`: how kernels read an array or memory. The number is the device's: kernels get it by value.
+    TextureObject;
+    /// `CUsurfObject`: how kernels write an array. The number is the device's.
+    SurfaceObject;
     /// `CUlinkState`: a link of device code that was begun.
     LinkState;
 }

@@ -2,6 +2,7 @@
 //! passed them and leave as plain integers with names, checked against the CUDA headers when this crate compiles.
 //! Nothing here calls a driver, and no type here can be undefined by a value a program chose.
 
+mod arrays;
 pub mod constants;
 mod copies;
 mod devices;
@@ -12,7 +13,9 @@ mod memory;
 mod result;
 mod stream_memory;
 mod tensor_maps;
+mod textures;
 
+pub use arrays::{Array3dDescriptor, ArrayDescriptor, ArrayShape, element_bytes};
 pub use constants::*;
 pub use copies::{Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
@@ -30,6 +33,7 @@ pub use memory::{MemAccess, MemAllocationFlags, MemAllocationProperties, MemLoca
 pub use result::{CuResult, CudaError, CudaResult, error_names};
 pub use stream_memory::{MOST_STREAM_MEMORY_OPERATIONS, StreamMemoryOperation, WordOperation, WordTest};
 pub use tensor_maps::{TENSOR_RANK, TensorForm, TensorMap, TensorShape};
+pub use textures::{ResourceDescriptor, ResourceViewDescriptor, TextureDescriptor};
 
 /// The driver version floe implements, as `cuDriverGetVersion` writes it: 1000 × major + 10 × minor.
 pub const DRIVER_VERSION: i32 = 13000;

@@ -46,6 +46,15 @@ pub(crate) unsafe fn reference<'a, T>(source: *const T) -> CudaResult<&'a T> {
     unsafe { source.as_ref() }.ok_or(CudaError::INVALID_VALUE)
 }
 
+/// An input that may be left out.
+///
+/// # Safety
+/// As [`reference`].
+pub(crate) unsafe fn optional<'a, T>(source: *const T) -> Option<&'a T> {
+    // SAFETY: our caller vouches for it.
+    unsafe { source.as_ref() }
+}
+
 /// `count` inputs.
 ///
 /// # Safety

@@ -1,10 +1,11 @@
 //! Pitched copies as implementations see them: two ends and a box of bytes. C's structs come in with memory types,
-//! offsets and pitches; ends with every offset applied and every extent checked go out. Arrays are refused, since no
-//! device here has them yet.
+//! offsets and pitches; ends with every offset applied and every extent checked go out. How large an array is only the
+//! implementation knows.
 
+use crate::expansion::say_once;
 use crate::host::{HostRange, UnifiedRange};
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand,
+    Array, CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand,
     copy_operand_type, memory_type,
 };
 
@@ -43,6 +44,8 @@ pub enum CopyPlace {
     Device(DevicePtr, usize),
     /// Only the implementation can tell.
     Unified(UnifiedRange),
+    /// An array, from a byte of a row, a row and a slice on. Its end has no pitch.
+    Array(Array, [usize; 3]),
 }
 
 /// One row of a [`CopyBox`]: offsets in bytes from the ends' first bytes.
@@ -76,10 +79,33 @@ impl CopyBox {
         })
     }
 
+    /// Whether an end is an array.
+    pub fn names_array(&self) -> bool {
+        [self.source.place, self.destination.place].iter().any(|place| matches!(place, CopyPlace::Array(..)))
+    }
+
+    /// For a copy that a graph is to do.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED, with a word to the user, where an end is an array.
+    pub fn refuse_array(&self) -> CudaResult<()> {
+        if !self.names_array() {
+            return Ok(());
+        }
+        say_once("graph of arrays", || "floe: copies of arrays in graphs and captures are not supported".to_owned());
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// `bytes` bytes in one row, from one place to another.
+    pub fn line(destination: CopyPlace, source: CopyPlace, bytes: usize) -> Self {
+        let end = |place| CopyEnd { place, pitch: bytes, slice: bytes };
+        Self { source: end(source), destination: end(destination), width: bytes, height: 1, depth: 1 }
+    }
+
     /// The box `cuMemcpy2D` was given.
     ///
     /// # Errors
-    /// INVALID_VALUE for pitches, extents and addresses that do not fit one another; NOT_SUPPORTED for arrays.
+    /// INVALID_VALUE for pitches, extents and addresses that do not fit one another.
     ///
     /// # Safety
     /// The program's contract for both ends, as [`HostRange::new`].
@@ -89,6 +115,7 @@ impl CopyBox {
             kind: copy.source_memory_type,
             host: copy.source_host,
             device: copy.source_device,
+            array: copy.source_array,
             pitch: copy.source_pitch,
             rows: copy.height,
             at: [copy.source_x_bytes, copy.source_y, 0],
@@ -98,6 +125,7 @@ impl CopyBox {
             kind: copy.destination_memory_type,
             host: copy.destination_host,
             device: copy.destination_device,
+            array: copy.destination_array,
             pitch: copy.destination_pitch,
             rows: copy.height,
             at: [copy.destination_x_bytes, copy.destination_y, 0],
@@ -120,6 +148,7 @@ impl CopyBox {
             kind: copy.source_memory_type,
             host: copy.source_host,
             device: copy.source_device,
+            array: copy.source_array,
             pitch: copy.source_pitch,
             rows: copy.source_height,
             at: [copy.source_x_bytes, copy.source_y, copy.source_z],
@@ -129,6 +158,7 @@ impl CopyBox {
             kind: copy.destination_memory_type,
             host: copy.destination_host,
             device: copy.destination_device,
+            array: copy.destination_array,
             pitch: copy.destination_pitch,
             rows: copy.destination_height,
             at: [copy.destination_x_bytes, copy.destination_y, copy.destination_z],
@@ -141,7 +171,8 @@ impl CopyBox {
     /// A box of a batch. Element and byte are one where no end is an array.
     ///
     /// # Errors
-    /// As [`CopyBox::from_2d`]; INVALID_VALUE for a box that moves nothing.
+    /// As [`CopyBox::from_2d`]; INVALID_VALUE for a box that moves nothing; NOT_SUPPORTED for arrays, whose elements would
+    /// be counted.
     ///
     /// # Safety
     /// As [`CopyBox::from_2d`].
@@ -175,6 +206,7 @@ struct RawEnd {
     kind: u32,
     host: u64,
     device: u64,
+    array: u64,
     pitch: usize,
     rows: usize,
     at: [usize; 3],
@@ -186,24 +218,29 @@ impl RawEnd {
         let too_short = |strides: usize, least: usize| strides != 0 && strides < least;
         let kind = match end.kind {
             copy_operand_type::POINTER => memory_type::UNIFIED,
-            copy_operand_type::ARRAY => memory_type::ARRAY,
+            copy_operand_type::ARRAY => {
+                say_once("batch of arrays", || {
+                    "floe: arrays in batches of copies (cuMemcpy3DBatchAsync) are not supported".to_owned()
+                });
+                return Err(CudaError::NOT_SUPPORTED);
+            }
             _ => return Err(CudaError::INVALID_VALUE),
         };
-        if kind == memory_type::UNIFIED && (too_short(end.row_length, width) || too_short(end.layer_height, height)) {
+        if too_short(end.row_length, width) || too_short(end.layer_height, height) {
             return Err(CudaError::INVALID_VALUE);
         }
         let (pitch, rows) = (end.row_length, end.layer_height);
-        Ok(Self { kind, host: 0, device: end.place, pitch, rows, at: [0; 3], level: 0 })
+        Ok(Self { kind, host: 0, device: end.place, array: 0, pitch, rows, at: [0; 3], level: 0 })
     }
 
     /// # Safety
     /// As [`CopyBox::from_2d`].
     unsafe fn place(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
-        if self.kind == memory_type::ARRAY {
-            return Err(CudaError::NOT_SUPPORTED);
-        }
         if self.level != 0 {
             return Err(CudaError::INVALID_VALUE);
+        }
+        if self.kind == memory_type::ARRAY {
+            return self.place_in_array(extent);
         }
         let (pitch, slice) = self.strides(extent)?;
         let start = self.start(pitch, slice).ok_or(CudaError::INVALID_VALUE)?;
@@ -222,6 +259,15 @@ impl RawEnd {
             _ => return Err(CudaError::INVALID_VALUE),
         };
         Ok(CopyEnd { place, pitch, slice })
+    }
+
+    fn place_in_array(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
+        // What the box moves must be a number, however large the array is.
+        span(extent, extent[0], 0).ok_or(CudaError::INVALID_VALUE)?;
+        if self.array == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(CopyEnd { place: CopyPlace::Array(Array(self.array), self.at), pitch: 0, slice: 0 })
     }
 
     /// Pitch and slice in bytes. A pitch of 0 means rows without a gap and a height of 0 slices without one, as NVIDIA's
@@ -290,13 +336,18 @@ mod tests {
     }
 
     #[test]
-    fn pitch_shorter_than_a_row_is_refused_and_arrays_are_not_supported() {
+    fn pitch_shorter_than_a_row_is_refused_and_an_array_has_none() {
         let short = Memcpy2d { source_pitch: 19, ..rectangle() };
         // SAFETY: the ends are never read.
         assert_eq!(unsafe { CopyBox::from_2d(&short) }, Err(CudaError::INVALID_VALUE));
-        let array = Memcpy2d { destination_memory_type: memory_type::ARRAY, ..rectangle() };
+        let none = Memcpy2d { destination_memory_type: memory_type::ARRAY, destination_y: 7, ..rectangle() };
         // SAFETY: the ends are never read.
-        assert_eq!(unsafe { CopyBox::from_2d(&array) }, Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(unsafe { CopyBox::from_2d(&none) }, Err(CudaError::INVALID_VALUE));
+        let array = Memcpy2d { destination_array: 0x77, ..none };
+        // SAFETY: the ends are never read.
+        let copy = unsafe { CopyBox::from_2d(&array) }.expect("valid");
+        let destination = CopyEnd { place: CopyPlace::Array(Array(0x77), [0, 7, 0]), pitch: 0, slice: 0 };
+        assert!(copy.names_array() && copy.destination == destination);
         let huge = Memcpy2d { height: usize::MAX, ..rectangle() };
         // SAFETY: the ends are never read.
         assert_eq!(unsafe { CopyBox::from_2d(&huge) }, Err(CudaError::INVALID_VALUE));

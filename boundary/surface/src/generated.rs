@@ -3,6 +3,7 @@
 
 use crate::prelude;
 
+pub mod array;
 pub mod context;
 pub mod copy;
 pub mod device;
@@ -27,11 +28,13 @@ pub mod profiler;
 pub mod stream;
 pub mod stream_memory;
 pub mod tensor_map;
+pub mod texture;
 pub mod virtual_memory;
 
 /// The traits of all nouns.
 pub mod traits {
     pub use super::Driver;
+    pub use super::array::ArrayCalls;
     pub use super::context::ContextCalls;
     pub use super::copy::CopyCalls;
     pub use super::device::DeviceCalls;
@@ -52,6 +55,7 @@ pub mod traits {
     pub use super::stream::StreamCalls;
     pub use super::stream_memory::StreamMemoryCalls;
     pub use super::tensor_map::TensorMapCalls;
+    pub use super::texture::TextureCalls;
     pub use super::virtual_memory::VirtualMemoryCalls;
 }
 use traits::*;
@@ -59,6 +63,7 @@ use traits::*;
 /// The whole driver API, typed: what an implementation behind the surface provides.
 pub trait Driver:
     crate::Beyond
+    + ArrayCalls
     + ContextCalls
     + CopyCalls
     + DeviceCalls
@@ -79,6 +84,7 @@ pub trait Driver:
     + StreamCalls
     + StreamMemoryCalls
     + TensorMapCalls
+    + TextureCalls
     + VirtualMemoryCalls
     + Send
     + Sync
@@ -88,6 +94,7 @@ pub trait Driver:
 
 impl<T> Driver for T where
     T: crate::Beyond
+        + ArrayCalls
         + ContextCalls
         + CopyCalls
         + DeviceCalls
@@ -108,6 +115,7 @@ impl<T> Driver for T where
         + StreamCalls
         + StreamMemoryCalls
         + TensorMapCalls
+        + TextureCalls
         + VirtualMemoryCalls
         + Send
         + Sync

@@ -5,6 +5,7 @@
 //! All of them rest on the same promise, which the exported functions pass on: the program keeps the C contract of the
 //! function it called. NULL is checked where CUDA says that it is an error.
 
+pub mod array;
 pub mod context;
 pub mod copy;
 pub mod device;

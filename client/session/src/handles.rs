@@ -23,10 +23,12 @@ pub(crate) enum Kind {
     Pool = 0x18,
     /// Physical memory not yet mapped.
     Physical = 0x19,
+    /// An array.
+    Array = 0x1a,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Context,
         Self::Module,
         Self::Library,
@@ -36,6 +38,7 @@ impl Kind {
         Self::Event,
         Self::Pool,
         Self::Physical,
+        Self::Array,
     ];
 
     /// The kind with this number; they follow one another.

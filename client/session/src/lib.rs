@@ -6,6 +6,7 @@
 
 mod addresses;
 mod arena;
+mod array;
 mod attributes;
 mod beyond;
 mod blocks;
@@ -50,6 +51,7 @@ mod stream_memory;
 mod table;
 mod tally;
 mod tensor_map;
+mod texture;
 mod thread;
 mod virtual_memory;
 

@@ -100,6 +100,7 @@ impl Session {
 
     /// Free and total bytes, with what the allocator holds in reserve counted as free.
     fn info(&self) -> CudaResult<(u64, u64)> {
+        self.give_up_arrays()?;
         let answer = self.call(&MemoryInfo {})?;
         let reply = self.connection.read(MemoryInfo::decode_reply(&answer.body))?;
         let idle = lock(&self.blocks).idle_bytes() + lock(&self.managed.blocks).idle_bytes();

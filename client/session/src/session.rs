@@ -10,6 +10,7 @@ use floe_abi::{Context, CudaResult};
 use floe_image::Takes;
 use floe_wire::{Call, Message, ResetContext, SynchronizeContext, SynchronizeStream};
 
+use crate::array::{ArrayState, LeavingArrays};
 use crate::blocks::Blocks;
 use crate::connection::{Answer, Attached, Connection};
 use crate::errors::Errors;
@@ -30,6 +31,7 @@ use crate::stream::StreamState;
 use crate::stream_memory::Watched;
 use crate::table::{Table, lock};
 use crate::tensor_map::TensorMaps;
+use crate::texture::{SurfaceState, TextureState};
 use crate::virtual_memory::VirtualMemory;
 
 /// One vGPU.
@@ -54,6 +56,11 @@ pub(crate) struct Session {
     pub(crate) events: Table<EventState>,
     pub(crate) modules: Table<Loaded>,
     pub(crate) functions: Table<FunctionState>,
+    pub(crate) arrays: Table<ArrayState>,
+    pub(crate) leaving_arrays: LeavingArrays,
+    /// By the numbers kernels are given, as are surfaces.
+    pub(crate) textures: Table<TextureState>,
+    pub(crate) surfaces: Table<SurfaceState>,
     /// Global variables the program has asked the address of: they lie outside the window. Start to bytes.
     pub(crate) globals: RwLock<BTreeMap<u64, u64>>,
     /// Limits the program has changed.
@@ -118,6 +125,10 @@ impl Session {
             events: Table::default(),
             modules: Table::default(),
             functions: Table::default(),
+            arrays: Table::default(),
+            leaving_arrays: LeavingArrays::default(),
+            textures: Table::default(),
+            surfaces: Table::default(),
             globals: RwLock::default(),
             changed_limits: Mutex::default(),
             occupancy: Mutex::default(),
@@ -223,6 +234,7 @@ impl Session {
     /// Gives freed memory back to the allocator, and to the server what is not worth keeping, where streams have come
     /// further since the last time.
     pub(crate) fn collect(&self) -> CudaResult<()> {
+        self.give_up_arrays()?;
         let news = self.order.news();
         let known = self.collected_news.swap(news, Ordering::Relaxed) == news;
         [&self.blocks, &self.managed.blocks].into_iter().try_for_each(|blocks| self.collect_from(blocks, known))
@@ -279,6 +291,10 @@ impl Session {
         self.events.clear();
         self.modules.clear();
         self.functions.clear();
+        self.arrays.clear();
+        self.leaving_arrays.clear();
+        self.textures.clear();
+        self.surfaces.clear();
         lock(&self.occupancy).clear();
         lock(&self.changed_limits).clear();
         lock(&self.cache_configs).clear();
@@ -313,6 +329,7 @@ impl Session {
         for event in self.events.remove_if(|event| event.context() == context) {
             self.connection.post(&floe_wire::DestroyEvent { event: floe_wire::EventId(event.id()) })?;
         }
+        self.clear_arrays(context)?;
         for module in self.modules.remove_if(|module| module.context() == context) {
             module.unload()?;
         }

@@ -41,6 +41,12 @@ number_of! {
     FunctionId;
     /// A graph.
     GraphId;
+    /// An array.
+    ArrayId;
+    /// A texture.
+    TextureId;
+    /// A surface.
+    SurfaceId;
     /// An address on the device, a number to everybody but the device.
     DevicePtr;
 }

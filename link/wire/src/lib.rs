@@ -3,6 +3,7 @@
 //! It never panics on foreign bytes, never allocates more than a small multiple of what it was given, and knows nothing of CUDA beyond the tables' types.
 #![forbid(unsafe_code)]
 
+mod ends;
 mod error;
 mod frame;
 #[allow(missing_docs, reason = "a field is explained by its message's sentence in the table")]
@@ -17,7 +18,9 @@ mod sample;
 pub use error::{DecodeError, Problem};
 pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT};
 pub use generated::*;
-pub use ids::{BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId};
+pub use ids::{
+    ArrayId, BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId,
+};
 pub use message::{Call, Class, Decode, Message};
 pub use reader::{Field, Reader};
 pub use runs::changed_runs;

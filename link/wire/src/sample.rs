@@ -2,7 +2,9 @@
 //! In: a byte string, as a property test makes it. Out: values that borrow from it.
 //! When the bytes run out it gives zeros and empty strings.
 
-use crate::ids::{BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId};
+use crate::ids::{
+    ArrayId, BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId,
+};
 
 /// Arbitrary bytes to draw from.
 pub(crate) struct Source<'a>(pub(crate) &'a [u8]);
@@ -59,6 +61,9 @@ samples! {
         std::str::from_utf8(source.take(count)).unwrap_or("not text")
     };
     StreamId: |source| Self(source.number());
+    ArrayId: |source| Self(source.number());
+    TextureId: |source| Self(source.number());
+    SurfaceId: |source| Self(source.number());
     EventId: |source| Self(source.number());
     GraphId: |source| Self(source.number());
     LibraryId: |source| Self(source.number());

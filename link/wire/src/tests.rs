@@ -67,6 +67,47 @@ fn shared_pages_have_their_golden_bytes() {
 }
 
 #[test]
+fn ends_of_boxes_have_their_golden_bytes() {
+    let (at, array) = (DevicePtr(0x2000_0000_0000), ArrayId(7));
+    let (stream, memory) = (StreamId(3), BoxEnd::memory(at, 0x100, 0x4000));
+    let end = BoxEnd::in_array(array, [4, 5, 6]);
+    #[rustfmt::skip]
+    let golden = [
+        3, 0, 0, 0, 0, 0, 0, 0,
+        7, 0, 0, 0, 0, 0, 0, 0,  4, 0, 0, 0, 0, 0, 0, 0,  5, 0, 0, 0, 0, 0, 0, 0,  6, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0x20, 0, 0,  0, 1, 0, 0, 0, 0, 0, 0,  0, 0x40, 0, 0, 0, 0, 0, 0,
+        8, 0, 0, 0, 0, 0, 0, 0,  9, 0, 0, 0, 0, 0, 0, 0,  1, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    let message = CopyBoxOnDevice { stream, to: end, from: memory, width: 8, height: 9, depth: 1 };
+    assert_eq!(encoded(&message), golden);
+    assert_eq!(CopyBoxOnDevice::decode(&golden), Ok(message));
+    let further = (end.further(2, 1), memory.further(2, 1).at.0 - at.0);
+    assert_eq!(further, (BoxEnd::in_array(array, [4, 7, 7]), 0x4200));
+}
+
+#[test]
+fn arrays_and_textures_have_their_golden_bytes() {
+    let array = CreateArray { array: ArrayId(1), width: 2, height: 3, depth: 0, format: 0x20, channels: 4, flags: 2 };
+    #[rustfmt::skip]
+    let golden = [
+        1, 0, 0, 0, 0, 0, 0, 0,  2, 0, 0, 0, 0, 0, 0, 0,  3, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0, 0, 0, 0, 0, 0,
+        0x20, 0, 0, 0,  4, 0, 0, 0,  2, 0, 0, 0,
+    ];
+    assert_eq!(encoded(&array), golden);
+    assert_eq!(encoded(&CreateSurface { surface: SurfaceId(5), array: ArrayId(1) })[..9], [5, 0, 0, 0, 0, 0, 0, 0, 1]);
+    let resource = TextureResource { array: ArrayId(1), ..TextureResource::default() };
+    let description = TextureDescription { filter: 1, border_a: 1.0, ..TextureDescription::default() };
+    let texture = CreateTexture { texture: TextureId(9), resource, description, view: Vec::new() };
+    let bytes = encoded(&texture);
+    assert_eq!((bytes.len(), bytes[0], bytes[12], bytes[72]), (8 + 52 + 56 + 4, 9, 1, 1));
+    assert_eq!(bytes[112..], [0, 0, 0x80, 0x3f, 0, 0, 0, 0]);
+    let kinds = [CreateArray::KIND, DestroyArray::KIND, CreateTexture::KIND, CreateSurface::KIND];
+    assert_eq!(kinds, [0x0d01, 0x0d02, 0x0d03, 0x0d05]);
+}
+
+#[test]
 fn hello_has_its_golden_bytes() {
     let message = Hello { magic: MAGIC, oldest: 1, newest: 1, client: "floe" };
     let golden = b"FLOE\x01\0\0\0\x01\0\0\0\x04\0\0\0floe";

@@ -17,6 +17,10 @@ use std::ffi::{CStr, c_char, c_void};
 #[allow(non_snake_case, reason = "the names are C's")]
 #[derive(Debug, Clone, Copy)]
 pub struct Calls {
+    /// `cuArray3DCreate_v2`.
+    pub cuArray3DCreate_v2: Option<unsafe extern "C" fn(*mut Array, *const Array3dDescriptor) -> CuResult>,
+    /// `cuArrayDestroy`.
+    pub cuArrayDestroy: Option<unsafe extern "C" fn(Array) -> CuResult>,
     /// `cuDevicePrimaryCtxRetain`.
     pub cuDevicePrimaryCtxRetain: Option<unsafe extern "C" fn(*mut Context, Device) -> CuResult>,
     /// `cuDevicePrimaryCtxRelease_v2`.
@@ -439,6 +443,21 @@ pub struct Calls {
             u32,
         ) -> CuResult,
     >,
+    /// `cuTexObjectCreate`.
+    pub cuTexObjectCreate: Option<
+        unsafe extern "C" fn(
+            *mut TextureObject,
+            *const ResourceDescriptor,
+            *const TextureDescriptor,
+            *const ResourceViewDescriptor,
+        ) -> CuResult,
+    >,
+    /// `cuTexObjectDestroy`.
+    pub cuTexObjectDestroy: Option<unsafe extern "C" fn(TextureObject) -> CuResult>,
+    /// `cuSurfObjectCreate`.
+    pub cuSurfObjectCreate: Option<unsafe extern "C" fn(*mut SurfaceObject, *const ResourceDescriptor) -> CuResult>,
+    /// `cuSurfObjectDestroy`.
+    pub cuSurfObjectDestroy: Option<unsafe extern "C" fn(SurfaceObject) -> CuResult>,
     /// `cuMemAddressReserve`.
     pub cuMemAddressReserve: Option<unsafe extern "C" fn(*mut DevicePtr, usize, usize, DevicePtr, u64) -> CuResult>,
     /// `cuMemAddressFree`.
@@ -468,6 +487,10 @@ impl Calls {
     /// Looks every function up by its exported name; what the library lacks is `None`.
     pub(crate) fn load(library: &Loaded) -> Self {
         Self {
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuArray3DCreate_v2: unsafe { symbol(library, c"cuArray3DCreate_v2") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuArrayDestroy: unsafe { symbol(library, c"cuArrayDestroy") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuDevicePrimaryCtxRetain: unsafe { symbol(library, c"cuDevicePrimaryCtxRetain") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
@@ -777,6 +800,14 @@ impl Calls {
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuTensorMapEncodeIm2colWide: unsafe { symbol(library, c"cuTensorMapEncodeIm2colWide") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexObjectCreate: unsafe { symbol(library, c"cuTexObjectCreate") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuTexObjectDestroy: unsafe { symbol(library, c"cuTexObjectDestroy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuSurfObjectCreate: unsafe { symbol(library, c"cuSurfObjectCreate") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
+            cuSurfObjectDestroy: unsafe { symbol(library, c"cuSurfObjectDestroy") },
+            // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuMemAddressReserve: unsafe { symbol(library, c"cuMemAddressReserve") },
             // SAFETY: this is the C signature the driver API gives the symbol of this name.
             cuMemAddressFree: unsafe { symbol(library, c"cuMemAddressFree") },
@@ -803,6 +834,35 @@ impl Calls {
 }
 
 impl Driver {
+    /// Makes an array of up to three dimensions or of layers; OUT_OF_MEMORY when quota or device has no more.
+    ///
+    /// `cuArray3DCreate_v2`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn array_create(&self, descriptor: &Array3dDescriptor) -> CudaResult<Array> {
+        let call = self.calls.cuArray3DCreate_v2.ok_or_else(|| missing("cuArray3DCreate_v2"))?;
+        let mut array = <Array>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(&raw mut array, std::ptr::from_ref(descriptor)) }.into_result()?;
+        Ok(array)
+    }
+
+    /// Frees an array; its memory comes back when all work issued before is over.
+    ///
+    /// `cuArrayDestroy`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn array_destroy(&self, array: Array) -> CudaResult<()> {
+        let call = self.calls.cuArrayDestroy.ok_or_else(|| missing("cuArrayDestroy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(array) }.into_result()?;
+        Ok(())
+    }
+
     /// Takes a reference on the device's primary context, making it active.
     ///
     /// `cuDevicePrimaryCtxRetain`.
@@ -2557,6 +2617,77 @@ impl Driver {
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
         // this driver's, which [`Driver`] asks of its callers.
         unsafe { call(stream, count, operations.as_ptr(), flags) }.into_result()?;
+        Ok(())
+    }
+
+    /// Makes a texture of an array, linear or pitched memory. Mipmapped arrays are NOT_SUPPORTED.
+    ///
+    /// `cuTexObjectCreate`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_object_create(
+        &self,
+        resource: &ResourceDescriptor,
+        description: &TextureDescriptor,
+        view: Option<&ResourceViewDescriptor>,
+    ) -> CudaResult<TextureObject> {
+        let call = self.calls.cuTexObjectCreate.ok_or_else(|| missing("cuTexObjectCreate"))?;
+        let mut texture = <TextureObject>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe {
+            call(
+                &raw mut texture,
+                std::ptr::from_ref(resource),
+                std::ptr::from_ref(description),
+                view.map_or(std::ptr::null(), std::ptr::from_ref),
+            )
+        }
+        .into_result()?;
+        Ok(texture)
+    }
+
+    /// Gives a texture up.
+    ///
+    /// `cuTexObjectDestroy`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
+        let call = self.calls.cuTexObjectDestroy.ok_or_else(|| missing("cuTexObjectDestroy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(texture) }.into_result()?;
+        Ok(())
+    }
+
+    /// Makes a surface of an array that kernels may write.
+    ///
+    /// `cuSurfObjectCreate`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn surf_object_create(&self, resource: &ResourceDescriptor) -> CudaResult<SurfaceObject> {
+        let call = self.calls.cuSurfObjectCreate.ok_or_else(|| missing("cuSurfObjectCreate"))?;
+        let mut surface = <SurfaceObject>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(&raw mut surface, std::ptr::from_ref(resource)) }.into_result()?;
+        Ok(surface)
+    }
+
+    /// Gives a surface up.
+    ///
+    /// `cuSurfObjectDestroy`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
+        let call = self.calls.cuSurfObjectDestroy.ok_or_else(|| missing("cuSurfObjectDestroy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(surface) }.into_result()?;
         Ok(())
     }
 

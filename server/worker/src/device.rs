@@ -5,8 +5,9 @@
 use std::os::fd::BorrowedFd;
 
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute, Library,
-    MemHandle, Module, Stream, StreamMemoryOperation, TensorMap, TensorShape,
+    Array, ArrayShape, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute,
+    Library, MemHandle, Module, ResourceDescriptor, ResourceViewDescriptor, Stream, StreamMemoryOperation,
+    SurfaceObject, TensorMap, TensorShape, TextureDescriptor, TextureObject,
 };
 use floe_device::{Content, LinkInput, LoadOption};
 
@@ -85,17 +86,46 @@ pub enum ClusterQuestion {
     LargestSize,
 }
 
-/// A box of device memory: `depth` slices of `height` rows of `width` bytes.
+/// Rows of the device: `height` rows of `width` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// The first byte.
-    pub at: DevicePtr,
-    /// Bytes from one row to the next.
-    pub pitch: u64,
+    /// Where they are.
+    pub place: RowsPlace,
     /// Bytes of a row.
     pub width: u64,
     /// Rows.
     pub height: u64,
+}
+
+/// Where rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsPlace {
+    /// In memory: the first byte, and the bytes from one row to the next.
+    Memory(DevicePtr, u64),
+    /// In an array.
+    Array(ArrayPlace),
+}
+
+/// A place in an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayPlace {
+    /// Which.
+    pub array: Array,
+    /// Whether it has slices or layers.
+    pub deep: bool,
+    /// A byte of a row, a row, a slice.
+    pub at: [u64; 3],
+}
+
+/// What a texture reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TextureRequest<'a> {
+    /// With the array's handle, where it is one.
+    pub resource: &'a ResourceDescriptor,
+    /// How it is read.
+    pub description: &'a TextureDescriptor,
+    /// Which part of it.
+    pub view: Option<&'a ResourceViewDescriptor>,
 }
 
 /// Elements to be set to one value.
@@ -223,6 +253,15 @@ impl<P> Clone for End<'_, P> {
 
 impl<P> Copy for End<'_, P> {}
 
+/// One end of a copy of rows a device does by itself.
+#[derive(Debug)]
+pub enum RowsEnd<'a, P> {
+    /// Memory, and the bytes from one row to the next.
+    Memory(End<'a, P>, u64),
+    /// In an array.
+    Array(ArrayPlace),
+}
+
 /// What the device says a kernel is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
@@ -315,13 +354,26 @@ pub trait Device: Send + Sync + 'static {
     /// Copies rows of `extent`, their width and number, by the device. As `copy`.
     fn copy_rows(
         &self,
-        to: (Place<'_, Self>, u64),
-        from: (Place<'_, Self>, u64),
+        to: RowsEnd<'_, Self::Mapped>,
+        from: RowsEnd<'_, Self::Mapped>,
         extent: [u64; 2],
         stream: Stream,
     ) -> CudaResult<()>;
     /// Sets device memory.
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()>;
+
+    /// Creates an array of a shape that can be.
+    fn create_array(&self, shape: &ArrayShape) -> CudaResult<Array>;
+    /// Destroys an array, after all work that uses it.
+    fn destroy_array(&self, array: Array) -> CudaResult<()>;
+    /// Creates a texture; the number is what kernels are given.
+    fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject>;
+    /// Destroys a texture.
+    fn destroy_texture(&self, texture: TextureObject) -> CudaResult<()>;
+    /// Creates a surface of an array; the number is what kernels are given.
+    fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject>;
+    /// Destroys a surface.
+    fn destroy_surface(&self, surface: SurfaceObject) -> CudaResult<()>;
 
     /// Loads code, at once or when it is needed; on success the text is the compiler's information log.
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;

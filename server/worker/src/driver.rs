@@ -5,6 +5,7 @@
 mod graph;
 mod mapped;
 mod pinned;
+mod rows;
 
 use std::ffi::CString;
 use std::os::fd::BorrowedFd;
@@ -12,16 +13,17 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
-    Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel, LaunchAttribute,
-    MemAccess, MemAllocationProperties, MemHandle, MemLocation, Stream, StreamMemoryOperation, TensorMap, TensorShape,
-    allocation_type, device_attribute, granularity, location_type, pointer_attribute,
+    Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel,
+    LaunchAttribute, MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream,
+    StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
+    granularity, location_type, pointer_attribute, resource_type,
 };
 use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
     ClusterQuestion, Code, Device, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
-    Loading, NodeEdge, NodeWork, Pattern, Place, Rows,
+    Loading, NodeEdge, NodeWork, Pattern, Place, Rows, RowsEnd, TextureRequest,
 };
 use crate::open::{OpenLibraryError, open};
 pub use mapped::MappedMemory;
@@ -250,13 +252,12 @@ impl Device for Gpu {
 
     fn copy_rows(
         &self,
-        (to, to_pitch): (Place<'_, Self>, u64),
-        (from, from_pitch): (Place<'_, Self>, u64),
+        to: RowsEnd<'_, MappedMemory>,
+        from: RowsEnd<'_, MappedMemory>,
         [width, height]: [u64; 2],
         stream: Stream,
     ) -> CudaResult<()> {
-        let (width, height) = (size(width)?, size(height)?);
-        mapped::copy_rows(self.driver, (to, size(to_pitch)?), (from, size(from_pitch)?), [width, height], stream)
+        mapped::copy_rows(self.driver, to, from, [size(width)?, size(height)?], stream)
     }
 
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {
@@ -273,6 +274,31 @@ impl Device for Gpu {
             (4, _) => self.driver.memset_d2d32_async(at, pitch, value, width, height, stream),
             _ => Err(CudaError::INVALID_VALUE),
         }
+    }
+
+    fn create_array(&self, shape: &ArrayShape) -> CudaResult<Array> {
+        self.driver.array_create(&shape.descriptor())
+    }
+
+    fn destroy_array(&self, array: Array) -> CudaResult<()> {
+        self.driver.array_destroy(array)
+    }
+
+    fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
+        self.driver.tex_object_create(request.resource, request.description, request.view)
+    }
+
+    fn destroy_texture(&self, texture: TextureObject) -> CudaResult<()> {
+        self.driver.tex_object_destroy(texture)
+    }
+
+    fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject> {
+        let kind = resource_type::ARRAY;
+        self.driver.surf_object_create(&ResourceDescriptor { kind, place: array.0, ..ResourceDescriptor::default() })
+    }
+
+    fn destroy_surface(&self, surface: SurfaceObject) -> CudaResult<()> {
+        self.driver.surf_object_destroy(surface)
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {

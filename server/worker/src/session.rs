@@ -3,6 +3,7 @@
 //! It never waits for the GPU, except for room in a staging ring and when the context is reset. Nothing it is told is
 //! believed: ids are looked up, ranges checked, the rest is left to the driver's judgement.
 
+mod array;
 mod contents;
 mod context;
 mod copy;
@@ -17,13 +18,14 @@ mod sharing;
 mod stream;
 mod stream_memory;
 mod tensor_map;
+mod texture;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use sharing::SharedPages;
 
-use floe_abi::{CudaError, LaunchAttribute};
+use floe_abi::{CudaError, LaunchAttribute, SurfaceObject, TextureObject};
 use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Request, StreamId};
 
@@ -83,6 +85,9 @@ pub(crate) struct Session<D: Device> {
     orphans: Vec<Arc<Mark<D>>>,
     events: Objects<event::EventObject<D>>,
     graphs: Objects<graph::GraphObject>,
+    arrays: Objects<array::ArrayObject>,
+    textures: Objects<TextureObject>,
+    surfaces: Objects<SurfaceObject>,
     sharing: sharing::Sharing<D::Mapped>,
 }
 
@@ -146,6 +151,9 @@ impl<D: Device> Session<D> {
             orphans: Vec::new(),
             events: Objects::new("event"),
             graphs: Objects::new("graph"),
+            arrays: Objects::new("array"),
+            textures: Objects::new("texture"),
+            surfaces: Objects::new("surface"),
             sharing: sharing::Sharing::default(),
         }
     }
@@ -279,6 +287,12 @@ impl<D: Device> Session<D> {
             Request::MapShared(message) => self.map_shared(message),
             Request::UnmapShared(message) => self.unmap_shared(sequence, message),
             Request::ClusterOccupancy(message) => self.cluster_occupancy(&message),
+            Request::CreateArray(message) => self.create_array(message),
+            Request::DestroyArray(message) => self.destroy_array(message),
+            Request::CreateTexture(message) => self.create_texture(&message),
+            Request::DestroyTexture(message) => self.destroy_texture(message),
+            Request::CreateSurface(message) => self.create_surface(message),
+            Request::DestroySurface(message) => self.destroy_surface(message),
             Request::EncodeTensorMap(message) => self.encode_tensor_map(&message),
             Request::CreateGraph(message) => self.create_graph(message),
             Request::AddGraphKernel(message) => self.add_graph_kernel(&message),

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod arrays;
 mod fake;
 mod graphs;
 mod lasting;
@@ -242,22 +243,11 @@ fn boxes_are_read_and_written_without_gaps() {
     let rows: Vec<u8> = (1..=2 * 3 * 5).collect();
     let to = DevicePtr(BASE);
     let stream = StreamId(0);
-    client.send(&CopyBoxToDevice { stream, to, pitch, slice, width: 5, height: 3, depth: 2, bytes: &rows });
-    let moved = DevicePtr(BASE + 4096);
-    client.send(&CopyBoxOnDevice {
-        stream,
-        to: moved,
-        to_pitch: 64,
-        to_slice: 1024,
-        from: to,
-        from_pitch: pitch,
-        from_slice: slice,
-        width: 5,
-        height: 3,
-        depth: 2,
-    });
-    let sent =
-        client.send(&CopyBoxFromDevice { stream, from: moved, pitch: 64, slice: 1024, width: 5, height: 3, depth: 2 });
+    let to = BoxEnd::memory(to, pitch, slice);
+    client.send(&CopyBoxToDevice { stream, to, width: 5, height: 3, depth: 2, bytes: &rows });
+    let moved = BoxEnd::memory(DevicePtr(BASE + 4096), 64, 1024);
+    client.send(&CopyBoxOnDevice { stream, to: moved, from: to, width: 5, height: 3, depth: 2 });
+    let sent = client.send(&CopyBoxFromDevice { stream, from: moved, width: 5, height: 3, depth: 2 });
     let mut got = Vec::new();
     while let Some(Got::Delivery { offset, bytes, .. }) = client.get() {
         assert_eq!(offset, got.len() as u64);
@@ -382,8 +372,7 @@ fn late_bytes_come_through_while_the_issuer_waits_for_their_stream() {
     let late = |function, to, height| CopyLate {
         stream: StreamId(1),
         function: FunctionId(function),
-        to: DevicePtr(to),
-        pitch: 8,
+        to: BoxEnd::memory(DevicePtr(to), 8, 0),
         width: 4,
         height,
     };
@@ -407,8 +396,8 @@ fn late_bytes_come_through_while_the_issuer_waits_for_their_stream() {
 
 #[test]
 fn late_bytes_that_are_not_what_was_asked_for_break_the_contract() {
-    let late =
-        CopyLate { stream: StreamId(0), function: FunctionId(1), to: DevicePtr(BASE), pitch: 0, width: 4, height: 1 };
+    let to = BoxEnd::memory(DevicePtr(BASE), 0, 0);
+    let late = CopyLate { stream: StreamId(0), function: FunctionId(1), to, width: 4, height: 1 };
     for wrong in [&[1, 2, 3][..], &[1, 2, 3, 4, 5]] {
         let mut client = Client::new();
         client.memory();
@@ -513,7 +502,8 @@ fn more_late_copies_behind_a_host_function_than_their_ring_holds_do_not_keep_oth
     client.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
     assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
     let width = BLOCK.min(PIECE_BYTES as u64);
-    let late = CopyLate { stream: StreamId(1), to: DevicePtr(BASE), pitch: 0, width, height: 1, ..CopyLate::default() };
+    let to = BoxEnd::memory(DevicePtr(BASE), 0, 0);
+    let late = CopyLate { stream: StreamId(1), to, width, height: 1, ..CopyLate::default() };
     let last = 11 + rings().late as u64 / width;
     for function in 10..=last {
         client.send(&CopyLate { function: FunctionId(function), ..late });
@@ -537,7 +527,8 @@ fn refused_host_functions_and_late_copies_are_told_at_once_and_may_be_answered()
     client.send(&CreateStream { stream, flags: 0, priority: 0 });
     client.send(&HostFunction { stream, function: FunctionId(9) });
     assert_eq!(client.get(), Some(Got::RunHostFunction(9)));
-    client.send(&CopyLate { stream, function: FunctionId(10), to: DevicePtr(BASE), pitch: 0, width: 4, height: 1 });
+    let to = BoxEnd::memory(DevicePtr(BASE), 0, 0);
+    client.send(&CopyLate { stream, function: FunctionId(10), to, width: 4, height: 1 });
     assert_eq!(client.get(), Some(Got::RunHostFunction(10)));
     for function in [9, 10] {
         client.send(&HostFunctionDone { function: FunctionId(function) });
@@ -679,9 +670,9 @@ fn slices_under_way_keep_their_bytes_when_a_later_slice_fails() {
     client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
     client.ok(&MemoryInfo {});
     client.device.hold(0);
-    let (stream, to, slice) = (StreamId(1), DevicePtr(BASE), 1 << 30);
+    let (stream, to) = (StreamId(1), BoxEnd::memory(DevicePtr(BASE), 4, 1 << 30));
     let bytes = &[1, 2, 3, 4, 5, 6, 7, 8];
-    client.send(&CopyBoxToDevice { stream, to, pitch: 4, slice, width: 4, height: 1, depth: 2, bytes });
+    client.send(&CopyBoxToDevice { stream, to, width: 4, height: 1, depth: 2, bytes });
     client.send(&CopyToDevice { stream, to: DevicePtr(BASE + 64), bytes: &[9; 8] });
     let (status, earlier, _) = client.call(&MemoryInfo {});
     assert_eq!((status, earlier), (0, 1), "the second slice lies nowhere");

@@ -343,23 +343,11 @@ fn boxes_and_patterns_are_placed_by_pitch() {
     session.send(&Fill { stream, at, pitch: 0, element: 1, value: 0xee, width: 4096, height: 1 });
     session.send(&Fill { stream, at, pitch: 64, element: 2, value: 0x0102, width: 3, height: 2 });
     let rows: Vec<u8> = (1..=24).collect();
-    let to = DevicePtr(BASE + 1024);
-    session.send(&CopyBoxToDevice { stream, to, pitch: 16, slice: 128, width: 4, height: 3, depth: 2, bytes: &rows });
-    let moved = DevicePtr(BASE + 2048);
-    session.send(&CopyBoxOnDevice {
-        stream,
-        to: moved,
-        to_pitch: 32,
-        to_slice: 256,
-        from: to,
-        from_pitch: 16,
-        from_slice: 128,
-        width: 4,
-        height: 3,
-        depth: 2,
-    });
-    let sent =
-        session.send(&CopyBoxFromDevice { stream, from: moved, pitch: 32, slice: 256, width: 4, height: 3, depth: 2 });
+    let to = BoxEnd::memory(DevicePtr(BASE + 1024), 16, 128);
+    session.send(&CopyBoxToDevice { stream, to, width: 4, height: 3, depth: 2, bytes: &rows });
+    let moved = BoxEnd::memory(DevicePtr(BASE + 2048), 32, 256);
+    session.send(&CopyBoxOnDevice { stream, to: moved, from: to, width: 4, height: 3, depth: 2 });
+    let sent = session.send(&CopyBoxFromDevice { stream, from: moved, width: 4, height: 3, depth: 2 });
     let mut got = Vec::new();
     while let Some(Got::Delivery { request, bytes }) = session.get() {
         assert_eq!(request, sent);
@@ -645,12 +633,8 @@ fn device_reads_and_writes_the_clients_own_pages() {
     assert!(came == data, "what the device wrote is what it had read");
     let shape = CopyBoxOnDevice {
         stream: StreamId(0),
-        to: DevicePtr(at),
-        to_pitch: 3,
-        to_slice: 0,
-        from: DevicePtr(host),
-        from_pitch: 1024,
-        from_slice: 0,
+        to: BoxEnd::memory(DevicePtr(at), 3, 0),
+        from: BoxEnd::memory(DevicePtr(host), 1024, 0),
         width: 3,
         height: 4,
         depth: 1,

@@ -2,6 +2,7 @@
 //! One `Simulator` per process holds all objects, each noun's methods stand in the noun's own file.
 //! It knows no C and no pointer of the program that the surface did not vouch for.
 
+mod array;
 mod attributes;
 mod capture;
 mod context;
@@ -47,6 +48,7 @@ mod stream_memory;
 mod tensor_map;
 #[cfg(test)]
 mod tests;
+mod texture;
 mod transfer;
 mod virtual_memory;
 mod words;
@@ -55,11 +57,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use floe_abi::{CudaError, CudaResult, Device};
-use floe_machine::Memory;
+use floe_machine::{Memory, Views};
 use floe_surface::Driver;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
+use array::Arrays;
 use context::Contexts;
 use device::CpuDevice;
 use executor::Executor;
@@ -74,6 +77,7 @@ use module::Modules;
 use pool::Pools;
 use settings::{MAX_DEVICES, Settings};
 use stream::Streams;
+use texture::Textures;
 
 /// Addresses of one device's allocations, and of its variables. Tests of this crate make many simulators
 /// in one process, which has room for few whole ones.
@@ -107,6 +111,10 @@ pub struct Simulator {
     functions: Functions,
     host_memory: Arc<HostMemory>,
     virtual_memory: Mutex<VirtualMemory>,
+    arrays: Arrays,
+    textures: Textures,
+    /// The same as kernels find them.
+    views: Arc<Views>,
     pools: Pools,
     graphs: Graphs,
     advice: Advice,
@@ -160,6 +168,9 @@ impl Simulator {
             functions: Functions::default(),
             host_memory,
             virtual_memory: Mutex::new(VirtualMemory::new(WINDOWS)),
+            arrays: Arrays::default(),
+            textures: Textures::default(),
+            views: Arc::default(),
             pools: Pools::new(devices.len(), &handles),
             graphs: Graphs::default(),
             advice: Advice::default(),

@@ -89,8 +89,19 @@ struct Noun {
     structs: Vec<Struct>,
 }
 
-const IDS: [&str; 8] =
-    ["StreamId", "EventId", "LibraryId", "KernelId", "BlockId", "FunctionId", "GraphId", "DevicePtr"];
+const IDS: [&str; 11] = [
+    "StreamId",
+    "EventId",
+    "LibraryId",
+    "KernelId",
+    "BlockId",
+    "FunctionId",
+    "GraphId",
+    "ArrayId",
+    "TextureId",
+    "SurfaceId",
+    "DevicePtr",
+];
 const SCALARS: [&str; 7] = ["u8", "u16", "u32", "u64", "i32", "f32", "bool"];
 
 /// Writes everything that is made from the message tables; with `check` only compares and fails when a file is stale.
@@ -281,7 +292,7 @@ fn noun_source(noun: &Noun, borrowing: &BTreeSet<String>) -> String {
         "//! {}\n//! Plain values and their encoding; they check nothing beyond what the types say.\n{HEADER}",
         noun.about
     );
-    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message, Reader, StreamId};\n\n");
+    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message, Reader, StreamId, SurfaceId, TextureId};\n\n");
     for message in &noun.messages {
         let doc = format!("{}\n\nKind {:#06x}, {}.", message.doc, message.id, class_words(message.class));
         struct_source(&mut out, &message.name, &doc, &message.fields, borrowing);

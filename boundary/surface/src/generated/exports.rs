@@ -23,6 +23,31 @@ use $crate::expansion::*;
 pub static $marker: u8 = 1;
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuArray3DCreate_v2(array: *mut Array, descriptor: *const Array3dDescriptor) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuArray3DCreate_v2", || unsafe { $crate::generated::array::cuArray3DCreate_v2(driver(), array, descriptor) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuArrayCreate_v2(array: *mut Array, descriptor: *const ArrayDescriptor) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuArrayCreate_v2", || unsafe { $crate::marshal::array::cuArrayCreate_v2(driver(), array, descriptor) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuArray3DGetDescriptor_v2(descriptor: *mut Array3dDescriptor, array: Array) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuArray3DGetDescriptor_v2", || unsafe { $crate::generated::array::cuArray3DGetDescriptor_v2(driver(), descriptor, array) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuArrayGetDescriptor_v2(descriptor: *mut ArrayDescriptor, array: Array) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuArrayGetDescriptor_v2", || unsafe { $crate::marshal::array::cuArrayGetDescriptor_v2(driver(), descriptor, array) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuArrayDestroy(array: Array) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuArrayDestroy", || unsafe { $crate::generated::array::cuArrayDestroy(driver(), array) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut Context, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuDevicePrimaryCtxRetain", || unsafe { $crate::generated::context::cuDevicePrimaryCtxRetain(driver(), context, device) })
@@ -401,6 +426,76 @@ guard("cuMemcpy3DBatchAsync", || unsafe { $crate::marshal::copy::cuMemcpy3DBatch
 pub unsafe extern "C" fn cuMemcpy3DBatchAsync_ptsz(count: usize, boxes: *mut Memcpy3dBatchOperation, failed: *mut usize, flags: u64, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuMemcpy3DBatchAsync_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver(), Stream::PER_THREAD, count, boxes, failed, flags, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoA_v2(array: Array, offset: usize, source: *const c_void, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyHtoA_v2", || unsafe { $crate::marshal::copy::cuMemcpyHtoA_v2(driver(), Stream::LEGACY, array, offset, source, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoA_v2_ptds(array: Array, offset: usize, source: *const c_void, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyHtoA_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyHtoA_v2(driver(), Stream::PER_THREAD, array, offset, source, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoAAsync_v2(array: Array, offset: usize, source: *const c_void, bytes: usize, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyHtoAAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpyHtoAAsync_v2(driver(), Stream::LEGACY, array, offset, source, bytes, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoAAsync_v2_ptsz(array: Array, offset: usize, source: *const c_void, bytes: usize, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyHtoAAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyHtoAAsync_v2(driver(), Stream::PER_THREAD, array, offset, source, bytes, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoH_v2(destination: *mut c_void, array: Array, offset: usize, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoH_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoH_v2(driver(), Stream::LEGACY, destination, array, offset, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoH_v2_ptds(destination: *mut c_void, array: Array, offset: usize, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoH_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyAtoH_v2(driver(), Stream::PER_THREAD, destination, array, offset, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoHAsync_v2(destination: *mut c_void, array: Array, offset: usize, bytes: usize, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoHAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoHAsync_v2(driver(), Stream::LEGACY, destination, array, offset, bytes, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoHAsync_v2_ptsz(destination: *mut c_void, array: Array, offset: usize, bytes: usize, stream: Stream) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoHAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyAtoHAsync_v2(driver(), Stream::PER_THREAD, destination, array, offset, bytes, stream) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoA_v2(array: Array, offset: usize, source: DevicePtr, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyDtoA_v2", || unsafe { $crate::marshal::copy::cuMemcpyDtoA_v2(driver(), Stream::LEGACY, array, offset, source, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoA_v2_ptds(array: Array, offset: usize, source: DevicePtr, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyDtoA_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyDtoA_v2(driver(), Stream::PER_THREAD, array, offset, source, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoD_v2(destination: DevicePtr, array: Array, offset: usize, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoD_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoD_v2(driver(), Stream::LEGACY, destination, array, offset, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoD_v2_ptds(destination: DevicePtr, array: Array, offset: usize, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoD_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyAtoD_v2(driver(), Stream::PER_THREAD, destination, array, offset, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoA_v2(destination: Array, destination_offset: usize, source: Array, source_offset: usize, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoA_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoA_v2(driver(), Stream::LEGACY, destination, destination_offset, source, source_offset, bytes) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyAtoA_v2_ptds(destination: Array, destination_offset: usize, source: Array, source_offset: usize, bytes: usize) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuMemcpyAtoA_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyAtoA_v2(driver(), Stream::PER_THREAD, destination, destination_offset, source, source_offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuInit(flags: u32) -> CuResult {
@@ -2033,6 +2128,46 @@ pub unsafe extern "C" fn cuTensorMapReplaceAddress(map: *mut TensorMap, address:
 guard("cuTensorMapReplaceAddress", || unsafe { $crate::marshal::tensor_map::cuTensorMapReplaceAddress(driver(), map, address) })
 }
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexObjectCreate(texture: *mut TextureObject, resource: *const ResourceDescriptor, description: *const TextureDescriptor, view: *const ResourceViewDescriptor) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuTexObjectCreate", || unsafe { $crate::generated::texture::cuTexObjectCreate(driver(), texture, resource, description, view) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexObjectDestroy(texture: TextureObject) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuTexObjectDestroy", || unsafe { $crate::generated::texture::cuTexObjectDestroy(driver(), texture) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexObjectGetResourceDesc(resource: *mut ResourceDescriptor, texture: TextureObject) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuTexObjectGetResourceDesc", || unsafe { $crate::generated::texture::cuTexObjectGetResourceDesc(driver(), resource, texture) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexObjectGetTextureDesc(description: *mut TextureDescriptor, texture: TextureObject) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuTexObjectGetTextureDesc", || unsafe { $crate::generated::texture::cuTexObjectGetTextureDesc(driver(), description, texture) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTexObjectGetResourceViewDesc(view: *mut ResourceViewDescriptor, texture: TextureObject) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuTexObjectGetResourceViewDesc", || unsafe { $crate::generated::texture::cuTexObjectGetResourceViewDesc(driver(), view, texture) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuSurfObjectCreate(surface: *mut SurfaceObject, resource: *const ResourceDescriptor) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuSurfObjectCreate", || unsafe { $crate::generated::texture::cuSurfObjectCreate(driver(), surface, resource) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuSurfObjectDestroy(surface: SurfaceObject) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuSurfObjectDestroy", || unsafe { $crate::generated::texture::cuSurfObjectDestroy(driver(), surface) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuSurfObjectGetResourceDesc(resource: *mut ResourceDescriptor, surface: SurfaceObject) -> CuResult {
+// SAFETY: the program keeps C's contract of this function.
+guard("cuSurfObjectGetResourceDesc", || unsafe { $crate::generated::texture::cuSurfObjectGetResourceDesc(driver(), resource, surface) })
+}
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAddressReserve(address: *mut DevicePtr, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuMemAddressReserve", || unsafe { $crate::generated::virtual_memory::cuMemAddressReserve(driver(), address, bytes, alignment, wish, flags) })
@@ -2137,10 +2272,15 @@ pub static cudbgRpcEnabled: $crate::expansion::Variable<1> = $crate::expansion::
 pub static cudbgSessionId: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
 #[unsafe(no_mangle)]
 pub static cudbgUseExternalDebugger: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();
-$crate::unsupported_exports! { cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphConditionalHandleCreate cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
+$crate::unsupported_exports! { cuArray3DCreate cuArray3DGetDescriptor cuArrayCreate cuArrayGetDescriptor cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2 cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphConditionalHandleCreate cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryGetUnifiedFunction cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree cuMemGetAddressRange cuMemGetAttribute cuMemGetAttribute_v2 cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemImportFromShareableHandle cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds cuMemcpyAtoA cuMemcpyAtoD cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyDtoA cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D32 cuMemsetD2D8 cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuSurfRefGetArray cuSurfRefSetArray cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2 cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz cudbgApiAttach cudbgApiDetach cudbgApiInit cudbgGetAPI cudbgGetAPIVersion cudbgMain cudbgReportDriverApiError cudbgReportDriverInternalError }
 
 /// What `cuGetProcAddress` can answer with.
 static SYMBOLS: Symbols = Symbols::new(&[
+$crate::expansion::Symbol::new("cuArray3DCreate_v2", cuArray3DCreate_v2 as *const ()),
+$crate::expansion::Symbol::new("cuArray3DGetDescriptor_v2", cuArray3DGetDescriptor_v2 as *const ()),
+$crate::expansion::Symbol::new("cuArrayCreate_v2", cuArrayCreate_v2 as *const ()),
+$crate::expansion::Symbol::new("cuArrayDestroy", cuArrayDestroy as *const ()),
+$crate::expansion::Symbol::new("cuArrayGetDescriptor_v2", cuArrayGetDescriptor_v2 as *const ()),
 $crate::expansion::Symbol::new("cuCtxCreate", cuCtxCreate as *const ()),
 $crate::expansion::Symbol::new("cuCtxCreate_v2", cuCtxCreate_v2 as *const ()),
 $crate::expansion::Symbol::new("cuCtxCreate_v3", cuCtxCreate_v3 as *const ()),
@@ -2414,10 +2554,20 @@ $crate::expansion::Symbol::new("cuMemcpy3D_v2", cuMemcpy3D_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpy3D_v2_ptds", cuMemcpy3D_v2_ptds as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyAsync", cuMemcpyAsync as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyAsync_ptsz", cuMemcpyAsync_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoA_v2", cuMemcpyAtoA_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoA_v2_ptds", cuMemcpyAtoA_v2_ptds as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoD_v2", cuMemcpyAtoD_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoD_v2_ptds", cuMemcpyAtoD_v2_ptds as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoHAsync_v2", cuMemcpyAtoHAsync_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoHAsync_v2_ptsz", cuMemcpyAtoHAsync_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoH_v2", cuMemcpyAtoH_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyAtoH_v2_ptds", cuMemcpyAtoH_v2_ptds as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyBatchAsync", cuMemcpyBatchAsync as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyBatchAsync_ptsz", cuMemcpyBatchAsync_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyBatchAsync_v2", cuMemcpyBatchAsync_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyBatchAsync_v2_ptsz", cuMemcpyBatchAsync_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyDtoA_v2", cuMemcpyDtoA_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyDtoA_v2_ptds", cuMemcpyDtoA_v2_ptds as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyDtoDAsync_v2", cuMemcpyDtoDAsync_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyDtoDAsync_v2_ptsz", cuMemcpyDtoDAsync_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyDtoD_v2", cuMemcpyDtoD_v2 as *const ()),
@@ -2426,6 +2576,10 @@ $crate::expansion::Symbol::new("cuMemcpyDtoHAsync_v2", cuMemcpyDtoHAsync_v2 as *
 $crate::expansion::Symbol::new("cuMemcpyDtoHAsync_v2_ptsz", cuMemcpyDtoHAsync_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyDtoH_v2", cuMemcpyDtoH_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyDtoH_v2_ptds", cuMemcpyDtoH_v2_ptds as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyHtoAAsync_v2", cuMemcpyHtoAAsync_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyHtoAAsync_v2_ptsz", cuMemcpyHtoAAsync_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyHtoA_v2", cuMemcpyHtoA_v2 as *const ()),
+$crate::expansion::Symbol::new("cuMemcpyHtoA_v2_ptds", cuMemcpyHtoA_v2_ptds as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyHtoDAsync_v2", cuMemcpyHtoDAsync_v2 as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyHtoDAsync_v2_ptsz", cuMemcpyHtoDAsync_v2_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuMemcpyHtoD_v2", cuMemcpyHtoD_v2 as *const ()),
@@ -2558,10 +2712,18 @@ $crate::expansion::Symbol::new("cuStreamWriteValue64", cuStreamWriteValue64 as *
 $crate::expansion::Symbol::new("cuStreamWriteValue64_ptsz", cuStreamWriteValue64_ptsz as *const ()),
 $crate::expansion::Symbol::new("cuStreamWriteValue64_v2", cuStreamWriteValue64_v2 as *const ()),
 $crate::expansion::Symbol::new("cuStreamWriteValue64_v2_ptsz", cuStreamWriteValue64_v2_ptsz as *const ()),
+$crate::expansion::Symbol::new("cuSurfObjectCreate", cuSurfObjectCreate as *const ()),
+$crate::expansion::Symbol::new("cuSurfObjectDestroy", cuSurfObjectDestroy as *const ()),
+$crate::expansion::Symbol::new("cuSurfObjectGetResourceDesc", cuSurfObjectGetResourceDesc as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeIm2col", cuTensorMapEncodeIm2col as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeIm2colWide", cuTensorMapEncodeIm2colWide as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapEncodeTiled", cuTensorMapEncodeTiled as *const ()),
 $crate::expansion::Symbol::new("cuTensorMapReplaceAddress", cuTensorMapReplaceAddress as *const ()),
+$crate::expansion::Symbol::new("cuTexObjectCreate", cuTexObjectCreate as *const ()),
+$crate::expansion::Symbol::new("cuTexObjectDestroy", cuTexObjectDestroy as *const ()),
+$crate::expansion::Symbol::new("cuTexObjectGetResourceDesc", cuTexObjectGetResourceDesc as *const ()),
+$crate::expansion::Symbol::new("cuTexObjectGetResourceViewDesc", cuTexObjectGetResourceViewDesc as *const ()),
+$crate::expansion::Symbol::new("cuTexObjectGetTextureDesc", cuTexObjectGetTextureDesc as *const ()),
 $crate::expansion::Symbol::new("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode as *const ()),
 $crate::expansion::Symbol::new("cuUserObjectCreate", cuUserObjectCreate as *const ()),
 $crate::expansion::Symbol::new("cuUserObjectRelease", cuUserObjectRelease as *const ()),

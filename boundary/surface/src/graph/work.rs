@@ -212,6 +212,8 @@ fn end(end: &CopyEnd) -> (u32, u64, u64) {
         CopyPlace::Host(range) => (memory_type::HOST, range.pointer().0, 0),
         CopyPlace::Device(address, _) => (memory_type::DEVICE, 0, address.0),
         CopyPlace::Unified(range) => (memory_type::UNIFIED, 0, range.device().0),
+        // No copy with arrays becomes a node.
+        CopyPlace::Array(..) => (memory_type::ARRAY, 0, 0),
     }
 }
 

@@ -1,17 +1,18 @@
-//! Copies of boxes: rows with gaps between them, in two or three dimensions. Two ends and an extent come in. A box without
-//! gaps is copied as a line; rows of a box travel packed, in pieces of whole rows.
+//! Copies of boxes: rows with gaps between them, in two or three dimensions, and those of arrays. Two ends and an extent come
+//! in. A box of memory without gaps is copied as a line; rows of a box travel packed, in pieces of whole rows.
 
 use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::graph::{CopyWork, Work};
 use floe_surface::{CopyBox, CopyEnd, CopyPlace, HostRange};
-use floe_wire::{CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
+use floe_wire::{BoxEnd, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, PIECE_BYTES, StreamId};
 
 use super::late::LateRows;
 use super::{Mode, Passage, Side, check_host, send};
 use crate::client::Client;
 use crate::connection::{BoxTarget, Target};
+use crate::log::log;
 use crate::order::Course;
 use crate::session::Session;
 use crate::stream::StreamState;
@@ -52,14 +53,38 @@ impl Shape {
     fn bytes(&self) -> u64 {
         self.width * self.height * self.depth
     }
+
+    /// The source's end, where the device reaches it.
+    fn shared_source(&self, source: &HostRange) -> BoxEnd {
+        BoxEnd::memory(floe_wire::DevicePtr(source.pointer().0), self.from_pitch, self.from_slice)
+    }
+
+    /// The target's end, where the device reaches it.
+    fn shared_target(&self, target: &HostRange) -> BoxEnd {
+        BoxEnd::memory(floe_wire::DevicePtr(target.pointer().0), self.to_pitch, self.to_slice)
+    }
 }
 
-/// Bytes from an end's first to its last.
+/// An end of a box that was found on a device.
+#[derive(Debug, Clone)]
+struct Place {
+    end: BoxEnd,
+    session: Arc<Session>,
+}
+
+/// One side of a box.
+enum BoxSide {
+    Host(HostRange),
+    Device(Place),
+}
+
+/// Bytes from an end's first to its last; of an array nobody asks for them.
 fn span(end: &CopyEnd) -> usize {
     match end.place {
         CopyPlace::Host(range) => range.len(),
         CopyPlace::Device(_, bytes) => bytes,
         CopyPlace::Unified(range) => range.len(),
+        CopyPlace::Array(..) => 0,
     }
 }
 
@@ -69,8 +94,7 @@ struct Rows {
     /// From the first row's first byte to the last's last.
     source: HostRange,
     source_pitch: usize,
-    to: u64,
-    to_pitch: u64,
+    to: BoxEnd,
     width: usize,
     count: usize,
 }
@@ -89,9 +113,9 @@ impl Rows {
     }
 }
 
-/// Cuts a box, of which no row is empty, into what one message carries, and rows that are larger.
+/// Cuts a box, of which no row is empty, into what one message carries, and rows of memory that are larger.
 fn each_rows(
-    to: u64,
+    to: BoxEnd,
     source: &HostRange,
     shape: &Shape,
     mut act: impl FnMut(Rows) -> CudaResult<()>,
@@ -100,17 +124,31 @@ fn each_rows(
     let (width, source_pitch) = (size(shape.width)?, size(shape.from_pitch)?);
     let rows_at_once = (PIECE_BYTES / width).max(1) as u64;
     for slice in 0..shape.depth {
-        let (to, from) = (to + slice * shape.to_slice, slice * shape.from_slice);
+        let from = slice * shape.from_slice;
         let mut row = 0;
         while row < shape.height {
             let rows = rows_at_once.min(shape.height - row);
             let count = size(rows)?;
             let first = size(from + row * shape.from_pitch)?;
             let source = source.sub(first, source_pitch * (count - 1) + width)?;
-            let to = to + row * shape.to_pitch;
-            act(Rows { source, source_pitch, to, to_pitch: shape.to_pitch, width, count })?;
+            let to = to.further(row, slice);
+            if to.array.0 != 0 && width > PIECE_BYTES {
+                each_part(to, &source, &mut act)?;
+            } else {
+                act(Rows { source, source_pitch, to, width, count })?;
+            }
             row += rows;
         }
+    }
+    Ok(())
+}
+
+/// Cuts a row of an array into what one message carries: whole elements, whose sizes divide it.
+fn each_part(to: BoxEnd, source: &HostRange, act: &mut impl FnMut(Rows) -> CudaResult<()>) -> CudaResult<()> {
+    for start in (0..source.len()).step_by(PIECE_BYTES) {
+        let part = source.sub(start, PIECE_BYTES.min(source.len() - start))?;
+        let to = BoxEnd { x: to.x + start as u64, ..to };
+        act(Rows { source: part, source_pitch: 0, to, width: part.len(), count: 1 })?;
     }
     Ok(())
 }
@@ -118,13 +156,11 @@ fn each_rows(
 /// Posts rows of host bytes.
 fn send_rows(session: &Session, course: &Course, rows: &Rows) -> CudaResult<()> {
     if rows.width > PIECE_BYTES {
-        return send(session, course, rows.to, &rows.source, Passage::AtOnce);
+        return send(session, course, rows.to.at.0, &rows.source, Passage::AtOnce);
     }
     let message = CopyBoxToDevice {
         stream: StreamId(course.stream()),
-        to: floe_wire::DevicePtr(rows.to),
-        pitch: rows.to_pitch,
-        slice: 0,
+        to: rows.to,
         width: rows.width as u64,
         height: rows.count as u64,
         depth: 1,
@@ -155,28 +191,43 @@ impl Client {
             return Ok(());
         }
         let shape = Shape::new(copy);
-        let to = self.side_of(&copy.destination, &stream.session)?;
-        let from = self.side_of(&copy.source, &stream.session)?;
-        if shape.is_line() {
+        if shape.is_line() && !copy.names_array() {
+            let to = self.side_of(&copy.destination, &stream.session)?;
+            let from = self.side_of(&copy.source, &stream.session)?;
             return self.copy_line(stream, to, from, shape.bytes(), mode);
         }
+        let to = self.box_side(&copy.destination, copy, &stream.session)?;
+        let from = self.box_side(&copy.source, copy, &stream.session)?;
         match (to, from) {
-            (Side::Device(at), Side::Host(source)) => {
-                self.upload_box(stream, at, span(&copy.destination), source, shape, mode)
-            }
-            (Side::Host(target), Side::Device(at)) => {
-                self.download_box(stream, target, at, span(&copy.source), &shape, mode)
-            }
-            (Side::Device(to), Side::Device(from)) => {
-                let spans = (span(&copy.destination), span(&copy.source));
-                self.move_box(stream, to, from, spans, &shape)
-            }
-            (Side::Host(target), Side::Host(source)) => {
+            (BoxSide::Device(to), BoxSide::Host(source)) => self.upload_box(stream, &to, source, shape, mode),
+            (BoxSide::Host(target), BoxSide::Device(from)) => self.download_box(stream, target, &from, &shape, mode),
+            (BoxSide::Device(to), BoxSide::Device(from)) => self.move_box(stream, &to, &from, &shape),
+            (BoxSide::Host(target), BoxSide::Host(source)) => {
                 for row in copy.rows() {
                     let line = source.sub(row.source, copy.width)?;
                     self.move_on_host(stream, target.sub(row.destination, copy.width)?, line)?;
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// Where an end of `copy` is, and on which vGPU.
+    fn box_side(&self, end: &CopyEnd, copy: &CopyBox, current: &Arc<Session>) -> CudaResult<BoxSide> {
+        if let CopyPlace::Array(array, at) = end.place {
+            let array = self.array(array)?;
+            if !array.shape.holds(at, [copy.width, copy.height, copy.depth]) {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            let end = BoxEnd::in_array(array.id, at.map(|offset| offset as u64));
+            return Ok(BoxSide::Device(Place { end, session: Arc::clone(&array.session) }));
+        }
+        match self.side_of(end, current)? {
+            Side::Host(range) => Ok(BoxSide::Host(range)),
+            Side::Device(at) => {
+                let session = self.device_memory(at, span(end) as u64, current)?;
+                let end = BoxEnd::memory(floe_wire::DevicePtr(at.0), end.pitch as u64, end.slice as u64);
+                Ok(BoxSide::Device(Place { end, session }))
             }
         }
     }
@@ -189,6 +240,7 @@ impl Client {
             }
             CopyPlace::Device(at, _) => Ok(Side::Device(at)),
             CopyPlace::Unified(range) => self.side(&range, session),
+            CopyPlace::Array(..) => Err(CudaError::NOT_SUPPORTED),
         }
     }
 
@@ -215,6 +267,7 @@ impl Client {
         if copy.is_empty() {
             return Ok(());
         }
+        copy.refuse_array()?;
         let copy = self.settled_box(copy, &stream.session)?;
         self.record_work(stream, Work::Copy(Box::new(CopyWork::new(copy, stream.context()))))
     }
@@ -231,34 +284,33 @@ impl Client {
     fn upload_box(
         &self,
         stream: &StreamState,
-        to: DevicePtr,
-        span: usize,
+        to: &Place,
         source: HostRange,
         shape: Shape,
         mode: Mode,
     ) -> CudaResult<()> {
-        let session = self.device_memory(to, span as u64, &stream.session)?;
-        if !Arc::ptr_eq(&session, &stream.session) {
-            return self.with_remote(stream, &session, |remote| self.upload_box(remote, to, span, source, shape, mode));
+        let session = &to.session;
+        if !Arc::ptr_eq(session, &stream.session) {
+            return self.with_remote(stream, session, |remote| self.upload_box(remote, to, source, shape, mode));
         }
-        if self.is_shared(&source, &session)? {
+        if self.is_shared(&source, session)? {
             session.statistics.read_by_device(shape.bytes());
-            move_by_device(stream, to.0, source.pointer().0, &shape)?;
+            move_by_device(stream, to.end, shape.shared_source(&source), &shape)?;
             return Self::wait_where(mode, stream);
         }
         if self.must_read_late(stream, &source, mode)? {
-            return each_rows(to.0, &source, &shape, |rows| Self::copy_rows_late(stream, rows));
+            return each_rows(to.end, &source, &shape, |rows| Self::copy_rows_late(stream, rows));
         }
-        each_rows(to.0, &source, &shape, |rows| send_rows(&session, stream.course(), &rows))
+        each_rows(to.end, &source, &shape, |rows| send_rows(session, stream.course(), &rows))
     }
 
     /// Puts rows on `stream` that are read when the stream gets there.
     fn copy_rows_late(stream: &StreamState, rows: Rows) -> CudaResult<()> {
         if rows.width > PIECE_BYTES {
-            return Self::copy_late(stream, rows.to, &rows.source);
+            return Self::copy_late(stream, rows.to.at.0, &rows.source);
         }
-        let Rows { to, to_pitch: pitch, width, count, .. } = rows;
-        Self::copy_piece_late(stream, LateRows { to, pitch, width, height: count as u64 }, move || {
+        let Rows { to, width, count, .. } = rows;
+        Self::copy_piece_late(stream, LateRows { to, width, height: count as u64 }, move || {
             let mut bytes = vec![0; rows.bytes()];
             rows.pack(&mut bytes);
             bytes
@@ -269,27 +321,23 @@ impl Client {
         &self,
         stream: &StreamState,
         target: HostRange,
-        from: DevicePtr,
-        span: usize,
+        from: &Place,
         shape: &Shape,
         mode: Mode,
     ) -> CudaResult<()> {
-        let session = self.device_memory(from, span as u64, &stream.session)?;
-        if !Arc::ptr_eq(&session, &stream.session) {
-            return self.with_remote(stream, &session, |remote| {
-                self.download_box(remote, target, from, span, shape, Mode::Waits)
-            });
+        let session = &from.session;
+        if !Arc::ptr_eq(session, &stream.session) {
+            return self
+                .with_remote(stream, session, |remote| self.download_box(remote, target, from, shape, Mode::Waits));
         }
-        if self.is_shared(&target, &session)? {
+        if self.is_shared(&target, session)? {
             session.statistics.written_by_device(shape.bytes());
-            move_by_device(stream, target.pointer().0, from.0, shape)?;
+            move_by_device(stream, shape.shared_target(&target), from.end, shape)?;
             return Self::wait_where(mode, stream);
         }
         let message = CopyBoxFromDevice {
             stream: stream.id(),
-            from: floe_wire::DevicePtr(from.0),
-            pitch: shape.from_pitch,
-            slice: shape.from_slice,
+            from: from.end,
             width: shape.width,
             height: shape.height,
             depth: shape.depth,
@@ -312,47 +360,36 @@ impl Client {
         session.errors.report()
     }
 
-    fn move_box(
-        &self,
-        stream: &StreamState,
-        to: DevicePtr,
-        from: DevicePtr,
-        spans: (usize, usize),
-        shape: &Shape,
-    ) -> CudaResult<()> {
-        let target = self.device_memory(to, spans.0 as u64, &stream.session)?;
-        let source = self.device_memory(from, spans.1 as u64, &stream.session)?;
-        if !Arc::ptr_eq(&source, &target) {
-            for slice in 0..shape.depth {
-                for row in 0..shape.height {
-                    let to = DevicePtr(to.0 + slice * shape.to_slice + row * shape.to_pitch);
-                    let from = DevicePtr(from.0 + slice * shape.from_slice + row * shape.from_pitch);
-                    self.relay(stream, (to, &target), (from, &source), shape.width)?;
-                }
+    fn move_box(&self, stream: &StreamState, to: &Place, from: &Place, shape: &Shape) -> CudaResult<()> {
+        if !Arc::ptr_eq(&from.session, &to.session) {
+            return self.move_between_devices(stream, to, from, shape);
+        }
+        if !Arc::ptr_eq(&from.session, &stream.session) {
+            return self.with_remote(stream, &from.session, |remote| self.move_box(remote, to, from, shape));
+        }
+        move_by_device(stream, to.end, from.end, shape)
+    }
+
+    /// From one vGPU to another, row by row through the client.
+    fn move_between_devices(&self, stream: &StreamState, to: &Place, from: &Place, shape: &Shape) -> CudaResult<()> {
+        if to.end.array.0 != 0 || from.end.array.0 != 0 {
+            log!(Warn, "copies of arrays between vGPUs are not supported\n  copy by way of host memory instead");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        for slice in 0..shape.depth {
+            for row in 0..shape.height {
+                let at = |place: &Place| DevicePtr(place.end.further(row, slice).at.0);
+                self.relay(stream, (at(to), &to.session), (at(from), &from.session), shape.width)?;
             }
-            return Ok(());
         }
-        if !Arc::ptr_eq(&source, &stream.session) {
-            return self.with_remote(stream, &source, |remote| self.move_box(remote, to, from, spans, shape));
-        }
-        move_by_device(stream, to.0, from.0, shape)
+        Ok(())
     }
 }
 
 /// Queues a copy of a box both ends of which the device reaches.
-fn move_by_device(stream: &StreamState, to: u64, from: u64, shape: &Shape) -> CudaResult<()> {
-    stream.post(&CopyBoxOnDevice {
-        stream: stream.id(),
-        to: floe_wire::DevicePtr(to),
-        to_pitch: shape.to_pitch,
-        to_slice: shape.to_slice,
-        from: floe_wire::DevicePtr(from),
-        from_pitch: shape.from_pitch,
-        from_slice: shape.from_slice,
-        width: shape.width,
-        height: shape.height,
-        depth: shape.depth,
-    })
+fn move_by_device(stream: &StreamState, to: BoxEnd, from: BoxEnd, shape: &Shape) -> CudaResult<()> {
+    let Shape { width, height, depth, .. } = *shape;
+    stream.post(&CopyBoxOnDevice { stream: stream.id(), to, from, width, height, depth })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use floe_abi::CudaResult;
 use floe_surface::HostRange;
-use floe_wire::{CopyLate, PIECE_BYTES};
+use floe_wire::{BoxEnd, CopyLate, PIECE_BYTES};
 
 use super::Mode;
 use crate::client::Client;
@@ -13,8 +13,7 @@ use crate::stream::StreamState;
 /// Where bytes go that are read late.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LateRows {
-    pub(super) to: u64,
-    pub(super) pitch: u64,
+    pub(super) to: BoxEnd,
     pub(super) width: usize,
     pub(super) height: u64,
 }
@@ -64,7 +63,8 @@ impl Client {
         let mut done = 0;
         while done < source.len() {
             let piece = source.sub(done, PIECE_BYTES.min(source.len() - done))?;
-            let row = LateRows { to: to + done as u64, pitch: 0, width: piece.len(), height: 1 };
+            let to = BoxEnd::memory(floe_wire::DevicePtr(to + done as u64), 0, 0);
+            let row = LateRows { to, width: piece.len(), height: 1 };
             Self::copy_piece_late(stream, row, move || piece.to_vec())?;
             done += piece.len();
         }
@@ -81,8 +81,7 @@ impl Client {
         let message = CopyLate {
             stream: stream.id(),
             function: floe_wire::FunctionId(session.next_id()),
-            to: floe_wire::DevicePtr(rows.to),
-            pitch: rows.pitch,
+            to: rows.to,
             width: rows.width as u64,
             height: rows.height,
         };

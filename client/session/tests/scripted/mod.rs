@@ -126,7 +126,7 @@ pub struct Peer {
     /// Streams that stand at a host function, with what waits behind it.
     standing: HashMap<u64, (u64, VecDeque<Seen>)>,
     /// Where copies write that wait for their bytes, by their function: address, pitch, width, height.
-    late: HashMap<u64, (u64, u64, u64, u64)>,
+    late: HashMap<u64, (BoxEnd, u64, u64)>,
     /// Contents of modules by hash.
     pub contents: HashMap<Vec<u8>, Vec<u8>>,
     parts: HashMap<(u64, u32), Vec<u8>>,
@@ -392,7 +392,12 @@ impl Peer {
         }
     }
 
-    fn box_rows(at: u64, pitch: u64, slice: u64, height: u64, depth: u64) -> Vec<u64> {
+    /// Where the rows of a box are. Arrays lie far from all memory: rows 1 MiB apart, slices 4 GiB.
+    fn box_rows(end: &BoxEnd, height: u64, depth: u64) -> Vec<u64> {
+        let (at, pitch, slice) = match end.array.0 {
+            0 => (end.at.0, end.pitch, end.slice),
+            array => ((array << 48) + (end.z << 32) + (end.y << 20) + end.x, 1 << 20, 1 << 32),
+        };
         (0..depth).flat_map(|z| (0..height).map(move |y| at + z * slice + y * pitch)).collect()
     }
 
@@ -426,8 +431,8 @@ impl Peer {
                 self.reply(sequence, &());
             }
             Request::CopyBoxOnDevice(m) => {
-                let sources = Self::box_rows(m.from.0, m.from_pitch, m.from_slice, m.height, m.depth);
-                let targets = Self::box_rows(m.to.0, m.to_pitch, m.to_slice, m.height, m.depth);
+                let sources = Self::box_rows(&m.from, m.height, m.depth);
+                let targets = Self::box_rows(&m.to, m.height, m.depth);
                 for (from, to) in sources.into_iter().zip(targets) {
                     let row = self.read(from, m.width);
                     self.write(to, &row);
@@ -436,13 +441,13 @@ impl Peer {
             Request::ShareMemory(_) if !self.options.shares => self.reply_with(sequence, 801, 0, "no", &[]),
             Request::MapShared(_) => self.reply(sequence, &MapSharedReply { reached: self.options.maps }),
             Request::CopyBoxToDevice(m) => {
-                let rows = Self::box_rows(m.to.0, m.pitch, m.slice, m.height, m.depth);
+                let rows = Self::box_rows(&m.to, m.height, m.depth);
                 for (at, row) in rows.into_iter().zip(m.bytes.chunks(m.width as usize)) {
                     self.write(at, row);
                 }
             }
             Request::CopyBoxFromDevice(m) => {
-                let rows = Self::box_rows(m.from.0, m.pitch, m.slice, m.height, m.depth);
+                let rows = Self::box_rows(&m.from, m.height, m.depth);
                 let bytes: Vec<u8> = rows.into_iter().flat_map(|at| self.read(at, m.width)).collect();
                 self.deliver(sequence, 0, &bytes);
                 self.reply(sequence, &());
@@ -454,18 +459,31 @@ impl Peer {
             Request::HostFunctionDone(m) => self.go_on(m.function.0),
             Request::CopyLate(m) => {
                 self.standing.insert(m.stream.0, (m.function.0, VecDeque::new()));
-                self.late.insert(m.function.0, (m.to.0, m.pitch, m.width, m.height));
+                self.late.insert(m.function.0, (m.to, m.width, m.height));
                 let _ = self.sender.send(&RunHostFunction { function: m.function, status: 0 }, |_| ());
             }
             Request::LateBytes(m) => {
-                let (to, pitch, width, height) = self.late.remove(&m.function.0).expect("it was asked for");
+                let (to, width, height) = self.late.remove(&m.function.0).expect("it was asked for");
                 assert_eq!(m.bytes.len() as u64, width * height);
-                for (at, row) in Self::box_rows(to, pitch, 0, height, 1).into_iter().zip(m.bytes.chunks(width as usize))
-                {
+                for (at, row) in Self::box_rows(&to, height, 1).into_iter().zip(m.bytes.chunks(width as usize)) {
                     self.write(at, row);
                 }
                 self.go_on(m.function.0);
             }
+            Request::CreateArray(m) => {
+                let used: u64 = self.blocks.values().sum();
+                let bytes = m.width * m.height.max(1) * m.depth.max(1) * 4 * u64::from(m.channels);
+                if used + bytes > self.options.memory {
+                    return self.reply_with(sequence, 2, 0, "the quota is used up", &[]);
+                }
+                self.blocks.insert(m.array.0, bytes);
+                self.reply(sequence, &());
+            }
+            Request::DestroyArray(m) => {
+                self.blocks.remove(&m.array.0).expect("it was made");
+            }
+            Request::CreateTexture(m) => self.reply(sequence, &CreateTextureReply { object: 1000 + m.texture.0 }),
+            Request::CreateSurface(m) => self.reply(sequence, &CreateSurfaceReply { object: 2000 + m.surface.0 }),
             Request::CreateBlock(m) => {
                 let used: u64 = self.blocks.values().sum();
                 if used + m.bytes > self.options.memory {

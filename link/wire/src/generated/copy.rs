@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Writes bytes at `to`, in stream order.
@@ -140,15 +140,13 @@ impl Message for CopyOnDevice {
     }
 }
 
-/// Writes a box of `depth` slices of `height` rows of `width` bytes; `bytes` holds the rows without gaps. `to` is the first byte, `pitch` the bytes between rows, `slice` between slices.
+/// Writes a box of `depth` slices of `height` rows of `width` bytes; `bytes` holds the rows without gaps.
 ///
 /// Kind 0x0204, posted: no reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyBoxToDevice<'a> {
     pub stream: StreamId,
-    pub to: DevicePtr,
-    pub pitch: u64,
-    pub slice: u64,
+    pub to: BoxEnd,
     pub width: u64,
     pub height: u64,
     pub depth: u64,
@@ -157,24 +155,21 @@ pub struct CopyBoxToDevice<'a> {
 
 impl<'a> Field<'a> for CopyBoxToDevice<'a> {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST
-        + <DevicePtr as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
+        + <BoxEnd as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <&'a [u8] as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<60>(out);
+        let room = crate::reader::room::<8>(out);
         room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
-        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
-        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
-        room[24..32].copy_from_slice(&self.slice.to_le_bytes());
-        room[32..40].copy_from_slice(&self.width.to_le_bytes());
-        room[40..48].copy_from_slice(&self.height.to_le_bytes());
-        room[48..56].copy_from_slice(&self.depth.to_le_bytes());
-        room[56..60].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        self.to.write(out);
+        let room = crate::reader::room::<28>(out);
+        room[0..8].copy_from_slice(&self.width.to_le_bytes());
+        room[8..16].copy_from_slice(&self.height.to_le_bytes());
+        room[16..24].copy_from_slice(&self.depth.to_le_bytes());
+        room[24..28].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         out.extend_from_slice(self.bytes);
     }
 
@@ -182,8 +177,6 @@ impl<'a> Field<'a> for CopyBoxToDevice<'a> {
         Ok(Self {
             stream: reader.field("stream")?,
             to: reader.field("to")?,
-            pitch: reader.field("pitch")?,
-            slice: reader.field("slice")?,
             width: reader.field("width")?,
             height: reader.field("height")?,
             depth: reader.field("depth")?,
@@ -199,15 +192,14 @@ impl Message for CopyBoxToDevice<'_> {
     const TAIL: bool = true;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        let room = crate::reader::room::<60>(out);
+        let room = crate::reader::room::<8>(out);
         room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
-        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
-        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
-        room[24..32].copy_from_slice(&self.slice.to_le_bytes());
-        room[32..40].copy_from_slice(&self.width.to_le_bytes());
-        room[40..48].copy_from_slice(&self.height.to_le_bytes());
-        room[48..56].copy_from_slice(&self.depth.to_le_bytes());
-        room[56..60].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
+        self.to.write(out);
+        let room = crate::reader::room::<28>(out);
+        room[0..8].copy_from_slice(&self.width.to_le_bytes());
+        room[8..16].copy_from_slice(&self.height.to_le_bytes());
+        room[16..24].copy_from_slice(&self.depth.to_le_bytes());
+        room[24..28].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
     }
 }
@@ -215,12 +207,10 @@ impl Message for CopyBoxToDevice<'_> {
 /// Reads a box; the rows are delivered without gaps.
 ///
 /// Kind 0x0205, called: deliveries, then one reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyBoxFromDevice {
     pub stream: StreamId,
-    pub from: DevicePtr,
-    pub pitch: u64,
-    pub slice: u64,
+    pub from: BoxEnd,
     pub width: u64,
     pub height: u64,
     pub depth: u64,
@@ -228,30 +218,25 @@ pub struct CopyBoxFromDevice {
 
 impl<'a> Field<'a> for CopyBoxFromDevice {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST
-        + <DevicePtr as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
+        + <BoxEnd as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<56>(out);
+        let room = crate::reader::room::<8>(out);
         room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
-        room[8..16].copy_from_slice(&self.from.0.to_le_bytes());
-        room[16..24].copy_from_slice(&self.pitch.to_le_bytes());
-        room[24..32].copy_from_slice(&self.slice.to_le_bytes());
-        room[32..40].copy_from_slice(&self.width.to_le_bytes());
-        room[40..48].copy_from_slice(&self.height.to_le_bytes());
-        room[48..56].copy_from_slice(&self.depth.to_le_bytes());
+        self.from.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.width.to_le_bytes());
+        room[8..16].copy_from_slice(&self.height.to_le_bytes());
+        room[16..24].copy_from_slice(&self.depth.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self {
             stream: reader.field("stream")?,
             from: reader.field("from")?,
-            pitch: reader.field("pitch")?,
-            slice: reader.field("slice")?,
             width: reader.field("width")?,
             height: reader.field("height")?,
             depth: reader.field("depth")?,
@@ -278,15 +263,11 @@ impl Call for CopyBoxFromDevice {
 /// Copies a box within the device. Either end may be shared memory.
 ///
 /// Kind 0x0206, posted: no reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyBoxOnDevice {
     pub stream: StreamId,
-    pub to: DevicePtr,
-    pub to_pitch: u64,
-    pub to_slice: u64,
-    pub from: DevicePtr,
-    pub from_pitch: u64,
-    pub from_slice: u64,
+    pub to: BoxEnd,
+    pub from: BoxEnd,
     pub width: u64,
     pub height: u64,
     pub depth: u64,
@@ -294,39 +275,28 @@ pub struct CopyBoxOnDevice {
 
 impl<'a> Field<'a> for CopyBoxOnDevice {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST
-        + <DevicePtr as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
-        + <DevicePtr as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
+        + <BoxEnd as Field<'a>>::LEAST
+        + <BoxEnd as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<80>(out);
+        let room = crate::reader::room::<8>(out);
         room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
-        room[8..16].copy_from_slice(&self.to.0.to_le_bytes());
-        room[16..24].copy_from_slice(&self.to_pitch.to_le_bytes());
-        room[24..32].copy_from_slice(&self.to_slice.to_le_bytes());
-        room[32..40].copy_from_slice(&self.from.0.to_le_bytes());
-        room[40..48].copy_from_slice(&self.from_pitch.to_le_bytes());
-        room[48..56].copy_from_slice(&self.from_slice.to_le_bytes());
-        room[56..64].copy_from_slice(&self.width.to_le_bytes());
-        room[64..72].copy_from_slice(&self.height.to_le_bytes());
-        room[72..80].copy_from_slice(&self.depth.to_le_bytes());
+        self.to.write(out);
+        self.from.write(out);
+        let room = crate::reader::room::<24>(out);
+        room[0..8].copy_from_slice(&self.width.to_le_bytes());
+        room[8..16].copy_from_slice(&self.height.to_le_bytes());
+        room[16..24].copy_from_slice(&self.depth.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self {
             stream: reader.field("stream")?,
             to: reader.field("to")?,
-            to_pitch: reader.field("to_pitch")?,
-            to_slice: reader.field("to_slice")?,
             from: reader.field("from")?,
-            from_pitch: reader.field("from_pitch")?,
-            from_slice: reader.field("from_slice")?,
             width: reader.field("width")?,
             height: reader.field("height")?,
             depth: reader.field("depth")?,
@@ -405,15 +375,14 @@ impl Message for Fill {
     }
 }
 
-/// Writes `height` rows of `width` bytes (a piece at most) at `to`, `pitch` bytes from row to row, which the client reads when the stream gets here: the server says `RunHostFunction`, the client answers `LateBytes`, and the stream goes on.
+/// Writes `height` rows of `width` bytes (a piece at most) at `to`, which the client reads when the stream gets here: the server says `RunHostFunction`, the client answers `LateBytes`, and the stream goes on.
 ///
 /// Kind 0x0220, posted: no reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyLate {
     pub stream: StreamId,
     pub function: FunctionId,
-    pub to: DevicePtr,
-    pub pitch: u64,
+    pub to: BoxEnd,
     pub width: u64,
     pub height: u64,
 }
@@ -421,19 +390,18 @@ pub struct CopyLate {
 impl<'a> Field<'a> for CopyLate {
     const LEAST: usize = <StreamId as Field<'a>>::LEAST
         + <FunctionId as Field<'a>>::LEAST
-        + <DevicePtr as Field<'a>>::LEAST
-        + <u64 as Field<'a>>::LEAST
+        + <BoxEnd as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST
         + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<48>(out);
+        let room = crate::reader::room::<16>(out);
         room[0..8].copy_from_slice(&self.stream.0.to_le_bytes());
         room[8..16].copy_from_slice(&self.function.0.to_le_bytes());
-        room[16..24].copy_from_slice(&self.to.0.to_le_bytes());
-        room[24..32].copy_from_slice(&self.pitch.to_le_bytes());
-        room[32..40].copy_from_slice(&self.width.to_le_bytes());
-        room[40..48].copy_from_slice(&self.height.to_le_bytes());
+        self.to.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.width.to_le_bytes());
+        room[8..16].copy_from_slice(&self.height.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -441,7 +409,6 @@ impl<'a> Field<'a> for CopyLate {
             stream: reader.field("stream")?,
             function: reader.field("function")?,
             to: reader.field("to")?,
-            pitch: reader.field("pitch")?,
             width: reader.field("width")?,
             height: reader.field("height")?,
         })
@@ -573,5 +540,50 @@ impl Message for Chunk<'_> {
         room[8..16].copy_from_slice(&self.offset.to_le_bytes());
         room[16..20].copy_from_slice(&crate::reader::length_bytes(self.bytes.len()));
         self.bytes
+    }
+}
+
+/// One end of a box. Memory (`array` is 0): `at` is the first byte, `pitch` the bytes from row to row, `slice` from slice to slice. An array: the box begins at byte `x` of a row, row `y` and slice `z`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BoxEnd {
+    pub array: ArrayId,
+    pub x: u64,
+    pub y: u64,
+    pub z: u64,
+    pub at: DevicePtr,
+    pub pitch: u64,
+    pub slice: u64,
+}
+
+impl<'a> Field<'a> for BoxEnd {
+    const LEAST: usize = <ArrayId as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <DevicePtr as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST
+        + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<56>(out);
+        room[0..8].copy_from_slice(&self.array.0.to_le_bytes());
+        room[8..16].copy_from_slice(&self.x.to_le_bytes());
+        room[16..24].copy_from_slice(&self.y.to_le_bytes());
+        room[24..32].copy_from_slice(&self.z.to_le_bytes());
+        room[32..40].copy_from_slice(&self.at.0.to_le_bytes());
+        room[40..48].copy_from_slice(&self.pitch.to_le_bytes());
+        room[48..56].copy_from_slice(&self.slice.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            array: reader.field("array")?,
+            x: reader.field("x")?,
+            y: reader.field("y")?,
+            z: reader.field("z")?,
+            at: reader.field("at")?,
+            pitch: reader.field("pitch")?,
+            slice: reader.field("slice")?,
+        })
     }
 }

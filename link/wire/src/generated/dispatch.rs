@@ -8,6 +8,18 @@ use crate::{Class, Decode, DecodeError, Message};
 /// What a client says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
+    /// See [`CreateArray`].
+    CreateArray(CreateArray),
+    /// See [`DestroyArray`].
+    DestroyArray(DestroyArray),
+    /// See [`CreateTexture`].
+    CreateTexture(CreateTexture),
+    /// See [`DestroyTexture`].
+    DestroyTexture(DestroyTexture),
+    /// See [`CreateSurface`].
+    CreateSurface(CreateSurface),
+    /// See [`DestroySurface`].
+    DestroySurface(DestroySurface),
     /// See [`SynchronizeContext`].
     SynchronizeContext(SynchronizeContext),
     /// See [`SetLimit`].
@@ -183,6 +195,12 @@ impl<'a> Request<'a> {
     /// [`DecodeError`] when the kind is unknown or the payload is not exactly one such message.
     pub fn decode(kind: u16, payload: &'a [u8]) -> Result<Self, DecodeError> {
         match kind {
+            CreateArray::KIND => CreateArray::decode(payload).map(Self::CreateArray),
+            DestroyArray::KIND => DestroyArray::decode(payload).map(Self::DestroyArray),
+            CreateTexture::KIND => CreateTexture::decode(payload).map(Self::CreateTexture),
+            DestroyTexture::KIND => DestroyTexture::decode(payload).map(Self::DestroyTexture),
+            CreateSurface::KIND => CreateSurface::decode(payload).map(Self::CreateSurface),
+            DestroySurface::KIND => DestroySurface::decode(payload).map(Self::DestroySurface),
             SynchronizeContext::KIND => SynchronizeContext::decode(payload).map(Self::SynchronizeContext),
             SetLimit::KIND => SetLimit::decode(payload).map(Self::SetLimit),
             ResetContext::KIND => ResetContext::decode(payload).map(Self::ResetContext),
@@ -274,6 +292,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::CreateArray(_) => CreateArray::NAME,
+            Self::DestroyArray(_) => DestroyArray::NAME,
+            Self::CreateTexture(_) => CreateTexture::NAME,
+            Self::DestroyTexture(_) => DestroyTexture::NAME,
+            Self::CreateSurface(_) => CreateSurface::NAME,
+            Self::DestroySurface(_) => DestroySurface::NAME,
             Self::SynchronizeContext(_) => SynchronizeContext::NAME,
             Self::SetLimit(_) => SetLimit::NAME,
             Self::ResetContext(_) => ResetContext::NAME,
@@ -364,6 +388,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
+            Self::CreateArray(_) => CreateArray::CLASS,
+            Self::DestroyArray(_) => DestroyArray::CLASS,
+            Self::CreateTexture(_) => CreateTexture::CLASS,
+            Self::DestroyTexture(_) => DestroyTexture::CLASS,
+            Self::CreateSurface(_) => CreateSurface::CLASS,
+            Self::DestroySurface(_) => DestroySurface::CLASS,
             Self::SynchronizeContext(_) => SynchronizeContext::CLASS,
             Self::SetLimit(_) => SetLimit::CLASS,
             Self::ResetContext(_) => ResetContext::CLASS,
@@ -454,6 +484,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn kind(&self) -> u16 {
         match self {
+            Self::CreateArray(_) => CreateArray::KIND,
+            Self::DestroyArray(_) => DestroyArray::KIND,
+            Self::CreateTexture(_) => CreateTexture::KIND,
+            Self::DestroyTexture(_) => DestroyTexture::KIND,
+            Self::CreateSurface(_) => CreateSurface::KIND,
+            Self::DestroySurface(_) => DestroySurface::KIND,
             Self::SynchronizeContext(_) => SynchronizeContext::KIND,
             Self::SetLimit(_) => SetLimit::KIND,
             Self::ResetContext(_) => ResetContext::KIND,
@@ -543,6 +579,12 @@ impl<'a> Request<'a> {
     /// Appends the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
+            Self::CreateArray(message) => message.encode(out),
+            Self::DestroyArray(message) => message.encode(out),
+            Self::CreateTexture(message) => message.encode(out),
+            Self::DestroyTexture(message) => message.encode(out),
+            Self::CreateSurface(message) => message.encode(out),
+            Self::DestroySurface(message) => message.encode(out),
             Self::SynchronizeContext(message) => message.encode(out),
             Self::SetLimit(message) => message.encode(out),
             Self::ResetContext(message) => message.encode(out),

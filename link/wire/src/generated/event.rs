@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// `flags` as cuEventCreate.

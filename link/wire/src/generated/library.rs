@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// The next bytes of content `content` of a library that is to be loaded: of one that the server has said to lack. Together at most 1 GiB.

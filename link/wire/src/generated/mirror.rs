@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED where the address is taken or the device's address of it differs; at most 16 MiB per session.

@@ -2,6 +2,7 @@
 //! Everything here is re-exported by the crate's root; it holds no logic.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
+mod array;
 mod context;
 mod copy;
 mod dispatch;
@@ -20,6 +21,7 @@ mod stream_memory;
 mod telemetry;
 mod tensor_map;
 
+pub use array::*;
 pub use context::*;
 pub use copy::*;
 pub use dispatch::{Push, Request};

@@ -5,6 +5,106 @@
 use super::*;
 use crate::sample::{Sample, Source};
 
+impl<'a> Sample<'a> for CreateArray {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            array: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+            format: Sample::sample(source),
+            channels: Sample::sample(source),
+            flags: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyArray {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { array: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CreateTexture {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            texture: Sample::sample(source),
+            resource: Sample::sample(source),
+            description: Sample::sample(source),
+            view: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyTexture {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { texture: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CreateSurface {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { surface: Sample::sample(source), array: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DestroySurface {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { surface: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for TextureDescription {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            mode_x: Sample::sample(source),
+            mode_y: Sample::sample(source),
+            mode_z: Sample::sample(source),
+            filter: Sample::sample(source),
+            flags: Sample::sample(source),
+            max_anisotropy: Sample::sample(source),
+            level_filter: Sample::sample(source),
+            level_bias: Sample::sample(source),
+            least_level: Sample::sample(source),
+            most_level: Sample::sample(source),
+            border_r: Sample::sample(source),
+            border_g: Sample::sample(source),
+            border_b: Sample::sample(source),
+            border_a: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for TextureResource {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            kind: Sample::sample(source),
+            array: Sample::sample(source),
+            at: Sample::sample(source),
+            format: Sample::sample(source),
+            channels: Sample::sample(source),
+            extent: Sample::sample(source),
+            height: Sample::sample(source),
+            pitch: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for TextureView {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            format: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+            first_level: Sample::sample(source),
+            last_level: Sample::sample(source),
+            first_layer: Sample::sample(source),
+            last_layer: Sample::sample(source),
+        }
+    }
+}
+
 impl<'a> Sample<'a> for SynchronizeContext {
     fn sample(_source: &mut Source<'a>) -> Self {
         Self {}
@@ -57,8 +157,6 @@ impl<'a> Sample<'a> for CopyBoxToDevice<'a> {
         Self {
             stream: Sample::sample(source),
             to: Sample::sample(source),
-            pitch: Sample::sample(source),
-            slice: Sample::sample(source),
             width: Sample::sample(source),
             height: Sample::sample(source),
             depth: Sample::sample(source),
@@ -72,8 +170,6 @@ impl<'a> Sample<'a> for CopyBoxFromDevice {
         Self {
             stream: Sample::sample(source),
             from: Sample::sample(source),
-            pitch: Sample::sample(source),
-            slice: Sample::sample(source),
             width: Sample::sample(source),
             height: Sample::sample(source),
             depth: Sample::sample(source),
@@ -86,11 +182,7 @@ impl<'a> Sample<'a> for CopyBoxOnDevice {
         Self {
             stream: Sample::sample(source),
             to: Sample::sample(source),
-            to_pitch: Sample::sample(source),
-            to_slice: Sample::sample(source),
             from: Sample::sample(source),
-            from_pitch: Sample::sample(source),
-            from_slice: Sample::sample(source),
             width: Sample::sample(source),
             height: Sample::sample(source),
             depth: Sample::sample(source),
@@ -118,7 +210,6 @@ impl<'a> Sample<'a> for CopyLate {
             stream: Sample::sample(source),
             function: Sample::sample(source),
             to: Sample::sample(source),
-            pitch: Sample::sample(source),
             width: Sample::sample(source),
             height: Sample::sample(source),
         }
@@ -140,6 +231,20 @@ impl<'a> Sample<'a> for CopyBulkToDevice {
 impl<'a> Sample<'a> for Chunk<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { transfer: Sample::sample(source), offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for BoxEnd {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            array: Sample::sample(source),
+            x: Sample::sample(source),
+            y: Sample::sample(source),
+            z: Sample::sample(source),
+            at: Sample::sample(source),
+            pitch: Sample::sample(source),
+            slice: Sample::sample(source),
+        }
     }
 }
 
@@ -903,92 +1008,98 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 83;
+pub(crate) const REQUEST_SAMPLES: usize = 89;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
-        0 => Request::SynchronizeContext(Sample::sample(source)),
-        1 => Request::SetLimit(Sample::sample(source)),
-        2 => Request::ResetContext(Sample::sample(source)),
-        3 => Request::SetCacheConfig(Sample::sample(source)),
-        4 => Request::CopyToDevice(Sample::sample(source)),
-        5 => Request::CopyFromDevice(Sample::sample(source)),
-        6 => Request::CopyOnDevice(Sample::sample(source)),
-        7 => Request::CopyBoxToDevice(Sample::sample(source)),
-        8 => Request::CopyBoxFromDevice(Sample::sample(source)),
-        9 => Request::CopyBoxOnDevice(Sample::sample(source)),
-        10 => Request::Fill(Sample::sample(source)),
-        11 => Request::CopyLate(Sample::sample(source)),
-        12 => Request::LateBytes(Sample::sample(source)),
-        13 => Request::CopyBulkToDevice(Sample::sample(source)),
-        14 => Request::Chunk(Sample::sample(source)),
-        15 => Request::CreateEvent(Sample::sample(source)),
-        16 => Request::RecordEvent(Sample::sample(source)),
-        17 => Request::SynchronizeEvent(Sample::sample(source)),
-        18 => Request::QueryEvent(Sample::sample(source)),
-        19 => Request::ElapsedTime(Sample::sample(source)),
-        20 => Request::DestroyEvent(Sample::sample(source)),
-        21 => Request::CreateGraph(Sample::sample(source)),
-        22 => Request::AddGraphKernel(Sample::sample(source)),
-        23 => Request::AddGraphCopy(Sample::sample(source)),
-        24 => Request::AddGraphFill(Sample::sample(source)),
-        25 => Request::AddGraphEmpty(Sample::sample(source)),
-        26 => Request::InstantiateGraph(Sample::sample(source)),
-        27 => Request::LaunchGraph(Sample::sample(source)),
-        28 => Request::UploadGraph(Sample::sample(source)),
-        29 => Request::SetGraphKernel(Sample::sample(source)),
-        30 => Request::SetGraphCopy(Sample::sample(source)),
-        31 => Request::SetGraphFill(Sample::sample(source)),
-        32 => Request::EnableGraphNode(Sample::sample(source)),
-        33 => Request::UpdateGraph(Sample::sample(source)),
-        34 => Request::DestroyGraph(Sample::sample(source)),
-        35 => Request::AddGraphWords(Sample::sample(source)),
-        36 => Request::SetGraphWords(Sample::sample(source)),
-        37 => Request::Launch(Sample::sample(source)),
-        38 => Request::HostFunction(Sample::sample(source)),
-        39 => Request::HostFunctionDone(Sample::sample(source)),
-        40 => Request::MaxActiveBlocks(Sample::sample(source)),
-        41 => Request::AvailableShared(Sample::sample(source)),
-        42 => Request::ClusterOccupancy(Sample::sample(source)),
-        43 => Request::LibraryPart(Sample::sample(source)),
-        44 => Request::UnloadLibrary(Sample::sample(source)),
-        45 => Request::ListKernels(Sample::sample(source)),
-        46 => Request::FindKernel(Sample::sample(source)),
-        47 => Request::FindGlobal(Sample::sample(source)),
-        48 => Request::SetKernelAttribute(Sample::sample(source)),
-        49 => Request::LoadLibrary(Sample::sample(source)),
-        50 => Request::LinkLibrary(Sample::sample(source)),
-        51 => Request::ReadLinked(Sample::sample(source)),
-        52 => Request::CreateBlock(Sample::sample(source)),
-        53 => Request::ReleaseBlock(Sample::sample(source)),
-        54 => Request::MapBlock(Sample::sample(source)),
-        55 => Request::SetAccess(Sample::sample(source)),
-        56 => Request::UnmapRange(Sample::sample(source)),
-        57 => Request::MemoryInfo(Sample::sample(source)),
-        58 => Request::MirrorMemory(Sample::sample(source)),
-        59 => Request::UnmirrorMemory(Sample::sample(source)),
-        60 => Request::WriteMirror(Sample::sample(source)),
-        61 => Request::Hello(Sample::sample(source)),
-        62 => Request::Authenticate(Sample::sample(source)),
-        63 => Request::ListGpus(Sample::sample(source)),
-        64 => Request::ListSessions(Sample::sample(source)),
-        65 => Request::Attach(Sample::sample(source)),
-        66 => Request::Join(Sample::sample(source)),
-        67 => Request::UseRings(Sample::sample(source)),
-        68 => Request::Continue(Sample::sample(source)),
-        69 => Request::Acknowledge(Sample::sample(source)),
-        70 => Request::Leave(Sample::sample(source)),
-        71 => Request::Ping(Sample::sample(source)),
-        72 => Request::ShareMemory(Sample::sample(source)),
-        73 => Request::MapShared(Sample::sample(source)),
-        74 => Request::UnmapShared(Sample::sample(source)),
-        75 => Request::CreateStream(Sample::sample(source)),
-        76 => Request::DestroyStream(Sample::sample(source)),
-        77 => Request::WaitEvent(Sample::sample(source)),
-        78 => Request::SynchronizeStream(Sample::sample(source)),
-        79 => Request::QueryStream(Sample::sample(source)),
-        80 => Request::MemoryOperations(Sample::sample(source)),
-        81 => Request::ReadTelemetry(Sample::sample(source)),
+        0 => Request::CreateArray(Sample::sample(source)),
+        1 => Request::DestroyArray(Sample::sample(source)),
+        2 => Request::CreateTexture(Sample::sample(source)),
+        3 => Request::DestroyTexture(Sample::sample(source)),
+        4 => Request::CreateSurface(Sample::sample(source)),
+        5 => Request::DestroySurface(Sample::sample(source)),
+        6 => Request::SynchronizeContext(Sample::sample(source)),
+        7 => Request::SetLimit(Sample::sample(source)),
+        8 => Request::ResetContext(Sample::sample(source)),
+        9 => Request::SetCacheConfig(Sample::sample(source)),
+        10 => Request::CopyToDevice(Sample::sample(source)),
+        11 => Request::CopyFromDevice(Sample::sample(source)),
+        12 => Request::CopyOnDevice(Sample::sample(source)),
+        13 => Request::CopyBoxToDevice(Sample::sample(source)),
+        14 => Request::CopyBoxFromDevice(Sample::sample(source)),
+        15 => Request::CopyBoxOnDevice(Sample::sample(source)),
+        16 => Request::Fill(Sample::sample(source)),
+        17 => Request::CopyLate(Sample::sample(source)),
+        18 => Request::LateBytes(Sample::sample(source)),
+        19 => Request::CopyBulkToDevice(Sample::sample(source)),
+        20 => Request::Chunk(Sample::sample(source)),
+        21 => Request::CreateEvent(Sample::sample(source)),
+        22 => Request::RecordEvent(Sample::sample(source)),
+        23 => Request::SynchronizeEvent(Sample::sample(source)),
+        24 => Request::QueryEvent(Sample::sample(source)),
+        25 => Request::ElapsedTime(Sample::sample(source)),
+        26 => Request::DestroyEvent(Sample::sample(source)),
+        27 => Request::CreateGraph(Sample::sample(source)),
+        28 => Request::AddGraphKernel(Sample::sample(source)),
+        29 => Request::AddGraphCopy(Sample::sample(source)),
+        30 => Request::AddGraphFill(Sample::sample(source)),
+        31 => Request::AddGraphEmpty(Sample::sample(source)),
+        32 => Request::InstantiateGraph(Sample::sample(source)),
+        33 => Request::LaunchGraph(Sample::sample(source)),
+        34 => Request::UploadGraph(Sample::sample(source)),
+        35 => Request::SetGraphKernel(Sample::sample(source)),
+        36 => Request::SetGraphCopy(Sample::sample(source)),
+        37 => Request::SetGraphFill(Sample::sample(source)),
+        38 => Request::EnableGraphNode(Sample::sample(source)),
+        39 => Request::UpdateGraph(Sample::sample(source)),
+        40 => Request::DestroyGraph(Sample::sample(source)),
+        41 => Request::AddGraphWords(Sample::sample(source)),
+        42 => Request::SetGraphWords(Sample::sample(source)),
+        43 => Request::Launch(Sample::sample(source)),
+        44 => Request::HostFunction(Sample::sample(source)),
+        45 => Request::HostFunctionDone(Sample::sample(source)),
+        46 => Request::MaxActiveBlocks(Sample::sample(source)),
+        47 => Request::AvailableShared(Sample::sample(source)),
+        48 => Request::ClusterOccupancy(Sample::sample(source)),
+        49 => Request::LibraryPart(Sample::sample(source)),
+        50 => Request::UnloadLibrary(Sample::sample(source)),
+        51 => Request::ListKernels(Sample::sample(source)),
+        52 => Request::FindKernel(Sample::sample(source)),
+        53 => Request::FindGlobal(Sample::sample(source)),
+        54 => Request::SetKernelAttribute(Sample::sample(source)),
+        55 => Request::LoadLibrary(Sample::sample(source)),
+        56 => Request::LinkLibrary(Sample::sample(source)),
+        57 => Request::ReadLinked(Sample::sample(source)),
+        58 => Request::CreateBlock(Sample::sample(source)),
+        59 => Request::ReleaseBlock(Sample::sample(source)),
+        60 => Request::MapBlock(Sample::sample(source)),
+        61 => Request::SetAccess(Sample::sample(source)),
+        62 => Request::UnmapRange(Sample::sample(source)),
+        63 => Request::MemoryInfo(Sample::sample(source)),
+        64 => Request::MirrorMemory(Sample::sample(source)),
+        65 => Request::UnmirrorMemory(Sample::sample(source)),
+        66 => Request::WriteMirror(Sample::sample(source)),
+        67 => Request::Hello(Sample::sample(source)),
+        68 => Request::Authenticate(Sample::sample(source)),
+        69 => Request::ListGpus(Sample::sample(source)),
+        70 => Request::ListSessions(Sample::sample(source)),
+        71 => Request::Attach(Sample::sample(source)),
+        72 => Request::Join(Sample::sample(source)),
+        73 => Request::UseRings(Sample::sample(source)),
+        74 => Request::Continue(Sample::sample(source)),
+        75 => Request::Acknowledge(Sample::sample(source)),
+        76 => Request::Leave(Sample::sample(source)),
+        77 => Request::Ping(Sample::sample(source)),
+        78 => Request::ShareMemory(Sample::sample(source)),
+        79 => Request::MapShared(Sample::sample(source)),
+        80 => Request::UnmapShared(Sample::sample(source)),
+        81 => Request::CreateStream(Sample::sample(source)),
+        82 => Request::DestroyStream(Sample::sample(source)),
+        83 => Request::WaitEvent(Sample::sample(source)),
+        84 => Request::SynchronizeStream(Sample::sample(source)),
+        85 => Request::QueryStream(Sample::sample(source)),
+        86 => Request::MemoryOperations(Sample::sample(source)),
+        87 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// The descriptor that goes with the frame is memory of the client's: byte 0 of it lies at address `at` of both processes, and there are `bytes`. Once per session, at most. NOT_SUPPORTED where no such descriptor came, where it is no memory of its own kind or could shrink, and where the server shares none.

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Does these in stream order, one after the other. A wait holds up its stream only: whatever releases it may stand in the line behind it. What it does to mirrored memory is told when it is over, with `Progress`.

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Readings of the GPUs of these indices (all where there is none), at most 100 ms old, and the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for what takes a driver tens of milliseconds. `driver` is the version of NVIDIA's driver as text, empty where it is not NVIDIA's; `memory_limit` the most a session may have in bytes, 0 for all there is.

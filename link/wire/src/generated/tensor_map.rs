@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message,
-    Reader, StreamId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
+    Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// A tensor map (128 bytes). `form` 0: tiled, with `box_dimensions`; 1: im2col, with `lower` and `upper` per spatial dimension; 2: im2col along the width, with one `lower` and `upper` and a `mode`. The number of `dimensions` is the rank, 1 to 5. The numbers are CUDA's; the first eight bytes of the map are the address.

@@ -6,12 +6,13 @@
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_register_flags, memory_type};
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream, host_register_flags};
 use floe_device::Driver;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::device::{End, Mapped, PAGE};
+use super::rows::{self, Side};
+use crate::device::{End, Mapped, PAGE, RowsEnd};
 
 /// Whole pages mapped at a chosen address; unmapped when dropped.
 #[derive(Debug)]
@@ -175,37 +176,24 @@ pub(super) fn copy(
 /// Queues a copy of rows, `extent` being their width and number, of which the device does everything.
 pub(super) fn copy_rows(
     driver: &Driver,
-    (to, to_pitch): (End<'_, MappedMemory>, usize),
-    (from, from_pitch): (End<'_, MappedMemory>, usize),
-    [width, height]: [usize; 2],
+    to: RowsEnd<'_, MappedMemory>,
+    from: RowsEnd<'_, MappedMemory>,
+    extent: [usize; 2],
     stream: Stream,
 ) -> CudaResult<()> {
-    // One row has no pitch of its own, and drivers refuse one below the width.
-    let pitch = |pitch: usize| if height == 1 { pitch.max(width) } else { pitch };
-    let span = |pitch: usize| (height - 1).checked_mul(pitch).and_then(|rows| rows.checked_add(width));
-    let (to_span, from_span) = (span(to_pitch), span(from_pitch));
-    let (target, source) =
-        (place(to, to_span.ok_or(CudaError::INVALID_VALUE)?), place(from, from_span.ok_or(CudaError::INVALID_VALUE)?));
-    let mut copy = Memcpy2d {
-        source_memory_type: memory_type::DEVICE,
-        source_device: source.0,
-        source_pitch: pitch(from_pitch),
-        destination_memory_type: memory_type::DEVICE,
-        destination_device: target.0,
-        destination_pitch: pitch(to_pitch),
-        width_bytes: width,
-        height,
-        ..Memcpy2d::default()
-    };
-    if let End::Host(..) = from {
-        (copy.source_memory_type, copy.source_device, copy.source_host) = (memory_type::HOST, 0, source.0);
-    }
-    if let End::Host(..) = to {
-        (copy.destination_memory_type, copy.destination_device, copy.destination_host) =
-            (memory_type::HOST, 0, target.0);
-    }
+    let (to, from) = (side(to, extent)?, side(from, extent)?);
     // SAFETY: as in `copy`; the whole rectangle of a host end is inside.
-    unsafe { driver.memcpy_2d_async(&copy, stream) }
+    unsafe { rows::queue(driver, to, from, extent, stream) }
+}
+
+fn side(end: RowsEnd<'_, MappedMemory>, [width, height]: [usize; 2]) -> CudaResult<Side> {
+    let (end, pitch) = match end {
+        RowsEnd::Memory(end, pitch) => (end, super::size(pitch)?),
+        RowsEnd::Array(place) => return Ok(Side::Array(place)),
+    };
+    let span = height.checked_sub(1).and_then(|rows| rows.checked_mul(pitch)?.checked_add(width));
+    let at = place(end, span.ok_or(CudaError::INVALID_VALUE)?).0;
+    Ok(if let End::Host(..) = end { Side::Host(at, pitch) } else { Side::Device(at, pitch) })
 }
 
 fn address(at: DevicePtr) -> usize {

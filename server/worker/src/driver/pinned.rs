@@ -5,11 +5,13 @@
 
 use std::ffi::c_void;
 
-use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Stream, host_register_flags, memory_type};
+use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream, host_register_flags};
 use floe_device::Driver;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::device::{Pinned, Rows};
+use super::rows::{self, Side};
+use super::size;
+use crate::device::{Pinned, Rows, RowsPlace};
 
 /// Host memory the device reaches by itself. It is this process's own, so it outlives the context it is registered in.
 #[derive(Debug)]
@@ -70,52 +72,30 @@ impl PinnedMemory {
     }
 
     pub(super) fn upload_rows(&self, to: Rows, offset: usize, stream: Stream) -> CudaResult<()> {
-        let (host, width, height) = self.rows(to, offset)?;
-        let copy = Memcpy2d {
-            source_memory_type: memory_type::HOST,
-            source_host: host,
-            source_pitch: width,
-            destination_memory_type: memory_type::DEVICE,
-            destination_device: to.at.0,
-            destination_pitch: pitch(to)?,
-            width_bytes: width,
-            height,
-            ..Memcpy2d::default()
-        };
+        let (host, extent) = self.rows(to, offset)?;
         // SAFETY: as in `upload`; `rows` has checked the whole rectangle.
-        unsafe { self.driver.memcpy_2d_async(&copy, stream) }
+        unsafe { rows::queue(self.driver, side(to.place)?, host, extent, stream) }
     }
 
     pub(super) fn download_rows(&self, offset: usize, from: Rows, stream: Stream) -> CudaResult<()> {
-        let (host, width, height) = self.rows(from, offset)?;
-        let copy = Memcpy2d {
-            source_memory_type: memory_type::DEVICE,
-            source_device: from.at.0,
-            source_pitch: pitch(from)?,
-            destination_memory_type: memory_type::HOST,
-            destination_host: host,
-            destination_pitch: width,
-            width_bytes: width,
-            height,
-            ..Memcpy2d::default()
-        };
+        let (host, extent) = self.rows(from, offset)?;
         // SAFETY: as in `download`; `rows` has checked the whole rectangle.
-        unsafe { self.driver.memcpy_2d_async(&copy, stream) }
+        unsafe { rows::queue(self.driver, host, side(from.place)?, extent, stream) }
     }
 
-    /// Address, width and height of rows that lie without gaps from `offset`.
-    fn rows(&self, rows: Rows, offset: usize) -> CudaResult<(u64, usize, usize)> {
-        let size = |bytes: u64| usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE);
+    /// Rows that lie without gaps from `offset`, and their width and number.
+    fn rows(&self, rows: Rows, offset: usize) -> CudaResult<(Side, [usize; 2])> {
         let (width, height) = (size(rows.width)?, size(rows.height)?);
         let bytes = width.checked_mul(height).ok_or(CudaError::INVALID_VALUE)?;
-        Ok((self.range(offset, bytes).expose_provenance() as u64, width, height))
+        Ok((Side::Host(self.range(offset, bytes).expose_provenance() as u64, width), [width, height]))
     }
 }
 
-/// A rectangle's pitch. One row has none of its own, and drivers refuse a pitch below the width.
-fn pitch(rows: Rows) -> CudaResult<usize> {
-    let pitch = if rows.height == 1 { rows.pitch.max(rows.width) } else { rows.pitch };
-    usize::try_from(pitch).map_err(|_| CudaError::INVALID_VALUE)
+fn side(place: RowsPlace) -> CudaResult<Side> {
+    match place {
+        RowsPlace::Memory(at, pitch) => Ok(Side::Device(at.0, size(pitch)?)),
+        RowsPlace::Array(place) => Ok(Side::Array(place)),
+    }
 }
 
 impl Pinned for PinnedMemory {

@@ -53,6 +53,8 @@ impl<D: Device> Session<D> {
         self.downloads.reset();
         self.drop_streams();
         self.pool.empty();
+        self.drop_textures();
+        self.drop_arrays();
         self.drop_memory();
         self.shared.mirrors.clear();
         self.sharing.clear();

@@ -6,15 +6,15 @@ use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaError;
 use floe_wire::{
-    CHUNK_BYTES, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice, CopyLate,
-    CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
+    BoxEnd, CHUNK_BYTES, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice,
+    CopyLate, CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
 };
 
 use super::{Answer, Session};
 use floe_transport::TRANSFER_BYTES;
 
 use crate::completer::{Action, Lane, Task};
-use crate::device::{Device, Pattern, Pinned as _, Place, Rows};
+use crate::device::{ArrayPlace, Device, Pattern, Pinned as _, Rows, RowsEnd, RowsPlace};
 use crate::events::Mark;
 use crate::fault::{Fault, broken};
 use crate::staging::{Staged, Uploads};
@@ -42,7 +42,36 @@ fn size(bytes: u64) -> Result<usize, Fault> {
     usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE.into())
 }
 
+/// An end of a box, looked up; arrays hold all of the box.
+#[derive(Clone, Copy, Debug)]
+enum BoxPlace {
+    Memory { at: DevicePtr, pitch: u64, slice: u64 },
+    Array(ArrayPlace),
+}
+
+impl BoxPlace {
+    /// Where one of its slices begins.
+    fn slice(&self, index: u64) -> Result<RowsPlace, Fault> {
+        match *self {
+            Self::Memory { at, pitch, slice } => {
+                Ok(RowsPlace::Memory(further(at, product([index, slice, 1])?)?, pitch))
+            }
+            Self::Array(place) => {
+                let [x, y, z] = place.at;
+                Ok(RowsPlace::Array(ArrayPlace { at: [x, y, z + index], ..place }))
+            }
+        }
+    }
+}
+
 impl<D: Device> Session<D> {
+    fn box_place(&self, end: &BoxEnd, extent: [u64; 3]) -> Result<BoxPlace, Fault> {
+        if end.array.0 == 0 {
+            return Ok(BoxPlace::Memory { at: end.at, pitch: end.pitch, slice: end.slice });
+        }
+        self.array_place(end, extent).map(BoxPlace::Array)
+    }
+
     /// A copy whose bytes come on the bulk connections: waits until they are there.
     pub(super) fn copy_bulk_to_device(&mut self, sequence: u64, message: CopyBulkToDevice) -> Result<Answer, Fault> {
         // Without them the session is over.
@@ -81,11 +110,12 @@ impl<D: Device> Session<D> {
     /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a ring of their own,
     /// of which no command that still waits in line has a part: so there is always room in the end.
     pub(super) fn copy_late(&mut self, sequence: u64, message: CopyLate) -> Result<Answer, Fault> {
-        let CopyLate { stream, function, to, pitch, width, height } = message;
+        let CopyLate { stream, function, to, width, height } = message;
         let bytes = product([width, height, 1])?;
         if bytes == 0 || bytes > PIECE_BYTES as u64 {
             return broken(format!("{width} × {height} bytes are no piece"));
         }
+        let place = self.box_place(&to, [width, height, 1])?.slice(0)?;
         let stream = self.stream_for_function(stream, function)?;
         let device = &self.shared.device;
         let bytes = size(bytes)?;
@@ -113,11 +143,9 @@ impl<D: Device> Session<D> {
             return Err(fault);
         }
         self.upload(&self.late, stream, staged, |device, memory| {
-            let at = further(to, 0)?;
-            let rows = Rows { at, pitch, width, height };
-            let copied = match height {
-                1 => device.upload(at, memory, staged.offset, staged.bytes, stream),
-                _ => device.upload_rows(rows, memory, staged.offset, stream),
+            let copied = match (place, height) {
+                (RowsPlace::Memory(at, _), 1) => device.upload(at, memory, staged.offset, staged.bytes, stream),
+                _ => device.upload_rows(Rows { place, width, height }, memory, staged.offset, stream),
             };
             copied.map_err(Fault::from)
         })
@@ -153,18 +181,17 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn copy_from_device(&mut self, sequence: u64, message: CopyFromDevice) -> Result<Answer, Fault> {
-        let row = Rows { at: further(message.from, 0)?, pitch: 0, width: message.bytes, height: 1 };
+        let place = RowsPlace::Memory(further(message.from, 0)?, 0);
+        let row = Rows { place, width: message.bytes, height: 1 };
         self.download(sequence, message.stream, [row].into_iter().map(Ok))
     }
 
     pub(super) fn copy_box_from_device(&mut self, sequence: u64, message: CopyBoxFromDevice) -> Result<Answer, Fault> {
-        let CopyBoxFromDevice { stream, from, pitch, slice, width, height, depth } = message;
+        let CopyBoxFromDevice { stream, from, width, height, depth } = message;
         product([width, height, depth])?;
+        let from = self.box_place(&from, [width, height, depth])?;
         let depth = if width == 0 || height == 0 { 0 } else { depth };
-        let slices = (0..depth).map(|index| {
-            let at = further(from, product([index, slice, 1])?)?;
-            Ok(Rows { at, pitch, width, height })
-        });
+        let slices = (0..depth).map(|index| Ok(Rows { place: from.slice(index)?, width, height }));
         self.download(sequence, stream, slices)
     }
 
@@ -224,10 +251,11 @@ impl<D: Device> Session<D> {
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
         let landing = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
-        if piece.rows.height == 1 {
-            device.download(&landing.memory, landing.offset, piece.rows.at, bytes, stream)?;
-        } else {
-            device.download_rows(&landing.memory, landing.offset, piece.rows, stream)?;
+        match piece.rows {
+            Rows { place: RowsPlace::Memory(at, _), height: 1, .. } => {
+                device.download(&landing.memory, landing.offset, at, bytes, stream)?;
+            }
+            rows => device.download_rows(&landing.memory, landing.offset, rows, stream)?,
         }
         let mark = self.mark_or_wait(stream)?;
         let action = Action::Deliver { landing, offset: piece.offset };
@@ -244,27 +272,25 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn copy_box_to_device(&mut self, message: CopyBoxToDevice<'_>) -> Result<Answer, Fault> {
-        let CopyBoxToDevice { to, pitch, slice, width, height, depth, bytes, .. } = message;
+        let CopyBoxToDevice { to, width, height, depth, bytes, .. } = message;
         if size(product([width, height, depth])?)? != bytes.len() {
             return broken(format!("{width} × {height} × {depth} bytes are not: {}", bytes.len()));
         }
         let stream = self.use_stream(message.stream)?;
+        let to = self.box_place(&to, [width, height, depth])?;
         if bytes.is_empty() {
             return Ok(Answer::Nothing);
         }
         let slice_bytes = bytes.len() / size(depth)?;
-        let mut places = Vec::new();
-        for index in 0..depth {
-            places.push(further(to, product([index, slice, 1])?)?);
-        }
+        let places = (0..depth).map(|index| to.slice(index)).collect::<Result<Vec<_>, Fault>>()?;
         let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_held_streams())?
         else {
             return Ok(Answer::Nothing);
         };
         self.upload(&self.uploads, stream, staged, |device, memory| {
             let mut offset = staged.offset;
-            for at in places {
-                device.upload_rows(Rows { at, pitch, width, height }, memory, offset, stream)?;
+            for place in places {
+                device.upload_rows(Rows { place, width, height }, memory, offset, stream)?;
                 offset += slice_bytes;
             }
             Ok(())
@@ -272,25 +298,29 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn copy_box_on_device(&mut self, message: CopyBoxOnDevice) -> Result<Answer, Fault> {
-        let CopyBoxOnDevice { to, to_pitch, to_slice, from, from_pitch, from_slice, width, height, depth, .. } =
-            message;
+        let CopyBoxOnDevice { to, from, width, height, depth, .. } = message;
         let stream = self.use_stream(message.stream)?;
-        if product([width, height, depth])? == 0 {
+        let extent = [width, height, depth];
+        let (to, from) = (self.box_place(&to, extent)?, self.box_place(&from, extent)?);
+        if product(extent)? == 0 {
             return Ok(Answer::Nothing);
         }
         for index in 0..depth {
-            let to = self.end_of_rows(to, product([index, to_slice, 1])?, [to_pitch, width, height])?;
-            let from = self.end_of_rows(from, product([index, from_slice, 1])?, [from_pitch, width, height])?;
-            self.device().copy_rows((to, to_pitch), (from, from_pitch), [width, height], stream)?;
+            let to = self.end_of_rows(to.slice(index)?, [width, height])?;
+            let from = self.end_of_rows(from.slice(index)?, [width, height])?;
+            self.device().copy_rows(to, from, [width, height], stream)?;
         }
         Ok(Answer::Nothing)
     }
 
-    /// The end of a copy of rows, `start` bytes behind an address.
-    fn end_of_rows(&self, at: DevicePtr, start: u64, [pitch, width, height]: [u64; 3]) -> Result<Place<'_, D>, Fault> {
-        let at = further(at, start)?;
+    /// The end of a copy of at least one row.
+    fn end_of_rows(&self, place: RowsPlace, [width, height]: [u64; 2]) -> Result<RowsEnd<'_, D::Mapped>, Fault> {
+        let (at, pitch) = match place {
+            RowsPlace::Memory(at, pitch) => (at, pitch),
+            RowsPlace::Array(place) => return Ok(RowsEnd::Array(place)),
+        };
         let bytes = product([height - 1, pitch, 1])?.checked_add(width).ok_or(CudaError::INVALID_VALUE)?;
-        self.sharing.end(DevicePtr(at.0), bytes)
+        Ok(RowsEnd::Memory(self.sharing.end(DevicePtr(at.0), bytes)?, pitch))
     }
 
     pub(super) fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {
@@ -308,11 +338,19 @@ impl<D: Device> Session<D> {
 
 /// Cuts a slice into pieces of at most `most` bytes: rows together where they fit, else parts of rows.
 fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(), Fault>) -> Result<(), Fault> {
-    let Rows { at, pitch, width, height } = slice;
+    let Rows { place, width, height } = slice;
     let (step, most) = (most, most as u64);
-    let row = |row: u64, column: u64| -> Result<floe_abi::DevicePtr, Fault> {
-        let bytes = product([row, pitch, 1])?.checked_add(column).ok_or(CudaError::INVALID_VALUE)?;
-        further(DevicePtr(at.0), bytes)
+    let part = |row: u64, column: u64| -> Result<RowsPlace, Fault> {
+        match place {
+            RowsPlace::Memory(at, pitch) => {
+                let bytes = product([row, pitch, 1])?.checked_add(column).ok_or(CudaError::INVALID_VALUE)?;
+                Ok(RowsPlace::Memory(further(DevicePtr(at.0), bytes)?, pitch))
+            }
+            RowsPlace::Array(place) => {
+                let [x, y, z] = place.at;
+                Ok(RowsPlace::Array(ArrayPlace { at: [x + column, y + row, z], ..place }))
+            }
+        }
     };
     if width == 0 {
         return Ok(());
@@ -321,7 +359,7 @@ fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(
         for index in 0..height {
             for column in (0..width).step_by(step) {
                 let width_here = most.min(width - column);
-                let rows = Rows { at: row(index, column)?, pitch, width: width_here, height: 1 };
+                let rows = Rows { place: part(index, column)?, width: width_here, height: 1 };
                 issue(Piece { rows, offset: product([index, width, 1])? + column })?;
             }
         }
@@ -331,7 +369,7 @@ fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(
     let mut index = 0;
     while index < height {
         let count = together.min(height - index);
-        let rows = Rows { at: row(index, 0)?, pitch, width, height: count };
+        let rows = Rows { place: part(index, 0)?, width, height: count };
         issue(Piece { rows, offset: product([index, width, 1])? })?;
         index += count;
     }
@@ -345,9 +383,10 @@ mod tests {
 
     fn pieces(width: u64, height: u64, pitch: u64) -> Vec<(u64, u64, u64, u64)> {
         let mut seen = Vec::new();
-        let slice = Rows { at: floe_abi::DevicePtr(1 << 40), pitch, width, height };
+        let slice = Rows { place: RowsPlace::Memory(floe_abi::DevicePtr(1 << 40), pitch), width, height };
         each_piece(slice, PIECE_BYTES, |piece| {
-            seen.push((piece.rows.at.0 - (1 << 40), piece.rows.width, piece.rows.height, piece.offset));
+            let RowsPlace::Memory(at, _) = piece.rows.place else { panic!("memory") };
+            seen.push((at.0 - (1 << 40), piece.rows.width, piece.rows.height, piece.offset));
             Ok(())
         })
         .unwrap();

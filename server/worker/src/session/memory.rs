@@ -1,6 +1,6 @@
 //! Physical memory and where it lies in the session's window.
 //! In: blocks by id, ranges of the window. Out: driver calls, and how much the session holds.
-//! The quota is charged here, at the block, and nowhere else.
+//! The quota is charged at the block, and for arrays in `array`; nowhere else.
 
 use std::sync::atomic::Ordering;
 
@@ -37,15 +37,21 @@ impl<D: Device> Session<D> {
         if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
             return broken(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
         }
+        let used = self.would_use(bytes)?;
+        let memory = self.device().create_memory(bytes)?;
+        self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
+        self.shared.used.store(used, Ordering::Relaxed);
+        body(&())
+    }
+
+    /// What the session holds with `bytes` more, where the quota allows it.
+    pub(super) fn would_use(&self, bytes: u64) -> Result<u64, Fault> {
         let used = self.shared.used().checked_add(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
         if self.allowance.quota != 0 && used > self.allowance.quota {
             let words = format!("{used} bytes would be over the quota: {}", self.allowance.quota);
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
         }
-        let memory = self.device().create_memory(bytes)?;
-        self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
-        self.shared.used.store(used, Ordering::Relaxed);
-        body(&())
+        Ok(used)
     }
 
     pub(super) fn release_block(&mut self, message: ReleaseBlock) -> Result<Answer, Fault> {

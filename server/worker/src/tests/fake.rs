@@ -7,15 +7,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_abi::{
-    CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute, Library,
-    MemHandle, Module, Stream, StreamMemoryOperation, TensorMap, TensorShape, WordOperation,
+    Array, ArrayShape, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute,
+    Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject, TensorMap,
+    TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
 
 use floe_device::{LinkInput, LoadOption};
 
 use crate::device::{
-    ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading, Mapped,
-    NodeEdge, NodeWork, Pattern, Pinned, Place, Rows,
+    ArrayPlace, ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
+    Loading, Mapped, NodeEdge, NodeWork, Pattern, Pinned, Place, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -59,6 +60,10 @@ struct State {
     /// Operations on words of graphs, in the order of their nodes.
     graph_words: HashMap<u64, Vec<StreamMemoryOperation>>,
     next: u64,
+    /// Arrays in plain order.
+    arrays: HashMap<u64, (ArrayShape, Vec<u8>)>,
+    /// What textures and surfaces were made from, in words.
+    textures: HashMap<u64, String>,
     broken: Option<CudaError>,
     elsewhere: bool,
     fail_stream: bool,
@@ -109,38 +114,53 @@ impl Pinned for FakePinned {
     }
 }
 
-/// An end of a copy, as a stream keeps it.
+/// An end of a copy of rows, as a stream keeps it; memory with its pitch.
 enum Spot {
-    Device(u64),
-    Host(Arc<Mutex<Vec<u8>>>, usize),
+    Device(u64, u64),
+    Host(Arc<Mutex<Vec<u8>>>, usize, u64),
+    Array(ArrayPlace),
 }
 
 impl Spot {
-    fn of(end: Place<'_, Fake>) -> Self {
+    fn of(end: RowsEnd<'_, FakeMapped>) -> Self {
         match end {
-            End::Device(at) => Self::Device(at.0),
-            End::Host(memory, offset) => Self::Host(Arc::clone(&memory.memory), offset),
+            RowsEnd::Memory(End::Device(at), pitch) => Self::Device(at.0, pitch),
+            RowsEnd::Memory(End::Host(memory, offset), pitch) => Self::Host(Arc::clone(&memory.memory), offset, pitch),
+            RowsEnd::Array(place) => Self::Array(place),
         }
     }
 
-    fn read(&self, state: &mut State, further: u64, bytes: u64) -> Vec<u8> {
+    fn rows(rows: Rows) -> Self {
+        match rows.place {
+            RowsPlace::Memory(at, pitch) => Self::Device(at.0, pitch),
+            RowsPlace::Array(place) => Self::Array(place),
+        }
+    }
+
+    /// Calls `act` with the bytes of a row.
+    fn row<T>(&self, state: &mut State, index: u64, bytes: u64, act: impl FnOnce(&mut [u8]) -> T) -> T {
         match self {
-            Self::Device(at) => state.at(at + further, bytes).unwrap().to_vec(),
-            Self::Host(memory, offset) => {
-                let start = offset + usize::try_from(further).unwrap();
-                memory.lock().unwrap()[start..start + usize::try_from(bytes).unwrap()].to_vec()
+            Self::Device(at, pitch) => act(state.at(at + index * pitch, bytes).unwrap()),
+            Self::Host(memory, offset, pitch) => {
+                let start = offset + usize::try_from(index * pitch).unwrap();
+                act(&mut memory.lock().unwrap()[start..start + usize::try_from(bytes).unwrap()])
+            }
+            Self::Array(place) => {
+                let (shape, contents) = state.arrays.get_mut(&place.array.0).unwrap();
+                let [x, y, z] = place.at.map(|at| usize::try_from(at).unwrap());
+                let row = y + usize::try_from(index).unwrap();
+                let start = z * shape.slice_bytes() + row * shape.row_bytes() + x;
+                act(&mut contents[start..start + usize::try_from(bytes).unwrap()])
             }
         }
     }
 
-    fn write(&self, state: &mut State, further: u64, bytes: &[u8]) {
-        match self {
-            Self::Device(at) => state.at(at + further, bytes.len() as u64).unwrap().copy_from_slice(bytes),
-            Self::Host(memory, offset) => {
-                let start = offset + usize::try_from(further).unwrap();
-                memory.lock().unwrap()[start..start + bytes.len()].copy_from_slice(bytes);
-            }
-        }
+    fn read(&self, state: &mut State, index: u64, bytes: u64) -> Vec<u8> {
+        self.row(state, index, bytes, |row| row.to_vec())
+    }
+
+    fn write(&self, state: &mut State, index: u64, bytes: &[u8]) {
+        self.row(state, index, bytes.len() as u64, |row| row.copy_from_slice(bytes));
     }
 }
 
@@ -263,6 +283,12 @@ impl Fake {
         state.streams.keys().filter(|stream| **stream > 2).count() + state.events.len() + state.libraries.len()
     }
 
+    /// Arrays that exist, and what textures and surfaces read, in words.
+    pub(super) fn arrays(&self) -> (usize, Vec<String>) {
+        let state = self.state();
+        (state.arrays.len(), state.textures.values().cloned().collect())
+    }
+
     /// Whether the device reaches host memory that starts there.
     pub(super) fn has_host(&self, at: u64) -> bool {
         self.state().host.contains_key(&at)
@@ -360,10 +386,6 @@ impl Fake {
     }
 }
 
-fn place(rows: Rows, index: u64) -> u64 {
-    rows.at.0 + index * rows.pitch
-}
-
 impl Device for Fake {
     type Pinned = FakePinned;
     type Mapped = FakeMapped;
@@ -439,7 +461,7 @@ impl Device for Fake {
 
     fn upload(&self, to: DevicePtr, from: &FakePinned, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {
         let width = bytes as u64;
-        self.upload_rows(Rows { at: to, pitch: 0, width, height: 1 }, from, offset, stream)
+        self.upload_rows(Rows { place: RowsPlace::Memory(to, 0), width, height: 1 }, from, offset, stream)
     }
 
     fn download(
@@ -451,30 +473,34 @@ impl Device for Fake {
         stream: Stream,
     ) -> CudaResult<()> {
         let width = bytes as u64;
-        self.download_rows(to, offset, Rows { at: from, pitch: 0, width, height: 1 }, stream)
+        self.download_rows(to, offset, Rows { place: RowsPlace::Memory(from, 0), width, height: 1 }, stream)
     }
 
     fn upload_rows(&self, to: Rows, from: &FakePinned, offset: usize, stream: Stream) -> CudaResult<()> {
-        let pinned = Arc::clone(&from.0);
-        self.state().at(to.at.0, to.width)?;
+        let (pinned, spot) = (Arc::clone(&from.0), Spot::rows(to));
+        if let Spot::Device(at, _) = spot {
+            self.state().at(at, to.width)?;
+        }
         self.work(stream, move |state| {
             let width = usize::try_from(to.width).unwrap();
             for index in 0..to.height {
                 let start = offset + usize::try_from(index).unwrap() * width;
                 let row = pinned.lock().unwrap()[start..start + width].to_vec();
-                state.at(place(to, index), to.width).unwrap().copy_from_slice(&row);
+                spot.write(state, index, &row);
             }
         })
     }
 
     fn download_rows(&self, to: &FakePinned, offset: usize, from: Rows, stream: Stream) -> CudaResult<()> {
-        let pinned = Arc::clone(&to.0);
-        self.state().at(from.at.0, from.width)?;
+        let (pinned, spot) = (Arc::clone(&to.0), Spot::rows(from));
+        if let Spot::Device(at, _) = spot {
+            self.state().at(at, from.width)?;
+        }
         self.work(stream, move |state| {
             let width = usize::try_from(from.width).unwrap();
             for index in 0..from.height {
                 let start = offset + usize::try_from(index).unwrap() * width;
-                let row = state.at(place(from, index), from.width).unwrap().to_vec();
+                let row = spot.read(state, index, from.width);
                 pinned.lock().unwrap()[start..start + width].copy_from_slice(&row);
             }
         })
@@ -490,21 +516,21 @@ impl Device for Fake {
     }
 
     fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
-        self.copy_rows((to, 0), (from, 0), [bytes, 1], stream)
+        self.copy_rows(RowsEnd::Memory(to, 0), RowsEnd::Memory(from, 0), [bytes, 1], stream)
     }
 
     fn copy_rows(
         &self,
-        (to, to_pitch): (Place<'_, Self>, u64),
-        (from, from_pitch): (Place<'_, Self>, u64),
+        to: RowsEnd<'_, FakeMapped>,
+        from: RowsEnd<'_, FakeMapped>,
         [width, height]: [u64; 2],
         stream: Stream,
     ) -> CudaResult<()> {
         let (to, from) = (Spot::of(to), Spot::of(from));
         self.work(stream, move |state| {
             for index in 0..height {
-                let row = from.read(state, index * from_pitch, width);
-                to.write(state, index * to_pitch, &row);
+                let row = from.read(state, index, width);
+                to.write(state, index, &row);
             }
         })
     }
@@ -518,6 +544,45 @@ impl Device for Fake {
                 row.chunks_mut(element.len()).for_each(|chunk| chunk.copy_from_slice(&element));
             }
         })
+    }
+
+    fn create_array(&self, shape: &ArrayShape) -> CudaResult<Array> {
+        let mut state = self.state();
+        state.check()?;
+        let handle = state.handle();
+        state.arrays.insert(handle, (*shape, vec![0; shape.bytes()]));
+        Ok(Array(handle))
+    }
+
+    fn destroy_array(&self, array: Array) -> CudaResult<()> {
+        self.state().arrays.remove(&array.0).map(drop).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
+        if request.description.filter_mode > 1 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let mut state = self.state();
+        let handle = state.handle();
+        let ResourceDescriptor { kind, place, .. } = *request.resource;
+        let words =
+            if kind == 0 { format!("array {}", state.arrays.contains_key(&place)) } else { format!("{place:#x}") };
+        state.textures.insert(handle, words);
+        Ok(TextureObject(handle))
+    }
+
+    fn destroy_texture(&self, texture: TextureObject) -> CudaResult<()> {
+        self.state().textures.remove(&texture.0).map(drop).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject> {
+        let resource = ResourceDescriptor { place: array.0, ..ResourceDescriptor::default() };
+        let request = TextureRequest { resource: &resource, description: &TextureDescriptor::default(), view: None };
+        self.create_texture(request).map(|texture| SurfaceObject(texture.0))
+    }
+
+    fn destroy_surface(&self, surface: SurfaceObject) -> CudaResult<()> {
+        self.destroy_texture(TextureObject(surface.0))
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {

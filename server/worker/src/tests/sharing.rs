@@ -75,25 +75,21 @@ fn boxes_go_between_the_device_and_shared_memory() {
     let mut client = Client::sharing(&(0..32).collect::<Vec<u8>>());
     let shape = CopyBoxOnDevice {
         stream: STREAM,
-        to: DevicePtr(BASE),
-        to_pitch: 100,
-        to_slice: 1000,
-        from: DevicePtr(AT + 1),
-        from_pitch: 8,
-        from_slice: 16,
+        to: BoxEnd::memory(DevicePtr(BASE), 100, 1000),
+        from: BoxEnd::memory(DevicePtr(AT + 1), 8, 16),
         width: 3,
         height: 2,
         depth: 2,
     };
     client.send(&shape);
-    let (to, from) = (DevicePtr(AT + PAGE), DevicePtr(BASE));
-    client.send(&CopyBoxOnDevice { to, to_pitch: 4, to_slice: 8, from, from_pitch: 100, from_slice: 1000, ..shape });
+    let (to, from) = (BoxEnd::memory(DevicePtr(AT + PAGE), 4, 8), BoxEnd::memory(DevicePtr(BASE), 100, 1000));
+    client.send(&CopyBoxOnDevice { to, from, ..shape });
     client.ok(&SynchronizeContext {});
     assert_eq!(client.device.memory(BASE + 1100, 3), [25, 26, 27]);
     assert_eq!(client.shared(4096, 16), [1, 2, 3, 0, 9, 10, 11, 0, 17, 18, 19, 0, 25, 26, 27, 0]);
     // The last row of the last slice would end outside.
-    let outside = DevicePtr(AT + 2 * PAGE - 14);
-    client.send(&CopyBoxOnDevice { to: outside, to_pitch: 4, to_slice: 8, ..shape });
+    let outside = BoxEnd::memory(DevicePtr(AT + 2 * PAGE - 14), 4, 8);
+    client.send(&CopyBoxOnDevice { to: outside, ..shape });
     assert_eq!(client.call(&SynchronizeContext {}).1, CudaError::INVALID_VALUE.code());
 }
 

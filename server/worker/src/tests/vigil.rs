@@ -78,9 +78,8 @@ fn box_of_more_small_pieces_than_the_ring_holds_comes_through() {
     client.memory();
     let (width, depth) = (4096, 8192);
     assert!(width * depth > rings().download as u64);
-    let from = DevicePtr(BASE);
-    let sent =
-        client.send(&CopyBoxFromDevice { stream: StreamId(0), from, pitch: 0, slice: 0, width, height: 1, depth });
+    let from = BoxEnd::memory(DevicePtr(BASE), 0, 0);
+    let sent = client.send(&CopyBoxFromDevice { stream: StreamId(0), from, width, height: 1, depth });
     let mut bytes = 0;
     while let Some(Got::Delivery { offset, bytes: piece, .. }) = client.get() {
         assert_eq!(offset, bytes);

@@ -63,9 +63,8 @@ fn sizes(attribute: u32) -> Option<u32> {
         ask::MAX_REGISTERS_PER_BLOCK | ask::MAX_REGISTERS_PER_MULTIPROCESSOR => limits::REGISTERS,
         ask::MAX_THREADS_PER_MULTIPROCESSOR => limits::MAX_THREADS_PER_MULTIPROCESSOR,
         ask::MAX_BLOCKS_PER_MULTIPROCESSOR => limits::MAX_BLOCKS_PER_MULTIPROCESSOR,
-        // Alignments that textures would have; libraries divide by them.
-        ask::TEXTURE_ALIGNMENT | ask::SURFACE_ALIGNMENT => 512,
-        ask::TEXTURE_PITCH_ALIGNMENT => 32,
+        ask::TEXTURE_ALIGNMENT | ask::SURFACE_ALIGNMENT => limits::TEXTURE_ALIGNMENT,
+        ask::TEXTURE_PITCH_ALIGNMENT => limits::TEXTURE_PITCH_ALIGNMENT,
         _ => return None,
     })
 }
@@ -179,8 +178,40 @@ fn abilities(attribute: u32) -> Option<u32> {
     }
 }
 
-/// The device has no textures and no surfaces: all their sizes are 0.
+/// How large textures and surfaces are; there are no cubes and no mipmaps, whose sizes are 0.
 fn textures(attribute: u32) -> Option<u32> {
+    let size = match attribute {
+        ask::MAXIMUM_TEXTURE1D_WIDTH | ask::MAXIMUM_SURFACE1D_WIDTH => limits::TEXTURE_1D,
+        ask::MAXIMUM_TEXTURE2D_WIDTH | ask::MAXIMUM_TEXTURE2D_GATHER_WIDTH | ask::MAXIMUM_SURFACE2D_WIDTH => {
+            limits::TEXTURE_2D[0]
+        }
+        ask::MAXIMUM_TEXTURE2D_HEIGHT | ask::MAXIMUM_TEXTURE2D_GATHER_HEIGHT | ask::MAXIMUM_SURFACE2D_HEIGHT => {
+            limits::TEXTURE_2D[1]
+        }
+        ask::MAXIMUM_TEXTURE3D_WIDTH | ask::MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE | ask::MAXIMUM_SURFACE3D_WIDTH => {
+            limits::TEXTURE_3D[0]
+        }
+        ask::MAXIMUM_TEXTURE3D_HEIGHT | ask::MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE | ask::MAXIMUM_SURFACE3D_HEIGHT => {
+            limits::TEXTURE_3D[1]
+        }
+        ask::MAXIMUM_TEXTURE3D_DEPTH | ask::MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE | ask::MAXIMUM_SURFACE3D_DEPTH => {
+            limits::TEXTURE_3D[2]
+        }
+        ask::MAXIMUM_TEXTURE1D_LAYERED_WIDTH | ask::MAXIMUM_SURFACE1D_LAYERED_WIDTH => limits::TEXTURE_1D_LAYERED[0],
+        ask::MAXIMUM_TEXTURE1D_LAYERED_LAYERS | ask::MAXIMUM_SURFACE1D_LAYERED_LAYERS => limits::TEXTURE_1D_LAYERED[1],
+        ask::MAXIMUM_TEXTURE2D_LAYERED_WIDTH | ask::MAXIMUM_SURFACE2D_LAYERED_WIDTH => limits::TEXTURE_2D_LAYERED[0],
+        ask::MAXIMUM_TEXTURE2D_LAYERED_HEIGHT | ask::MAXIMUM_SURFACE2D_LAYERED_HEIGHT => limits::TEXTURE_2D_LAYERED[1],
+        ask::MAXIMUM_TEXTURE2D_LAYERED_LAYERS | ask::MAXIMUM_SURFACE2D_LAYERED_LAYERS => limits::TEXTURE_2D_LAYERED[2],
+        ask::MAXIMUM_TEXTURE1D_LINEAR_WIDTH => limits::TEXTURE_1D_LINEAR,
+        ask::MAXIMUM_TEXTURE2D_LINEAR_WIDTH => limits::TEXTURE_2D_LINEAR[0],
+        ask::MAXIMUM_TEXTURE2D_LINEAR_HEIGHT => limits::TEXTURE_2D_LINEAR[1],
+        ask::MAXIMUM_TEXTURE2D_LINEAR_PITCH => limits::TEXTURE_2D_LINEAR[2],
+        _ => return absent_textures(attribute),
+    };
+    Some(size)
+}
+
+fn absent_textures(attribute: u32) -> Option<u32> {
     let sizes = [
         ask::MAXIMUM_TEXTURE1D_WIDTH..=ask::MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
         ask::MAXIMUM_TEXTURE1D_LAYERED_WIDTH..=ask::MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE,
@@ -220,8 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn the_device_has_no_textures_but_can_map_addresses() {
-        assert_eq!(value(&DEVICE, ask::MAXIMUM_TEXTURE2D_WIDTH), Some(0));
+    fn the_device_has_textures_but_no_cubes_and_can_map_addresses() {
+        assert_eq!(value(&DEVICE, ask::MAXIMUM_TEXTURE2D_WIDTH), Some(131_072));
+        assert_eq!(value(&DEVICE, ask::MAXIMUM_TEXTURECUBEMAP_WIDTH), Some(0));
         assert_eq!(value(&DEVICE, ask::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), Some(1));
         assert_eq!(value(&DEVICE, ask::CAN_MAP_HOST_MEMORY), Some(0));
     }

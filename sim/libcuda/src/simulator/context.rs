@@ -83,7 +83,7 @@ impl Simulator {
             cache_config: AtomicU32::new(function_cache::PREFER_NONE),
             shared_config: AtomicU32::new(shared_config::FOUR_BYTE_BANK_SIZE),
             legacy: self.executor.open(serial, StreamKind::Legacy),
-            kernels: KernelSide::new(),
+            kernels: KernelSide::new(Arc::clone(&self.views)),
         });
         self.contexts.insert(Arc::clone(&context));
         context
@@ -99,6 +99,8 @@ impl Simulator {
         lock(&self.contexts.peers).retain(|(from, to)| *from != context.serial && *to != context.serial);
         self.unload_of_context(&context);
         self.host_memory.free_of_context(handle);
+        self.arrays.forget_context(handle);
+        self.forget_textures(handle);
         if let Some(device) = self.devices.get(context.device) {
             device.memory.free_of_context(handle);
             device.memory.give_back(true);

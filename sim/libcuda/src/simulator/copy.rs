@@ -50,8 +50,9 @@ impl Simulator {
         }
     }
 
-    fn side(&self, end: &CopyEnd) -> CudaResult<Side> {
+    fn side(&self, end: &CopyEnd, extent: [usize; 3]) -> CudaResult<Side> {
         let place = match &end.place {
+            CopyPlace::Array(array, at) => return self.array_side(*array, *at, extent),
             CopyPlace::Host(range) => self.host_end(range)?,
             CopyPlace::Device(address, bytes) => self.device_end(*address, *bytes)?,
             CopyPlace::Unified(range) => self.unified_end(range)?,
@@ -61,12 +62,16 @@ impl Simulator {
 
     /// A copy whose ends were told apart and checked.
     pub(crate) fn checked_box(&self, copy: &CopyBox) -> CudaResult<Copy> {
-        let target = self.side(&copy.destination)?;
-        let source = self.side(&copy.source)?;
+        let extent = [copy.width, copy.height, copy.depth];
+        let target = self.side(&copy.destination, extent)?;
+        let source = self.side(&copy.source, extent)?;
         Ok(Copy { target, source, extent: [copy.width as u64, copy.height as u64, copy.depth as u64] })
     }
 
     fn copy_box(&self, copy: &CopyBox, stream: Stream, wait: Wait) -> CudaResult<()> {
+        if copy.names_array() && wait == Wait::Queued && self.capturing(stream)?.is_some() {
+            copy.refuse_array()?;
+        }
         self.copy(self.checked_box(copy)?, stream, wait)
     }
 

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, limit as ask};
-use floe_machine::{Heap, Memory, Services};
+use floe_machine::{Heap, Memory, Services, Views};
 
 use super::device::CpuDevice;
 use super::device_memory::KernelHeap;
@@ -33,12 +33,13 @@ struct State {
 /// One context's kernels, as the host serves them.
 pub(crate) struct KernelSide {
     pub(crate) output: Arc<Output>,
+    views: Arc<Views>,
     state: Mutex<State>,
 }
 
 impl KernelSide {
-    /// With CUDA's default limits.
-    pub(crate) fn new() -> Self {
+    /// With CUDA's default limits, and the process's textures.
+    pub(crate) fn new(views: Arc<Views>) -> Self {
         let state = State {
             stack: DEFAULT_STACK,
             output_limit: DEFAULT_OUTPUT,
@@ -47,7 +48,7 @@ impl KernelSide {
             heap: None,
         };
         let limit = usize::try_from(DEFAULT_OUTPUT).unwrap_or(usize::MAX);
-        Self { output: Arc::new(Output::new(limit)), state: Mutex::new(state) }
+        Self { output: Arc::new(Output::new(limit)), views, state: Mutex::new(state) }
     }
 
     /// What kernels launched now may ask of the host.
@@ -64,6 +65,7 @@ impl KernelSide {
         let services = Arc::new(Services {
             printf: Box::new(move |bytes| output.push(bytes)),
             assertion: Box::new(super::output::write_error),
+            views: Arc::clone(&self.views),
             heap: state.heap.as_ref().map(|(heap, _)| Arc::clone(heap)),
             multiprocessors: device.identity.multiprocessors(),
             stack_limit: u32::try_from(state.stack).unwrap_or(u32::MAX),

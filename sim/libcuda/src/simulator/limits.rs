@@ -36,6 +36,24 @@ pub(crate) const SHARED_UNIT: u32 = 128;
 pub(crate) const CONSTANT_MEMORY: u32 = 64 << 10;
 /// Largest pitch of a copy, bytes.
 pub(crate) const MAX_PITCH: u32 = 0x7fff_ffff;
+/// Elements of a texture or surface of one dimension.
+pub(crate) const TEXTURE_1D: u32 = 131_072;
+/// Elements and rows of one of two dimensions.
+pub(crate) const TEXTURE_2D: [u32; 2] = [131_072, 65_536];
+/// Elements, rows and slices of one of three.
+pub(crate) const TEXTURE_3D: [u32; 3] = [16_384; 3];
+/// Elements and layers of one dimension.
+pub(crate) const TEXTURE_1D_LAYERED: [u32; 2] = [32_768, 2048];
+/// Elements, rows and layers of two dimensions.
+pub(crate) const TEXTURE_2D_LAYERED: [u32; 3] = [32_768, 32_768, 2048];
+/// Elements of linear memory.
+pub(crate) const TEXTURE_1D_LINEAR: u32 = 1 << 28;
+/// Elements, rows and bytes of a row of pitched memory.
+pub(crate) const TEXTURE_2D_LINEAR: [u32; 3] = [131_072, 65_000, 2_097_120];
+/// Memory that textures read begins at a multiple of this.
+pub(crate) const TEXTURE_ALIGNMENT: u32 = 512;
+/// Rows of pitched memory that textures read are multiples of this apart.
+pub(crate) const TEXTURE_PITCH_ALIGNMENT: u32 = 32;
 /// Bytes of parameters one launch can carry (since CUDA 12.1).
 pub(crate) const MAX_PARAMETER_BYTES: usize = 32_764;
 /// Virtual-memory granularity, bytes.

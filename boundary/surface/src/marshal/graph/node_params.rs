@@ -34,6 +34,7 @@ pub(super) unsafe fn kernel<D: crate::Driver>(driver: &D, params: &KernelNodePar
 pub(super) unsafe fn copy<D: crate::Driver>(driver: &D, asked: &Memcpy3d, context: Context) -> CudaResult<Work> {
     // SAFETY: our caller vouches for the ends.
     let copy = unsafe { CopyBox::from_3d(asked) }?;
+    copy.refuse_array()?;
     let copy = driver.graph_copy(&copy, context)?;
     Ok(Work::Copy(Box::new(CopyWork { asked: *asked, context, copy })))
 }

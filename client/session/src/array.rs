@@ -1,0 +1,129 @@
+//! Arrays: shapes come in and are checked, handles go out; making one waits, since the quota may have no room. An array that is
+//! destroyed is given up at the server when all work issued before is over, as memory is: the server's driver would wait.
+
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{Array, Array3dDescriptor, ArrayShape, Context, CudaError, CudaResult};
+use floe_surface::ArrayCalls;
+use floe_wire::{ArrayId, CreateArray, DestroyArray};
+
+use crate::client::Client;
+use crate::handles::{Handle, Kind};
+use crate::log::log;
+use crate::order::Fence;
+use crate::session::Session;
+use crate::table::lock;
+
+/// One array.
+#[derive(Debug)]
+pub(crate) struct ArrayState {
+    pub(crate) session: Arc<Session>,
+    pub(crate) id: ArrayId,
+    pub(crate) shape: ArrayShape,
+    context: Context,
+}
+
+/// Arrays the program has destroyed, each with the work that may still touch it.
+#[derive(Debug, Default)]
+pub(crate) struct LeavingArrays {
+    waiting: Mutex<Vec<(Fence, ArrayId)>>,
+}
+
+impl LeavingArrays {
+    /// Takes out those that nothing touches any more.
+    fn free(&self) -> Vec<ArrayId> {
+        let mut free = Vec::new();
+        lock(&self.waiting).retain(|(fence, array)| {
+            let passed = fence.is_passed();
+            if passed {
+                free.push(*array);
+            }
+            !passed
+        });
+        free
+    }
+
+    /// The server has none of them any more.
+    pub(crate) fn clear(&self) {
+        lock(&self.waiting).clear();
+    }
+}
+
+impl Session {
+    fn create_array(&self, array: ArrayId, shape: &ArrayShape) -> CudaResult<()> {
+        let Array3dDescriptor { width, height, depth, format, channels, flags } = shape.descriptor();
+        let (width, height, depth) = (width as u64, height as u64, depth as u64);
+        let message = CreateArray { array, width, height, depth, format, channels, flags };
+        self.collect()?;
+        match self.call(&message) {
+            Err(CudaError::OUT_OF_MEMORY) => {}
+            made => return made.map(|_| ()),
+        }
+        // What the program freed may still be in quarantine, and blocks may lie idle.
+        self.synchronize()?;
+        self.trim(0)?;
+        self.call(&message).map(|_| ())
+    }
+
+    fn let_array_go(&self, array: ArrayId) -> CudaResult<()> {
+        lock(&self.leaving_arrays.waiting).push((self.order.fence(), array));
+        self.give_up_arrays()
+    }
+
+    /// Gives up at the server what was destroyed and nothing touches any more.
+    pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
+        let free = self.leaving_arrays.free();
+        free.into_iter().try_for_each(|array| self.connection.post(&DestroyArray { array }).map(|_| ()))
+    }
+
+    /// Everything of one context's is given up, while others live on.
+    pub(crate) fn clear_arrays(&self, context: Context) -> CudaResult<()> {
+        self.clear_textures(context)?;
+        let gone = self.arrays.remove_if(|array| array.context == context);
+        gone.iter().try_for_each(|array| self.let_array_go(array.id))
+    }
+}
+
+impl Client {
+    /// The array of a handle.
+    pub(crate) fn array(&self, array: Array) -> CudaResult<Arc<ArrayState>> {
+        let handle = Handle::of(Kind::Array, array.0).ok_or(CudaError::INVALID_HANDLE)?;
+        self.session(handle).and_then(|session| session.arrays.get(handle.id)).ok_or(CudaError::INVALID_HANDLE)
+    }
+}
+
+impl ArrayCalls for Client {
+    fn array_create(&self, descriptor: &Array3dDescriptor) -> CudaResult<Array> {
+        let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
+        let context = self.working()?;
+        let shape = ArrayShape::new(descriptor).inspect_err(|error| {
+            if *error == CudaError::NOT_SUPPORTED {
+                let (format, flags) = (descriptor.format, descriptor.flags);
+                log!(Warn, "cuArrayCreate: arrays of format {format:#x} with flags {flags:#x} are not supported");
+            }
+        })?;
+        let session = Arc::clone(&context.session);
+        let number = session.next_id();
+        let id = ArrayId(number);
+        session.create_array(id, &shape)?;
+        let state = ArrayState { session: Arc::clone(&session), id, shape, context: context.handle() };
+        session.arrays.insert(number, Arc::new(state));
+        Ok(Array(Handle::new(Kind::Array, session.ordinal, number).value()))
+    }
+
+    fn array_get_descriptor(&self, array: Array) -> CudaResult<Array3dDescriptor> {
+        let _call = self.enter();
+        Ok(self.array(array)?.shape.descriptor())
+    }
+
+    fn array_destroy(&self, array: Array) -> CudaResult<()> {
+        let _call = self.enter();
+        self.graphs.refuse_unsafe()?;
+        let handle = Handle::of(Kind::Array, array.0).ok_or(CudaError::INVALID_HANDLE)?;
+        let session = self.session(handle).ok_or(CudaError::INVALID_HANDLE)?;
+        session.errors.report()?;
+        let state = session.arrays.remove(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
+        session.let_array_go(state.id)
+    }
+}

@@ -1,0 +1,223 @@
+//! Textures and surfaces: descriptors come in and are kept, the server's numbers go out, since kernels are given them by value.
+//! Two vGPUs may have the same number, as two GPUs may, so it counts on the current one. What a texture reads is looked up
+//! here; how it may be read is the server's driver's to say.
+
+use std::sync::Arc;
+
+use floe_abi::{
+    Array, Context, CudaError, CudaResult, DevicePtr, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
+    TextureDescriptor, TextureObject, element_bytes, resource_type,
+};
+use floe_surface::TextureCalls;
+use floe_wire::{
+    Call, CreateSurface, CreateTexture, DestroySurface, DestroyTexture, SurfaceId, TextureDescription, TextureId,
+    TextureResource, TextureView,
+};
+
+use crate::array::ArrayState;
+use crate::client::Client;
+use crate::log::log;
+use crate::session::Session;
+
+/// One texture, as the program said it is.
+#[derive(Debug)]
+pub(crate) struct TextureState {
+    id: TextureId,
+    context: Context,
+    resource: ResourceDescriptor,
+    description: TextureDescriptor,
+    view: Option<ResourceViewDescriptor>,
+}
+
+/// One surface.
+#[derive(Debug)]
+pub(crate) struct SurfaceState {
+    id: SurfaceId,
+    context: Context,
+    resource: ResourceDescriptor,
+}
+
+impl Session {
+    /// Everything of one context's is given up, while others live on.
+    pub(crate) fn clear_textures(&self, context: Context) -> CudaResult<()> {
+        for texture in self.textures.remove_if(|texture| texture.context == context) {
+            self.connection.post(&DestroyTexture { texture: texture.id })?;
+        }
+        for surface in self.surfaces.remove_if(|surface| surface.context == context) {
+            self.connection.post(&DestroySurface { surface: surface.id })?;
+        }
+        Ok(())
+    }
+
+    fn texture(&self, texture: TextureObject) -> CudaResult<Arc<TextureState>> {
+        self.textures.get(texture.0).ok_or(CudaError::INVALID_VALUE)
+    }
+}
+
+/// Bytes of memory a texture reads, from the first to the last.
+fn span(resource: &ResourceDescriptor) -> Option<usize> {
+    if resource.kind == resource_type::LINEAR {
+        return Some(resource.extent);
+    }
+    let row = element_bytes(resource.format, resource.channels)?.checked_mul(resource.extent)?;
+    resource.height.checked_sub(1)?.checked_mul(resource.pitch)?.checked_add(row)
+}
+
+fn description(from: &TextureDescriptor) -> TextureDescription {
+    let ([mode_x, mode_y, mode_z], [border_r, border_g, border_b, border_a]) = (from.address_modes, from.border);
+    TextureDescription {
+        mode_x,
+        mode_y,
+        mode_z,
+        filter: from.filter_mode,
+        flags: from.flags,
+        max_anisotropy: from.max_anisotropy,
+        level_filter: from.level_filter_mode,
+        level_bias: from.level_bias,
+        least_level: from.least_level,
+        most_level: from.most_level,
+        border_r,
+        border_g,
+        border_b,
+        border_a,
+    }
+}
+
+fn view(from: &ResourceViewDescriptor) -> TextureView {
+    TextureView {
+        format: from.format,
+        width: from.width as u64,
+        height: from.height as u64,
+        depth: from.depth as u64,
+        first_level: from.first_level,
+        last_level: from.last_level,
+        first_layer: from.first_layer,
+        last_layer: from.last_layer,
+    }
+}
+
+impl Client {
+    /// The array a resource names, which has to be the vGPU's own.
+    fn array_of(&self, resource: &ResourceDescriptor, session: &Arc<Session>) -> CudaResult<Arc<ArrayState>> {
+        let array = self.array(Array(resource.place))?;
+        if Arc::ptr_eq(&array.session, session) { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    fn resource(&self, resource: &ResourceDescriptor, session: &Arc<Session>) -> CudaResult<TextureResource> {
+        if resource.flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let kind = resource.kind;
+        match kind {
+            resource_type::ARRAY => {
+                let array = self.array_of(resource, session)?.id;
+                Ok(TextureResource { kind, array, ..TextureResource::default() })
+            }
+            resource_type::LINEAR | resource_type::PITCH2D => {
+                let bytes = span(resource).ok_or(CudaError::INVALID_VALUE)? as u64;
+                let at = DevicePtr(resource.place);
+                if !self.reaches_shared(at, bytes, session) {
+                    let owner = self.device_memory(at, bytes, session)?;
+                    if !Arc::ptr_eq(&owner, session) {
+                        return Err(CudaError::INVALID_VALUE);
+                    }
+                }
+                Ok(TextureResource {
+                    kind,
+                    at: floe_wire::DevicePtr(at.0),
+                    format: resource.format,
+                    channels: resource.channels,
+                    extent: resource.extent as u64,
+                    height: resource.height as u64,
+                    pitch: resource.pitch as u64,
+                    ..TextureResource::default()
+                })
+            }
+            resource_type::MIPMAPPED_ARRAY => {
+                log!(Warn, "cuTexObjectCreate: mipmapped arrays are not supported");
+                Err(CudaError::NOT_SUPPORTED)
+            }
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+}
+
+impl TextureCalls for Client {
+    fn tex_object_create(
+        &self,
+        resource: &ResourceDescriptor,
+        how: &TextureDescriptor,
+        part: Option<&ResourceViewDescriptor>,
+    ) -> CudaResult<TextureObject> {
+        let _call = self.enter();
+        let context = self.working()?;
+        let session = &context.session;
+        let id = TextureId(session.next_id());
+        let message = CreateTexture {
+            texture: id,
+            resource: self.resource(resource, session)?,
+            description: description(how),
+            view: part.map(view).into_iter().collect(),
+        };
+        let answer = session.call(&message)?;
+        let object = session.connection.read(CreateTexture::decode_reply(&answer.body))?.object;
+        let (resource, description, view) = (*resource, *how, part.copied());
+        let state = TextureState { id, context: context.handle(), resource, description, view };
+        session.textures.insert(object, Arc::new(state));
+        Ok(TextureObject(object))
+    }
+
+    fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
+        let _call = self.enter();
+        let session = &self.current()?.session;
+        let state = session.textures.remove(texture.0).ok_or(CudaError::INVALID_VALUE)?;
+        session.connection.post(&DestroyTexture { texture: state.id }).map(|_| ())
+    }
+
+    fn tex_object_get_resource_desc(&self, texture: TextureObject) -> CudaResult<ResourceDescriptor> {
+        let _call = self.enter();
+        Ok(self.current()?.session.texture(texture)?.resource)
+    }
+
+    fn tex_object_get_texture_desc(&self, texture: TextureObject) -> CudaResult<TextureDescriptor> {
+        let _call = self.enter();
+        Ok(self.current()?.session.texture(texture)?.description)
+    }
+
+    fn tex_object_get_resource_view_desc(&self, texture: TextureObject) -> CudaResult<ResourceViewDescriptor> {
+        let _call = self.enter();
+        self.current()?.session.texture(texture)?.view.ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn surf_object_create(&self, resource: &ResourceDescriptor) -> CudaResult<SurfaceObject> {
+        let _call = self.enter();
+        let context = self.working()?;
+        let session = &context.session;
+        if resource.kind != resource_type::ARRAY || resource.flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let array = self.array_of(resource, session)?;
+        if !array.shape.is_writable() {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let id = SurfaceId(session.next_id());
+        let answer = session.call(&CreateSurface { surface: id, array: array.id })?;
+        let object = session.connection.read(CreateSurface::decode_reply(&answer.body))?.object;
+        let state = SurfaceState { id, context: context.handle(), resource: *resource };
+        session.surfaces.insert(object, Arc::new(state));
+        Ok(SurfaceObject(object))
+    }
+
+    fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
+        let _call = self.enter();
+        let session = &self.current()?.session;
+        let state = session.surfaces.remove(surface.0).ok_or(CudaError::INVALID_VALUE)?;
+        session.connection.post(&DestroySurface { surface: state.id }).map(|_| ())
+    }
+
+    fn surf_object_get_resource_desc(&self, surface: SurfaceObject) -> CudaResult<ResourceDescriptor> {
+        let _call = self.enter();
+        let state = self.current()?.session.surfaces.get(surface.0).ok_or(CudaError::INVALID_VALUE)?;
+        Ok(state.resource)
+    }
+}

@@ -1,0 +1,134 @@
+//! Arrays and textures as the program meets them: what is sent, what is refused here, and when memory comes back.
+#![allow(missing_docs, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail")]
+
+mod scripted;
+
+use floe_abi::{Array, Array3dDescriptor, CudaError, DevicePtr, ResourceDescriptor, Stream, TextureDescriptor};
+use floe_surface::*;
+use scripted::*;
+
+/// Floats; 1 MiB of them.
+const FLOATS: Array3dDescriptor =
+    Array3dDescriptor { width: 512, height: 256, depth: 2, format: 0x20, channels: 1, flags: 2 };
+
+fn host_end(bytes: &mut [u8], pitch: usize, slice: usize) -> CopyEnd {
+    CopyEnd { place: CopyPlace::Host(host(bytes)), pitch, slice }
+}
+
+fn in_array(array: Array, at: [usize; 3]) -> CopyEnd {
+    CopyEnd { place: CopyPlace::Array(array, at), pitch: 0, slice: 0 }
+}
+
+#[test]
+fn boxes_of_arrays_go_out_and_come_back() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let (first, second) = (client.array_create(&FLOATS).unwrap(), client.array_create(&FLOATS).unwrap());
+    assert_eq!(client.array_get_descriptor(first), Ok(FLOATS));
+    let mut input: Vec<u8> = (0..2 * 3 * 10).collect();
+    let [width, height, depth] = [8, 3, 2];
+    let (source, destination) = (host_end(&mut input, 10, 30), in_array(first, [4, 7, 0]));
+    client.memcpy_box(Stream::LEGACY, &CopyBox { source, destination, width, height, depth }).unwrap();
+    let (source, destination) = (in_array(first, [4, 7, 0]), in_array(second, [0, 0, 0]));
+    client.memcpy_box(Stream::LEGACY, &CopyBox { source, destination, width, height, depth }).unwrap();
+    let mut output = vec![0; 48];
+    let (source, destination) = (in_array(second, [0; 3]), host_end(&mut output, 8, 24));
+    client.memcpy_box(Stream::LEGACY, &CopyBox { source, destination, width, height, depth }).unwrap();
+    let expected: Vec<u8> = (0..6).flat_map(|row| row * 10..row * 10 + 8).collect();
+    assert_eq!(output, expected);
+    // Two slices went one after the other.
+    let kinds = ["CopyBoxToDevice", "CopyBoxOnDevice", "CopyBoxFromDevice", "CopyToDevice"];
+    assert_eq!(kinds.map(|kind| server.count(kind)), [2, 1, 1, 0]);
+}
+
+#[test]
+fn boxes_outside_an_array_are_refused_and_not_sent() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let array = client.array_create(&FLOATS).unwrap();
+    let mut bytes = vec![0; 4096];
+    for (at, [width, height, depth]) in [
+        ([0, 0, 0], [2052, 1, 1]),
+        ([0, 256, 0], [4, 1, 1]),
+        ([0, 0, 1], [4, 1, 2]),
+        ([2, 0, 0], [4, 1, 1]),
+        ([0, 0, 0], [6, 1, 1]),
+    ] {
+        let (source, destination) = (host_end(&mut bytes, width, width), in_array(array, at));
+        let copy = CopyBox { source, destination, width, height, depth };
+        assert_eq!(client.memcpy_box(Stream::LEGACY, &copy), Err(CudaError::INVALID_VALUE), "{at:?}");
+    }
+    let nobodys = CopyBox::line(CopyPlace::Array(Array(0x77), [0; 3]), CopyPlace::Host(host(&mut bytes)), 4);
+    assert_eq!(client.memcpy_box(Stream::LEGACY, &nobodys), Err(CudaError::INVALID_HANDLE));
+    assert_eq!(server.count("CopyBoxToDevice"), 0);
+}
+
+#[test]
+fn an_array_goes_back_when_its_work_is_over_and_its_memory_serves_the_next() {
+    let server = Server::start(Options { memory: 5 << 20, ..Options::default() });
+    let client = client(&server);
+    let memory = client.mem_alloc(16).unwrap();
+    let kept: Vec<Array> = std::iter::from_fn(|| client.array_create(&FLOATS).ok()).collect();
+    assert_eq!(client.array_create(&FLOATS), Err(CudaError::OUT_OF_MEMORY));
+    client.memset_d8(Stream::LEGACY, memory, 0, 16).unwrap();
+    client.array_destroy(kept[0]).unwrap();
+    assert_eq!(server.count("DestroyArray"), 0, "the fill may still run");
+    client.array_create(&FLOATS).unwrap();
+    assert_eq!(server.count("DestroyArray"), 1);
+    client.array_destroy(kept[1]).unwrap();
+    server.wait_for("DestroyArray", 2);
+    assert_eq!(client.array_destroy(kept[1]), Err(CudaError::INVALID_HANDLE));
+}
+
+#[test]
+fn shapes_that_cannot_be_are_refused_here() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let refused = |descriptor: Array3dDescriptor| client.array_create(&descriptor).unwrap_err();
+    assert_eq!(refused(Array3dDescriptor { width: 0, ..FLOATS }), CudaError::INVALID_VALUE);
+    assert_eq!(refused(Array3dDescriptor { height: 0, ..FLOATS }), CudaError::INVALID_VALUE);
+    assert_eq!(refused(Array3dDescriptor { format: 0x91, ..FLOATS }), CudaError::NOT_SUPPORTED);
+    assert_eq!(refused(Array3dDescriptor { flags: 0x40, ..FLOATS }), CudaError::NOT_SUPPORTED);
+    assert_eq!(server.count("CreateArray"), 0);
+}
+
+#[test]
+fn textures_have_the_servers_numbers_and_remember_what_they_were_made_from() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let array = client.array_create(&FLOATS).unwrap();
+    let resource = ResourceDescriptor { place: array.0, ..ResourceDescriptor::default() };
+    let how = TextureDescriptor { filter_mode: 1, ..TextureDescriptor::default() };
+    let texture = client.tex_object_create(&resource, &how, None).unwrap();
+    assert!(texture.0 > 1000, "the server's number");
+    assert_eq!(client.tex_object_get_resource_desc(texture), Ok(resource));
+    assert_eq!(client.tex_object_get_texture_desc(texture), Ok(how));
+    assert_eq!(client.tex_object_get_resource_view_desc(texture), Err(CudaError::INVALID_VALUE));
+    let surface = client.surf_object_create(&resource).unwrap();
+    assert_eq!(client.surf_object_get_resource_desc(surface), Ok(resource));
+    client.tex_object_destroy(texture).unwrap();
+    assert_eq!(client.tex_object_destroy(texture), Err(CudaError::INVALID_VALUE));
+    client.surf_object_destroy(surface).unwrap();
+    server.wait_for("DestroySurface", 1);
+    let plain = client.array_create(&Array3dDescriptor { flags: 0, ..FLOATS }).unwrap();
+    let of = |kind, place| ResourceDescriptor { kind, place, format: 0x20, channels: 1, extent: 64, ..resource };
+    assert_eq!(client.surf_object_create(&of(0, plain.0)), Err(CudaError::INVALID_VALUE));
+    assert_eq!(client.tex_object_create(&of(1, array.0), &how, None), Err(CudaError::NOT_SUPPORTED), "mipmaps");
+    let memory = client.mem_alloc(64).unwrap();
+    assert!(client.tex_object_create(&of(2, memory.0), &how, None).is_ok());
+    let beyond = DevicePtr(memory.0 + (1 << 40)).0;
+    assert_eq!(client.tex_object_create(&of(2, beyond), &how, None), Err(CudaError::INVALID_VALUE), "nobody's");
+}
+
+#[test]
+fn a_captured_copy_of_an_array_is_refused() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let array = client.array_create(&FLOATS).unwrap();
+    let stream = client.stream_create(1).unwrap();
+    // SAFETY: the stream is this client's.
+    unsafe { floe_surface::marshal::stream::cuStreamBeginCapture_v2(client, Stream::LEGACY, stream, 2) }.unwrap();
+    let mut bytes = [0; 4];
+    let copy = CopyBox::line(CopyPlace::Array(array, [0; 3]), CopyPlace::Host(host(&mut bytes)), 4);
+    assert_eq!(client.memcpy_box_async(&copy, stream), Err(CudaError::NOT_SUPPORTED));
+}
