@@ -1,5 +1,6 @@
 //! Arrays: shapes come in and are checked, handles go out; making one waits, since the quota may have no room. An array that is
-//! destroyed is given up at the server when all work issued before is over, as memory is: the server's driver would wait.
+//! destroyed is given up at the server while nothing is outstanding, for the server's driver waits for all work then, and its
+//! issuer with it.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +11,6 @@ use floe_wire::{ArrayId, CreateArray, DestroyArray};
 use crate::client::Client;
 use crate::handles::{Handle, Kind};
 use crate::log::log;
-use crate::order::Fence;
 use crate::session::Session;
 use crate::table::lock;
 
@@ -23,26 +23,13 @@ pub(crate) struct ArrayState {
     context: Context,
 }
 
-/// Arrays the program has destroyed, each with the work that may still touch it.
+/// Arrays the program has destroyed.
 #[derive(Debug, Default)]
 pub(crate) struct LeavingArrays {
-    waiting: Mutex<Vec<(Fence, ArrayId)>>,
+    waiting: Mutex<Vec<ArrayId>>,
 }
 
 impl LeavingArrays {
-    /// Takes out those that nothing touches any more.
-    fn free(&self) -> Vec<ArrayId> {
-        let mut free = Vec::new();
-        lock(&self.waiting).retain(|(fence, array)| {
-            let passed = fence.is_passed();
-            if passed {
-                free.push(*array);
-            }
-            !passed
-        });
-        free
-    }
-
     /// The server has none of them any more.
     pub(crate) fn clear(&self) {
         lock(&self.waiting).clear();
@@ -65,22 +52,33 @@ impl Session {
         self.call(&message).map(|_| ())
     }
 
-    fn let_array_go(&self, array: ArrayId) -> CudaResult<()> {
-        lock(&self.leaving_arrays.waiting).push((self.order.fence(), array));
+    /// An array of this epoch: with a reset the server's are gone.
+    fn let_array_go(&self, array: ArrayId, epoch: u64) -> CudaResult<()> {
+        {
+            let mut waiting = lock(&self.leaving_arrays.waiting);
+            if epoch == self.epoch() {
+                waiting.push(array);
+            }
+        }
         self.give_up_arrays()
     }
 
-    /// Gives up at the server what was destroyed and nothing touches any more.
+    /// Gives up at the server what was destroyed, where nothing is outstanding.
     pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
-        let free = self.leaving_arrays.free();
-        free.into_iter().try_for_each(|array| self.connection.post(&DestroyArray { array }).map(|_| ()))
+        let mut waiting = lock(&self.leaving_arrays.waiting);
+        if waiting.is_empty() || !self.order.is_idle() {
+            return Ok(());
+        }
+        // Posted under the lock: a reset comes before it or behind it.
+        waiting.drain(..).try_for_each(|array| self.connection.post(&DestroyArray { array }).map(|_| ()))
     }
 
     /// Everything of one context's is given up, while others live on.
     pub(crate) fn clear_arrays(&self, context: Context) -> CudaResult<()> {
         self.clear_textures(context)?;
+        let epoch = self.epoch();
         let gone = self.arrays.remove_if(|array| array.context == context);
-        gone.iter().try_for_each(|array| self.let_array_go(array.id))
+        gone.iter().try_for_each(|array| self.let_array_go(array.id, epoch))
     }
 }
 
@@ -123,7 +121,8 @@ impl ArrayCalls for Client {
         let handle = Handle::of(Kind::Array, array.0).ok_or(CudaError::INVALID_HANDLE)?;
         let session = self.session(handle).ok_or(CudaError::INVALID_HANDLE)?;
         session.errors.report()?;
+        let epoch = session.epoch();
         let state = session.arrays.remove(handle.id).ok_or(CudaError::INVALID_HANDLE)?;
-        session.let_array_go(state.id)
+        session.let_array_go(state.id, epoch)
     }
 }

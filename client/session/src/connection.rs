@@ -359,6 +359,11 @@ impl Connection {
         self.shared.host.may_write()
     }
 
+    /// Whether a function of the program is running that a stream stands for.
+    pub(crate) fn runs_function(&self) -> bool {
+        self.shared.host.is_running()
+    }
+
     /// Whether host functions are waiting or running.
     pub(crate) fn has_host_functions(&self) -> bool {
         self.shared.host.is_busy()

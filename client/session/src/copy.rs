@@ -120,6 +120,12 @@ impl Client {
         if mode == Mode::Waits { stream.session.synchronize_stream(stream.course()) } else { Ok(()) }
     }
 
+    /// The same behind a copy within the device, where the host can touch an end of it.
+    fn wait_where_managed(&self, mode: Mode, stream: &StreamState, ends: [u64; 2]) -> CudaResult<()> {
+        let is_managed = |at: &u64| self.devices().is_ok_and(|all| all.iter().any(|it| it.session.managed.has(*at)));
+        if mode == Mode::Waits && ends.iter().any(is_managed) { Self::wait_where(mode, stream) } else { Ok(()) }
+    }
+
     /// Host to device.
     fn upload(&self, stream: &StreamState, to: DevicePtr, source: HostRange, mode: Mode) -> CudaResult<()> {
         if source.is_empty() {
@@ -127,7 +133,8 @@ impl Client {
         }
         check_host(&source)?;
         if let Some(from) = self.managed_side(&source)? {
-            return self.move_on_device(stream, to, from, source.len() as u64);
+            self.move_on_device(stream, to, from, source.len() as u64)?;
+            return Self::wait_where(mode, stream);
         }
         if let Some(to) = self.host_side(to, source.len(), &stream.session) {
             return self.move_on_host(stream, to, source);
@@ -169,7 +176,8 @@ impl Client {
         check_host(&target)?;
         let bytes = target.len() as u64;
         if let Some(to) = self.managed_side(&target)? {
-            return self.move_on_device(stream, to, from, bytes);
+            self.move_on_device(stream, to, from, bytes)?;
+            return Self::wait_where(mode, stream);
         }
         if let Some(from) = self.host_side(from, target.len(), &stream.session) {
             return self.move_on_host(stream, target, from);

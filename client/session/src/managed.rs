@@ -42,6 +42,8 @@ pub(crate) struct Managed {
     open: AtomicBool,
     /// Launches and copies between their look at `open` and their post.
     leaving: AtomicUsize,
+    /// Those among them that name managed memory, from before it is closed until they are posted.
+    naming: AtomicUsize,
     state: Mutex<State>,
     /// Managed variables, which lie outside the window: start to end.
     variables: RwLock<BTreeMap<u64, u64>>,
@@ -80,6 +82,8 @@ struct Held {
     /// The variables in it; empty: all of it is there on the device.
     parts: Vec<Range<u64>>,
     attached: Attachment,
+    /// Work that it was not attached to may be under way: what was queued before it was attached, and copies.
+    of_others: bool,
     /// How it was attached when it was made, and is again when the stream it was attached to is gone.
     at_first: Attachment,
 }
@@ -116,6 +120,7 @@ impl Managed {
             exists: AtomicBool::new(false),
             open: AtomicBool::new(false),
             leaving: AtomicUsize::new(0),
+            naming: AtomicUsize::new(0),
             state: Mutex::default(),
             variables: RwLock::default(),
             copiers: OnceLock::new(),
@@ -139,17 +144,19 @@ impl Managed {
 
     /// A launch begins. While it is on its way nothing is opened that it did not see.
     fn leave(&self) -> Leaving<'_> {
-        self.count_leaving();
+        self.leaving.fetch_add(1, Ordering::SeqCst);
         Leaving { count: &self.leaving }
     }
 
-    /// As [`Leaving`], until [`Managed::has_left`].
+    /// As [`Leaving`], of a call that names managed memory, until [`Managed::has_left`].
     pub(crate) fn count_leaving(&self) {
         self.leaving.fetch_add(1, Ordering::SeqCst);
+        self.naming.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A driver call that counted itself is over.
     pub(crate) fn has_left(&self) {
+        self.naming.fetch_sub(1, Ordering::SeqCst);
         self.leaving.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -321,8 +321,10 @@ impl Session {
 
     /// Everything one context made on this vGPU is given up, while others live on.
     pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
-        // As for a reset: the program may free the memory that copies of this context write.
-        let settled = if self.uses_host_memory() { self.synchronize() } else { Ok(()) };
+        // As for a reset: the program may free the memory that copies of this context write. Kernels read textures to their end.
+        let has_textures = self.textures.any(|texture| texture.context == context)
+            || self.surfaces.any(|surface| surface.context == context);
+        let settled = if self.uses_host_memory() || has_textures { self.synchronize() } else { Ok(()) };
         for stream in self.streams.remove_if(|stream| stream.context() == context) {
             stream.abandon();
         }

@@ -23,7 +23,7 @@ use crate::session::Session;
 #[derive(Debug)]
 pub(crate) struct TextureState {
     id: TextureId,
-    context: Context,
+    pub(crate) context: Context,
     resource: ResourceDescriptor,
     description: TextureDescriptor,
     view: Option<ResourceViewDescriptor>,
@@ -33,7 +33,7 @@ pub(crate) struct TextureState {
 #[derive(Debug)]
 pub(crate) struct SurfaceState {
     id: SurfaceId,
-    context: Context,
+    pub(crate) context: Context,
     resource: ResourceDescriptor,
 }
 

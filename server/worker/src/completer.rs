@@ -1,4 +1,4 @@
-//! Everything that waits for the GPU, so that the issuer never does.
+//! What waits for the GPU, so that the issuer need not.
 //! In: tasks in issue order, each with the marks that must have completed. Out: deliveries, output, replies, progress,
 //! host functions.
 //! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's

@@ -1,6 +1,7 @@
 //! A wait that the issuer sees to itself while it has nothing else to do.
 //! In: the tasks of one command, where the completer has none. Out: each when the GPU has come so far, or all of them for the
-//! completer. It never holds up a command: the next one ends it, and who finishes what is kept here waits for nothing.
+//! completer. It never holds up a command: the next one ends it, and what is kept here is as short as the issuer's own replies, but
+//! for what kernels have printed.
 //!
 //! Most programs wait with nothing behind the wait. Then a hand-over to the completer, and the driver's locks and events in
 //! another processor's cache, would be a part of every launch and its wait.

@@ -80,6 +80,8 @@ pub(super) struct HostFunctions {
     busy: AtomicUsize,
     /// Those among them that may write the program's memory.
     writing: AtomicUsize,
+    /// Functions of the program that are running.
+    running: AtomicUsize,
     queues: Mutex<Option<Queues>>,
     /// What is to be done behind each function of the program, before its stream goes on.
     after: OnceLock<After>,
@@ -122,6 +124,7 @@ impl HostFunctions {
             waiting: Mutex::default(),
             busy: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
             queues: Mutex::new(Some(Queues { functions, sources })),
             after: OnceLock::new(),
         };
@@ -153,6 +156,11 @@ impl HostFunctions {
     /// Whether any may write the program's memory.
     pub(super) fn may_write(&self) -> bool {
         self.writing.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether a function of the program is running.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire) != 0
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -203,12 +211,14 @@ pub(super) fn start(shared: &Arc<Shared>, sender: &Sender, arrivals: Arrivals) -
 fn run(shared: &Shared, sender: &Sender, Arrival { id, work, status }: Arrival) {
     let (function, could_write) = (FunctionId(id), work.may_write());
     let in_turn = work.is_program().then(InTurn::begin);
+    shared.host.running.fetch_add(usize::from(in_turn.is_some()), Ordering::AcqRel);
     let bytes = work.run(status);
     if in_turn.is_some()
         && let Some(After(after)) = shared.host.after.get()
     {
         after();
     }
+    shared.host.running.fetch_sub(usize::from(in_turn.is_some()), Ordering::AcqRel);
     drop(in_turn);
     shared.host.is_over(could_write);
     // Sent rather than posted: a stream stands still until the server knows. A link that is gone needs no telling.

@@ -201,7 +201,10 @@ impl Client {
         match (to, from) {
             (BoxSide::Device(to), BoxSide::Host(source)) => self.upload_box(stream, &to, source, shape, mode),
             (BoxSide::Host(target), BoxSide::Device(from)) => self.download_box(stream, target, &from, &shape, mode),
-            (BoxSide::Device(to), BoxSide::Device(from)) => self.move_box(stream, &to, &from, &shape),
+            (BoxSide::Device(to), BoxSide::Device(from)) => {
+                self.move_box(stream, &to, &from, &shape)?;
+                self.wait_where_managed(mode, stream, [to.end.at.0, from.end.at.0])
+            }
             (BoxSide::Host(target), BoxSide::Host(source)) => {
                 for row in copy.rows() {
                     let line = source.sub(row.source, copy.width)?;
@@ -276,7 +279,10 @@ impl Client {
         match (to, from) {
             (Side::Device(to), Side::Host(from)) => self.upload(stream, to, from, mode),
             (Side::Host(to), Side::Device(from)) => self.download(stream, to, from, mode),
-            (Side::Device(to), Side::Device(from)) => self.move_on_device(stream, to, from, bytes),
+            (Side::Device(to), Side::Device(from)) => {
+                self.move_on_device(stream, to, from, bytes)?;
+                self.wait_where_managed(mode, stream, [to.0, from.0])
+            }
             (Side::Host(to), Side::Host(from)) => self.move_on_host(stream, to, from),
         }
     }

@@ -31,7 +31,8 @@ impl Attachment {
 
 impl Held {
     fn new(holding: Holding, place: Arc<Place>, parts: Vec<Range<u64>>, attached: Attachment) -> Self {
-        Self { holding, place, shadows: Vec::new(), idle: 0, parts, attached, at_first: attached }
+        let (shadows, at_first) = (Vec::new(), attached);
+        Self { holding, place, shadows, idle: 0, parts, attached, of_others: false, at_first }
     }
 }
 
@@ -45,8 +46,10 @@ impl Place {
                 pages.start
             );
         });
+        // Without the addresses, whoever has them is watched.
+        let span = span.ok()?;
         let watch = Watch::start(pages.clone(), Arc::new(Door(Arc::downgrade(session))))?;
-        Some(Arc::new(Self { _watch: watch, span: span.ok()? }))
+        Some(Arc::new(Self { _watch: watch, span }))
     }
 }
 
@@ -144,7 +147,7 @@ impl Session {
         let mut state = lock(&self.managed.state);
         for start in state.holding_any(&(at..at + 1)) {
             if let Some(held) = state.held.get_mut(&start) {
-                held.attached = attached;
+                (held.attached, held.of_others) = (attached, true);
             }
         }
         self.tell_open(&state);
@@ -157,16 +160,15 @@ impl Session {
     pub(crate) fn hold_variable(self: &Arc<Self>, bytes: &Range<u64>, copiers: &Arc<Copiers>) -> CudaResult<()> {
         let managed = &self.managed;
         let _ = managed.copiers.set(Arc::clone(copiers));
+        let end = bytes.end.checked_next_multiple_of(PAGE).ok_or(CudaError::INVALID_VALUE)?;
+        let pages = bytes.start - bytes.start % PAGE..end;
+        let mut state = lock(&managed.state);
         if managed.variables.read().unwrap_or_else(PoisonError::into_inner).contains_key(&bytes.start) {
             return Ok(());
         }
-        let pages = bytes.start - bytes.start % PAGE..bytes.end.next_multiple_of(PAGE);
-        let mut state = lock(&managed.state);
         let shared = state.holding_any(&pages);
         // Variables that share pages with it are wholly the device's again, so that the page has one owner.
-        drop(state);
-        self.close_bytes(&pages)?;
-        state = lock(&managed.state);
+        self.close_all(&mut state, &shared, |_| pages.clone())?;
         for hole in holes(&state, &pages) {
             let place = Place::take(self, &hole).filter(|place| place.span.begin(&hole));
             let place = place.ok_or(CudaError::NOT_SUPPORTED)?;

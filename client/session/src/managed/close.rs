@@ -117,6 +117,11 @@ impl Session {
     pub(super) fn close_bytes(self: &Arc<Self>, bytes: &Range<u64>) -> CudaResult<()> {
         let mut state = lock(&self.managed.state);
         let starts = state.holding_any(bytes);
+        for start in &starts {
+            if let Some(held) = state.held.get_mut(start) {
+                held.of_others = true;
+            }
+        }
         self.close_all(&mut state, &starts, |_| bytes.clone())
     }
 
@@ -124,8 +129,9 @@ impl Session {
         self.close_all(state, starts, |held| held.holding.bytes())
     }
 
-    /// Closes bytes of these holdings, for one wait.
-    fn close_all(
+    /// Closes bytes of these holdings, for one wait. Until what was sent is there, launches see that there is something open:
+    /// they come here and stand behind it.
+    pub(super) fn close_all(
         self: &Arc<Self>,
         state: &mut State,
         starts: &[u64],
@@ -134,7 +140,7 @@ impl Session {
         if !starts.is_empty() {
             be_first();
         }
-        let mut sent = false;
+        let (mut sent, mut outcome) = (false, Ok(()));
         for start in starts {
             let Some(mut held) = state.held.remove(start) else { continue };
             let wanted = bytes(&held);
@@ -143,10 +149,13 @@ impl Session {
                 state.open.remove(start);
             }
             state.held.insert(*start, held);
-            sent |= closed?;
+            // What failed may have sent a part.
+            sent |= closed.unwrap_or(true);
+            outcome = outcome.and(closed.map(drop));
         }
+        let settled = if sent { self.settle_lane(state) } else { Ok(()) };
         self.tell_open(state);
-        if sent { self.settle_lane(state) } else { Ok(()) }
+        outcome.and(settled)
     }
 
     /// Whether anything was sent.
@@ -160,6 +169,7 @@ impl Session {
             let whole = held.holding.bytes();
             closing = held.holding.closing(&whole);
             if !held.place.span.allow(&whole, Access::Closed) {
+                held.open_again(&closing);
                 log!(Error, "the system does not close pages of managed memory at {:#x}", whole.start);
                 return Err(CudaError::OPERATING_SYSTEM);
             }

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_touch::{Access, Keeper, Touch, be_first};
@@ -17,6 +18,12 @@ use super::{Attachment, Held, State};
 use crate::log::log;
 use crate::session::Session;
 use crate::table::lock;
+
+/// Looks for the end of calls that name managed memory, and what lies between two: a second in all.
+const MOST_LOOKS: u32 = 10_000;
+const LOOK: Duration = Duration::from_micros(100);
+/// How often a prefetch waits for a moment in which nothing is under way.
+const MOST_PREFETCHES: u32 = 8;
 
 /// Asks the session.
 #[derive(Debug)]
@@ -69,17 +76,17 @@ impl State {
 impl Session {
     fn touched(self: &Arc<Self>, touch: Touch) -> bool {
         self.statistics.managed_fault();
+        // Threads that a function of the program has work for it are in its turn, too: its stream stands until they are done.
+        let in_turn = touch.in_turn || self.connection.runs_function();
         let attached = {
             let mut state = lock(&self.managed.state);
             let Some(held) = state.held_at(touch.address) else { return false };
             held.let_go_of_stream(self);
             held.idle = 0;
-            held.attached
+            if !in_turn && std::mem::take(&mut held.of_others) { Attachment::Global } else { held.attached }
         };
-        if !touch.in_turn {
-            self.wait_for_work(attached);
-        }
-        match self.open_touched(touch) {
+        let opened = if in_turn { self.open_touched(touch) } else { self.open_behind_work(touch, attached) };
+        match opened {
             Ok(()) => true,
             Err(error) => {
                 log!(
@@ -92,8 +99,26 @@ impl Session {
         }
     }
 
+    /// Opens behind the work so far, and behind calls that name managed memory and have not posted their work yet.
+    fn open_behind_work(self: &Arc<Self>, touch: Touch, attached: Attachment) -> CudaResult<()> {
+        for _ in 0..MOST_LOOKS {
+            self.wait_for_work(attached);
+            let mut state = lock(&self.managed.state);
+            if self.managed.naming.load(Ordering::SeqCst) == 0 {
+                let brought = state.brings(touch);
+                return self.open_all(&mut state, &brought, false);
+            }
+            drop(state);
+            std::thread::sleep(LOOK);
+        }
+        // Such a call waits for long, and CUDA lets nobody touch what it names meanwhile.
+        self.open_touched(touch)
+    }
+
     /// Waits for what may still write the memory. What has failed is for the program's calls to report.
     fn wait_for_work(&self, attached: Attachment) {
+        // The work may wait for what the program has written elsewhere.
+        let _ = self.send_mirrors();
         if let Attachment::Single(stream) = attached
             && let Some(stream) = self.streams.get(stream)
         {
@@ -170,28 +195,39 @@ impl Session {
         let mut state = lock(&self.managed.state);
         let closed = state.closed.replace(Vec::new());
         let wanted = if state.is_small() { Some(state.worth_fetching()) } else { closed };
-        let is_still = || self.managed.leaving.load(Ordering::SeqCst) == 0 && self.order.is_idle();
         let brought = wanted.map(|wanted| state.closed_among(&wanted)).unwrap_or_default();
-        if brought.is_empty() || !is_still() {
-            return;
-        }
-        // A failure is found again by who touches it.
-        let opened = self.open_all(&mut state, &brought, true);
-        if opened.is_ok() && !is_still() {
-            drop(state);
-            // Work was posted that did not see them open.
-            for (_, opening) in &brought {
-                let _ = self.close_bytes(&opening.bytes);
-            }
+        if !brought.is_empty() {
+            // A failure is found again by who touches it.
+            let _ = self.open_in_stillness(&mut state, &brought, true);
         }
     }
 
-    /// Opens these bytes, after all work so far.
+    /// Opens while nothing is under way; `None`: something is. Work that comes meanwhile sees that there is something open,
+    /// stands at the state and closes it.
+    fn open_in_stillness(
+        self: &Arc<Self>,
+        state: &mut State,
+        brought: &[(u64, Opening)],
+        shadowed: bool,
+    ) -> Option<CudaResult<()>> {
+        self.managed.open.store(true, Ordering::SeqCst);
+        let is_still = self.managed.leaving.load(Ordering::SeqCst) == 0 && self.order.is_idle();
+        let opened = is_still.then(|| self.open_all(state, brought, shadowed));
+        self.tell_open(state);
+        opened
+    }
+
+    /// Opens these bytes, after all work so far. It is a hint: where other threads' work leaves no moment, nothing is opened.
     pub(crate) fn prefetch_managed(self: &Arc<Self>, bytes: &Range<u64>) -> CudaResult<()> {
-        self.wait_for_work(Attachment::Global);
-        let mut state = lock(&self.managed.state);
-        let brought = state.closed_among(std::slice::from_ref(bytes));
-        self.open_all(&mut state, &brought, false)
+        for _ in 0..MOST_PREFETCHES {
+            self.wait_for_work(Attachment::Global);
+            let mut state = lock(&self.managed.state);
+            let brought = state.closed_among(std::slice::from_ref(bytes));
+            if let Some(opened) = self.open_in_stillness(&mut state, &brought, false) {
+                return opened;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -312,12 +312,12 @@ impl Fake {
         self.state().counted.replace(0).unwrap_or(0)
     }
 
-    /// From here on every use of the device is this error.
     /// The threads that have asked for events since this was asked.
     pub(super) fn asked_by(&self) -> Vec<String> {
         std::mem::take(&mut self.state().asked_by).into_iter().collect()
     }
 
+    /// From here on every use of the device is this error.
     pub(super) fn break_context(&self, code: u32) {
         self.state().broken = CudaError::from_code(code);
     }

@@ -68,8 +68,10 @@ const KNOWN_FLAGS: u32 = texture_flags::READ_AS_INTEGER
     | texture_flags::DISABLE_TRILINEAR_OPTIMIZATION
     | texture_flags::SEAMLESS_CUBEMAP;
 
-fn sampling(description: &TextureDescriptor, channel: Channel) -> CudaResult<Sampling> {
+/// How what the description says is read. Of linear memory CUDA ignores how it is filtered and what lies outside.
+fn sampling(description: &TextureDescriptor, channel: Channel, linear: bool) -> CudaResult<Sampling> {
     let flags = description.flags;
+    let description = if linear { &TextureDescriptor { flags, ..TextureDescriptor::default() } } else { description };
     let [x, y, z] = description.address_modes;
     let filtered = match description.filter_mode {
         filter_mode::POINT => false,
@@ -190,8 +192,8 @@ impl TextureCalls for Simulator {
             return Err(refuse("resource views"));
         }
         let texels = self.texels(resource)?;
-        let sampling = sampling(description, texels.channel)?;
         let linear = resource.kind == resource_type::LINEAR;
+        let sampling = sampling(description, texels.channel, linear)?;
         let number = self.views.add_texture(Texture { texels, sampling, linear });
         let state = TextureState { resource: *resource, description: *description, context: context.handle };
         lock(&self.textures.textures).insert(number, state);
