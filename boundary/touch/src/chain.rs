@@ -1,8 +1,11 @@
 //! Where faults go that are nobody's here: to the action the signal had before, exactly as the system would have done it.
 //! Actions come in as they are found in place; each fault goes to the last one, and where that one calls the handler it had
-//! found itself, which may be ours, to the one before. What is left in the end is the system's own action.
+//! found itself, which may be ours, to the one before. What is left in the end is the system's own action. A handler may also
+//! leave by a jump and never come back here.
 
 use std::ffi::{c_int, c_void};
+use std::hint::black_box;
+use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Programs put one handler in front, or two.
@@ -16,21 +19,95 @@ struct Action {
     mask: AtomicU64,
 }
 
-/// A thread that has passed a fault on.
+/// A thread that has passed a fault on. Its own thread alone writes it, but for one that takes it over.
 struct Passing {
     /// 0: free.
     thread: AtomicU32,
-    /// Where what happened is told: the same for who is called by whom we called.
+    /// Grows with every claim: who has the smallest has had its place longest.
+    since: AtomicU64,
     info: AtomicUsize,
     level: AtomicUsize,
+    frame: AtomicUsize,
+}
+
+/// One call of a handler of before.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Where what happened is told: the same for who is called by whom we called.
+    info: usize,
+    level: usize,
+    /// Where on the stack we called: what is called from there lies below.
+    frame: usize,
 }
 
 static ACTIONS: [Action; MOST] =
     [const { Action { handler: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0), mask: AtomicU64::new(0) } };
         MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static PASSING: [Passing; 64] =
-    [const { Passing { thread: AtomicU32::new(0), info: AtomicUsize::new(0), level: AtomicUsize::new(0) } }; 64];
+static CLAIMS: AtomicU64 = AtomicU64::new(0);
+static PASSING: [Passing; 64] = [const { Passing::new() }; 64];
+
+impl Passing {
+    const fn new() -> Self {
+        let (thread, since) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self { thread, since, info: AtomicUsize::new(0), level: AtomicUsize::new(0), frame: AtomicUsize::new(0) }
+    }
+
+    fn of(thread: u32) -> Option<&'static Self> {
+        PASSING.iter().find(|passing| passing.thread.load(Ordering::Relaxed) == thread)
+    }
+
+    /// A place for this thread: a free one, else one of a thread that has ended, else the oldest. The thread that loses it
+    /// has most likely left its handler by a jump; if not, it only calls one handler twice.
+    fn claim(thread: u32) -> &'static Self {
+        loop {
+            let free = || Self::of(0).map(|free| (free, 0));
+            let taken = || PASSING.iter().map(|passing| (passing, passing.thread.load(Ordering::Relaxed)));
+            let ended = || taken().find(|(_, thread)| has_ended(*thread));
+            let oldest = || taken().min_by_key(|(passing, _)| passing.since.load(Ordering::Relaxed));
+            let found = free().or_else(ended).or_else(oldest);
+            if let Some(own) = found.and_then(|(passing, before)| passing.take(before, thread)) {
+                return own;
+            }
+        }
+    }
+
+    /// Takes the place of the thread before, unless somebody else was quicker.
+    fn take(&'static self, before: u32, thread: u32) -> Option<&'static Self> {
+        self.thread.compare_exchange(before, thread, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        self.since.store(CLAIMS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(self)
+    }
+
+    fn step(&self) -> Step {
+        let [info, level, frame] = [&self.info, &self.level, &self.frame].map(|word| word.load(Ordering::Relaxed));
+        Step { info, level, frame }
+    }
+
+    fn set(&self, step: Step) {
+        self.info.store(step.info, Ordering::Relaxed);
+        self.level.store(step.level, Ordering::Relaxed);
+        self.frame.store(step.frame, Ordering::Relaxed);
+    }
+
+    /// The handler has come back: on with what was being passed before, if anything was.
+    fn go_back(&self, thread: u32, before: Option<Step>) {
+        if self.thread.load(Ordering::Relaxed) != thread {
+            return;
+        }
+        self.set(before.unwrap_or(Step { info: 0, level: 0, frame: 0 }));
+        if before.is_none() {
+            let _ = self.thread.compare_exchange(thread, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether no thread of this process has the number any more.
+fn has_ended(thread: u32) -> bool {
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: signal 0 is sent to nobody; the call only says whether the thread is there.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) != 0 }
+}
 
 /// No signals.
 pub(crate) fn no_signals() -> libc::sigset_t {
@@ -66,27 +143,21 @@ pub(crate) fn push(action: &libc::sigaction) {
 
 /// Passes a signal on.
 pub(crate) fn pass(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let here = 0_u8;
+    let frame = black_box(ptr::from_ref(&here)).addr();
     let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    let own = PASSING.iter().find(|passing| passing.thread.load(Ordering::Relaxed) == thread);
-    let is_nested = own.is_some_and(|own| own.info.load(Ordering::Relaxed) == info as usize);
-    let count = COUNT.load(Ordering::Acquire);
-    let levels = match own {
-        Some(own) if is_nested => own.level.load(Ordering::Relaxed),
-        _ => count,
-    };
-    let claim =
-        |passing: &&Passing| passing.thread.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    let (Some(level), Some(own)) = (levels.checked_sub(1), own.or_else(|| PASSING.iter().find(claim))) else {
+    let own = Passing::of(thread);
+    // Stacks grow down: a call made at this frame or below it was left by a jump, or this one would lie below it.
+    let before = own.map(Passing::step).filter(|before| frame < before.frame);
+    let nested = before.filter(|before| before.info == info.addr());
+    let levels = nested.map_or_else(|| COUNT.load(Ordering::Acquire), |nested| nested.level);
+    let Some(level) = levels.checked_sub(1) else {
         return by_system(signal, info);
     };
-    own.info.store(info as usize, Ordering::Relaxed);
-    own.level.store(level, Ordering::Relaxed);
+    let own = own.unwrap_or_else(|| Passing::claim(thread));
+    own.set(Step { info: info.addr(), level, frame });
     call(&ACTIONS[level], signal, info, context);
-    own.level.store(levels, Ordering::Relaxed);
-    if !is_nested {
-        own.info.store(0, Ordering::Relaxed);
-        own.thread.store(0, Ordering::Relaxed);
-    }
+    own.go_back(thread, before);
 }
 
 fn call(action: &Action, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

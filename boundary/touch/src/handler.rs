@@ -15,19 +15,33 @@ static OWN: AtomicI32 = AtomicI32::new(0);
 /// handler at any time.
 pub fn be_first() {
     static INSTALLING: Mutex<()> = Mutex::new(());
-    if let Some(present) = present().filter(|present| present.sa_sigaction != own_action()) {
-        let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-        OWN.store(process(), Ordering::Release);
-        chain::push(&present);
-        let mut own = present;
-        own.sa_sigaction = own_action();
-        // The program's own stack for signals where it has one; the handler may fault again, in what it calls.
-        own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
-        // SAFETY: a set of our own, to be made empty.
-        unsafe { libc::sigemptyset(&raw mut own.sa_mask) };
-        // SAFETY: the action is whole, and its handler is one for SA_SIGINFO.
-        unsafe { libc::sigaction(libc::SIGSEGV, &raw const own, std::ptr::null_mut()) };
+    if others().is_none() {
+        return;
     }
+    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    // Somebody else may have been here until the lock was ours.
+    let Some(present) = others() else { return };
+    OWN.store(process(), Ordering::Release);
+    // Before ours is in place: the first fault may come at once.
+    chain::push(&present);
+    let before = install(present);
+    // The program may have put another in place since it was asked for; one that is known is not pushed twice.
+    if let Some(before) = before.filter(is_others) {
+        chain::push(&before);
+    }
+}
+
+/// Puts our own action in place of this one; the one that was there.
+fn install(present: libc::sigaction) -> Option<libc::sigaction> {
+    let (mut own, mut before) = (present, chain::no_action());
+    own.sa_sigaction = own_action();
+    // The program's own stack for signals where it has one; the handler may fault again, in what it calls.
+    own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+    // SAFETY: a set of our own, to be made empty.
+    unsafe { libc::sigemptyset(&raw mut own.sa_mask) };
+    // SAFETY: the action is whole, its handler is one for SA_SIGINFO, and the one before goes into a struct of our own.
+    let installed = unsafe { libc::sigaction(libc::SIGSEGV, &raw const own, &raw mut before) };
+    (installed == 0).then_some(before)
 }
 
 /// Blocks signals in the calling thread, but those of its own instructions: a handler of the program's that ran here might
@@ -51,6 +65,15 @@ fn process() -> i32 {
 fn own_action() -> usize {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
     handler as usize
+}
+
+fn is_others(action: &libc::sigaction) -> bool {
+    action.sa_sigaction != own_action()
+}
+
+/// The action in place, where it is not ours.
+fn others() -> Option<libc::sigaction> {
+    present().filter(is_others)
 }
 
 fn present() -> Option<libc::sigaction> {

@@ -2,6 +2,7 @@
 //! its own stack, into the line and sleeps; who serves takes all of them out and says to each how it ended. No lock and no
 //! memory is taken by who stands: it is in a signal's handler.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -67,7 +68,8 @@ impl Line {
         }
     }
 
-    /// Serves all who stand, and those who come, for ever.
+    /// Serves all who stand, and those who come, for ever. Who decides may panic: the place is refused, and the others are
+    /// served.
     pub(crate) fn serve(&self, decide: impl Fn(&Place) -> bool) -> ! {
         loop {
             let seen = self.calls.load(Ordering::Acquire);
@@ -86,7 +88,8 @@ impl Line {
         // SAFETY: its thread stands in `stand`, so the place is there until its outcome is stored below, the last use of it.
         let place = unsafe { &*place };
         let next = place.next.load(Ordering::Relaxed);
-        let outcome = if decide(place) { GOES_ON } else { IS_REFUSED };
+        let goes_on = catch_unwind(AssertUnwindSafe(|| decide(place))).unwrap_or(false);
+        let outcome = if goes_on { GOES_ON } else { IS_REFUSED };
         place.outcome.store(outcome, Ordering::Release);
         OUTCOMES.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&OUTCOMES, futex::Flags::PRIVATE, u32::MAX >> 1);
@@ -110,5 +113,20 @@ mod tests {
             })
             .collect();
         assert!(threads.into_iter().all(|thread| thread.join().expect("no panic")));
+    }
+
+    #[test]
+    fn a_panic_refuses_one_place_and_the_next_is_served() {
+        static PANICS: Line = Line::new();
+        std::thread::spawn(|| {
+            PANICS.serve(|place| {
+                assert_ne!(place.address, 1, "what this case is about");
+                true
+            })
+        });
+        assert_eq!(
+            [0, 1, 2, 1, 3].map(|address| PANICS.stand(&Place::new(address, false, false))),
+            [true, false, true, false, true]
+        );
     }
 }

@@ -67,13 +67,17 @@ fn keepers() -> MutexGuard<'static, Keepers> {
 }
 
 impl Watch {
-    /// Watches addresses nobody watches yet. `None` where the system has no threads for it.
+    /// Watches addresses nobody watches yet. `None` where the system has no threads for it, where somebody watches one of
+    /// them already, and where there are none.
     pub fn start(addresses: Range<u64>, keeper: Arc<dyn Keeper>) -> Option<Self> {
         static THREADS: OnceLock<bool> = OnceLock::new();
         if !*THREADS.get_or_init(start_threads) {
             return None;
         }
         let mut keepers = keepers();
+        if addresses.is_empty() || is_kept(&keepers, &addresses) {
+            return None;
+        }
         keepers.insert(addresses.start, (addresses.end, keeper));
         publish(&addresses);
         drop(keepers);
@@ -85,10 +89,14 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut keepers = keepers();
-        keepers.remove(&self.addresses.start);
-        let own = watched().find(|watched| watched.start.load(Ordering::Relaxed) == self.addresses.start);
-        if let Some(own) = own.filter(|own| own.end.load(Ordering::Relaxed) == self.addresses.end) {
+        // Its own alone: both ends, since a free place keeps the start of what was there.
+        let own = watched().find(|watched| {
+            watched.start.load(Ordering::Relaxed) == self.addresses.start
+                && watched.end.load(Ordering::Relaxed) == self.addresses.end
+        });
+        if let Some(own) = own {
             own.end.store(0, Ordering::Release);
+            keepers.remove(&self.addresses.start);
         }
     }
 }
@@ -118,6 +126,11 @@ impl Drop for InTurn {
 
 fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Whether somebody watches one of these addresses. Ranges that are kept do not overlap, so the last one tells.
+fn is_kept(keepers: &Keepers, addresses: &Range<u64>) -> bool {
+    keepers.range(..addresses.end).next_back().is_some_and(|(_, (end, _))| addresses.start < *end)
 }
 
 /// The ranges, also those that are none at present.
@@ -177,4 +190,37 @@ fn start_threads() -> bool {
         std::thread::Builder::new().name(name.into()).spawn(serve).is_ok()
     };
     start("floe-touch", &ORDINARY) && start("floe-touch-turn", &TURNS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Refuses;
+
+    impl Keeper for Refuses {
+        fn touched(&self, _touch: Touch) -> bool {
+            false
+        }
+    }
+
+    fn start(addresses: Range<u64>) -> Option<Watch> {
+        Watch::start(addresses, Arc::new(Refuses))
+    }
+
+    #[test]
+    fn what_is_kept_already_is_refused_and_stays_kept() {
+        let own = start(0x1000..0x3000).expect("nobody watches these");
+        for taken in [0x1000..0x3000, 0x1000..0x2000, 0x0..0x1001, 0x2fff..0x4000, 0x0..0x4000] {
+            assert!(start(taken.clone()).is_none(), "{taken:x?}");
+        }
+        assert!(is_watched(0x1000) && is_watched(0x2fff) && !is_watched(0x3000));
+        let neighbour = start(0x3000..0x4000).expect("nobody watches these");
+        drop(own);
+        assert!(!is_watched(0x2fff) && is_watched(0x3000));
+        let again = start(0x1000..0x3000).expect("nobody watches these any more");
+        assert!(is_watched(0x1000));
+        drop((neighbour, again));
+        assert!(!is_watched(0x1000) && !is_watched(0x3000));
+    }
 }

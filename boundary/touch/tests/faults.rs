@@ -2,12 +2,14 @@
 //! case runs in a process of its own, this very program once more, since most of them end by a signal.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Barrier, OnceLock};
 
 use floe_touch::{Access, InTurn, Keeper, PAGE, Span, Touch, Watch, be_first};
 
@@ -85,6 +87,68 @@ extern "C" fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     before(signal, info, context);
 }
 
+thread_local! {
+    /// Where a thread goes on that leaves its handler by a jump.
+    static BACK: Cell<*const libc::ucontext_t> = const { Cell::new(ptr::null()) };
+}
+
+extern "C" fn jump_out(_signal: c_int) {
+    // SAFETY: the thread stands in `swapcontext`, which wrote this.
+    unsafe { libc::setcontext(BACK.get()) };
+}
+
+extern "C" fn fault() {
+    read(NOWHERE);
+}
+
+/// Faults on a stack of its own; the handler goes on here and never returns, as one does that calls `siglongjmp`.
+fn fault_and_jump_out() {
+    let mut stack = vec![0_u8; 64 << 10];
+    // SAFETY: plain numbers and addresses, to be filled.
+    let mut back: libc::ucontext_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut faults: libc::ucontext_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a struct of our own; nobody goes back to here.
+    assert_eq!(unsafe { libc::getcontext(&raw mut faults) }, 0);
+    (faults.uc_stack.ss_sp, faults.uc_stack.ss_size) = (stack.as_mut_ptr().cast(), stack.len());
+    // SAFETY: was got above, and its stack lives as long as this call.
+    unsafe { libc::makecontext(&raw mut faults, fault, 0) };
+    BACK.set(&raw const back);
+    // SAFETY: both are whole; the handler comes back here, once.
+    assert_eq!(unsafe { libc::swapcontext(&raw mut back, &raw const faults) }, 0);
+}
+
+fn handlers_that_jump_out_leave_nothing_behind() {
+    install(jump_out as extern "C" fn(c_int) as usize, 0);
+    let (opens, _watch) = watched();
+    for turn in 0..1000 {
+        fault_and_jump_out();
+        write(AT + turn % 15 * PAGE, 1);
+    }
+    assert_eq!(opens.touches.load(Ordering::SeqCst), 15);
+    // More threads than there are places for, first all alive, then ended.
+    for _ in 0..2 {
+        let all = Arc::new(Barrier::new(100));
+        let jump = |all: Arc<Barrier>| {
+            (0..3).for_each(|_| fault_and_jump_out());
+            all.wait();
+        };
+        let threads: Vec<_> =
+            (0..100).map(|_| Arc::clone(&all)).map(|all| std::thread::spawn(move || jump(all))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+    opens.span.allow(&(AT..AT + PAGE), Access::Closed);
+    assert_eq!((read(AT), opens.touches.load(Ordering::SeqCst)), (1, 16));
+    // A handler that passes on is still known for one that is called by whom we called.
+    let passes = pass_on as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
+    BEFORE.store(install(passes, libc::SA_SIGINFO), Ordering::SeqCst);
+    be_first();
+    for turn in 1..=3 {
+        fault_and_jump_out();
+        assert_eq!(PASSED.load(Ordering::SeqCst), turn);
+    }
+}
+
 fn touches_are_answered() {
     let (opens, _watch) = watched();
     assert_eq!(read(AT), 0);
@@ -121,6 +185,7 @@ fn many_threads_touch_at_once() {
 fn run(case: &str) {
     match case {
         "answered" => touches_are_answered(),
+        "jumps" => handlers_that_jump_out_leave_nothing_behind(),
         "threads" => many_threads_touch_at_once(),
         "before" => {
             install(exit_42 as extern "C" fn(c_int) as usize, 0);
@@ -219,6 +284,11 @@ fn other_faults_go_to_the_program_whenever_it_said_so() {
 #[test]
 fn a_handler_that_passes_on_to_the_one_before_it_ends_where_that_would() {
     assert_eq!(outcome("passes"), -libc::SIGSEGV);
+}
+
+#[test]
+fn a_handler_that_jumps_out_may_do_so_again_and_again() {
+    assert_eq!(outcome("jumps"), 0);
 }
 
 #[test]
