@@ -122,8 +122,13 @@ impl Client {
 
     /// The same behind a copy within the device, where the host can touch an end of it.
     fn wait_where_managed(&self, mode: Mode, stream: &StreamState, ends: [u64; 2]) -> CudaResult<()> {
-        let is_managed = |at: &u64| self.devices().is_ok_and(|all| all.iter().any(|it| it.session.managed.has(*at)));
+        let is_managed = |at: &u64| self.is_managed(*at);
         if mode == Mode::Waits && ends.iter().any(is_managed) { Self::wait_where(mode, stream) } else { Ok(()) }
+    }
+
+    /// Whether the address is of any vGPU's managed memory.
+    fn is_managed(&self, at: u64) -> bool {
+        self.devices().is_ok_and(|all| all.iter().any(|device| device.session.managed.has(at)))
     }
 
     /// Host to device.
@@ -133,8 +138,7 @@ impl Client {
         }
         check_host(&source)?;
         if let Some(from) = self.managed_side(&source)? {
-            self.move_on_device(stream, to, from, source.len() as u64)?;
-            return Self::wait_where(mode, stream);
+            return self.move_line(stream, to, from, source.len() as u64, mode);
         }
         if let Some(to) = self.host_side(to, source.len(), &stream.session) {
             return self.move_on_host(stream, to, source);
@@ -176,8 +180,7 @@ impl Client {
         check_host(&target)?;
         let bytes = target.len() as u64;
         if let Some(to) = self.managed_side(&target)? {
-            self.move_on_device(stream, to, from, bytes)?;
-            return Self::wait_where(mode, stream);
+            return self.move_line(stream, to, from, bytes, mode);
         }
         if let Some(from) = self.host_side(from, target.len(), &stream.session) {
             return self.move_on_host(stream, target, from);
@@ -214,6 +217,19 @@ impl Client {
         let staged = session.download_staged(stream.course(), self.copiers()?, target, from);
         session.errors.report()?;
         staged
+    }
+
+    /// Device to device, where an end may have been named as the host's.
+    fn move_line(
+        &self,
+        stream: &StreamState,
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: u64,
+        mode: Mode,
+    ) -> CudaResult<()> {
+        self.move_on_device(stream, to, from, bytes)?;
+        self.wait_where_managed(mode, stream, [to.0, from.0])
     }
 
     /// Device to device.
@@ -308,8 +324,7 @@ impl Client {
     /// INVALID_VALUE where a part of it is managed memory.
     fn managed_side(&self, range: &HostRange) -> CudaResult<Option<DevicePtr>> {
         let (first, last) = (range.pointer().0, range.pointer().0 + (range.len() as u64).saturating_sub(1));
-        let has = |at: u64| self.devices().is_ok_and(|all| all.iter().any(|device| device.session.managed.has(at)));
-        match (has(first), has(last)) {
+        match (self.is_managed(first), self.is_managed(last)) {
             (true, _) => Ok(Some(DevicePtr(first))),
             (false, false) => Ok(None),
             (false, true) => Err(CudaError::INVALID_VALUE),

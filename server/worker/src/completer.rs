@@ -36,6 +36,13 @@ pub(crate) struct Task<D: Device> {
     pub(crate) action: Action<D>,
 }
 
+impl<D: Device> Task<D> {
+    /// `None`: not yet. Otherwise the first failure of its marks, as `ask` has their outcomes, or success.
+    pub(crate) fn outcome(&self, ask: impl Fn(&Arc<Mark<D>>) -> Option<CudaResult<()>>) -> Option<CudaResult<()>> {
+        self.marks.iter().map(ask).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
+    }
+}
+
 /// What is to be done then.
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.

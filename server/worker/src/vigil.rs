@@ -9,7 +9,6 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use floe_abi::CudaResult;
 use floe_transport::Spin;
 
 use crate::completer::{Action, Pace, Task, Tasks};
@@ -72,7 +71,7 @@ impl<D: Device> Vigil<D> {
     /// Looks whether the first has come to its end.
     pub(crate) fn look(&mut self) -> Next<D> {
         let Some(first) = self.kept.front() else { return Next::Nothing };
-        match outcome(first) {
+        match first.outcome(|mark| mark.outcome()) {
             Some(Ok(())) => self.kept.pop_front().map_or(Next::Nothing, Next::Finish),
             Some(Err(_)) => Next::HandOver,
             None => self.pace.next(Instant::now()).map_or(Next::Look, |_| Next::HandOver),
@@ -83,9 +82,4 @@ impl<D: Device> Vigil<D> {
     pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Task<D>> {
         self.kept.drain(..)
     }
-}
-
-/// `None`: not yet. Otherwise the first failure of its marks, or success.
-fn outcome<D: Device>(task: &Task<D>) -> Option<CudaResult<()>> {
-    task.marks.iter().map(|mark| mark.outcome()).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
 }

@@ -279,10 +279,7 @@ impl Client {
         match (to, from) {
             (Side::Device(to), Side::Host(from)) => self.upload(stream, to, from, mode),
             (Side::Host(to), Side::Device(from)) => self.download(stream, to, from, mode),
-            (Side::Device(to), Side::Device(from)) => {
-                self.move_on_device(stream, to, from, bytes)?;
-                self.wait_where_managed(mode, stream, [to.0, from.0])
-            }
+            (Side::Device(to), Side::Device(from)) => self.move_line(stream, to, from, bytes, mode),
             (Side::Host(to), Side::Host(from)) => self.move_on_host(stream, to, from),
         }
     }

@@ -80,17 +80,10 @@ impl<D: Device> Order<D> {
         })
     }
 
-    /// `None`: not yet. Otherwise the first failure of its marks, or success.
     fn outcome(&self, task: &Task<D>) -> Option<CudaResult<()>> {
-        let mut whole = Ok(());
-        for mark in &task.marks {
-            let known = self.last.as_ref().filter(|(last, _)| Arc::ptr_eq(last, mark));
-            let one = match known {
-                Some((_, outcome)) => *outcome,
-                None => mark.outcome()?,
-            };
-            whole = whole.and(one);
-        }
-        Some(whole)
+        task.outcome(|mark| match &self.last {
+            Some((last, outcome)) if Arc::ptr_eq(last, mark) => Some(*outcome),
+            _ => mark.outcome(),
+        })
     }
 }
