@@ -3,6 +3,7 @@
 // the median over many timed batches. It checks what it copied and what its kernel counted, and never prints a time
 // of work whose result was wrong.
 #include <cuda_runtime.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -56,18 +57,56 @@ static void report(const char *name, std::vector<double> times, uint64_t bytes =
     std::fflush(stdout);
 }
 
+// Pairs of processors, to which the calling thread is moved one after the other: a thread stays where it is while nothing
+// drives it away, and where others work on the same cores, processors differ by more than what is measured. It may leave the
+// pair again: threads that libraries start from here run where they like, too.
+class Turns {
+  public:
+    Turns() {
+        const char *rotates = std::getenv("FLOE_BENCH_ROTATE");
+        if (rotates == nullptr || std::strcmp(rotates, "1") != 0 || sched_getaffinity(0, sizeof all_, &all_) != 0) return;
+        for (int processor = 0; processor < CPU_SETSIZE; ++processor)
+            if (CPU_ISSET(processor, &all_)) processors_.push_back(processor);
+    }
+
+    // How many shares a measurement has.
+    size_t count() const { return processors_.size() >= 4 ? 8 : 1; }
+
+    void begin(size_t turn) const {
+        if (count() == 1) return;
+        cpu_set_t pair;
+        CPU_ZERO(&pair);
+        const size_t first = 2 * (turn % (processors_.size() / 2));
+        CPU_SET(processors_[first], &pair);
+        CPU_SET(processors_[first + 1], &pair);
+        sched_setaffinity(0, sizeof pair, &pair);
+        sched_setaffinity(0, sizeof all_, &all_);
+    }
+
+  private:
+    cpu_set_t all_;
+    std::vector<int> processors_;
+};
+
 // Times batches of `each` calls of `work` until the budget is spent; `settle` runs between batches, untimed.
 template <typename Work, typename Settle>
 static void measure(const char *name, int each, Work work, Settle settle, uint64_t bytes = 0) {
-    work();
-    settle();
+    static const Turns turns;
     std::vector<double> times;
-    const auto begin = Clock::now();
-    while (times.size() < kFewestBatches || (seconds_since(begin) < budget && times.size() < kMostBatches)) {
-        const auto start = Clock::now();
-        for (int call = 0; call < each; ++call) work();
-        times.push_back(seconds_since(start) / each);
+    for (size_t turn = 0; turn < turns.count(); ++turn) {
+        turns.begin(turn);
+        work();
         settle();
+        const auto begin = Clock::now();
+        const double share = budget / turns.count();
+        const size_t fewest = times.size() + (kFewestBatches + turns.count() - 1) / turns.count();
+        const size_t most = times.size() + kMostBatches / turns.count();
+        while (times.size() < fewest || (seconds_since(begin) < share && times.size() < most)) {
+            const auto start = Clock::now();
+            for (int call = 0; call < each; ++call) work();
+            times.push_back(seconds_since(start) / each);
+            settle();
+        }
     }
     report(name, std::move(times), bytes);
 }

@@ -106,7 +106,7 @@ def matmul():
         torch.cuda.synchronize()
 
     # A GPU at its limit of power slows down: the first bursts only take it there, the others are many, of 0.2 s.
-    measuring.measure("matmul.8192", products, each=PASSES, seconds=2.4, turns=12, heating=1)
+    measuring.measure("matmul.8192", products, each=PASSES, seconds=4.8, turns=24, heating=1)
     measuring.measure("matmul.alone", alone)
 
 

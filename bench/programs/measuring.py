@@ -11,8 +11,9 @@ import sys
 import time
 import traceback
 
-# Bursts of a measurement: with four ways, each begins a turn twice.
-TURNS = 8
+# Bursts of a measurement: with four ways, each begins a turn four times. Where others work on the same cores, a processor is
+# now half as fast again and now not, for as long as a burst: many short ones are closer to their median than few long ones.
+TURNS = 16
 # Timed runs of a burst: enough for a median over all bursts, not more than a clock needs.
 FEWEST, MOST = 2, 250
 # Pairs of processors for the turns. A thread stays where it is while nothing drives it away, for as long as its process lives:

@@ -33,9 +33,9 @@ pub struct Arguments {
     /// Keep each measurement short
     #[arg(long)]
     quick: bool,
-    /// Time each turn of the PyTorch programs on two other processors, the same by every way
+    /// Leave the PyTorch programs on the processors they are on, instead of timing each turn on two others
     #[arg(long)]
-    rotate: bool,
+    no_rotate: bool,
     /// Write results.json, table.txt, ratios.svg (after each round) and the programs' stderr into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         cpu_device: gpu.kind == "cpu",
         python: &arguments.python,
         quick: arguments.quick,
-        rotate: arguments.rotate,
+        rotate: !arguments.no_rotate,
         logs: &logs,
     };
     let mut ways = vec![Way::Native];
