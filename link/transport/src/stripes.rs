@@ -51,7 +51,6 @@ struct Shared {
     chunks: AtomicUsize,
     /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
     spin: Spin,
-    giving: Giving,
 }
 
 #[derive(Debug, Default)]
@@ -71,16 +70,6 @@ struct State {
     closed: bool,
 }
 
-/// How threads that write give a socket data that are pinned ([`Lent::is_pinned`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Giving {
-    /// As a copy, which suits memory of large pages: several threads that give parts of one at once are slower than copies.
-    #[default]
-    Copies,
-    /// As the pages they lie in.
-    Pages,
-}
-
 /// Whether who posts writes, too, when all is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
@@ -91,10 +80,11 @@ pub enum Help {
 }
 
 impl Stripes {
-    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep.
+    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep. Data that are pinned
+    /// ([`Lent::is_pinned`]) they give to a socket as the pages they lie in, where the link outlives its connections.
     #[must_use]
-    pub fn new(spin: Spin, giving: Giving) -> Self {
-        Self { shared: Arc::new(Shared { spin, giving, ..Shared::default() }) }
+    pub fn new(spin: Spin) -> Self {
+        Self { shared: Arc::new(Shared { spin, ..Shared::default() }) }
     }
 
     /// Whether there is a connection.
@@ -113,9 +103,7 @@ impl Stripes {
         let body = {
             let shared = Arc::clone(&self.shared);
             move || {
-                if shared.giving == Giving::Pages {
-                    pages::offer();
-                }
+                pages::offer();
                 shared.run();
             }
         };

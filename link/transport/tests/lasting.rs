@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_transport::{
-    Address, ClientTls, Giving, Help, Identity, Lent, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, ServerTls,
-    Spin, Stripes, Target, Transfers, connect, kernel_tls, pull,
+    Address, ClientTls, Help, Identity, Lent, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, ServerTls, Spin,
+    Stripes, Target, Transfers, connect, kernel_tls, pull,
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
 use lent::Bytes;
@@ -184,7 +184,7 @@ impl Target for Memory {
 #[test]
 fn chunks_on_several_connections_survive_cuts_and_go_back_when_they_have_come() {
     let mut random = Random(3);
-    carry_chunks(&Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect()), Giving::Copies);
+    carry_chunks(&Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect()));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn connections_whose_keys_have_sealed_enough_are_not_missed() {
     exchange(&ends, 100, usize::MAX);
     assert!(ends.made() > 2, "{}", ends.made());
     ends.end();
-    carry_chunks(&Ends::sealing(2, 5 << 20), Giving::Pages);
+    carry_chunks(&Ends::sealing(2, 5 << 20));
 }
 
 /// Passes bytes on both ways, and ends both connections when so many have passed either way.
@@ -266,8 +266,8 @@ fn sessions_by_tls_survive_cuts_whoever_makes_the_records() {
 }
 
 /// Both ends of the bulk connections; what comes is put together until they are closed. A test that fails ends the session, too.
-fn bulk(ends: &Ends, giving: Giving) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
-    let (stripes, transfers) = (Stripes::new(Spin::default(), giving), Arc::new(Transfers::new(Spin::default())));
+fn bulk(ends: &Ends) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
+    let (stripes, transfers) = (Stripes::new(Spin::default()), Arc::new(Transfers::new(Spin::default())));
     for [ours, theirs] in ends.bulk() {
         stripes.add(ours.halves().0).unwrap();
         let (transfers, mut receiver) = (Arc::clone(&transfers), theirs.halves().1);
@@ -286,9 +286,9 @@ fn bulk(ends: &Ends, giving: Giving) -> (Stripes, Arc<Transfers<Memory>>, Limit)
 }
 
 /// Sends 120 MiB in chunks over connections that break ten times and more.
-fn carry_chunks(ends: &Ends, giving: Giving) {
+fn carry_chunks(ends: &Ends) {
     let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
-    let (stripes, transfers, limit) = bulk(ends, giving);
+    let (stripes, transfers, limit) = bulk(ends);
     let bytes = 1 << 20;
     std::thread::scope(|scope| {
         let (_limit, posting) = (limit.clone(), limit);
@@ -367,7 +367,7 @@ fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
     let cuts = (0..60).map(|_| 100_000 + random.below(3_000_000)).collect();
     let ends = Ends::made_by(2, Arc::new(cut_tcp(cuts)));
     let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
-    let (stripes, transfers, limit) = bulk(&ends, Giving::Pages);
+    let (stripes, transfers, limit) = bulk(&ends);
     let (bytes, rounds, mut wrong) = (1 << 20, 80, Vec::new());
     std::thread::scope(|scope| {
         let (_limit, posting) = (limit.clone(), limit);

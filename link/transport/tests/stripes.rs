@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Giving, Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
+use floe_transport::{Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{CHUNK_BYTES, Chunk, CopyBulkToDevice, Decode as _, DevicePtr, MemoryInfo, StreamId};
 use lent::Bytes;
 use limit::{Limit, join};
@@ -65,7 +65,7 @@ impl Session {
     /// One whose threads look for more before they sleep.
     fn spinning(connections: usize, spin: Spin) -> Self {
         let (ours, theirs) = link();
-        let (stripes, transfers) = (Stripes::new(spin, Giving::default()), Arc::new(Transfers::new(Spin::default())));
+        let (stripes, transfers) = (Stripes::new(spin), Arc::new(Transfers::new(Spin::default())));
         let pullers = (0..connections).map(|_| {
             let (ours, theirs) = link();
             stripes.add(ours.halves().0).unwrap();

@@ -207,6 +207,16 @@ impl NodeEdge {
     }
 }
 
+/// In which pages memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageSize {
+    /// Small ones, which suit memory whose pages sockets are given: several threads that give parts of one page at once hold up
+    /// each other.
+    Small,
+    /// Large ones, which suit memory that is copied to.
+    Large,
+}
+
 /// Host memory the device reads and writes by itself. Ranges are checked; that nobody uses a range while the device
 /// does is kept by the staging rings, which give a range out again only after its event.
 pub trait Pinned: Send + Sync {
@@ -325,8 +335,8 @@ pub trait Device: Send + Sync + 'static {
     /// Free and total bytes of the device.
     fn memory_info(&self) -> CudaResult<(u64, u64)>;
 
-    /// Allocates pinned host memory.
-    fn pin(&self, bytes: usize) -> CudaResult<Self::Pinned>;
+    /// Allocates pinned host memory, in pages of this size where the system has them to give.
+    fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<Self::Pinned>;
     /// Maps zeros at an address of this process that the device reaches at the same address. NOT_SUPPORTED where the
     /// address is taken.
     fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<Self::Mapped>;

@@ -23,7 +23,7 @@ use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
     ClusterQuestion, Code, Device, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
-    Loading, NodeEdge, NodeWork, Pattern, Place, Rows, RowsEnd, TextureRequest,
+    Loading, NodeEdge, NodeWork, PageSize, Pattern, Place, Rows, RowsEnd, TextureRequest,
 };
 use crate::open::{OpenLibraryError, open};
 pub use mapped::MappedMemory;
@@ -203,8 +203,8 @@ impl Device for Gpu {
         self.driver.mem_get_info().map(|(free, total)| (wide(free), wide(total)))
     }
 
-    fn pin(&self, bytes: usize) -> CudaResult<PinnedMemory> {
-        PinnedMemory::new(self.driver, bytes)
+    fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<PinnedMemory> {
+        PinnedMemory::new(self.driver, bytes, pages)
     }
 
     fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<MappedMemory> {

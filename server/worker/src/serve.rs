@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
-use floe_transport::{Expected, Giving, Link, Places, Spin, Stripes, Transfers};
+use floe_transport::{Expected, Link, Places, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 
 use crate::cache::Cache;
@@ -84,7 +84,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let shared = Arc::new(Shared {
         device,
         sender,
-        stripes: Stripes::new(spin, Giving::Copies),
+        stripes: Stripes::new(spin),
         transfers: Transfers::new(spin),
         failures: Failures::default(),
         output,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use floe_abi::CudaResult;
 use floe_wire::PIECE_BYTES;
 
-use crate::device::{Device, Pinned as _};
+use crate::device::{Device, PageSize, Pinned as _};
 use crate::events::Mark;
 use crate::ring::Ticket;
 use grown::{Grows, Rings};
@@ -76,7 +76,7 @@ pub(crate) struct Staged {
 impl<D: Device> Uploads<D> {
     /// Rings of `bytes`, which are taken from the device when they are asked for first.
     pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        let state = UploadState { rings: Rings::default(), flying: VecDeque::new() };
+        let state = UploadState { rings: Rings::of(PageSize::Large), flying: VecDeque::new() };
         Arc::new(Self { bytes, state: Mutex::new(state) })
     }
 
@@ -253,7 +253,9 @@ pub(crate) struct Landing<D: Device> {
 impl<D: Device> Downloads<D> {
     /// Rings of `bytes`, which are taken from the device when they are asked for first.
     pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Self { bytes, rings: Mutex::default(), released: Condvar::new(), waiting: AtomicUsize::new(0) })
+        // From here sockets are given pages.
+        let rings = Mutex::new(Rings::of(PageSize::Small));
+        Arc::new(Self { bytes, rings, released: Condvar::new(), waiting: AtomicUsize::new(0) })
     }
 
     fn rings(&self) -> MutexGuard<'_, Rings<D>> {

@@ -58,6 +58,11 @@ impl<D: Device> Lent for Landing<D> {
     fn lend(&self, write: &mut dyn FnMut(&[u8])) {
         self.memory.lend(self.offset, self.bytes, write);
     }
+
+    /// What its place holds next are this client's results, too, whatever it says that it has.
+    fn is_pinned(&self) -> bool {
+        true
+    }
 }
 
 /// Whether a piece leaves on the bulk connections: there are some, and the copy is large enough, as far as this piece tells.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Giving, Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
+use floe_transport::{Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{DeliveryFollows, Message};
 
 use super::dial::Joining;
@@ -67,7 +67,7 @@ impl Drop for Piece {
 impl Bulk {
     pub(super) fn new(spin: Spin, statistics: Arc<Statistics>) -> Self {
         Self {
-            stripes: Stripes::new(spin, Giving::Pages),
+            stripes: Stripes::new(spin),
             transfers: Transfers::new(spin),
             announced: Mutex::default(),
             any_announced: AtomicBool::new(false),

@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::rows::{self, Side};
 use super::size;
-use crate::device::{Pinned, Rows, RowsPlace};
+use crate::device::{PageSize, Pinned, Rows, RowsPlace};
 
 /// Host memory the device reaches by itself. It is this process's own, so it outlives the context it is registered in.
 #[derive(Debug)]
@@ -27,14 +27,18 @@ unsafe impl Send for PinnedMemory {}
 unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
-    pub(super) fn new(driver: &'static Driver, bytes: usize) -> CudaResult<Self> {
+    pub(super) fn new(driver: &'static Driver, bytes: usize, pages: PageSize) -> CudaResult<Self> {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the system's choice concerns nobody else.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, kind) };
         let start = mapped.map_err(|_| CudaError::OUT_OF_MEMORY)?;
-        // Where the system has no large pages to give, small ones do.
+        let advice = match pages {
+            PageSize::Small => Advice::LinuxNoHugepage,
+            PageSize::Large => Advice::LinuxHugepage,
+        };
+        // A system that has no large pages to give has small ones.
         // SAFETY: the mapping is ours and `bytes` long; how its pages are made changes nothing that is in them.
-        let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+        let _ = unsafe { madvise(start, bytes, advice) };
         let memory = Self { driver, start, bytes };
         memory.register()?;
         Ok(memory)

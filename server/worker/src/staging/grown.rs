@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use floe_abi::CudaResult;
 
-use crate::device::Device;
+use crate::device::{Device, PageSize};
 use crate::ring::{Ring, Ticket};
 
 /// How often it is looked whether grown rings lie idle; the second time they are given back.
@@ -26,6 +26,8 @@ pub(super) struct PinnedRing<D: Device> {
 pub(super) struct Rings<D: Device> {
     /// The first stays; the places of others may be empty.
     rings: Vec<Option<PinnedRing<D>>>,
+    /// In which pages they lie.
+    pages: PageSize,
     /// Whether a thread looks for idle ones.
     watched: bool,
 }
@@ -44,13 +46,12 @@ pub(super) trait Grows<D: Device>: Send + Sync + 'static {
     fn idle(&self, device: &D) -> Idle<D>;
 }
 
-impl<D: Device> Default for Rings<D> {
-    fn default() -> Self {
-        Self { rings: Vec::new(), watched: false }
-    }
-}
-
 impl<D: Device> Rings<D> {
+    /// None yet.
+    pub(super) fn of(pages: PageSize) -> Self {
+        Self { rings: Vec::new(), pages, watched: false }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.rings.is_empty()
     }
@@ -62,7 +63,7 @@ impl<D: Device> Rings<D> {
 
     /// Takes a ring's memory from the device.
     pub(super) fn add(&mut self, device: &D, bytes: usize) -> CudaResult<()> {
-        let ring = PinnedRing { memory: Arc::new(device.pin(bytes)?), ring: Ring::new(bytes), idle: false };
+        let ring = PinnedRing { memory: Arc::new(device.pin(bytes, self.pages)?), ring: Ring::new(bytes), idle: false };
         match self.rings.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(ring),
             None => self.rings.push(Some(ring)),
@@ -147,7 +148,7 @@ mod tests {
     use crate::tests::Fake;
 
     fn rings(count: usize) -> (Fake, Rings<Fake>) {
-        let (device, mut rings) = (Fake::default(), Rings::default());
+        let (device, mut rings) = (Fake::default(), Rings::of(PageSize::Large));
         for _ in 0..count {
             rings.add(&device, 1024).unwrap();
         }

@@ -16,7 +16,7 @@ use floe_device::{LinkInput, LoadOption};
 
 use crate::device::{
     ArrayPlace, ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
-    Loading, Mapped, NodeEdge, NodeWork, Pattern, Pinned, Place, Rows, RowsEnd, RowsPlace, TextureRequest,
+    Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -45,6 +45,8 @@ struct State {
     streams: HashMap<u64, Queue>,
     /// Stream handles in the order of their creation.
     created: Vec<u64>,
+    /// In which pages pinned memory was asked for.
+    pinned: Vec<PageSize>,
     held: Vec<usize>,
     events: HashMap<u64, (u64, bool)>,
     libraries: HashMap<u64, Vec<KernelText>>,
@@ -299,6 +301,11 @@ impl Fake {
         Arc::clone(&self.state().host[&at])
     }
 
+    /// In which pages pinned memory was asked for.
+    pub(super) fn pinned(&self) -> Vec<PageSize> {
+        self.state().pinned.clone()
+    }
+
     pub(super) fn graph_launches(&self) -> Vec<Vec<String>> {
         self.state().graph_launches.clone()
     }
@@ -445,7 +452,8 @@ impl Device for Fake {
         Ok((1 << 34, 1 << 35))
     }
 
-    fn pin(&self, bytes: usize) -> CudaResult<FakePinned> {
+    fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<FakePinned> {
+        self.state().pinned.push(pages);
         Ok(FakePinned(Arc::new(Mutex::new(vec![0; bytes]))))
     }
 

@@ -4,6 +4,7 @@
 use floe_transport::LinkError;
 
 use super::*;
+use crate::device::PageSize;
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
 
@@ -165,6 +166,7 @@ fn what_leaves_is_announced_and_comes_on_any_connection() {
         assert_eq!(*offset, index as u64 % 4 * CHUNK);
         assert!(bytes == &all[index * CHUNK_BYTES + 5..(index + 1) * CHUNK_BYTES + 5]);
     }
+    assert_eq!(client.device.pinned(), [PageSize::Large, PageSize::Small], "of the last, sockets are given pages");
 }
 
 #[test]
