@@ -1,5 +1,6 @@
 // Copies of arrays: between host, device and arrays, of rows and boxes that begin inside, by the runtime's names and the
-// driver's. The same boxes are moved on the host, and every byte is compared. What lies outside an array is refused.
+// driver's. The same boxes are moved on the host, and every byte is compared. Boxes may begin and end within elements; what
+// lies outside an array is refused.
 #include "check_driver.h"
 
 #include <cstring>
@@ -160,10 +161,10 @@ static void rows(Verdict &verdict) {
     CHECK_DRIVER(cuMemcpyAtoHAsync(pinned + n, second, 0, n * 4, stream));
     CHECK_DRIVER(cuStreamSynchronize(stream));
     verdict.equal("rows in a stream", pinned + n, source.words.data(), n);
-    // What lies outside, cuts an element or is no array.
+    // What lies outside or is no array.
     verdict.expect(cuMemcpyHtoA(first, 4, source.words.data(), n * 4) == CUDA_ERROR_INVALID_VALUE, "beyond the end");
     verdict.expect(cuMemcpyHtoA(first, n * 4, source.words.data(), 4) == CUDA_ERROR_INVALID_VALUE, "behind the end");
-    verdict.expect(cuMemcpyAtoH(got.words.data(), first, 2, 4) == CUDA_ERROR_INVALID_VALUE, "a cut element");
+    verdict.expect(cuMemcpyAtoH(got.words.data(), first, n * 4 - 2, 3) == CUDA_ERROR_INVALID_VALUE, "a byte beyond");
     CUDA_MEMCPY3D box{};
     box.srcMemoryType = CU_MEMORYTYPE_HOST, box.srcHost = source.words.data();
     box.dstMemoryType = CU_MEMORYTYPE_ARRAY, box.dstArray = first;
@@ -174,6 +175,161 @@ static void rows(Verdict &verdict) {
     CHECK_DRIVER(cuMemFree(memory));
     CHECK_DRIVER(cuArrayDestroy(first));
     CHECK_DRIVER(cuArrayDestroy(second));
+}
+
+// Bytes of a row, of which copies take some from the middle of elements.
+using Bytes = std::vector<unsigned char>;
+
+static Bytes random_bytes(size_t count, uint64_t seed) {
+    Inputs inputs(seed);
+    Bytes bytes(count);
+    for (auto &byte : bytes) byte = static_cast<unsigned char>(inputs.bits());
+    return bytes;
+}
+
+static Bytes contents(CUarray array, size_t bytes) {
+    Bytes got(bytes);
+    CHECK_DRIVER(cuMemcpyAtoH(got.data(), array, 0, bytes));
+    return got;
+}
+
+// Rows of which copies cut the elements, of 4 bytes: from and to the host, device memory and another array.
+static void cut_rows(Verdict &verdict) {
+    const size_t elements = 16, size = elements * 4;
+    const Bytes source = random_bytes(size, 9), patch = random_bytes(size, 10);
+    CUarray first = make_row(elements), second = make_row(elements);
+    CUdeviceptr memory;
+    CHECK_DRIVER(cuMemAlloc(&memory, size));
+    CHECK_DRIVER(cuMemcpyHtoA(first, 0, source.data(), size));
+    CHECK_DRIVER(cuMemcpyHtoA(second, 0, patch.data(), size));
+    Bytes want_first = source, want_second = patch, part(4);
+    CHECK_DRIVER(cuMemcpyAtoH(part.data(), first, 2, 4));
+    verdict.equal("a cut element", part.data(), &source[2], 4);
+    CHECK_DRIVER(cuMemcpyHtoA(first, 3, patch.data(), 1));
+    want_first[3] = patch[0];
+    verdict.equal("a byte", contents(first, size).data(), want_first.data(), size);
+    CHECK_DRIVER(cuMemcpyAtoA(second, 2, first, 34, 8));
+    std::memcpy(&want_second[2], &want_first[34], 8);
+    verdict.equal("array to array", contents(second, size).data(), want_second.data(), size);
+    CHECK_DRIVER(cuMemcpyAtoD(memory, first, 6, 7));
+    Bytes seven(7);
+    CHECK_DRIVER(cuMemcpyDtoH(seven.data(), memory, 7));
+    verdict.equal("array to device", seven.data(), &want_first[6], 7);
+    CHECK_DRIVER(cuMemcpyDtoA(second, 2, memory, 4));
+    std::memcpy(&want_second[2], seven.data(), 4);
+    verdict.equal("device to array", contents(second, size).data(), want_second.data(), size);
+    CHECK_DRIVER(cuMemFree(memory));
+    CHECK_DRIVER(cuArrayDestroy(first));
+    CHECK_DRIVER(cuArrayDestroy(second));
+}
+
+// The same of elements of 16 bytes.
+static void cut_wide_elements(Verdict &verdict) {
+    const size_t size = 8 * 16;
+    const Bytes source = random_bytes(size, 11);
+    CUDA_ARRAY_DESCRIPTOR shape{8, 0, CU_AD_FORMAT_FLOAT, 4};
+    CUarray array;
+    CHECK_DRIVER(cuArrayCreate(&array, &shape));
+    CHECK_DRIVER(cuMemcpyHtoA(array, 0, source.data(), size));
+    Bytes part(8), want = source;
+    CHECK_DRIVER(cuMemcpyAtoH(part.data(), array, 4, 8));
+    verdict.equal("a part of a wide element", part.data(), &source[4], 8);
+    CHECK_DRIVER(cuMemcpyHtoA(array, 4, &source[64], 8));
+    std::memcpy(&want[4], &source[64], 8);
+    verdict.equal("a wide element written in part", contents(array, size).data(), want.data(), size);
+    CHECK_DRIVER(cuArrayDestroy(array));
+}
+
+// Slices of 5 rows of 64 bytes, in elements of 4.
+struct ByteVolume {
+    static constexpr size_t row = 64, height = 5;
+    size_t slices;
+
+    size_t size() const { return row * height * slices; }
+    CUarray array() const {
+        CUDA_ARRAY3D_DESCRIPTOR shape{row / 4, height, slices == 1 ? 0 : slices, CU_AD_FORMAT_UNSIGNED_INT16, 2, 0};
+        CUarray array;
+        CHECK_DRIVER(cuArray3DCreate(&array, &shape));
+        return array;
+    }
+};
+
+// Packed host bytes, for or from an array's byte `x` of row `y` and slice `z` on.
+struct HostBox {
+    size_t x, y, z, width, height, depth;
+
+    CUDA_MEMCPY3D extent() const {
+        CUDA_MEMCPY3D copy{};
+        copy.WidthInBytes = width, copy.Height = height, copy.Depth = depth;
+        return copy;
+    }
+    CUDA_MEMCPY3D to(CUarray array, const Bytes &host) const {
+        CUDA_MEMCPY3D copy = extent();
+        copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = host.data();
+        copy.srcPitch = width, copy.srcHeight = height;
+        copy.dstMemoryType = CU_MEMORYTYPE_ARRAY, copy.dstArray = array;
+        copy.dstXInBytes = x, copy.dstY = y, copy.dstZ = z;
+        return copy;
+    }
+    CUDA_MEMCPY3D from(CUarray array, Bytes &host) const {
+        CUDA_MEMCPY3D copy = extent();
+        copy.srcMemoryType = CU_MEMORYTYPE_ARRAY, copy.srcArray = array;
+        copy.srcXInBytes = x, copy.srcY = y, copy.srcZ = z;
+        copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = host.data();
+        copy.dstPitch = width, copy.dstHeight = height;
+        return copy;
+    }
+};
+
+// A box whose rows cut elements, into an array and back, by waiting calls or in a stream.
+static void cut_box(Verdict &verdict, const HostBox &box, bool in_stream) {
+    const ByteVolume volume{box.z + box.depth};
+    const HostBox all{0, 0, 0, ByteVolume::row, ByteVolume::height, volume.slices};
+    const Bytes before = random_bytes(volume.size(), 12);
+    const Bytes patch = random_bytes(box.width * box.height * box.depth, 13);
+    Bytes want = before, part(patch.size()), after(volume.size());
+    for (size_t k = 0; k < box.depth; ++k)
+        for (size_t j = 0; j < box.height; ++j)
+            std::memcpy(&want[((box.z + k) * ByteVolume::height + box.y + j) * ByteVolume::row + box.x],
+                        &patch[(k * box.height + j) * box.width], box.width);
+    CUarray array = volume.array();
+    CUstream stream;
+    CHECK_DRIVER(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    const auto move = [&](const CUDA_MEMCPY3D &copy) {
+        CHECK_DRIVER(in_stream ? cuMemcpy3DAsync(&copy, stream) : cuMemcpy3D(&copy));
+    };
+    move(all.to(array, before));
+    move(box.to(array, patch));
+    move(box.from(array, part));
+    move(all.from(array, after));
+    CHECK_DRIVER(cuStreamSynchronize(stream));
+    verdict.equal("a cut box", part.data(), patch.data(), patch.size());
+    verdict.equal("around a cut box", after.data(), want.data(), want.size());
+    CHECK_DRIVER(cuStreamDestroy(stream));
+    CHECK_DRIVER(cuArrayDestroy(array));
+}
+
+// The same by the calls for two dimensions; a row that is longer than the array's is refused.
+static void cut_rectangle(Verdict &verdict, size_t x, size_t width, bool in_stream) {
+    const size_t row = ByteVolume::row, height = ByteVolume::height;
+    const ByteVolume plane{1};
+    const Bytes before = random_bytes(plane.size(), 14), patch = random_bytes(2 * row, 15);
+    Bytes want = before, after(plane.size());
+    for (size_t j = 0; j < 2; ++j) std::memcpy(&want[(1 + j) * row + x], &patch[j * row], width);
+    CUarray array = plane.array();
+    const HostBox all{0, 0, 0, row, height, 1};
+    const CUDA_MEMCPY3D fill = all.to(array, before), back = all.from(array, after);
+    CHECK_DRIVER(cuMemcpy3D(&fill));
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = patch.data(), copy.srcPitch = row;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY, copy.dstArray = array, copy.dstXInBytes = x, copy.dstY = 1;
+    copy.WidthInBytes = width, copy.Height = 2;
+    CHECK_DRIVER(in_stream ? cuMemcpy2DAsync(&copy, nullptr) : cuMemcpy2D(&copy));
+    CHECK_DRIVER(cuMemcpy3D(&back));
+    verdict.equal("a cut rectangle", after.data(), want.data(), want.size());
+    copy.srcPitch = row + 2, copy.dstXInBytes = 0, copy.WidthInBytes = row + 2, copy.Height = 1;
+    verdict.expect(cuMemcpy2D(&copy) == CUDA_ERROR_INVALID_VALUE, "more than a row");
+    CHECK_DRIVER(cuArrayDestroy(array));
 }
 
 // What an array was made from, and that memory comes back: far more arrays than there is memory for at once.
@@ -214,6 +370,14 @@ int main() {
     boxes(verdict, cudaArrayLayered, false);
     rectangles(verdict);
     rows(verdict);
+    cut_rows(verdict);
+    cut_wide_elements(verdict);
+    for (const bool in_stream : {false, true}) {
+        cut_rectangle(verdict, 2, 4, in_stream);
+        cut_rectangle(verdict, 4, 6, in_stream);
+        cut_box(verdict, {2, 1, 0, 4, 3, 1}, in_stream);
+        cut_box(verdict, {4, 1, 1, 6, 3, 2}, in_stream);
+    }
     comings_and_goings(verdict);
     return verdict.finish();
 }

@@ -359,18 +359,47 @@ static void gathers(Verdict &verdict) {
     CHECK(cudaFreeArray(array));
 }
 
+__global__ void number(cudaSurfaceObject_t surface) {
+    surf2Dwrite(static_cast<int>(threadIdx.x + 100 * threadIdx.y), surface, threadIdx.x * 4, threadIdx.y);
+}
+
+// An array that was not made for surfaces (cudaArraySurfaceLoadStore) has them all the same.
+static void surface_of_a_plain_array(Verdict &verdict) {
+    const int width = 16, height = 8;
+    cudaArray_t array;
+    const auto format = cudaCreateChannelDesc<int>();
+    CHECK(cudaMallocArray(&array, &format, width, height));
+    cudaResourceDesc what{};
+    what.resType = cudaResourceTypeArray;
+    what.res.array.array = array;
+    cudaSurfaceObject_t surface;
+    CHECK(cudaCreateSurfaceObject(&surface, &what));
+    number<<<1, dim3(width, height)>>>(surface);
+    CHECK_LAUNCH();
+    std::vector<int> got(width * height), want;
+    const size_t row = width * sizeof(int);
+    CHECK(cudaMemcpy2DFromArray(got.data(), row, array, 0, 0, row, height, cudaMemcpyDeviceToHost));
+    for (int y = 0; y < height; ++y)
+        for (int x = 0; x < width; ++x) want.push_back(x + 100 * y);
+    verdict.equal("a surface of a plain array", got.data(), want.data(), got.size());
+    CHECK(cudaDestroySurfaceObject(surface));
+    CHECK(cudaFreeArray(array));
+}
+
 // What there cannot be.
 static void refusals(Verdict &verdict) {
     cudaArray_t array;
     const auto format = cudaCreateChannelDesc<int>();
     verdict.expect(cudaMallocArray(&array, &format, 0) == cudaErrorInvalidValue, "an array of no width");
-    CHECK(cudaMallocArray(&array, &format, 16, 16));
+    int *memory = device_alloc<int>(256);
     cudaResourceDesc what{};
-    what.resType = cudaResourceTypeArray;
-    what.res.array.array = array;
+    what.resType = cudaResourceTypeLinear;
+    what.res.linear.devPtr = memory;
+    what.res.linear.desc = format;
+    what.res.linear.sizeInBytes = 256 * sizeof(int);
     cudaSurfaceObject_t surface;
-    verdict.expect(cudaCreateSurfaceObject(&surface, &what) == cudaErrorInvalidValue, "a surface of a plain array");
-    CHECK(cudaFreeArray(array));
+    verdict.expect(cudaCreateSurfaceObject(&surface, &what) == cudaErrorInvalidValue, "a surface of memory");
+    CHECK(cudaFree(memory));
     cudaGetLastError();
 }
 
@@ -383,6 +412,7 @@ int main() {
     pitched_memory(verdict);
     channel_formats(verdict);
     gathers(verdict);
+    surface_of_a_plain_array(verdict);
     refusals(verdict);
     return verdict.finish();
 }

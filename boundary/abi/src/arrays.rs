@@ -125,11 +125,6 @@ impl ArrayShape {
         self.descriptor.flags & array_flags::LAYERED != 0
     }
 
-    /// Whether kernels may write it.
-    pub const fn is_writable(&self) -> bool {
-        self.descriptor.flags & array_flags::SURFACE_LDST != 0
-    }
-
     /// Bytes of an element.
     pub const fn element_bytes(&self) -> usize {
         self.element
@@ -166,12 +161,12 @@ impl ArrayShape {
         self.slice_bytes() * self.slices()
     }
 
-    /// Whether a box lies inside: where it begins and its extent, both as bytes of a row, rows, slices. Elements are never
-    /// cut.
+    /// Whether a box lies inside: where it begins and its extent, both as bytes of a row, rows, slices. It may begin and end
+    /// within an element, as NVIDIA's driver has it.
     pub fn holds(&self, at: [usize; 3], extent: [usize; 3]) -> bool {
         let whole = [self.row_bytes(), self.rows(), self.slices()];
         let inside = |axis: usize| at[axis].checked_add(extent[axis]).is_some_and(|end| end <= whole[axis]);
-        (0..3).all(inside) && at[0].is_multiple_of(self.element) && extent[0].is_multiple_of(self.element)
+        (0..3).all(inside)
     }
 }
 
@@ -238,17 +233,28 @@ mod tests {
     }
 
     #[test]
-    fn boxes_lie_inside_whole_elements_or_not_at_all() {
+    fn boxes_lie_inside_to_the_byte_and_may_cut_elements() {
         let shape = made([10, 4, 3], 0).expect("an array");
-        assert!(shape.holds([0, 0, 0], [80, 4, 3]));
-        assert!(shape.holds([72, 3, 2], [8, 1, 1]));
         for (at, extent) in [
-            ([8, 0, 0], [80, 4, 3]),
-            ([0, 1, 0], [80, 4, 3]),
-            ([0, 0, 1], [80, 4, 3]),
+            ([0, 0, 0], [80, 4, 3]),
+            ([72, 3, 2], [8, 1, 1]),
             ([4, 0, 0], [8, 1, 1]),
             ([0, 0, 0], [12, 1, 1]),
+            ([79, 3, 2], [1, 1, 1]),
+            ([80, 4, 3], [0, 0, 0]),
+        ] {
+            assert!(shape.holds(at, extent), "{at:?} {extent:?}");
+        }
+        for (at, extent) in [
+            ([1, 0, 0], [80, 4, 3]),
+            ([0, 1, 0], [80, 4, 3]),
+            ([0, 0, 1], [80, 4, 3]),
+            ([0, 0, 0], [81, 1, 1]),
+            ([79, 0, 0], [2, 1, 1]),
+            ([81, 0, 0], [0, 1, 1]),
             ([usize::MAX - 7, 0, 0], [8, 1, 1]),
+            ([1, 0, 0], [usize::MAX, 1, 1]),
+            ([0, usize::MAX, 0], [8, 1, 1]),
         ] {
             assert!(!shape.holds(at, extent), "{at:?} {extent:?}");
         }

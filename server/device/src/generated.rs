@@ -2662,7 +2662,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a surface of an array that kernels may write.
+    /// Makes a surface of an array, by which kernels read and write it, with or without CUDA_ARRAY3D_SURFACE_LDST. Of memory there is none: INVALID_VALUE.
     ///
     /// `cuSurfObjectCreate`.
     ///

@@ -51,7 +51,7 @@ pub trait TextureCalls {
     /// The CUDA code the program shall see.
     fn tex_object_get_resource_view_desc(&self, texture: TextureObject) -> CudaResult<ResourceViewDescriptor>;
 
-    /// Makes a surface of an array that kernels may write.
+    /// Makes a surface of an array, by which kernels read and write it, with or without CUDA_ARRAY3D_SURFACE_LDST. Of memory there is none: INVALID_VALUE.
     ///
     /// `cuSurfObjectCreate`; the client's class for it: call.
     ///

@@ -143,7 +143,7 @@ fn each_rows(
     Ok(())
 }
 
-/// Cuts a row of an array into what one message carries: whole elements, whose sizes divide it.
+/// Cuts a row of an array into what one message carries.
 fn each_part(to: BoxEnd, source: &HostRange, act: &mut impl FnMut(Rows) -> CudaResult<()>) -> CudaResult<()> {
     for start in (0..source.len()).step_by(PIECE_BYTES) {
         let part = source.sub(start, PIECE_BYTES.min(source.len() - start))?;

@@ -210,7 +210,7 @@ impl Message for DestroyTexture {
     }
 }
 
-/// A surface of an array that kernels may write.
+/// A surface of an array, by which kernels read and write it. Whether the array's flags allow one is the driver's to say.
 ///
 /// Kind 0x0d05, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

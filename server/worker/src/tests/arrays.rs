@@ -52,6 +52,28 @@ fn boxes_go_between_the_client_memory_and_arrays() {
 }
 
 #[test]
+fn boxes_may_cut_elements() {
+    let mut client = Client::new();
+    client.memory();
+    client.ok(&shape(ARRAY, 4, 3, 2));
+    client.ok(&shape(ArrayId(8), 4, 3, 2));
+    let all: Vec<u8> = (0..4 * 4 * 3 * 2).collect();
+    let whole = BoxEnd::in_array(ARRAY, [0; 3]);
+    client.send(&CopyBoxToDevice { stream: STREAM, to: whole, width: 16, height: 3, depth: 2, bytes: &all });
+    let (from, to) = (BoxEnd::in_array(ARRAY, [3, 1, 0]), BoxEnd::in_array(ArrayId(8), [9, 0, 1]));
+    client.send(&CopyBoxOnDevice { stream: STREAM, to, from, width: 7, height: 2, depth: 1 });
+    let want: Vec<u8> = (19..26).chain(35..42).collect();
+    assert_eq!(box_of(&mut client, to, [7, 2, 1]), want);
+    let memory = BoxEnd::memory(DevicePtr(BASE + 1), 11, 0);
+    client.send(&CopyBoxOnDevice { stream: STREAM, to: memory, from: to, width: 5, height: 2, depth: 1 });
+    assert_eq!(box_of(&mut client, to, [7, 2, 1]), want);
+    assert_eq!(client.device.memory(BASE + 12, 5), want[7..12]);
+    let last = BoxEnd::in_array(ARRAY, [15, 2, 1]);
+    client.send(&CopyBoxToDevice { stream: STREAM, to: last, width: 1, height: 1, depth: 1, bytes: &[200] });
+    assert_eq!(box_of(&mut client, BoxEnd::in_array(ARRAY, [13, 2, 1]), [3, 1, 1]), [93, 94, 200]);
+}
+
+#[test]
 fn an_array_that_is_larger_than_a_piece_comes_in_several() {
     let mut client = Client::new();
     client.ok(&shape(ARRAY, 1 << 18, 6, 0));
@@ -115,7 +137,7 @@ fn boxes_outside_arrays_and_ids_that_are_not_there_end_the_session() {
         from(end(16, 0, 0), 4, 1, 1),
         from(end(0, 2, 0), 4, 2, 1),
         from(end(0, 0, 1), 4, 1, 2),
-        from(end(2, 0, 0), 4, 1, 1),
+        from(end(14, 0, 0), 3, 1, 1),
         from(end(u64::MAX - 3, 0, 0), 4, 1, 1),
         from(end(0, u64::MAX, 0), 4, 1, 1),
         from(end(0, 0, 0), 4, 1, 1 << 40),
