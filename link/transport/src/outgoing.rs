@@ -53,7 +53,7 @@ pub(crate) struct Outgoing {
     pub(crate) flusher_sleeps: bool,
     /// Somebody is writing what stood in line before what stands there now, and will write this, too.
     pub(crate) is_written: bool,
-    /// Nothing has been posted for a moment: who posts the next frame writes it, and it waits for no other.
+    /// Who posts the next frame writes it, and it waits for no other: the device may have nothing to do.
     pub(crate) is_quiet: bool,
 }
 

@@ -123,6 +123,8 @@ impl Shared {
             return Ok(());
         }
         if leave == Leave::Now || !outgoing.flusher_runs && leave == Leave::Soon || unsent >= MOST_UNSENT {
+            // Who sends now waits for an answer, and behind that the device has nothing to do.
+            outgoing.is_quiet |= leave == Leave::Now && self.is_local();
             drop(outgoing);
             return self.flush();
         }
@@ -131,7 +133,7 @@ impl Shared {
             return self.flush_unless_busy();
         }
         if outgoing.is_quiet && leave == Leave::Soon {
-            // The first of what may be many, and the device has nothing to do: the flusher would have to wake first.
+            // The first of what may be many: the flusher would have to wake first.
             outgoing.is_quiet = false;
             let wakes = std::mem::take(&mut outgoing.flusher_sleeps);
             drop(outgoing);
