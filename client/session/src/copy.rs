@@ -63,6 +63,8 @@ enum Side {
 enum Passage {
     /// Before the call returns.
     AtOnce,
+    /// The same, of pinned memory, which the server may see later, too: natively the device may read it at any time.
+    PinnedAtOnce,
     /// From where they lie, later: the memory is pinned and the copy asynchronous.
     Lent,
 }
@@ -156,13 +158,24 @@ impl Client {
         if self.must_read_late(stream, &source, mode)? {
             return Self::copy_late(stream, to.0, &source);
         }
-        let lends = || source.len() >= LENT_FROM && self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
-        let passage = if mode != Mode::Waits && lends() { Passage::Lent } else { Passage::AtOnce };
+        let passage = self.passage(&source, mode);
         let staged = match passage {
-            Passage::AtOnce => session.upload_staged(stream.course(), self.copiers()?, to.0, &source)?,
+            Passage::AtOnce | Passage::PinnedAtOnce => {
+                session.upload_staged(stream.course(), self.copiers()?, to.0, &source)?
+            }
             Passage::Lent => 0,
         };
         send(&session, stream.course(), to.0 + staged as u64, &source.sub(staged, source.len() - staged)?, passage)
+    }
+
+    /// How these bytes leave.
+    fn passage(&self, source: &HostRange, mode: Mode) -> Passage {
+        let is_pinned = || self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
+        match mode {
+            _ if source.len() < LENT_FROM || !is_pinned() => Passage::AtOnce,
+            Mode::Waits => Passage::PinnedAtOnce,
+            Mode::Queues | Mode::Recorded => Passage::Lent,
+        }
     }
 
     /// Whether a copy to these bytes may arrive after the call: pinned memory, but none that a kernel behind the copy may

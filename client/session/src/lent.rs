@@ -28,14 +28,15 @@ pub(crate) struct LentRange {
 }
 
 impl LentRanges {
-    /// Lends a range, which nobody writes until its copy has completed, as CUDA demands of pinned memory.
+    /// Lends a range of pinned memory, which nobody writes until its copy has completed, as CUDA demands. The server may see
+    /// what is there later, too: such memory is a device's to read at any time.
     pub(crate) fn lend(self: &Arc<Self>, range: HostRange) -> LentRange {
         lock(&self.ranges).push(place(&range));
         self.count.fetch_add(1, Ordering::AcqRel);
         LentRange { range, is_pinned: true, home: Arc::clone(self) }
     }
 
-    /// As [`LentRanges::lend`], of a range that may be written as soon as it is back.
+    /// As [`LentRanges::lend`], of a range that nobody else may read when it is back.
     pub(crate) fn lend_until_back(self: &Arc<Self>, range: HostRange) -> LentRange {
         let mut lent = self.lend(range);
         lent.is_pinned = false;

@@ -24,8 +24,9 @@ pub trait Lent: Send {
     }
     /// Calls `write` once with all of them.
     fn lend(&self, write: &mut dyn FnMut(&[u8]));
-    /// Whether their owner leaves them as they are until the peer says that what they are sent for is over, and so believes it
-    /// anyway. Others may become something else as soon as they are back, which a peer that does not read must not see.
+    /// Whether the peer may see what is in their place when they are back, as it does if it says that it has them and reads them
+    /// later: of pinned memory, which is the device's to read at any time, and of results, whose places hold only other results
+    /// for the same peer. Otherwise they are copied on their way.
     fn is_pinned(&self) -> bool {
         false
     }

@@ -33,7 +33,7 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
 
     /// As [`Pipe::write`], where `tail` stays as it is until the peer says that it has it, or the pipe is ended: nobody has to
     /// copy it. What is not in the peer's hands when the pipe is ended does not get there. A peer that has said so too early
-    /// may see what is there later: only for data of which the peer is believed.
+    /// may see what is there later: only for data that [`Lent::is_pinned`] says it of.
     ///
     /// # Errors
     /// As [`Pipe::write`].

@@ -245,6 +245,8 @@ pub(crate) struct Landing<D: Device> {
     pub(crate) memory: Arc<D::Pinned>,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
+    /// Whether a socket may be given the pages it lies in, instead of a copy.
+    pub(crate) gives_pages: bool,
     ring: usize,
     ticket: Ticket,
     home: Arc<Downloads<D>>,
@@ -275,7 +277,7 @@ impl<D: Device> Downloads<D> {
         loop {
             if let Some((ring, ticket, offset)) = rings.allocate(bytes) {
                 let memory = rings.memory(ring);
-                return Ok(Landing { memory, offset, bytes, ring, ticket, home: Arc::clone(self) });
+                return Ok(Landing { memory, offset, bytes, gives_pages: false, ring, ticket, home: Arc::clone(self) });
             }
             let grows = held() && begun.elapsed() >= PATIENCE && rings.count() < MOST_BYTES / self.bytes;
             if rings.is_empty() || grows {

@@ -59,9 +59,9 @@ impl<D: Device> Lent for Landing<D> {
         self.memory.lend(self.offset, self.bytes, write);
     }
 
-    /// What its place holds next are this client's results, too, whatever it says that it has.
+    /// What its place holds next are this client's results, too.
     fn is_pinned(&self) -> bool {
-        true
+        self.gives_pages
     }
 }
 

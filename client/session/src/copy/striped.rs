@@ -26,6 +26,7 @@ pub(super) fn send(
     let connection = &session.connection;
     let (help, lent) = match passage {
         Passage::AtOnce => (Help::Follows, session.lent.lend_until_back(*source)),
+        Passage::PinnedAtOnce => (Help::Follows, session.lent.lend(*source)),
         Passage::Lent => (Help::None, session.lent.lend(*source)),
     };
     let load = Load::new(Box::new(lent));

@@ -169,7 +169,7 @@ impl Pipe for Noting {
     }
 }
 
-/// Data whose owner believes the peer.
+/// Data whose place the peer may see later.
 struct Pinned(Data);
 
 impl Lent for Pinned {
@@ -196,7 +196,7 @@ fn over(pipe: &Arc<Noting>) -> (Places, Arc<Place>) {
 }
 
 #[test]
-fn only_data_whose_owner_believes_the_peer_may_go_as_the_pages_they_lie_in() {
+fn only_data_whose_place_the_peer_may_see_later_go_as_the_pages_they_lie_in() {
     let (pipe, back) = (Noting::new(Ok(())), Arc::new(Mutex::new(0)));
     let (_places, place) = over(&pipe);
     place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();

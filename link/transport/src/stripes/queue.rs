@@ -33,7 +33,7 @@ impl Load {
         Arc::new(Self { lent, counts: Arc::default() })
     }
 
-    /// Whether its owner believes the peer about them, see [`Lent::is_pinned`].
+    /// Whether the peer may see what is in their place later, see [`Lent::is_pinned`].
     pub(super) fn is_pinned(&self) -> bool {
         self.lent.is_pinned()
     }
