@@ -57,20 +57,21 @@ static bool every_size(unsigned seed) {
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     bool right = true;
     for (size_t bytes : sizes) {
-        for (int kind = 0; kind < 3; ++kind) {
-            uint8_t *from = kind == 0 ? blocks.pinned[0] : blocks.pageable[0].data();
-            uint8_t *to = kind == 0 ? blocks.pinned[1] : blocks.pageable[1].data();
+        for (int kind = 0; kind < 4; ++kind) {
+            const bool pinned = kind % 2 == 0, waits = kind >= 2;
+            uint8_t *from = pinned ? blocks.pinned[0] : blocks.pageable[0].data();
+            uint8_t *to = pinned ? blocks.pinned[1] : blocks.pageable[1].data();
             ++seed;
             fill(from, bytes, seed);
-            if (kind == 2) {
+            if (waits) {
                 CHECK(cudaMemcpy(blocks.device[0], from, bytes, cudaMemcpyHostToDevice));
                 // The other stream does not wait for the default one, on which this may not be over.
                 CHECK(cudaStreamSynchronize(cudaStreamLegacy));
             } else {
                 CHECK(cudaMemcpyAsync(blocks.device[0], from, bytes, cudaMemcpyHostToDevice, stream));
             }
-            // Pageable memory has been read when the call returns.
-            if (kind != 0) std::memset(from, 0, bytes);
+            // What was waited for, or is pageable, has been read when the call returns.
+            if (waits || !pinned) std::memset(from, 0, bytes);
             CHECK(cudaMemcpyAsync(blocks.device[1], blocks.device[0], bytes, cudaMemcpyDeviceToDevice, stream));
             CHECK(cudaMemcpyAsync(to, blocks.device[1], bytes, cudaMemcpyDeviceToHost, stream));
             CHECK(cudaStreamSynchronize(stream));
@@ -78,6 +79,28 @@ static bool every_size(unsigned seed) {
         }
     }
     CHECK(cudaStreamDestroy(stream));
+    return right;
+}
+
+// More than any ring between program and device holds, and back into both kinds of memory, twice.
+static bool larger_than_rings() {
+    const size_t bytes = 65 * kib * kib + 7;
+    uint8_t *pinned = nullptr, *device = nullptr;
+    CHECK(cudaMallocHost(&pinned, bytes));
+    CHECK(cudaMalloc(&device, bytes));
+    std::vector<uint8_t> pageable(bytes);
+    bool right = true;
+    for (unsigned seed = 1; seed < 3; ++seed) {
+        fill(pinned, bytes, seed);
+        CHECK(cudaMemcpy(device, pinned, bytes, cudaMemcpyHostToDevice));
+        std::memset(pinned, 0, bytes);
+        CHECK(cudaMemcpy(pageable.data(), device, bytes, cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, 0));
+        CHECK(cudaStreamSynchronize(0));
+        right = right && is(pageable.data(), bytes, seed) && std::memcmp(pinned, pageable.data(), bytes) == 0;
+    }
+    CHECK(cudaFreeHost(pinned));
+    CHECK(cudaFree(device));
     return right;
 }
 
@@ -121,6 +144,7 @@ int main() {
     }
     for (std::thread &thread : running) thread.join();
     verdict.expect(sized == threads, "copies of every size arrive whole");
+    verdict.expect(larger_than_rings(), "copies larger than rings arrive whole");
     verdict.expect(flown == threads, "copies in both directions arrive in stream order");
     return verdict.finish();
 }
