@@ -65,13 +65,13 @@ static bool every_size(unsigned seed) {
             fill(from, bytes, seed);
             if (waits) {
                 CHECK(cudaMemcpy(blocks.device[0], from, bytes, cudaMemcpyHostToDevice));
-                // The other stream does not wait for the default one, on which this may not be over.
-                CHECK(cudaStreamSynchronize(cudaStreamLegacy));
             } else {
                 CHECK(cudaMemcpyAsync(blocks.device[0], from, bytes, cudaMemcpyHostToDevice, stream));
             }
             // What was waited for, or is pageable, has been read when the call returns.
             if (waits || !pinned) std::memset(from, 0, bytes);
+            // The other stream does not wait for the default one, on which the copy may not be over.
+            if (waits) CHECK(cudaStreamSynchronize(cudaStreamLegacy));
             CHECK(cudaMemcpyAsync(blocks.device[1], blocks.device[0], bytes, cudaMemcpyDeviceToDevice, stream));
             CHECK(cudaMemcpyAsync(to, blocks.device[1], bytes, cudaMemcpyDeviceToHost, stream));
             CHECK(cudaStreamSynchronize(stream));
