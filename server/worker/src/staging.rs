@@ -279,8 +279,10 @@ impl<D: Device> Downloads<D> {
                 let memory = rings.memory(ring);
                 return Ok(Landing { memory, offset, bytes, gives_pages: false, ring, ticket, home: Arc::clone(self) });
             }
-            let grows = held() && begun.elapsed() >= PATIENCE && rings.count() < MOST_BYTES / self.bytes;
-            if rings.is_empty() || grows {
+            // A client that does not read what is on its way, and resets the context again and again, waits here.
+            let has_room = rings.taken() < (MOST_BYTES / self.bytes).max(1);
+            let wants = rings.is_empty() || held() && begun.elapsed() >= PATIENCE;
+            if wants && has_room {
                 rings.add(device, self.bytes)?;
                 rings.watch(device, self);
                 continue;

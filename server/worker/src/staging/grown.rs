@@ -3,7 +3,7 @@
 //! Who gives a ring back is a thread of its own: the driver may wait for work before it lets go of memory, and that work for
 //! what other threads here still have to do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use floe_abi::CudaResult;
@@ -26,6 +26,8 @@ pub(super) struct PinnedRing<D: Device> {
 pub(super) struct Rings<D: Device> {
     /// The first stays; the places of others may be empty.
     rings: Vec<Option<PinnedRing<D>>>,
+    /// Memory that was given up here and that others may still have.
+    given_up: Vec<Weak<D::Pinned>>,
     /// In which pages they lie.
     pages: PageSize,
     /// Whether a thread looks for idle ones.
@@ -49,7 +51,7 @@ pub(super) trait Grows<D: Device>: Send + Sync + 'static {
 impl<D: Device> Rings<D> {
     /// None yet.
     pub(super) fn of(pages: PageSize) -> Self {
-        Self { rings: Vec::new(), pages, watched: false }
+        Self { rings: Vec::new(), given_up: Vec::new(), pages, watched: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -59,6 +61,12 @@ impl<D: Device> Rings<D> {
     /// Rings there are.
     pub(super) fn count(&self) -> usize {
         self.rings.iter().flatten().count()
+    }
+
+    /// Rings whose memory is taken: those there are, and those given up that are still on their way to a client.
+    pub(super) fn taken(&mut self) -> usize {
+        self.given_up.retain(|memory| memory.strong_count() > 0);
+        self.count() + self.given_up.len()
     }
 
     /// Takes a ring's memory from the device.
@@ -101,7 +109,8 @@ impl<D: Device> Rings<D> {
 
     /// Gives all memory up.
     pub(super) fn clear(&mut self) {
-        self.rings.clear();
+        let rings = self.rings.drain(..).flatten();
+        self.given_up.extend(rings.map(|ring| Arc::downgrade(&ring.memory)));
     }
 
     /// Takes out the rings that have lain idle for a look, but the first.
@@ -173,6 +182,16 @@ mod tests {
         assert!(rings.idle().others);
         assert!(!rings.idle().others);
         assert_eq!(rings.count(), 1);
+    }
+
+    #[test]
+    fn memory_that_is_given_up_counts_until_nobody_has_it() {
+        let (_device, mut rings) = rings(2);
+        let memory = rings.memory(0);
+        rings.clear();
+        assert_eq!((rings.count(), rings.taken()), (0, 1));
+        drop(memory);
+        assert_eq!(rings.taken(), 0);
     }
 
     #[test]
