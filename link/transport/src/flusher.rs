@@ -31,16 +31,19 @@ fn run(shared: &Shared) {
     }
     // A network's socket takes several times as long for a frame: who posts writes there only what would wait for a wake.
     let is_cheap = shared.is_local();
-    let mut idle = 0;
+    let (mut idle, mut seen) = (0, 0);
     loop {
         let mut outgoing = shared.outgoing();
         if outgoing.state != State::Open {
             return;
         }
+        if outgoing.sent() != seen {
+            // Whoever wrote them.
+            (idle, seen) = (0, outgoing.sent());
+        }
         if outgoing.is_empty() {
             outgoing.is_quiet |= is_cheap && idle >= QUIET_ROUNDS;
         } else {
-            idle = 0;
             drop(outgoing);
             if shared.flush().is_err() {
                 return;
@@ -123,10 +126,16 @@ mod tests {
             let me = std::thread::current().id();
             written.0.lock().expect("nobody panics").iter().filter(|who| **who == me).count()
         };
-        sender.send(&Ping {}, |_| ()).expect("it is open");
-        assert_eq!(own(), 1);
-        sender.post(&Ping {}).expect("it is open");
-        assert_eq!(own(), 2, "it waits for no other thread");
+        let first = |_: &u32| {
+            sender.send(&Ping {}, |_| ()).expect("it is open");
+            let before = own();
+            sender.post(&Ping {}).expect("it is open");
+            own() > before
+        };
+        // The flusher may be at its look just then.
+        let firsts = (0..20).filter(first).count();
+        assert!(firsts > 10, "of 20 frames behind answers the thread that posted them wrote: {firsts}");
+        let before = own();
         // Longer than frames gather, which has taken who posts for the first each time. Sleeps that are not precise are longer.
         let gap = if Spin::of_process().is_on() { 2 * GATHER } else { 5 * GATHER };
         let mut next = Instant::now();
@@ -137,7 +146,7 @@ mod tests {
             }
             sender.post(&Ping {}).expect("it is open");
         }
-        let few = own() - 2;
-        assert!(few < FRAMES / 4, "of {FRAMES} frames the thread that posted them wrote: {few}");
+        let few = own() - before;
+        assert!(few < FRAMES / 10, "of {FRAMES} frames the thread that posted them wrote: {few}");
     }
 }

@@ -128,21 +128,20 @@ impl Shared {
             drop(outgoing);
             return self.flush();
         }
-        if unsent >= FLUSH_BYTES && !outgoing.holds_lent() {
-            drop(outgoing);
-            return self.flush_unless_busy();
+        let is_much = unsent >= FLUSH_BYTES && !outgoing.holds_lent();
+        // The first of what may be many: the flusher would have to wake first.
+        let is_first = outgoing.is_quiet && leave == Leave::Soon;
+        if !is_much && !is_first {
+            return Ok(());
         }
-        if outgoing.is_quiet && leave == Leave::Soon {
-            // The first of what may be many: the flusher would have to wake first.
-            outgoing.is_quiet = false;
-            let wakes = std::mem::take(&mut outgoing.flusher_sleeps);
-            drop(outgoing);
-            if wakes {
-                self.posted.notify_one();
-            }
-            return self.flush_unless_busy();
+        // Who is writing may have looked for more already; then it is the flusher's.
+        let wakes = std::mem::take(&mut outgoing.flusher_sleeps);
+        outgoing.is_quiet = false;
+        drop(outgoing);
+        if wakes {
+            self.posted.notify_one();
         }
-        Ok(())
+        self.flush_unless_busy()
     }
 
     pub(crate) fn flush(&self) -> Result<(), LinkError> {
