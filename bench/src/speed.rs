@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Keep each measurement short
     #[arg(long)]
     quick: bool,
-    /// Leave the PyTorch programs on the processors they are on, instead of timing each turn on two others
+    /// Leave programs on the processors they are on, instead of timing each turn on two others
     #[arg(long)]
     no_rotate: bool,
     /// Write results.json, table.txt, ratios.svg (after each round) and the programs' stderr into this folder

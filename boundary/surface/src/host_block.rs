@@ -1,5 +1,5 @@
-//! Host memory an implementation hands to the program: from the allocator, or pages at an address it chose, of their own or of
-//! a file. Blocks are made and freed here; what lies in them is reached through ranges.
+//! Host memory an implementation hands to the program: pages, at an address of the system's or its own choice, of their own or
+//! of a file. Blocks are made and freed here; what lies in them is reached through ranges.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
@@ -13,8 +13,6 @@ use crate::host::HostRange;
 #[derive(Debug)]
 pub struct HostBlock {
     start: NonNull<u8>,
-    /// How it was taken: from the allocator, or `None` for pages of its own.
-    layout: Option<std::alloc::Layout>,
     len: usize,
 }
 
@@ -24,12 +22,17 @@ unsafe impl Send for HostBlock {}
 unsafe impl Sync for HostBlock {}
 
 impl HostBlock {
-    /// Takes `len` bytes; `None` where there is no memory or `len` is 0.
+    /// Takes `len` bytes, in pages of their own; `None` where there is no memory or `len` is 0. When they are freed the system
+    /// has them back, not the allocator.
     pub fn new(len: usize) -> Option<Self> {
-        let layout = std::alloc::Layout::from_size_align(pages(len)?, PAGE).ok()?;
-        // SAFETY: the layout's size is not 0.
-        let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        Some(Self { start, layout: Some(layout), len })
+        let (bytes, kind) = (pages(len)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: new pages at an address of the system's choice are nobody's.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        Some(Self { start: NonNull::new(start.cast())?, len })
     }
 
     /// Takes `len` bytes at an address, a multiple of the page size; `None` where any of them is taken.
@@ -51,7 +54,7 @@ impl HostBlock {
             unsafe { libc::munmap(start, bytes) };
             return None;
         }
-        Some(Self { start: NonNull::new(start.cast())?, layout: None, len })
+        Some(Self { start: NonNull::new(start.cast())?, len })
     }
 
     /// Maps `len` bytes of a file, from `offset` on, at an address; both multiples of the page size. `None` where any page
@@ -83,12 +86,9 @@ impl HostBlock {
 
 impl Drop for HostBlock {
     fn drop(&mut self) {
-        match (self.layout, pages(self.len)) {
-            // SAFETY: `new` took the block with this layout, and it is dropped once.
-            (Some(layout), _) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
-            // SAFETY: `at` mapped these pages, and the block is dropped once.
-            (None, Some(bytes)) => drop(unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) }),
-            (None, None) => {}
+        if let Some(bytes) = pages(self.len) {
+            // SAFETY: the pages were mapped for this block, and it is dropped once.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_surface::{HostBlock, HostRange, UnifiedRange};
+use floe_transport::Giving;
 use floe_wire::{CopyFromDevice, CopyOnDevice, CopyToDevice, PIECE_BYTES};
 
 use crate::client::Client;
@@ -60,13 +61,15 @@ enum Side {
 
 /// How host bytes get to the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Passage {
-    /// Before the call returns.
-    AtOnce,
-    /// The same, of pinned memory, which the server may see later, too: natively the device may read it at any time.
-    PinnedAtOnce,
-    /// From where they lie, later: the memory is pinned and the copy asynchronous.
-    Lent,
+struct Passage {
+    /// From where they lie, later: the memory is pinned and the copy asynchronous. Otherwise before the call returns.
+    is_lent: bool,
+    /// How sockets are given them.
+    giving: Giving,
+}
+
+impl Passage {
+    const AT_ONCE: Self = Self { is_lent: false, giving: Giving::Copies };
 }
 
 /// Posts host bytes in pieces.
@@ -99,8 +102,8 @@ fn send_piece(session: &Session, message: CopyToDevice<'_>, piece: HostRange, pa
         let fill = |target: &mut [u8]| piece.read_into(target).expect("the piece has the target's length");
         return connection.post_filled(&message, piece.len(), fill);
     }
-    if passage == Passage::Lent {
-        return connection.post_lent(&message, Box::new(session.lent.lend(piece)));
+    if passage.is_lent {
+        return connection.post_lent(&message, Box::new(session.lent.lend(piece, passage.giving)));
     }
     let mut sent = Err(CudaError::UNKNOWN);
     piece.show(&mut |bytes| sent = connection.post(&CopyToDevice { bytes, ..message }));
@@ -109,7 +112,7 @@ fn send_piece(session: &Session, message: CopyToDevice<'_>, piece: HostRange, pa
 
 /// Posts host bytes, which have been read when this returns.
 pub(crate) fn send_at_once(session: &Session, course: &Course, to: u64, source: &HostRange) -> CudaResult<()> {
-    send(session, course, to, source, Passage::AtOnce)
+    send(session, course, to, source, Passage::AT_ONCE)
 }
 
 fn check_host(range: &HostRange) -> CudaResult<()> {
@@ -159,23 +162,21 @@ impl Client {
             return Self::copy_late(stream, to.0, &source);
         }
         let passage = self.passage(&source, mode);
-        let staged = match passage {
-            Passage::AtOnce | Passage::PinnedAtOnce => {
-                session.upload_staged(stream.course(), self.copiers()?, to.0, &source)?
-            }
-            Passage::Lent => 0,
-        };
+        let staged =
+            if passage.is_lent { 0 } else { session.upload_staged(stream.course(), self.copiers()?, to.0, &source)? };
         send(&session, stream.course(), to.0 + staged as u64, &source.sub(staged, source.len() - staged)?, passage)
     }
 
-    /// How these bytes leave.
+    /// How these bytes leave. Pinned memory is the device's to read at any time, so the server may see what is there later; but
+    /// registered memory is something else's when it is not registered any more, and copied. Pages of memory that was allocated
+    /// as pinned go back to the system, which gives them to nobody while a socket holds them.
     fn passage(&self, source: &HostRange, mode: Mode) -> Passage {
-        let is_pinned = || self.host_memory.is_pinned(source.pointer().0, source.len() as u64);
-        match mode {
-            _ if source.len() < LENT_FROM || !is_pinned() => Passage::AtOnce,
-            Mode::Waits => Passage::PinnedAtOnce,
-            Mode::Queues | Mode::Recorded => Passage::Lent,
+        let (at, bytes) = (source.pointer().0, source.len() as u64);
+        if source.len() < LENT_FROM || !self.host_memory.is_pinned(at, bytes) {
+            return Passage::AT_ONCE;
         }
+        let giving = if self.host_memory.is_allocated(at) { Giving::Pages } else { Giving::Copies };
+        Passage { is_lent: mode != Mode::Waits, giving }
     }
 
     /// Whether a copy to these bytes may arrive after the call: pinned memory, but none that a kernel behind the copy may

@@ -198,6 +198,13 @@ impl HostMemory {
         self.find(address).is_some_and(|range| bytes <= range.start + range.bytes - address)
     }
 
+    /// Whether the pinned memory at this address was allocated as such, and not registered.
+    pub(crate) fn is_allocated(&self, address: u64) -> bool {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let found = ranges.range(..=address).next_back();
+        found.is_some_and(|(start, pinned)| address - start < pinned.bytes && pinned.block.is_some())
+    }
+
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Pinned>> {
         self.ranges.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,6 +228,7 @@ mod tests {
         let memory = HostMemory::default();
         let at = memory.allocate(100, 0, Context(1), false).unwrap();
         assert!(memory.is_pinned(at.0 + 50, 50));
+        assert!(memory.is_allocated(at.0 + 50) && !memory.is_allocated(at.0 + 100));
         assert!(!memory.is_pinned(at.0 + 50, 51));
         assert_eq!(memory.range(at.0 + 50, 50).map(|range| range.pointer().0), Some(at.0 + 50));
         assert_eq!(memory.range(at.0 + 50, 51), None);
@@ -254,5 +262,7 @@ mod tests {
         memory.forget_registered(Context(1));
         let pinned = [own, first.pointer(), second.pointer()].map(|at| memory.is_pinned(at.0, 1));
         assert_eq!(pinned, [true, false, true]);
+        let allocated = [own, first.pointer(), second.pointer()].map(|at| memory.is_allocated(at.0));
+        assert_eq!(allocated, [true, false, false]);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use floe_surface::HostRange;
+use floe_transport::Giving;
 
 use crate::table::lock;
 use crate::tally;
@@ -23,24 +24,16 @@ pub(crate) struct LentRanges {
 #[derive(Debug)]
 pub(crate) struct LentRange {
     range: HostRange,
-    is_pinned: bool,
+    giving: Giving,
     home: Arc<LentRanges>,
 }
 
 impl LentRanges {
-    /// Lends a range of pinned memory, which nobody writes until its copy has completed, as CUDA demands. The server may see
-    /// what is there later, too: such memory is a device's to read at any time.
-    pub(crate) fn lend(self: &Arc<Self>, range: HostRange) -> LentRange {
+    /// Lends a range, which nobody writes until it is back, or, where it is pinned, until its copy has completed.
+    pub(crate) fn lend(self: &Arc<Self>, range: HostRange, giving: Giving) -> LentRange {
         lock(&self.ranges).push(place(&range));
         self.count.fetch_add(1, Ordering::AcqRel);
-        LentRange { range, is_pinned: true, home: Arc::clone(self) }
-    }
-
-    /// As [`LentRanges::lend`], of a range that nobody else may read when it is back.
-    pub(crate) fn lend_until_back(self: &Arc<Self>, range: HostRange) -> LentRange {
-        let mut lent = self.lend(range);
-        lent.is_pinned = false;
-        lent
+        LentRange { range, giving, home: Arc::clone(self) }
     }
 
     /// Whether anything is on its way.
@@ -76,8 +69,8 @@ impl floe_transport::Lent for LentRange {
         self.range.show(write);
     }
 
-    fn is_pinned(&self) -> bool {
-        self.is_pinned
+    fn giving(&self) -> Giving {
+        self.giving
     }
 }
 
@@ -104,7 +97,7 @@ mod tests {
     fn who_frees_lent_memory_waits_until_it_is_back() {
         let block = HostBlock::new(64).unwrap();
         let (start, lent) = (block.pointer().0, Arc::new(LentRanges::default()));
-        let range = lent.lend(block.range().sub(16, 16).unwrap());
+        let range = lent.lend(block.range().sub(16, 16).unwrap(), Giving::Pages);
         lent.wait_until_back(start, 16);
         lent.wait_until_back(start + 32, 32);
         std::thread::scope(|scope| {

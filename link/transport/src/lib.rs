@@ -30,7 +30,7 @@ pub use error::LinkError;
 pub use lasting::{ACKNOWLEDGEMENTS_PLACE, Heard, OWN_PLACE, Places, Standing};
 pub use link::{Link, Parts, Sealer};
 pub use listener::{Listener, Peer};
-pub use outgoing::Lent;
+pub use outgoing::{Giving, Lent};
 pub use receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use rings::{RING_BYTES, Rings};
 pub use sender::Sender;

@@ -24,12 +24,24 @@ pub trait Lent: Send {
     }
     /// Calls `write` once with all of them.
     fn lend(&self, write: &mut dyn FnMut(&[u8]));
-    /// Whether the peer may see what is in their place when they are back, as it does if it says that it has them and reads them
-    /// later: of pinned memory, which is the device's to read at any time, and of results, whose places hold only other results
-    /// for the same peer. Otherwise they are copied on their way.
-    fn is_pinned(&self) -> bool {
-        false
+    /// How a socket is given them.
+    fn giving(&self) -> Giving {
+        Giving::Copies
     }
+}
+
+/// How a socket is given what is lent. A peer that says that it has bytes and reads them later sees what is in the place of
+/// pages then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Giving {
+    /// Copied: what is in their place later is not the peer's.
+    #[default]
+    Copies,
+    /// As the pages they lie in, while the connection lasts: what has not left when it is ended does not leave. For memory that
+    /// is the device's to read, and whose pages nobody else has while a socket holds them.
+    Pages,
+    /// As the pages they lie in: what is in their place later is for the same peer.
+    PagesForGood,
 }
 
 /// A part of what is to be sent.

@@ -48,7 +48,7 @@ pub(crate) struct Pages {
     pipe: Mutex<Option<Ends>>,
     /// The system does not do it, or not for this user.
     refused: AtomicBool,
-    given: AtomicBool,
+    to_take_back: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -64,16 +64,17 @@ impl Pages {
         bytes.len() >= LEAST && OFFERED.get() && may()
     }
 
-    /// Whether the socket may hold pages.
-    pub(crate) fn any_given(&self) -> bool {
-        self.given.load(Ordering::Acquire)
+    /// Whether the socket may hold pages that are not to leave when it is ended.
+    pub(crate) fn any_to_take_back(&self) -> bool {
+        self.to_take_back.load(Ordering::Acquire)
     }
 
-    /// Gives the first of the bytes to a stream socket that nobody else writes to meanwhile; how many.
+    /// Gives the first of the bytes to a stream socket that nobody else writes to meanwhile, to be taken back when that is ended or
+    /// for good; how many.
     ///
     /// # Errors
     /// The socket's own.
-    pub(crate) fn give(&self, socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Failure> {
+    pub(crate) fn give(&self, socket: &OwnedFd, bytes: &[u8], takes_back: bool) -> Result<usize, Failure> {
         let mut kept = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken out: what an error leaves in it must not precede other bytes.
         let Some(ends) = kept.take().or_else(Ends::new) else {
@@ -85,7 +86,7 @@ impl Pages {
             match vmsplice(&ends.to, &[IoSlice::new(&bytes[given..])], SpliceFFlags::empty()) {
                 Ok(0) => break,
                 Ok(count) => {
-                    self.given.store(true, Ordering::Release);
+                    self.to_take_back.fetch_or(takes_back, Ordering::Release);
                     pass(&ends.from, socket, count)?;
                     given += count;
                 }
@@ -194,7 +195,7 @@ mod tests {
                 offer();
                 for part in sent {
                     assert!(pages.suit(&data[part.clone()]));
-                    assert_eq!(pages.give(&socket, &data[part.clone()]), Ok(part.len()));
+                    assert_eq!(pages.give(&socket, &data[part.clone()], true), Ok(part.len()));
                 }
             });
             for part in parts {
@@ -209,7 +210,7 @@ mod tests {
     fn what_is_given_has_not_been_copied() {
         let (socket, mut peer) = connection();
         let mut data = vec![1; LEAST];
-        offered(|| assert_eq!(Pages::default().give(&socket, &data), Ok(LEAST)));
+        offered(|| assert_eq!(Pages::default().give(&socket, &data, true), Ok(LEAST)));
         // Whoever gives pages promises not to do this: the peer has not read them.
         data.fill(2);
         let mut came = vec![0; LEAST];
@@ -237,8 +238,8 @@ mod tests {
         rustix::net::shutdown(&broken, rustix::net::Shutdown::Both).expect("shut down");
         let (socket, mut other) = connection();
         offered(|| {
-            assert!(pages.give(&broken, &vec![9; 2 * PIPE_BYTES]).is_err());
-            assert_eq!(pages.give(&socket, &data[..LEAST]), Ok(LEAST));
+            assert!(pages.give(&broken, &vec![9; 2 * PIPE_BYTES], true).is_err());
+            assert_eq!(pages.give(&socket, &data[..LEAST], true), Ok(LEAST));
         });
         let mut came = vec![0; LEAST];
         other.read_exact(&mut came).expect("they come");
@@ -253,7 +254,7 @@ mod tests {
         let wrong: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
         let not_a_pipe = Ends { from: wrong.try_clone().expect("copied"), to: wrong };
         let pages = Pages { pipe: Mutex::new(Some(not_a_pipe)), ..Pages::default() };
-        offered(|| assert_eq!(pages.give(&socket, &[0; LEAST]), Ok(0)));
+        offered(|| assert_eq!(pages.give(&socket, &[0; LEAST], true), Ok(0)));
         assert!(pages.refused.load(Ordering::Relaxed));
     }
 }

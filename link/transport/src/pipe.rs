@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::error::Failure;
-use crate::outgoing::Lent;
+use crate::outgoing::{Giving, Lent};
 
 /// Who may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,12 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
 
     /// As [`Pipe::write`], where `tail` stays as it is until the peer says that it has it, or the pipe is ended: nobody has to
     /// copy it. What is not in the peer's hands when the pipe is ended does not get there. A peer that has said so too early
-    /// may see what is there later: only for data that [`Lent::is_pinned`] says it of.
+    /// may see what is there later: only for data that [`Lent::giving`] says it of.
     ///
     /// # Errors
     /// As [`Pipe::write`].
-    fn write_kept(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+    fn write_kept(&self, head: &[u8], tail: &[u8], giving: Giving) -> Result<(), Failure> {
+        let _ = giving;
         self.write(head, tail)
     }
 

@@ -17,6 +17,7 @@ use rustix::net::{
 };
 
 use crate::error::Failure;
+use crate::outgoing::Giving;
 use crate::pages::Pages;
 use crate::pipe::{Pipe, Reach, Slot};
 
@@ -74,12 +75,12 @@ impl Pipe for Socket {
         self.send(head, tail, SendFlags::empty())
     }
 
-    fn write_kept(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+    fn write_kept(&self, head: &[u8], tail: &[u8], giving: Giving) -> Result<(), Failure> {
         if !self.pages.suit(tail) {
             return self.write(head, tail);
         }
         self.send(head, &[], SendFlags::MORE)?;
-        let given = self.pages.give(&self.descriptor, tail)?;
+        let given = self.pages.give(&self.descriptor, tail, giving == Giving::Pages)?;
         self.write(&[], &tail[given..])
     }
 
@@ -113,7 +114,7 @@ impl Pipe for Socket {
     fn end(&self) {
         // A socket that is not connected any more is as closed as it gets.
         let _ = rustix::net::shutdown(&*self.descriptor, Shutdown::Both);
-        if self.pages.any_given() {
+        if self.pages.any_to_take_back() {
             reset(&self.descriptor);
         }
     }
@@ -211,7 +212,7 @@ mod tests {
 
     /// How what the peer of a socket can read ends, when it has been given this much on a thread that may give pages, and is
     /// ended in the midst of it.
-    fn end_of(bytes: usize, gives_pages: bool) -> Result<usize, ErrorKind> {
+    fn end_of(bytes: usize, giving: Giving) -> Result<usize, ErrorKind> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         // Some systems' own sizes are larger than what a test would send. Connections have their listener's.
         sockopt::set_socket_recv_buffer_size(&listener, BUFFER).expect("set");
@@ -223,10 +224,10 @@ mod tests {
         let data = vec![1; bytes];
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| {
-                if gives_pages {
+                if giving != Giving::Copies {
                     pages::offer();
                 }
-                socket.write_kept(&[1; 24], &data)
+                socket.write_kept(&[1; 24], &data, giving)
             });
             let mut first = [0; 1000];
             let (came, is_full) = (peer.read_exact(&mut first), is_soon_full(&socket));
@@ -243,7 +244,8 @@ mod tests {
     #[test]
     fn what_a_socket_still_holds_of_a_programs_memory_goes_nowhere_when_it_is_ended() {
         const MORE_THAN_FITS: usize = 64 * BUFFER;
-        assert_eq!(end_of(MORE_THAN_FITS, true), Err(ErrorKind::ConnectionReset));
-        assert!(end_of(MORE_THAN_FITS, false).is_ok());
+        assert_eq!(end_of(MORE_THAN_FITS, Giving::Pages), Err(ErrorKind::ConnectionReset));
+        assert!(end_of(MORE_THAN_FITS, Giving::Copies).is_ok());
+        assert!(end_of(MORE_THAN_FITS, Giving::PagesForGood).is_ok(), "they may still come");
     }
 }

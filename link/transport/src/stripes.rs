@@ -20,7 +20,7 @@ use queue::{Chunk, Queue};
 pub use transfers::{Taken, Target, Transfers};
 
 use crate::error::LinkError;
-use crate::outgoing::Lent;
+use crate::outgoing::{Giving, Lent};
 use crate::pages;
 use crate::sender::Sender;
 use crate::spin::Spin;
@@ -80,8 +80,8 @@ pub enum Help {
 }
 
 impl Stripes {
-    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep. Data that are pinned
-    /// ([`Lent::is_pinned`]) they give to a socket as the pages they lie in, where the link outlives its connections.
+    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep. What [`Lent::giving`]
+    /// says so of they give to a socket as the pages it lies in, where the link outlives its connections.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
         Self { shared: Arc::new(Shared { spin, ..Shared::default() }) }
@@ -200,8 +200,8 @@ impl Lent for Loan {
         }
     }
 
-    fn is_pinned(&self) -> bool {
-        self.chunk.as_ref().is_some_and(|chunk| chunk.load.is_pinned())
+    fn giving(&self) -> Giving {
+        self.chunk.as_ref().map_or(Giving::Copies, |chunk| chunk.load.giving())
     }
 }
 

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_transport::{
-    Address, ClientTls, Help, Identity, Lent, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, ServerTls, Spin,
-    Stripes, Target, Transfers, connect, kernel_tls, pull,
+    Address, ClientTls, Giving, Help, Identity, Lent, Link, LinkError, Load, OWN_PLACE, Receiver, Sender, ServerTls,
+    Spin, Stripes, Target, Transfers, connect, kernel_tls, pull,
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
 use lent::Bytes;
@@ -356,8 +356,8 @@ impl Lent for Reused {
         write(&self.0.read().unwrap());
     }
 
-    fn is_pinned(&self) -> bool {
-        true
+    fn giving(&self) -> Giving {
+        Giving::Pages
     }
 }
 

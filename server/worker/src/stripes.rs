@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use floe_transport::{Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, Target, pull};
+use floe_transport::{Giving, Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, Target, pull};
 use floe_wire::{CHUNK_BYTES, DeliveryFollows};
 
 use crate::device::{Device, Pinned as _};
@@ -60,8 +60,8 @@ impl<D: Device> Lent for Landing<D> {
     }
 
     /// What its place holds next are this client's results, too.
-    fn is_pinned(&self) -> bool {
-        self.gives_pages
+    fn giving(&self) -> Giving {
+        if self.gives_pages { Giving::PagesForGood } else { Giving::Copies }
     }
 }
 

@@ -156,7 +156,7 @@ fn each_part(to: BoxEnd, source: &HostRange, act: &mut impl FnMut(Rows) -> CudaR
 /// Posts rows of host bytes.
 fn send_rows(session: &Session, course: &Course, rows: &Rows) -> CudaResult<()> {
     if rows.width > PIECE_BYTES {
-        return send(session, course, rows.to.at.0, &rows.source, Passage::AtOnce);
+        return send(session, course, rows.to.at.0, &rows.source, Passage::AT_ONCE);
     }
     let message = CopyBoxToDevice {
         stream: StreamId(course.stream()),

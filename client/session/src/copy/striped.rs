@@ -24,12 +24,8 @@ pub(super) fn send(
     passage: Passage,
 ) -> CudaResult<()> {
     let connection = &session.connection;
-    let (help, lent) = match passage {
-        Passage::AtOnce => (Help::Follows, session.lent.lend_until_back(*source)),
-        Passage::PinnedAtOnce => (Help::Follows, session.lent.lend(*source)),
-        Passage::Lent => (Help::None, session.lent.lend(*source)),
-    };
-    let load = Load::new(Box::new(lent));
+    let help = if passage.is_lent { Help::None } else { Help::Follows };
+    let load = Load::new(Box::new(session.lent.lend(*source, passage.giving)));
     let posted = (0..source.len()).step_by(TRANSFER_BYTES).try_for_each(|start| {
         let bytes = TRANSFER_BYTES.min(source.len() - start);
         let message = CopyBulkToDevice {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::log::Held;
 use super::place::{Attempt, HOLE_BYTES, Place, lock};
 use crate::error::Failure;
-use crate::outgoing::Lent;
+use crate::outgoing::{Giving, Lent};
 use crate::pipe::{Pipe, Reach, Slot};
 use crate::sender::BULK_BYTES;
 
@@ -49,7 +49,7 @@ impl Pipe for Place {
             lent.lend(&mut |data| written = self.write(head, data));
             return written;
         }
-        let is_pinned = lent.is_pinned();
+        let giving = lent.giving();
         let held = Held::new(lent);
         let under = self.log(|log| {
             log.append(head);
@@ -58,8 +58,10 @@ impl Pipe for Place {
         if let Some(under) = under {
             let mut written = Ok(());
             held.lend(&mut |data| {
-                let write = if is_pinned { Pipe::write_kept } else { Pipe::write };
-                written = write(&*under.pipe, head, data);
+                written = match giving {
+                    Giving::Copies => under.pipe.write(head, data),
+                    Giving::Pages | Giving::PagesForGood => under.pipe.write_kept(head, data, giving),
+                };
             });
             self.settle(&under, written);
         }

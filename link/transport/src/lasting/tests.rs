@@ -10,7 +10,7 @@ use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
 use super::*;
 use crate::error::Failure;
-use crate::outgoing::Lent;
+use crate::outgoing::{Giving, Lent};
 use crate::pipe::{Pipe, Reach, Slot};
 
 const GRACE: Duration = Duration::from_secs(20);
@@ -138,7 +138,7 @@ impl Pipe for Noting {
         self.note("copied")
     }
 
-    fn write_kept(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+    fn write_kept(&self, _: &[u8], _: &[u8], _: Giving) -> Result<(), Failure> {
         self.note("given")
     }
 
@@ -181,8 +181,8 @@ impl Lent for Pinned {
         self.0.lend(write);
     }
 
-    fn is_pinned(&self) -> bool {
-        true
+    fn giving(&self) -> Giving {
+        Giving::Pages
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_wire::CHUNK_BYTES;
 
-use crate::outgoing::Lent;
+use crate::outgoing::{Giving, Lent};
 
 /// Data of somebody else's that several connections carry. They stay as they are until this is dropped, which happens when
 /// the last of them are at a socket, or never will be.
@@ -33,9 +33,9 @@ impl Load {
         Arc::new(Self { lent, counts: Arc::default() })
     }
 
-    /// Whether the peer may see what is in their place later, see [`Lent::is_pinned`].
-    pub(super) fn is_pinned(&self) -> bool {
-        self.lent.is_pinned()
+    /// How a socket is given them.
+    pub(super) fn giving(&self) -> Giving {
+        self.lent.giving()
     }
 
     /// Whether chunks of it stand in line.
