@@ -35,6 +35,13 @@ struct Download {
     gives_pages: bool,
 }
 
+impl Download {
+    /// Of so many bytes.
+    fn new(sequence: u64, stream: floe_abi::Stream, lane: Lane, bytes: u64) -> Self {
+        Self { sequence, stream, lane, gives_pages: bytes <= MOST_GIVEN }
+    }
+}
+
 /// A piece of a copy to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
@@ -221,7 +228,7 @@ impl<D: Device> Session<D> {
     ) -> Result<Answer, Fault> {
         let stream = self.use_stream(id)?;
         let lane = Lane::Stream(id.0);
-        let download = Download { sequence, stream, lane, gives_pages: bytes <= MOST_GIVEN };
+        let download = Download::new(sequence, stream, lane, bytes);
         let issued = self.issue_pieces(download, slices);
         let marks = match issued {
             Ok(Some(mark)) => {
@@ -391,6 +398,19 @@ fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
+
+    #[test]
+    fn pages_are_given_of_copies_up_to_a_size() {
+        use floe_transport::{Giving, Lent as _};
+
+        let device = Arc::new(crate::tests::Fake::default());
+        let mut landing = crate::staging::Downloads::new(1 << 20).room(&device, 1 << 20, || false).unwrap();
+        assert_eq!(landing.giving(), Giving::Copies);
+        for (bytes, giving) in [(64 << 20, Giving::PagesForGood), ((64 << 20) + 1, Giving::Copies)] {
+            landing.gives_pages = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).gives_pages;
+            assert_eq!(landing.giving(), giving, "{bytes}");
+        }
+    }
 
     fn pieces(width: u64, height: u64, pitch: u64) -> Vec<(u64, u64, u64, u64)> {
         let mut seen = Vec::new();
