@@ -7,7 +7,7 @@ mod scripted;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_abi::{CudaError, DevicePtr, Function, HostPointer, Stream, attach_flags};
+use floe_abi::{CudaError, CudaResult, DevicePtr, Function, HostPointer, Stream, attach_flags, stream_flags};
 use floe_session::Client;
 use floe_surface::*;
 use floe_wire::Request;
@@ -101,6 +101,49 @@ fn launches_of_other_threads_stand_behind_what_is_sent(client: &Client, function
     });
     IS_SLOW.store(false, Ordering::SeqCst);
     client.mem_free(at).unwrap();
+}
+
+/// Memory that is attached to a stream may still be used by others' work; a touch waits for that once, then for its stream's.
+fn memory_attached_behind_others_work_waits_for_that_once(client: &Client, server: &Server, function: Function) {
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    let own = client.stream_create(stream_flags::NON_BLOCKING).unwrap();
+    let launch_on = |stream| launch(client, function, [1, 1, 1], [1, 1, 1], stream, (0, 0, 0, 0)).unwrap();
+    write(at, 1);
+    launch_on(Stream::LEGACY);
+    client.stream_attach_mem_async(own, at, 0, attach_flags::SINGLE).unwrap();
+    let mut waits = Vec::new();
+    for _ in 0..2 {
+        let before = server.names().len();
+        assert_eq!(read(at), 1);
+        let asked = since(server, before);
+        waits.push(asked.into_iter().find(|name| name.starts_with("Synchronize")));
+        write(at, 1);
+        launch_on(own);
+        // Work of others, which is none of its business.
+        launch_on(Stream::LEGACY);
+    }
+    assert_eq!(waits, [Some("SynchronizeContext"), Some("SynchronizeStream")]);
+    client.ctx_synchronize().unwrap();
+    client.stream_destroy(own).unwrap();
+    client.mem_free(at).unwrap();
+}
+
+/// A copy between host and device that is one within the device, since its host's end is managed, is over when the call returns,
+/// as the program was told; a copy within the device is only queued, as CUDA has it.
+fn a_copy_with_a_managed_end_is_waited_for(client: &Client, server: &Server) {
+    let (at, other) = (client.mem_alloc_managed(4096, GLOBAL).unwrap(), client.mem_alloc(4096).unwrap());
+    let behind = |copy: &dyn Fn() -> CudaResult<()>| {
+        let (before, copies) = (server.names().len(), server.count("CopyOnDevice"));
+        copy().unwrap();
+        server.wait_for("CopyOnDevice", copies + 1);
+        since(server, before).into_iter().skip_while(|name| *name != "CopyOnDevice").nth(1)
+    };
+    let down = behind(&|| client.memcpy_dtoh(Stream::LEGACY, host(at, 4096), other));
+    let up = behind(&|| client.memcpy_htod(Stream::LEGACY, other, host(at, 4096)));
+    assert_eq!([down, up], [Some("SynchronizeStream"); 2]);
+    assert_eq!(behind(&|| client.memcpy_dtod(Stream::LEGACY, other, at, 4096)), None);
+    client.mem_free(at).unwrap();
+    client.mem_free(other).unwrap();
 }
 
 /// Numbers that look random and are the same each time.
@@ -207,6 +250,8 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     let function = client.module_get_function(module, c"add").unwrap();
     only_what_was_touched_goes_ahead_of_a_launch(client, &server, function);
     launches_of_other_threads_stand_behind_what_is_sent(client, function);
+    memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
+    a_copy_with_a_managed_end_is_waited_for(client, &server);
     let mut model = Model { client, function, random: Random(1), memory: Vec::new() };
     model.allocate();
     for _ in 0..3000 {
