@@ -4,6 +4,7 @@
 
 mod scripted;
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,35 @@ fn memory_attached_behind_others_work_waits_for_that_once(client: &Client, serve
     assert_eq!(waits, [Some("SynchronizeContext"), Some("SynchronizeStream")]);
     client.ctx_synchronize().unwrap();
     client.stream_destroy(own).unwrap();
+    client.mem_free(at).unwrap();
+}
+
+/// What a thread read that a function of the program had touch managed memory.
+static HELPED: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+unsafe extern "C" fn has_a_thread_touch(at: *mut c_void) {
+    let at = DevicePtr(at as u64);
+    let read = std::thread::spawn(move || read(at)).join().unwrap();
+    HELPED.store(usize::from(read), Ordering::SeqCst);
+}
+
+/// Who touches memory for a function that a stream stands for does not wait for that stream.
+fn threads_of_a_function_touch_while_its_stream_stands(client: &Client, server: &Server, function: Function) {
+    let at = client.mem_alloc_managed(4096, GLOBAL).unwrap();
+    write(at, 9);
+    launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
+    let (before, done) = (server.names().len(), server.count("HostFunctionDone"));
+    // SAFETY: the function touches managed memory of this test's.
+    let touches = unsafe { HostFunction::new(has_a_thread_touch, at.0 as *mut c_void) };
+    client.launch_host_func(Stream::LEGACY, touches).unwrap();
+    server.wait_for("HostFunctionDone", done + 1);
+    assert_eq!(HELPED.load(Ordering::SeqCst), 9);
+    let asked: Vec<_> = since(server, before).into_iter().take_while(|name| *name != "HostFunctionDone").collect();
+    assert!(
+        asked.contains(&"CopyFromDevice") && !asked.iter().any(|name| name.starts_with("Synchronize")),
+        "{asked:?}"
+    );
+    client.ctx_synchronize().unwrap();
     client.mem_free(at).unwrap();
 }
 
@@ -251,6 +281,7 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     only_what_was_touched_goes_ahead_of_a_launch(client, &server, function);
     launches_of_other_threads_stand_behind_what_is_sent(client, function);
     memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
+    threads_of_a_function_touch_while_its_stream_stands(client, &server, function);
     a_copy_with_a_managed_end_is_waited_for(client, &server);
     let mut model = Model { client, function, random: Random(1), memory: Vec::new() };
     model.allocate();
