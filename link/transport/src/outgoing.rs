@@ -22,7 +22,7 @@ pub trait Lent: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Calls `write` once with all of them.
+    /// Calls `write` once with all of them, where they lie: what [`Lent::giving`] says goes as pages is read later, too.
     fn lend(&self, write: &mut dyn FnMut(&[u8]));
     /// How a socket is given them.
     fn giving(&self) -> Giving {

@@ -228,7 +228,8 @@ pub trait Pinned: Send + Sync {
     fn pin_again(&self);
     /// Copies `bytes` in at `offset`.
     fn write(&self, offset: usize, bytes: &[u8]);
-    /// Calls `write` once with what lies at `offset`. The caller has the range; no copy into it is under way.
+    /// Calls `write` once with what lies at `offset`, where it lies: a socket may be given the pages, and has them until the range
+    /// is used again. The caller has the range; no copy into it is under way.
     fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8]));
     /// Calls `fill` once with the place at `offset`. The caller has the range; no copy from it is under way.
     fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8]));

@@ -88,8 +88,8 @@ enum Step {
     Host(Box<dyn FnOnce() + Send>),
 }
 
-/// Pinned memory.
-pub(crate) struct FakePinned(Arc<Mutex<Vec<u8>>>);
+/// Pinned memory, and what of it was lent: sockets may have been given the pages of that.
+pub(crate) struct FakePinned(Arc<Mutex<Vec<u8>>>, Mutex<Vec<Vec<u8>>>);
 
 impl Pinned for FakePinned {
     fn bytes(&self) -> usize {
@@ -107,6 +107,7 @@ impl Pinned for FakePinned {
     fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8])) {
         let copy = self.0.lock().unwrap()[offset..offset + bytes].to_vec();
         write(&copy);
+        self.1.lock().unwrap().push(copy);
     }
 
     fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) {
@@ -454,7 +455,7 @@ impl Device for Fake {
 
     fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<FakePinned> {
         self.state().pinned.push(pages);
-        Ok(FakePinned(Arc::new(Mutex::new(vec![0; bytes]))))
+        Ok(FakePinned(Arc::new(Mutex::new(vec![0; bytes])), Mutex::default()))
     }
 
     fn map_host(&self, at: DevicePtr, bytes: usize) -> CudaResult<FakeMapped> {
