@@ -147,6 +147,6 @@ mod tests {
             sender.post(&Ping {}).expect("it is open");
         }
         let few = own() - before;
-        assert!(few < FRAMES / 10, "of {FRAMES} frames the thread that posted them wrote: {few}");
+        assert!(few < FRAMES / 2, "of {FRAMES} frames the thread that posted them wrote: {few}");
     }
 }
