@@ -67,75 +67,31 @@ fn run(shared: &Shared) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::BorrowedFd;
-    use std::sync::Mutex;
-    use std::thread::ThreadId;
     use std::time::Instant;
 
     use floe_wire::Ping;
 
     use super::*;
-    use crate::error::Failure;
-    use crate::pipe::{Pipe, Reach, Slot};
+    use crate::noting::Noting;
+    use crate::pipe::Reach;
     use crate::sender::Sender;
-
-    /// Who has written to it.
-    #[derive(Debug, Default)]
-    struct Written(Mutex<Vec<ThreadId>>);
-
-    impl Pipe for Written {
-        fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
-            self.0.lock().expect("nobody panics").push(std::thread::current().id());
-            Ok(())
-        }
-
-        fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
-            unreachable!("no descriptor is sent")
-        }
-
-        fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
-            Ok(())
-        }
-
-        fn read_now(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
-            Ok(None)
-        }
-
-        fn read(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
-            Ok(None)
-        }
-
-        fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
-            Ok(false)
-        }
-
-        fn end(&self) {}
-
-        fn reach(&self) -> Reach {
-            Reach::Machine
-        }
-    }
 
     #[test]
     fn who_posts_writes_the_first_frame_behind_an_answer_and_few_of_a_stream_of_them() {
         const FRAMES: usize = 1_000;
-        let written = Arc::new(Written::default());
-        let sender = Sender::new(Arc::<Written>::clone(&written), 0);
+        let pipe = Noting::new(Reach::Machine, Ok(()));
+        let sender = Sender::new(Arc::<Noting>::clone(&pipe), 0);
         sender.start_flusher();
-        let own = || {
-            let me = std::thread::current().id();
-            written.0.lock().expect("nobody panics").iter().filter(|who| **who == me).count()
-        };
         let first = |_: &u32| {
             sender.send(&Ping {}, |_| ()).expect("it is open");
-            let before = own();
+            let before = pipe.own();
             sender.post(&Ping {}).expect("it is open");
-            own() > before
+            pipe.own() > before
         };
         // The flusher may be at its look just then.
         let firsts = (0..20).filter(first).count();
         assert!(firsts > 10, "of 20 frames behind answers the thread that posted them wrote: {firsts}");
-        let before = own();
+        let before = pipe.own();
         // Longer than frames gather, which has taken who posts for the first each time. Sleeps that are not precise are longer.
         let gap = if Spin::of_process().is_on() { 2 * GATHER } else { 5 * GATHER };
         let mut next = Instant::now();
@@ -146,7 +102,7 @@ mod tests {
             }
             sender.post(&Ping {}).expect("it is open");
         }
-        let few = own() - before;
+        let few = pipe.own() - before;
         assert!(few < FRAMES / 2, "of {FRAMES} frames the thread that posted them wrote: {few}");
     }
 }

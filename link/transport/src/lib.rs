@@ -11,6 +11,8 @@ mod flusher;
 mod lasting;
 mod link;
 mod listener;
+#[cfg(test)]
+mod noting;
 mod outgoing;
 mod pages;
 mod pipe;

@@ -32,10 +32,9 @@ pub trait Lent: Send {
 
 /// How a socket is given what is lent. A peer that says that it has bytes and reads them later sees what is in the place of
 /// pages then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
     /// Copied: what is in their place later is not the peer's.
-    #[default]
     Copies,
     /// As the pages they lie in, while the connection lasts: what has not left when it is ended does not leave. For memory that
     /// is the device's to read, and whose pages nobody else has while a socket holds them.

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
@@ -10,8 +9,9 @@ use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
 use super::*;
 use crate::error::Failure;
+use crate::noting::Noting;
 use crate::outgoing::{Giving, Lent};
-use crate::pipe::{Pipe, Reach, Slot};
+use crate::pipe::{Pipe, Reach};
 
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -118,57 +118,6 @@ impl Drop for Data {
     }
 }
 
-/// A connection that notes how it is written to, and answers each write alike.
-#[derive(Debug)]
-struct Noting(Mutex<Vec<&'static str>>, Result<(), Failure>);
-
-impl Noting {
-    fn new(answer: Result<(), Failure>) -> Arc<Self> {
-        Arc::new(Self(Mutex::default(), answer))
-    }
-
-    fn note(&self, how: &'static str) -> Result<(), Failure> {
-        self.0.lock().unwrap().push(how);
-        self.1
-    }
-}
-
-impl Pipe for Noting {
-    fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
-        self.note("copied")
-    }
-
-    fn write_kept(&self, _: &[u8], _: &[u8], _: Giving) -> Result<(), Failure> {
-        self.note("given")
-    }
-
-    fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
-        self.note("with a descriptor")
-    }
-
-    fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn read_now(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
-        Ok(None)
-    }
-
-    fn read(&self, _: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
-        Ok(None)
-    }
-
-    fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
-        Ok(false)
-    }
-
-    fn end(&self) {}
-
-    fn reach(&self) -> Reach {
-        Reach::Network
-    }
-}
-
 /// Data whose place the peer may see later.
 struct Pinned(Data);
 
@@ -197,16 +146,16 @@ fn over(pipe: &Arc<Noting>) -> (Places, Arc<Place>) {
 
 #[test]
 fn only_data_whose_place_the_peer_may_see_later_go_as_the_pages_they_lie_in() {
-    let (pipe, back) = (Noting::new(Ok(())), Arc::new(Mutex::new(0)));
+    let (pipe, back) = (Noting::new(Reach::Network, Ok(())), Arc::new(Mutex::new(0)));
     let (_places, place) = over(&pipe);
     place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
     place.write_lent(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
-    assert_eq!((&pipe.0.lock().unwrap()[..], *back.lock().unwrap()), (&["copied", "given"][..], 0));
+    assert_eq!((pipe.ways(), *back.lock().unwrap()), (vec!["copied", "given"], 0));
 }
 
 #[test]
 fn memory_that_cannot_be_read_ends_the_session_instead_of_each_of_its_connections() {
-    let (pipe, back) = (Noting::new(Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
+    let (pipe, back) = (Noting::new(Reach::Network, Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
     let (places, place) = over(&pipe);
     place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
     assert_eq!((places.standing(), *back.lock().unwrap()), (Standing::Over, 1));
