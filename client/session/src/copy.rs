@@ -172,10 +172,9 @@ impl Client {
     /// as pinned go back to the system, which gives them to nobody while a socket holds them.
     fn passage(&self, source: &HostRange, mode: Mode) -> Passage {
         let (at, bytes) = (source.pointer().0, source.len() as u64);
-        if source.len() < LENT_FROM || !self.host_memory.is_pinned(at, bytes) {
-            return Passage::AT_ONCE;
-        }
-        let giving = if self.host_memory.is_allocated(at) { Giving::Pages } else { Giving::Copies };
+        let pinned = || self.host_memory.find_all(at, bytes);
+        let Some(pinned) = (source.len() >= LENT_FROM).then(pinned).flatten() else { return Passage::AT_ONCE };
+        let giving = if pinned.is_allocated { Giving::Pages } else { Giving::Copies };
         Passage { is_lent: mode != Mode::Waits, giving }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct PinnedRange {
     pub(crate) context: Context,
     /// The flags it was pinned with.
     pub(crate) flags: u32,
+    /// Whether it was allocated as such, and not registered.
+    pub(crate) is_allocated: bool,
 }
 
 /// Where pinned memory is placed: above all windows of device addresses, below where the system puts libraries, and never
@@ -172,6 +174,7 @@ impl HostMemory {
             bytes: pinned.bytes,
             context: pinned.context,
             flags: pinned.flags,
+            is_allocated: pinned.block.is_some(),
         })
     }
 
@@ -193,16 +196,14 @@ impl HostMemory {
         }
     }
 
-    /// Whether all these bytes are pinned.
-    pub(crate) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
-        self.find(address).is_some_and(|range| bytes <= range.start + range.bytes - address)
+    /// The pinned range that holds all these bytes.
+    pub(crate) fn find_all(&self, address: u64, bytes: u64) -> Option<PinnedRange> {
+        self.find(address).filter(|range| bytes <= range.start + range.bytes - address)
     }
 
-    /// Whether the pinned memory at this address was allocated as such, and not registered.
-    pub(crate) fn is_allocated(&self, address: u64) -> bool {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
-        let found = ranges.range(..=address).next_back();
-        found.is_some_and(|(start, pinned)| address - start < pinned.bytes && pinned.block.is_some())
+    /// Whether all these bytes are pinned.
+    pub(crate) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
+        self.find_all(address, bytes).is_some()
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Pinned>> {
@@ -228,7 +229,7 @@ mod tests {
         let memory = HostMemory::default();
         let at = memory.allocate(100, 0, Context(1), false).unwrap();
         assert!(memory.is_pinned(at.0 + 50, 50));
-        assert!(memory.is_allocated(at.0 + 50) && !memory.is_allocated(at.0 + 100));
+        assert!(memory.find(at.0 + 50).unwrap().is_allocated && memory.find(at.0 + 100).is_none());
         assert!(!memory.is_pinned(at.0 + 50, 51));
         assert_eq!(memory.range(at.0 + 50, 50).map(|range| range.pointer().0), Some(at.0 + 50));
         assert_eq!(memory.range(at.0 + 50, 51), None);
@@ -262,7 +263,7 @@ mod tests {
         memory.forget_registered(Context(1));
         let pinned = [own, first.pointer(), second.pointer()].map(|at| memory.is_pinned(at.0, 1));
         assert_eq!(pinned, [true, false, true]);
-        let allocated = [own, first.pointer(), second.pointer()].map(|at| memory.is_allocated(at.0));
-        assert_eq!(allocated, [true, false, false]);
+        let allocated = [own, first.pointer(), second.pointer()].map(|at| memory.find(at.0).map(|at| at.is_allocated));
+        assert_eq!(allocated, [Some(true), None, Some(false)]);
     }
 }
