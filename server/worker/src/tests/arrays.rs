@@ -25,8 +25,8 @@ fn box_of(client: &mut Client, from: BoxEnd, [width, height, depth]: [u64; 3]) -
     got
 }
 
-#[test]
-fn boxes_go_between_the_client_memory_and_arrays() {
+/// A client with memory and two arrays of 4 × 3 × 2 elements of 4 bytes, and what is in the first: 0, 1, 2 and so on.
+fn two_arrays() -> (Client, Vec<u8>) {
     let mut client = Client::new();
     client.memory();
     client.ok(&shape(ARRAY, 4, 3, 2));
@@ -34,6 +34,12 @@ fn boxes_go_between_the_client_memory_and_arrays() {
     let all: Vec<u8> = (0..4 * 4 * 3 * 2).collect();
     let whole = BoxEnd::in_array(ARRAY, [0; 3]);
     client.send(&CopyBoxToDevice { stream: STREAM, to: whole, width: 16, height: 3, depth: 2, bytes: &all });
+    (client, all)
+}
+
+#[test]
+fn boxes_go_between_the_client_memory_and_arrays() {
+    let (mut client, all) = two_arrays();
     // The last two elements of the last two rows of the second slice: into the other array, and to memory with gaps.
     let from = BoxEnd::in_array(ARRAY, [8, 1, 1]);
     let to = BoxEnd::in_array(ArrayId(8), [0, 0, 0]);
@@ -43,7 +49,7 @@ fn boxes_go_between_the_client_memory_and_arrays() {
     let want: Vec<u8> = (72..80).chain(88..96).collect();
     assert_eq!(box_of(&mut client, to, [8, 2, 1]), want);
     assert_eq!(client.device.memory(BASE + 100, 8), want[8..]);
-    assert_eq!(box_of(&mut client, whole, [16, 3, 2]), all);
+    assert_eq!(box_of(&mut client, BoxEnd::in_array(ARRAY, [0; 3]), [16, 3, 2]), all);
     let function = FunctionId(1);
     client.send(&CopyLate { stream: STREAM, function, to: from, width: 4, height: 2 });
     assert_eq!(client.get(), Some(Got::RunHostFunction(1)));
@@ -53,13 +59,7 @@ fn boxes_go_between_the_client_memory_and_arrays() {
 
 #[test]
 fn boxes_may_cut_elements() {
-    let mut client = Client::new();
-    client.memory();
-    client.ok(&shape(ARRAY, 4, 3, 2));
-    client.ok(&shape(ArrayId(8), 4, 3, 2));
-    let all: Vec<u8> = (0..4 * 4 * 3 * 2).collect();
-    let whole = BoxEnd::in_array(ARRAY, [0; 3]);
-    client.send(&CopyBoxToDevice { stream: STREAM, to: whole, width: 16, height: 3, depth: 2, bytes: &all });
+    let (mut client, _) = two_arrays();
     let (from, to) = (BoxEnd::in_array(ARRAY, [3, 1, 0]), BoxEnd::in_array(ArrayId(8), [9, 0, 1]));
     client.send(&CopyBoxOnDevice { stream: STREAM, to, from, width: 7, height: 2, depth: 1 });
     let want: Vec<u8> = (19..26).chain(35..42).collect();
