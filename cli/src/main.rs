@@ -44,8 +44,9 @@ Environment:
   FLOE_SPIN              microseconds a waiting thread of the client library or of a worker looks again before it sleeps (for
                          workers: set it for floed), a thousand times as long where a program waits for the GPU; default 100,
                          and 0 with fewer than four processors
-  FLOE_COPY_THREADS      threads of one copy of pageable memory on the server's own machine; default half of the processors, at
-                         most 6
+  FLOE_COPY_THREADS      threads of one copy of pageable memory; default on the server's own machine half of the processors, at
+                         most 6, and over TCP, beside those of the connections, as many again where a quarter of the
+                         processors is no fewer
   FLOE_BULK_CONNECTIONS  TCP connections beside a session's own that carry its large copies: 0 to 8; default half of the
                          processors, and no more than the server's own setting (--bulk-connections)
   FLOE_STATS             1: the client library prints its counts of calls when the program ends

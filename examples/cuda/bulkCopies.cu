@@ -82,7 +82,7 @@ static bool every_size(unsigned seed) {
     return right;
 }
 
-// More than any ring between program and device holds, and back into both kinds of memory, twice.
+// More than any ring between program and device holds, from both kinds of memory and back into both, twice.
 static bool larger_than_rings() {
     const size_t bytes = 65 * kib * kib + 7;
     uint8_t *pinned = nullptr, *device = nullptr;
@@ -98,6 +98,11 @@ static bool larger_than_rings() {
         CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, 0));
         CHECK(cudaStreamSynchronize(0));
         right = right && is(pageable.data(), bytes, seed) && std::memcmp(pinned, pageable.data(), bytes) == 0;
+        fill(pageable.data(), bytes, seed + 9);
+        CHECK(cudaMemcpy(device, pageable.data(), bytes, cudaMemcpyHostToDevice));
+        std::memset(pageable.data(), 0, bytes);
+        CHECK(cudaMemcpy(pinned, device, bytes, cudaMemcpyDeviceToHost));
+        right = right && is(pinned, bytes, seed + 9);
     }
     CHECK(cudaFreeHost(pinned));
     CHECK(cudaFree(device));

@@ -45,8 +45,9 @@ fn threads(process: u32) -> usize {
 fn large_copies_over_tcp_use_the_bulk_connections_and_leave_nothing_behind() {
     let daemon = Floed::start_with(&["--bulk-connections", "8"], &[]);
     let before = (open_files(daemon.process()), threads(daemon.process()));
-    for connections in ["1", "3", "8"] {
-        let seen = run(&program(&daemon, daemon.tcp()).variable("FLOE_BULK_CONNECTIONS", connections));
+    for (connections, copy_threads) in [("1", "1"), ("3", "4"), ("8", "1")] {
+        let program = program(&daemon, daemon.tcp()).variable("FLOE_BULK_CONNECTIONS", connections);
+        let seen = run(&program.variable("FLOE_COPY_THREADS", copy_threads));
         // They are made while the program goes on, and small copies stay with their commands.
         assert!(seen.bulk_to_device * 4 > seen.bytes_to_device, "{connections}: {seen:?}");
         assert!(seen.bulk_from_device * 2 > seen.bytes_from_device, "{connections}: {seen:?}");

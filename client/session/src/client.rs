@@ -306,5 +306,6 @@ fn greeting(settings: &Settings) -> Greeting {
         host,
         driver: settings.driver.clone(),
         bulk_connections: settings.bulk_connections,
+        copy_threads: settings.copy_threads,
     }
 }

@@ -139,6 +139,19 @@ fn pinned_memory_under_way_stays_until_the_server_has_it() {
 
 #[test]
 fn bulk_connections_are_made_again_with_what_they_lack() {
+    copy_over_bulk_connections(6, &[]);
+}
+
+#[test]
+fn so_are_those_whose_data_other_threads_copy_first() {
+    copy_over_bulk_connections(33, &[("FLOE_COPY_THREADS", "4")]);
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    assert_eq!(names.filter(|name| name.trim_end() == "floe-bulk-copy").count(), 3);
+}
+
+/// A copy of so many MiB there and back over two bulk connections that are cut meanwhile.
+fn copy_over_bulk_connections(transfers: usize, more: &[(&str, &str)]) {
     const TRANSFER: usize = 4 * CHUNK_BYTES;
     let server = lasting(LONG, 2, |request, sequence, peer| match request {
         Request::CopyFromDevice(copy) => {
@@ -162,13 +175,14 @@ fn bulk_connections_are_made_again_with_what_they_lack() {
         }
         _ => Flow::Usual,
     });
-    let (client, wires) = (client_of(&server, &[("FLOE_BULK_CONNECTIONS", "2")]), server.wires());
+    let variables = [&[("FLOE_BULK_CONNECTIONS", "2")], more].concat();
+    let (client, wires) = (client_of(&server, &variables), server.wires());
     until("two bulk connections", || server.joined().lock().unwrap().len() == 2);
     // Both have been added soon after they were answered.
     std::thread::sleep(Duration::from_millis(50));
-    let bytes = 6 * TRANSFER;
+    let bytes = transfers * TRANSFER;
     let at = client.mem_alloc(bytes).unwrap();
-    let mut sent = data(bytes);
+    let sent = data(bytes);
     let chunks = std::thread::scope(|scope| {
         let _limit = server.limit();
         let drained = scope.spawn(|| {
@@ -179,7 +193,10 @@ fn bulk_connections_are_made_again_with_what_they_lack() {
                 }
             })
         });
-        client.memcpy_htod(Stream::LEGACY, at, host(&mut sent)).unwrap();
+        let mut source = sent.clone();
+        client.memcpy_htod(Stream::LEGACY, at, host(&mut source)).unwrap();
+        // It has been read.
+        source.fill(0);
         drained.join().unwrap()
     });
     let commands: Vec<u64> =

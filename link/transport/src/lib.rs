@@ -39,5 +39,5 @@ pub use sender::Sender;
 pub use socket::{receive_with, send_with};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};
 pub use stripes::{Help, Load, MOST_CONNECTIONS, STRIPED_FROM, Stripes, TRANSFER_BYTES};
-pub use stripes::{Taken, Target, Transfers, pull, suitable_connections};
+pub use stripes::{Taken, Target, Transfers, pull, suitable_connections, suitable_copiers};
 pub use tls::{ClientTls, Identity, ServerTls, TlsError, kernel_tls};

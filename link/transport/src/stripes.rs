@@ -1,11 +1,13 @@
 //! Bulk data over several connections at once.
 //! In: data that are lent, each part with the command it belongs to. Out: chunks, on whichever connection has nothing to do.
-//! Chunks are handed out in the order of their commands, nothing is copied on the way, and no lock is held while bytes go to
-//! a socket. What comes in at the other end is put together by [`Transfers`].
+//! Chunks are handed out in the order of their commands, and no lock is held while bytes are copied or go to a socket. What comes in at the other end is put together by [`Transfers`].
 
 mod assembly;
+mod line;
+mod loans;
 mod pull;
 mod queue;
+mod staging;
 mod transfers;
 
 use std::ops::Range;
@@ -14,13 +16,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use floe_wire::{CHUNK_BYTES, Chunk as Frame};
 
+use line::{First, Line, Step};
+use loans::{Loan, StagedLoan};
 pub use pull::pull;
 pub use queue::Load;
 use queue::{Chunk, Queue};
+use staging::{Copying, Slot};
 pub use transfers::{Taken, Target, Transfers};
 
 use crate::error::LinkError;
-use crate::outgoing::{Giving, Lent};
+use crate::outgoing::Lent;
 use crate::pages;
 use crate::sender::Sender;
 use crate::spin::Spin;
@@ -40,7 +45,7 @@ pub struct Stripes {
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    line: Mutex<Line>,
     /// Wakes threads that write.
     work: Condvar,
     /// Wakes those who see their data off.
@@ -51,23 +56,6 @@ struct Shared {
     chunks: AtomicUsize,
     /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
     spin: Spin,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    queue: Queue,
-    /// All connections, to be closed.
-    all: Vec<Sender>,
-    /// Those nobody writes on.
-    idle: Vec<Sender>,
-    /// Threads that sleep, and those of them that have been woken and have not come yet.
-    sleeping: usize,
-    called: usize,
-    /// Threads that look for chunks, and find them without being woken.
-    looking: usize,
-    /// Threads that wait for their data to be gone.
-    watching: usize,
-    closed: bool,
 }
 
 /// Whether who posts writes, too, when all is posted.
@@ -98,26 +86,42 @@ impl Stripes {
     /// # Errors
     /// When the system gives no thread; the connection is closed then.
     pub fn add(&self, connection: Sender) -> std::io::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
-        let body = {
-            let shared = Arc::clone(&self.shared);
-            move || {
-                pages::offer();
-                shared.run();
-            }
-        };
-        let started = std::thread::Builder::new().name("floe-bulk-send".into()).spawn(body);
-        if state.closed || started.is_err() {
+        let mut line = self.shared.lock();
+        let started = self.start("floe-bulk-send");
+        if line.closed || started.is_err() {
             // What is lent goes back with it, to the same lock.
-            drop(state);
+            drop(line);
             connection.close();
-            return started.map(|_| ());
+            return started;
         }
-        state.all.push(connection.clone());
-        state.idle.push(connection);
+        line.all.push(connection.clone());
+        line.idle.push(connection);
         self.shared.count.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// So many threads more, without connections. Chunks of loads of `least` bytes and more whose own pages are not given
+    /// are copied from here on before a connection has room for them, by any thread that has nothing to write, and the copies'
+    /// pages given.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn stage(&self, threads: usize, least: usize) -> std::io::Result<()> {
+        for _ in 0..threads {
+            self.start("floe-bulk-copy")?;
+            self.shared.lock().staging.turn_on(least);
+        }
+        Ok(())
+    }
+
+    /// A thread that writes and copies.
+    fn start(&self, name: &str) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let body = move || {
+            pages::offer();
+            shared.run();
+        };
+        std::thread::Builder::new().name(name.into()).spawn(body).map(|_| ())
     }
 
     /// Posts a command on the session's own connection, and has the bytes of `load` at `place` follow as its transfer, which
@@ -145,11 +149,11 @@ impl Stripes {
 
     /// Ends all connections at once. What is unsent is lost.
     pub fn close(&self) {
-        let (queue, all) = {
-            let mut state = self.shared.lock();
-            state.closed = true;
+        let (queue, _staging, all) = {
+            let mut line = self.shared.lock();
+            line.closed = true;
             self.shared.count.store(0, Ordering::Release);
-            (std::mem::take(&mut state.queue), std::mem::take(&mut state.all))
+            (std::mem::take(&mut line.queue), std::mem::take(&mut line.staging), std::mem::take(&mut line.all))
         };
         all.iter().for_each(Sender::close);
         drop_queue(queue);
@@ -163,8 +167,19 @@ impl Stripes {
 /// processor busy at each end.
 #[must_use]
 pub fn suitable_connections() -> u32 {
+    (processors() / 2).clamp(1, MOST_CONNECTIONS)
+}
+
+/// How many threads copy beside those of so many connections: as many, where all of them keep no more than half of the
+/// processors busy, and none elsewhere: where the server is on this machine its readers need the others.
+#[must_use]
+pub fn suitable_copiers(connections: u32) -> usize {
+    if connections * 4 <= processors() { connections as usize } else { 0 }
+}
+
+fn processors() -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    u32::try_from(processors / 2).unwrap_or(u32::MAX).clamp(1, MOST_CONNECTIONS)
+    u32::try_from(processors).unwrap_or(u32::MAX)
 }
 
 fn drop_queue(mut queue: Queue) {
@@ -173,64 +188,22 @@ fn drop_queue(mut queue: Queue) {
     }
 }
 
-impl State {
-    /// How many sleeping threads have something to do, beside `busy` that are awake.
-    fn wakes(&mut self, busy: usize) -> usize {
-        let wanted = self.queue.chunks().min(self.idle.len()).saturating_sub(self.called + self.looking + busy);
-        let wakes = wanted.min(self.sleeping - self.called);
-        self.called += wakes;
-        wakes
-    }
-}
-
-/// A chunk that a connection has. It goes back when that needs it no more.
-struct Loan {
-    chunk: Option<Chunk>,
-    home: Arc<Shared>,
-}
-
-impl Lent for Loan {
-    fn len(&self) -> usize {
-        self.chunk.as_ref().map_or(0, |chunk| chunk.place.len())
-    }
-
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
-        if let Some(chunk) = &self.chunk {
-            chunk.show(write);
-        }
-    }
-
-    fn giving(&self) -> Giving {
-        self.chunk.as_ref().map_or(Giving::Copies, |chunk| chunk.load.giving())
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        let Some(chunk) = self.chunk.take() else { return };
-        // Who sees its data off looks under the lock.
-        if chunk.give_back() && self.home.lock().watching > 0 {
-            self.home.gone.notify_all();
-        }
-    }
-}
-
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A transfer stands in line, and who is to write it is woken: before anything that may wait, since those who count as
     /// called are not called again.
     fn enter(&self, transfer: u64, load: &Arc<Load>, place: Range<usize>, help: Help) {
-        let mut state = self.lock();
-        if state.closed {
+        let mut line = self.lock();
+        if line.closed {
             return;
         }
-        state.queue.push(transfer, load, place);
-        self.chunks.store(state.queue.chunks(), Ordering::Release);
-        let wakes = state.wakes(usize::from(help == Help::Follows));
-        drop(state);
+        line.queue.push(transfer, load, place);
+        self.chunks.store(line.chunks(), Ordering::Release);
+        let wakes = line.wakes(usize::from(help == Help::Follows));
+        drop(line);
         self.wake(wakes);
     }
 
@@ -242,84 +215,130 @@ impl Shared {
 
     /// A thread that writes, until the end.
     fn run(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut line = self.lock();
         let mut has_looked = false;
-        while !state.closed {
-            if let Some((chunk, connection)) = self.next(&mut state) {
-                drop(state);
-                state = self.write(chunk, connection);
+        while !line.closed {
+            if let Some(step) = self.next(&mut line, First::Write) {
+                drop(line);
+                line = self.act(step);
                 has_looked = false;
                 continue;
             }
             if !std::mem::replace(&mut has_looked, true) {
-                state = self.look(state);
+                line = self.look(line);
                 continue;
             }
             has_looked = false;
-            state.sleeping += 1;
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.sleeping -= 1;
-            state.called = state.called.saturating_sub(1);
+            line.sleeping += 1;
+            line = self.work.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line.sleeping -= 1;
+            line.called = line.called.saturating_sub(1);
         }
     }
 
-    /// The next chunk with a connection for it.
-    fn next(&self, state: &mut State) -> Option<(Chunk, Sender)> {
-        if state.idle.is_empty() {
-            return None;
+    /// The next thing to do.
+    fn next(&self, line: &mut Line, first: First) -> Option<Step> {
+        let step = line.next(first);
+        self.chunks.store(line.chunks(), Ordering::Release);
+        step
+    }
+
+    /// Does it.
+    fn act(self: &Arc<Self>, step: Step) -> MutexGuard<'_, Line> {
+        match step {
+            Step::Copy(chunk, copying) => self.copy(chunk, copying),
+            Step::Give(staged, connection) => {
+                let (transfer, offset) = (staged.transfer, staged.offset);
+                self.write(transfer, offset, Box::new(StagedLoan::new(staged, self)), connection)
+            }
+            Step::Write(chunk, connection) => {
+                let (transfer, offset) = (chunk.transfer, chunk.offset);
+                self.write(transfer, offset, Box::new(Loan::new(chunk, self)), connection)
+            }
         }
-        let chunk = state.queue.pop()?;
-        self.chunks.store(state.queue.chunks(), Ordering::Release);
-        Some((chunk, state.idle.pop()?))
+    }
+
+    /// Copies a chunk, which goes back.
+    fn copy(&self, chunk: Chunk, mut copying: Copying) -> MutexGuard<'_, Line> {
+        let (transfer, offset, bytes) = (chunk.transfer, chunk.offset, chunk.place.len());
+        chunk.show(&mut |bytes| copying.copy(bytes));
+        self.give_back(chunk);
+        let mut line = self.lock();
+        line.staging.end(copying, transfer, offset, bytes);
+        // This thread goes on with it, or with the next.
+        let wakes = line.wakes(1);
+        if wakes == 0 {
+            return line;
+        }
+        drop(line);
+        self.wake(wakes);
+        self.lock()
+    }
+
+    /// A connection needs a chunk no more, or it was copied, or never left.
+    fn give_back(&self, chunk: Chunk) {
+        // Who sees its data off looks under the lock.
+        if chunk.give_back() && self.lock().watching > 0 {
+            self.gone.notify_all();
+        }
+    }
+
+    /// Memory in which another chunk may be copied.
+    fn take_back(&self, slot: Slot) {
+        let mut line = self.lock();
+        line.staging.give_back(slot);
+        let wakes = line.wakes(0);
+        drop(line);
+        self.wake(wakes);
     }
 
     /// Looks for chunks without the lock, and does not sleep. While it does, nobody wakes anybody in its place: the caller
     /// looks under the lock that this returns with before it sleeps.
-    fn look<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn look<'s>(&'s self, mut line: MutexGuard<'s, Line>) -> MutexGuard<'s, Line> {
         if !self.spin.is_on() {
-            return state;
+            return line;
         }
-        state.looking += 1;
-        drop(state);
+        line.looking += 1;
+        drop(line);
         let _ = self.spin.look(|| (self.chunks.load(Ordering::Acquire) > 0).then_some(()));
-        let mut state = self.lock();
-        state.looking -= 1;
-        state
+        let mut line = self.lock();
+        line.looking -= 1;
+        line
     }
 
     /// Writes a chunk and gives the connection back.
-    fn write(self: &Arc<Self>, chunk: Chunk, connection: Sender) -> MutexGuard<'_, State> {
-        let message = Frame { transfer: chunk.transfer, offset: chunk.offset as u64, bytes: &[] };
-        let sent = connection.send_lent(&message, Box::new(Loan { chunk: Some(chunk), home: Arc::clone(self) }));
+    fn write(&self, transfer: u64, offset: usize, bytes: Box<dyn Lent>, connection: Sender) -> MutexGuard<'_, Line> {
+        let message = Frame { transfer, offset: offset as u64, bytes: &[] };
+        let sent = connection.send_lent(&message, bytes);
         if sent.is_err() {
             // Who reads this connection hears it now, and ends the session.
             connection.close();
         }
-        let mut state = self.lock();
+        let mut line = self.lock();
         if sent.is_ok() {
             // This thread has the next chunk for it, if there is one.
-            state.idle.push(connection);
+            line.idle.push(connection);
         }
-        state
+        line
     }
 
     fn see_off(self: &Arc<Self>, load: &Load) {
-        let mut state = self.lock();
+        let mut line = self.lock();
         while !load.is_gone() {
             let helps = load.waits();
-            if let Some((chunk, connection)) = helps.then(|| self.next(&mut state)).flatten() {
-                drop(state);
-                state = self.write(chunk, connection);
+            if let Some(step) = helps.then(|| self.next(&mut line, First::Copy)).flatten() {
+                drop(line);
+                line = self.act(step);
                 continue;
             }
             // The connection this thread had may be what others wait for.
-            self.wake(state.wakes(0));
-            state.watching += 1;
-            state = self.gone.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.watching -= 1;
+            self.wake(line.wakes(0));
+            line.watching += 1;
+            line = self.gone.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line.watching -= 1;
         }
-        let wakes = state.wakes(0);
-        drop(state);
+        let wakes = line.wakes(0);
+        drop(line);
         self.wake(wakes);
     }
 }

@@ -184,7 +184,8 @@ impl Target for Memory {
 #[test]
 fn chunks_on_several_connections_survive_cuts_and_go_back_when_they_have_come() {
     let mut random = Random(3);
-    carry_chunks(&Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect()));
+    carry_chunks(&Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect()), 0);
+    carry_chunks(&Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect()), 2);
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn connections_whose_keys_have_sealed_enough_are_not_missed() {
     exchange(&ends, 100, usize::MAX);
     assert!(ends.made() > 2, "{}", ends.made());
     ends.end();
-    carry_chunks(&Ends::sealing(2, 5 << 20));
+    carry_chunks(&Ends::sealing(2, 5 << 20), 0);
 }
 
 /// Passes bytes on both ways, and ends both connections when so many have passed either way.
@@ -266,8 +267,9 @@ fn sessions_by_tls_survive_cuts_whoever_makes_the_records() {
 }
 
 /// Both ends of the bulk connections; what comes is put together until they are closed. A test that fails ends the session, too.
-fn bulk(ends: &Ends) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
+fn bulk(ends: &Ends, copiers: usize) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
     let (stripes, transfers) = (Stripes::new(Spin::default()), Arc::new(Transfers::new(Spin::default())));
+    stripes.stage(copiers, 1 << 20).unwrap();
     for [ours, theirs] in ends.bulk() {
         stripes.add(ours.halves().0).unwrap();
         let (transfers, mut receiver) = (Arc::clone(&transfers), theirs.halves().1);
@@ -286,9 +288,9 @@ fn bulk(ends: &Ends) -> (Stripes, Arc<Transfers<Memory>>, Limit) {
 }
 
 /// Sends 120 MiB in chunks over connections that break ten times and more.
-fn carry_chunks(ends: &Ends) {
+fn carry_chunks(ends: &Ends, copiers: usize) {
     let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
-    let (stripes, transfers, limit) = bulk(ends);
+    let (stripes, transfers, limit) = bulk(ends, copiers);
     let bytes = 1 << 20;
     std::thread::scope(|scope| {
         let (_limit, posting) = (limit.clone(), limit);
@@ -345,7 +347,7 @@ fn cut_tcp(cuts: Vec<usize>) -> impl Fn() -> (Link, Link) + Send + Sync {
 }
 
 /// Memory that is written as soon as it is back.
-struct Reused(Arc<RwLock<Vec<u8>>>);
+struct Reused(Arc<RwLock<Vec<u8>>>, Giving);
 
 impl Lent for Reused {
     fn len(&self) -> usize {
@@ -357,17 +359,27 @@ impl Lent for Reused {
     }
 
     fn giving(&self) -> Giving {
-        Giving::Pages
+        self.1
     }
 }
 
 #[test]
 fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
+    lend_again_and_again(Giving::Pages, 0);
+}
+
+#[test]
+fn what_was_copied_before_a_connection_had_room_is_back_then_and_nobody_reads_it_any_more() {
+    lend_again_and_again(Giving::Copies, 3);
+}
+
+/// Has the same memory carried over connections that are cut, and writes to it as soon as it is back.
+fn lend_again_and_again(giving: Giving, copiers: usize) {
     let mut random = Random(29);
     let cuts = (0..60).map(|_| 100_000 + random.below(3_000_000)).collect();
     let ends = Ends::made_by(2, Arc::new(cut_tcp(cuts)));
     let [(own, _ours), (_theirs, mut commands)] = ends.own().map(Link::split);
-    let (stripes, transfers, limit) = bulk(&ends);
+    let (stripes, transfers, limit) = bulk(&ends, copiers);
     let (bytes, rounds, mut wrong) = (1 << 20, 80, Vec::new());
     std::thread::scope(|scope| {
         let (_limit, posting) = (limit.clone(), limit);
@@ -377,7 +389,7 @@ fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
             let memory = Arc::new(RwLock::new(vec![0; bytes]));
             for seed in 0..rounds {
                 memory.write().unwrap().copy_from_slice(&data(bytes, seed));
-                let load = Load::new(Box::new(Reused(Arc::clone(&memory))));
+                let load = Load::new(Box::new(Reused(Arc::clone(&memory), giving)));
                 let command = CopyBulkToDevice { stream: StreamId(seed), to: DevicePtr(0), bytes: bytes as u64 };
                 // Those who write alone: who sees its data off gives copies.
                 stripes.post(own, &command, &load, 0..bytes, Help::None).unwrap();

@@ -142,9 +142,10 @@ proptest! {
     #[test]
     fn transfers_arrive_whole_over_any_number_of_connections(
         sizes in proptest::collection::vec(size(), 1..8), connections in 1..5_usize, helps in any::<bool>(),
-        looks in prop_oneof![Just("0"), Just("50")]
+        copiers in 0..4_usize, looks in prop_oneof![Just("0"), Just("50")]
     ) {
         let mut session = Session::spinning(connections, Spin::new(Some(looks)));
+        session.stripes.stage(copiers, 3 * CHUNK_BYTES).unwrap();
         let (sent, dropped) = (data(sizes.iter().sum(), 3), Arc::new(AtomicUsize::new(0)));
         let help = if helps { Help::Follows } else { Help::None };
         std::thread::scope(|scope| {
@@ -209,6 +210,54 @@ fn post_from_several_threads(mut session: Session) {
             let start = usize::try_from(command.to.0).unwrap();
             let sent = &all[usize::try_from(command.stream.0).unwrap()];
             assert!(*taken.0.lock().unwrap() == sent[start..start + (1 << 19)]);
+        }
+    });
+    session.end();
+}
+
+#[test]
+fn who_helps_returns_when_its_data_are_copied_although_the_peer_reads_nothing() {
+    let mut session = Session::new(0);
+    let _limit = session.limit();
+    session.stripes.stage(1, CHUNK_BYTES).unwrap();
+    let (ours, theirs) = link();
+    session.stripes.add(ours.halves().0).unwrap();
+    let (sent, dropped) = (data(8 << 20, 5), Arc::new(AtomicUsize::new(0)));
+    session.post(&sent, &[8 << 20], &dropped, Help::Follows);
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    session.pullers.push(start(theirs, &session.transfers));
+    let (id, _) = session.announce();
+    assert!(*session.transfers.take(id).unwrap().0.lock().unwrap() == *sent);
+    session.end();
+}
+
+#[test]
+fn copies_are_no_more_than_there_is_memory_for() {
+    let mut session = Session::new(0);
+    let limit = session.limit();
+    session.stripes.stage(2, CHUNK_BYTES).unwrap();
+    let (ours, theirs) = link();
+    session.stripes.add(ours.halves().0).unwrap();
+    let (sent, dropped) = (data(24 << 20, 6), Arc::new(AtomicUsize::new(0)));
+    std::thread::scope(|scope| {
+        let _limit = limit;
+        let (stripes, own) = (session.stripes.clone(), session.own.clone());
+        let posting = Session {
+            stripes,
+            own,
+            commands: link().1.split().1,
+            transfers: Arc::clone(&session.transfers),
+            pullers: vec![],
+        };
+        let (from, back) = (&sent, &dropped);
+        let posted = scope.spawn(move || posting.post(from, &[8 << 20; 3], back, Help::Follows));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!posted.is_finished() && dropped.load(Ordering::SeqCst) == 0, "16 MiB are copied at most");
+        session.pullers.push(start(theirs, &session.transfers));
+        for _ in 0..3 {
+            let (id, place) = session.announce();
+            let taken = session.transfers.take(id).unwrap();
+            assert!(*taken.0.lock().unwrap() == sent[place..place + (8 << 20)]);
         }
     });
     session.end();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, suitable_copiers};
 use floe_wire::{Call as _, Continue, Join};
 
 use super::error::ConnectError;
@@ -24,9 +24,20 @@ pub(crate) struct Joining {
     pub(super) key: Vec<u8>,
     /// How many may for bulk data.
     pub(super) count: u32,
+    /// Threads of one copy of pageable memory; `None` for what suits the processors.
+    pub(super) copy_threads: Option<usize>,
 }
 
 impl Joining {
+    /// Threads that copy beside those that write: of those of one copy the calling one is one.
+    pub(super) fn copiers(&self) -> usize {
+        match self.copy_threads {
+            Some(threads) if self.count > 0 => threads - 1,
+            Some(_) => 0,
+            None => suitable_copiers(self.count),
+        }
+    }
+
     /// Makes one more connection of the session; `limit` is for each step.
     pub(super) fn join(&self, limit: Duration) -> Result<Link, ConnectError> {
         let Self { server, credentials, session, key, .. } = self;

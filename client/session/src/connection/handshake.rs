@@ -42,6 +42,8 @@ pub(crate) struct Greeting {
     pub(crate) driver: Vec<(String, String)>,
     /// The most bulk connections it makes.
     pub(crate) bulk_connections: u32,
+    /// Threads of one copy of pageable memory; `None` for what suits the processors.
+    pub(crate) copy_threads: Option<usize>,
 }
 
 /// An attached link.
@@ -161,6 +163,7 @@ impl<'a> Dialogue<'a> {
             session: reply.session,
             key: reply.key.to_vec(),
             count: reply.bulk_connections.min(greeting.bulk_connections),
+            copy_threads: greeting.copy_threads,
         };
         offer.settle(&mut self, reply.rings)?;
         let (places, link) = last(self.link, &reply);

@@ -21,6 +21,8 @@ use crate::statistics::Statistics;
 use crate::table::lock;
 use crate::tally;
 
+/// Bytes of a copy from which on more threads copy it than there are connections: less is at sockets as soon as they have woken.
+const STAGED_FROM: usize = 32 << 20;
 /// How long a session whose bulk connection has ended may take to say why on its own.
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// How often it is asked.
@@ -143,6 +145,10 @@ impl Connection {
 
 /// Makes the connections, each on a thread that then reads it. Until one is there, all goes on the session's own.
 pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Result<()> {
+    if shared.keeper.is_some() {
+        // Where connections end with the session, they are given no pages.
+        shared.bulk.stripes.stage(joining.copiers(), STAGED_FROM)?;
+    }
     for place in 1..=joining.count {
         let (shared, joining) = (Arc::clone(shared), Arc::clone(joining));
         let body = move || match make(&shared, &joining, place) {

@@ -38,6 +38,11 @@ impl Load {
         self.lent.giving()
     }
 
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.lent.len()
+    }
+
     /// Whether chunks of it stand in line.
     pub(super) fn waits(&self) -> bool {
         self.counts.waiting.load(Ordering::Acquire) > 0
@@ -117,6 +122,11 @@ impl Queue {
         load.counts.waiting.fetch_sub(1, Ordering::AcqRel);
         self.chunks -= 1;
         Some(Chunk { transfer, offset, load, place })
+    }
+
+    /// The load of the next chunk.
+    pub(super) fn first(&self) -> Option<&Load> {
+        self.line.front().map(|first| &*first.load)
     }
 
     /// How many chunks stand in line.

@@ -1,0 +1,180 @@
+//! Copies of chunks, made by threads that have no connection, so that who has one gives it pages and copies nothing.
+//! In: chunks to be copied. Out: memory for each, and the copies in the order of their chunks. It waits for nobody.
+
+use std::collections::VecDeque;
+
+use floe_wire::CHUNK_BYTES;
+use memmap2::{Advice, MmapMut};
+
+/// How many copies there are at most: as many as sockets hold until the peer says that it has them, and a few more.
+const MOST: usize = 64;
+
+/// Memory of a chunk. The system has it back when this is dropped, and gives it to nobody while a socket holds it.
+#[derive(Debug)]
+pub(super) struct Slot(MmapMut);
+
+/// A chunk that has been copied.
+#[derive(Debug)]
+pub(super) struct Staged {
+    pub(super) transfer: u64,
+    /// Its place in the transfer, in bytes.
+    pub(super) offset: usize,
+    bytes: usize,
+    slot: Slot,
+}
+
+impl Staged {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.slot.0[..self.bytes]
+    }
+
+    /// The memory, for another chunk.
+    pub(super) fn into_slot(self) -> Slot {
+        self.slot
+    }
+}
+
+/// A chunk that is being copied.
+#[derive(Debug)]
+pub(super) struct Copying {
+    slot: Slot,
+    /// The how manieth it is.
+    number: u64,
+}
+
+impl Copying {
+    /// Copies the bytes of a chunk.
+    pub(super) fn copy(&mut self, bytes: &[u8]) {
+        self.slot.0[..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// The copies of one session.
+#[derive(Debug, Default)]
+pub(super) struct Staging {
+    /// Bytes of a load from which on its chunks are copied; `None`: never.
+    least: Option<usize>,
+    /// Used last, taken first: its bytes are in the processor's cache.
+    free: Vec<Slot>,
+    made: usize,
+    /// In the order of their chunks; `None`: still being copied.
+    line: VecDeque<Option<Staged>>,
+    /// How many have left the line.
+    left: u64,
+}
+
+impl Staging {
+    /// From here on chunks of loads of so many bytes and more are copied.
+    pub(super) fn turn_on(&mut self, least: usize) {
+        self.least = Some(least);
+    }
+
+    /// Whether chunks of a load of so many bytes are copied.
+    pub(super) fn suits(&self, bytes: usize) -> bool {
+        self.least.is_some_and(|least| bytes >= least)
+    }
+
+    /// How many chunks may be copied now.
+    pub(super) fn room(&self) -> usize {
+        self.free.len() + (MOST - self.made)
+    }
+
+    /// Begins the copy of the next chunk. `None`: there is no room.
+    pub(super) fn begin(&mut self) -> Option<Copying> {
+        let slot = self.free.pop().or_else(|| self.make())?;
+        let number = self.left + self.line.len() as u64;
+        self.line.push_back(None);
+        Some(Copying { slot, number })
+    }
+
+    fn make(&mut self) -> Option<Slot> {
+        let memory = if self.made < MOST { MmapMut::map_anon(CHUNK_BYTES).ok() } else { None }?;
+        // Threads that give parts of one large page hold up each other.
+        let _ = memory.advise(Advice::NoHugePage);
+        self.made += 1;
+        Some(Slot(memory))
+    }
+
+    /// So many bytes have been copied, of the chunk that lies there in its transfer.
+    pub(super) fn end(&mut self, copying: Copying, transfer: u64, offset: usize, bytes: usize) {
+        let index = usize::try_from(copying.number - self.left).ok();
+        // What is being copied is in line.
+        if let Some(place) = index.and_then(|index| self.line.get_mut(index)) {
+            *place = Some(Staged { transfer, offset, bytes, slot: copying.slot });
+        }
+    }
+
+    /// How many have been copied and have none before them that has not.
+    pub(super) fn ready(&self) -> usize {
+        self.line.iter().take_while(|staged| staged.is_some()).count()
+    }
+
+    /// How many are in line.
+    pub(super) fn in_line(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The first in line. `None`: there is none, or it is still being copied.
+    pub(super) fn next(&mut self) -> Option<Staged> {
+        let staged = self.line.front_mut()?.take()?;
+        self.line.pop_front();
+        self.left += 1;
+        Some(staged)
+    }
+
+    /// Memory that no socket needs any more.
+    pub(super) fn give_back(&mut self, slot: Slot) {
+        self.free.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_leave_in_the_order_of_their_chunks_whichever_is_ready_first() {
+        let mut staging = Staging::default();
+        assert!(!staging.suits(100), "nobody has turned it on");
+        staging.turn_on(100);
+        assert!(staging.suits(100) && !staging.suits(99));
+        let mut begun: Vec<_> = (0..3).map(|_| staging.begin().expect("there is room")).collect();
+        for (index, copying) in begun.iter_mut().enumerate() {
+            copying.copy(&vec![index.to_le_bytes()[0]; 10 + index]);
+        }
+        let third = begun.pop().expect("three");
+        staging.end(third, 9, 512, 12);
+        assert!(staging.next().is_none() && staging.ready() == 0);
+        let second = begun.pop().expect("two");
+        staging.end(begun.pop().expect("one"), 7, 0, 10);
+        assert_eq!((staging.ready(), staging.in_line()), (1, 3));
+        let first = staging.next().expect("it is ready");
+        assert_eq!((first.transfer, first.offset, first.bytes()), (7, 0, &[0; 10][..]));
+        assert!(staging.next().is_none());
+        staging.end(second, 7, 256, 11);
+        assert_eq!(staging.ready(), 2);
+        let rest = [staging.next(), staging.next()].map(|staged| staged.expect("it is ready"));
+        let said = rest.iter().map(|staged| (staged.transfer, staged.offset, staged.bytes().to_vec()));
+        assert!(said.eq([(7, 256, vec![1; 11]), (9, 512, vec![2; 12])]));
+        assert_eq!(staging.in_line(), 0);
+    }
+
+    #[test]
+    fn there_is_a_limit_and_memory_is_used_again() {
+        let mut staging = Staging::default();
+        for number in 0..MOST {
+            assert_eq!(staging.room(), MOST - number);
+            let copying = staging.begin().expect("there is room");
+            staging.end(copying, 1, number * CHUNK_BYTES, CHUNK_BYTES);
+        }
+        assert!(staging.begin().is_none());
+        let first = staging.next().expect("it is ready");
+        let place = first.bytes().as_ptr();
+        assert!(staging.begin().is_none(), "a socket has it");
+        staging.give_back(first.into_slot());
+        let copying = staging.begin().expect("there is room");
+        assert_eq!(copying.slot.0.as_ptr(), place);
+        staging.end(copying, 2, 0, 1);
+        assert_eq!((staging.ready(), staging.room()), (MOST, 0));
+    }
+}
