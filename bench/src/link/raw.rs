@@ -1,7 +1,8 @@
 //! The sockets under a transport, alone: the most that a session over them could carry.
 //! In: which kind, how many connections, how many bytes. Out: seconds, and how many connections carry the copies of the
 //! session itself.
-//! The sockets are set up as the session's are, and pieces have the size of its bulk frames.
+//! The sockets are set up as the session's are, but for its limit of what has not begun to leave, and pieces have the size of its
+//! smallest bulk frames.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;

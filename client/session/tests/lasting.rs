@@ -4,6 +4,7 @@
 
 mod scripted;
 
+use std::collections::HashMap;
 use std::sync::mpsc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use floe_abi::{CudaError, DevicePtr, Stream};
 use floe_session::Client;
 use floe_surface::*;
 use floe_transport::Standing;
-use floe_wire::{CHUNK_BYTES, Chunk, DeliveryFollows, Request};
+use floe_wire::{CHUNK_BYTES, Chunk, DeliveryFollows, Request, chunk_bytes};
 use scripted::*;
 
 /// Longer than any test, so that nothing passes by giving up.
@@ -199,14 +200,22 @@ fn copy_over_bulk_connections(transfers: usize, more: &[(&str, &str)]) {
         source.fill(0);
         drained.join().unwrap()
     });
-    let commands: Vec<u64> =
-        server.seen().iter().filter(|seen| seen.name == "CopyBulkToDevice").map(|seen| seen.sequence).collect();
+    let seen = server.seen();
+    let commands: HashMap<u64, _> = seen
+        .iter()
+        .filter_map(|seen| match seen.request() {
+            Request::CopyBulkToDevice(copy) => Some((seen.sequence, copy)),
+            _ => None,
+        })
+        .collect();
     let mut whole = vec![0; bytes];
     for (transfer, offset, part) in &chunks {
-        let start = commands.iter().position(|command| command == transfer).unwrap() * TRANSFER + *offset as usize;
+        let start = (commands[transfer].to.0 - at.0 + offset) as usize;
         whole[start..start + part.len()].copy_from_slice(part);
     }
-    assert!(whole == sent && chunks.len() == bytes / CHUNK_BYTES);
+    let count = |bytes: u64| bytes.div_ceil(chunk_bytes(bytes as usize) as u64);
+    assert!(whole == sent);
+    assert_eq!(chunks.len() as u64, commands.values().map(|copy| count(copy.bytes)).sum::<u64>());
     let mut back = vec![0; bytes];
     client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
     assert!(back == sent);

@@ -38,6 +38,6 @@ pub use rings::{RING_BYTES, Rings};
 pub use sender::Sender;
 pub use socket::{receive_with, send_with};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, sleep_precisely};
-pub use stripes::{Help, Load, MOST_CONNECTIONS, STRIPED_FROM, Stripes, TRANSFER_BYTES};
-pub use stripes::{Taken, Target, Transfers, pull, suitable_connections, suitable_copiers};
+pub use stripes::{Help, Load, MOST_CONNECTIONS, STRIPED_FROM, Stripes};
+pub use stripes::{Taken, Target, Transfers, pull, suitable_connections, suitable_copiers, transfer_bytes};
 pub use tls::{ClientTls, Identity, ServerTls, TlsError, kernel_tls};

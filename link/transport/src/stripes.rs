@@ -7,6 +7,7 @@ mod line;
 mod loans;
 mod pull;
 mod queue;
+mod sizes;
 mod staging;
 mod transfers;
 
@@ -14,13 +15,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use floe_wire::{CHUNK_BYTES, Chunk as Frame};
+use floe_wire::Chunk as Frame;
 
 use line::{First, Line, Step};
 use loans::{Loan, StagedLoan};
 pub use pull::pull;
 pub use queue::Load;
 use queue::{Chunk, Queue};
+pub use sizes::{STRIPED_FROM, transfer_bytes};
 use staging::{Copying, Slot};
 pub use transfers::{Taken, Target, Transfers};
 
@@ -30,12 +32,8 @@ use crate::pages;
 use crate::sender::Sender;
 use crate::spin::Spin;
 
-/// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
-pub const STRIPED_FROM: usize = 2 * CHUNK_BYTES;
 /// Connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
 pub const MOST_CONNECTIONS: u32 = 8;
-/// Bytes of a transfer: little is left to do when the last byte has come, and a command costs little beside so many.
-pub const TRANSFER_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// The outgoing direction of a session's bulk connections; threads share it by cloning.
 #[derive(Clone, Debug, Default)]

@@ -8,8 +8,19 @@ use crate::error::{DecodeError, Problem};
 pub const HEADER_BYTES: usize = 16;
 /// The most bytes of bulk data one frame carries.
 pub const PIECE_BYTES: usize = 4 << 20;
-/// The bytes of a transfer that one `Chunk` carries; a transfer's last one carries what is left.
+/// The least bytes of a transfer that one `Chunk` carries, but for its last, which carries what is left.
 pub const CHUNK_BYTES: usize = 256 << 10;
+/// The chunks of a transfer, at most.
+const CHUNKS: usize = 4;
+
+/// The bytes that one `Chunk` of a transfer of so many bytes carries, but for its last: as many times [`CHUNK_BYTES`] as the
+/// transfer has begun four of these. Each chunk costs its reader about 10 µs beside its bytes.
+#[must_use]
+pub const fn chunk_bytes(transfer: usize) -> usize {
+    let times = transfer.div_ceil(CHUNKS * CHUNK_BYTES);
+    CHUNK_BYTES * if times == 0 { 1 } else { times }
+}
+
 /// The most bytes of a payload: a piece of bulk data and room for the fields beside it.
 pub const PAYLOAD_LIMIT: u32 = (4 << 20) + (64 << 10);
 /// The most bytes of a payload before a session is attached.

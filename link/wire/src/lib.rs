@@ -16,7 +16,7 @@ mod runs;
 mod sample;
 
 pub use error::{DecodeError, Problem};
-pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT};
+pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT, chunk_bytes};
 pub use generated::*;
 pub use ids::{
     ArrayId, BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId,

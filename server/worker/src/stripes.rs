@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use floe_transport::{Giving, Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, Target, pull};
-use floe_wire::{CHUNK_BYTES, DeliveryFollows};
+use floe_wire::{DeliveryFollows, chunk_bytes};
 
 use crate::device::{Device, Pinned as _};
 use crate::ending::InputEnd;
@@ -17,13 +17,30 @@ pub(crate) enum Upload<D: Device> {
     /// In the upload ring.
     Pinned { memory: Arc<D::Pinned>, staged: Staged },
     /// Beside it, a chunk each, until the issuer has room: while a stream is held, nobody waits for that here.
-    Heap(Vec<Mutex<Vec<u8>>>),
+    Heap(Heap),
 }
 
 impl<D: Device> Upload<D> {
     /// For so many bytes beside the ring.
     pub(crate) fn heap(bytes: usize) -> Self {
-        Self::Heap((0..bytes.div_ceil(CHUNK_BYTES)).map(|_| Mutex::default()).collect())
+        let step = chunk_bytes(bytes);
+        Self::Heap(Heap { step, chunks: (0..bytes.div_ceil(step)).map(|_| Mutex::default()).collect() })
+    }
+}
+
+/// Chunks of a transfer.
+pub(crate) struct Heap {
+    /// Bytes of each, but for the last.
+    step: usize,
+    chunks: Vec<Mutex<Vec<u8>>>,
+}
+
+impl Heap {
+    /// Shows each, with where it begins.
+    pub(crate) fn each(&self, mut see: impl FnMut(usize, &[u8])) {
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            see(index * self.step, &chunk.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 
@@ -40,10 +57,10 @@ impl<D: Device> Target for Upload<D> {
                 memory.fill(staged.offset + offset, bytes, &mut |place| outcome = read(place));
                 outcome
             }
-            Self::Heap(chunks) => {
+            Self::Heap(heap) => {
                 let mut chunk = vec![0; bytes];
                 read(&mut chunk)?;
-                *chunks[offset / CHUNK_BYTES].lock().unwrap_or_else(PoisonError::into_inner) = chunk;
+                *heap.chunks[offset / heap.step].lock().unwrap_or_else(PoisonError::into_inner) = chunk;
                 Ok(())
             }
         }

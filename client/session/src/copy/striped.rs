@@ -1,9 +1,11 @@
 //! Copies to the device that the bulk connections carry: a command for every transfer, its bytes beside it, from where they
 //! lie.
 
+use std::ops::Range;
+
 use floe_abi::CudaResult;
 use floe_surface::HostRange;
-use floe_transport::{Help, Load, STRIPED_FROM, TRANSFER_BYTES};
+use floe_transport::{Help, Load, STRIPED_FROM, transfer_bytes};
 use floe_wire::CopyBulkToDevice;
 
 use super::Passage;
@@ -13,6 +15,16 @@ use crate::session::Session;
 /// Whether a copy of so many bytes goes this way.
 pub(super) fn carries(session: &Session, bytes: usize) -> bool {
     bytes >= STRIPED_FROM && session.connection.has_stripes()
+}
+
+/// Where the transfers of a copy of so many bytes lie in it.
+fn transfers(bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let next = usize::try_from(transfer_bytes(bytes as u64, start as u64)).ok().filter(|bytes| *bytes > 0)?;
+        start += next;
+        Some(start - next..start)
+    })
 }
 
 /// Posts host bytes. They have been read when this returns, or are read later where `passage` says so.
@@ -26,14 +38,13 @@ pub(super) fn send(
     let connection = &session.connection;
     let help = if passage.is_lent { Help::None } else { Help::Follows };
     let load = Load::new(Box::new(session.lent.lend(*source, passage.giving)));
-    let posted = (0..source.len()).step_by(TRANSFER_BYTES).try_for_each(|start| {
-        let bytes = TRANSFER_BYTES.min(source.len() - start);
+    let posted = transfers(source.len()).try_for_each(|place| {
         let message = CopyBulkToDevice {
             stream: floe_wire::StreamId(course.stream()),
-            to: floe_wire::DevicePtr(to + start as u64),
-            bytes: bytes as u64,
+            to: floe_wire::DevicePtr(to + place.start as u64),
+            bytes: place.len() as u64,
         };
-        course.issue(connection.post_striped(&message, &load, start..start + bytes, help)?);
+        course.issue(connection.post_striped(&message, &load, place, help)?);
         Ok(())
     });
     if help == Help::Follows {

@@ -2,16 +2,13 @@
 //! In: chunks as a peer that is not trusted places them. Out: whether each has its place, and when all have come.
 //! No byte has two chunks: who has claimed one may write its place without a lock.
 
-use floe_wire::CHUNK_BYTES;
-
-/// The most chunks of one transfer.
-const MOST_CHUNKS: usize = u64::BITS as usize;
+use floe_wire::{PIECE_BYTES, chunk_bytes};
 
 /// A transfer's chunks, one bit for each.
 #[derive(Debug)]
 pub(super) struct Assembly {
     bytes: usize,
-    claimed: u64,
+    claimed: u8,
     /// How many have not come.
     left: u32,
 }
@@ -23,21 +20,22 @@ pub(super) struct Claimed(());
 impl Assembly {
     /// A transfer of `bytes`, of which nothing has come. `None`: it has none, or too many.
     pub(super) fn new(bytes: usize) -> Option<Self> {
-        let chunks = bytes.div_ceil(CHUNK_BYTES);
-        let left = u32::try_from(chunks).ok().filter(|_| (1..=MOST_CHUNKS).contains(&chunks))?;
+        let chunks = u32::try_from(bytes.div_ceil(chunk_bytes(bytes))).ok();
+        let left = chunks.filter(|_| (1..=PIECE_BYTES).contains(&bytes))?;
         Some(Self { bytes, claimed: 0, left })
     }
 
     /// A chunk begins to come; `Err` says what is wrong with it.
     pub(super) fn claim(&mut self, offset: u64, bytes: usize) -> Result<Claimed, &'static str> {
         let offset = usize::try_from(offset).ok().filter(|offset| *offset < self.bytes).ok_or("it begins behind it")?;
-        if !offset.is_multiple_of(CHUNK_BYTES) {
+        let step = chunk_bytes(self.bytes);
+        if !offset.is_multiple_of(step) {
             return Err("no chunk begins there");
         }
-        if bytes != CHUNK_BYTES.min(self.bytes - offset) {
+        if bytes != step.min(self.bytes - offset) {
             return Err("it is not as long as the chunk there");
         }
-        let chunk = 1 << (offset / CHUNK_BYTES);
+        let chunk = 1 << (offset / step);
         if self.claimed & chunk != 0 {
             return Err("it has come before");
         }
@@ -54,6 +52,8 @@ impl Assembly {
 
 #[cfg(test)]
 mod tests {
+    use floe_wire::CHUNK_BYTES;
+
     use super::*;
 
     #[test]
@@ -92,10 +92,18 @@ mod tests {
     }
 
     #[test]
-    fn transfers_have_between_one_and_sixty_four_chunks() {
+    fn transfers_have_up_to_four_chunks_which_are_the_longer_the_longer_they_are() {
         let fits = |bytes: usize| Assembly::new(bytes).is_some();
-        assert_eq!([0, 1, 64 * CHUNK_BYTES, 64 * CHUNK_BYTES + 1].map(fits), [false, true, true, false]);
-        let mut largest = Assembly::new(64 * CHUNK_BYTES).expect("a transfer");
-        assert!(largest.claim(63 * CHUNK_BYTES as u64, CHUNK_BYTES).is_ok());
+        assert_eq!([0, 1, PIECE_BYTES, PIECE_BYTES + 1].map(fits), [false, true, true, false]);
+        for (bytes, step) in [(1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (16, 4)] {
+            let (bytes, step) = (bytes * CHUNK_BYTES, step * CHUNK_BYTES);
+            let mut assembly = Assembly::new(bytes).expect("a transfer");
+            assert!(step == CHUNK_BYTES || assembly.claim(CHUNK_BYTES as u64, step).is_err(), "{bytes}");
+            let starts = (0..bytes).step_by(step);
+            let claims: Vec<_> = starts.map(|at| assembly.claim(at as u64, step.min(bytes - at))).collect();
+            assert!(claims.len() <= 4 && claims.iter().all(Result::is_ok), "{bytes}");
+            let whole = claims.into_iter().map(|claim| assembly.complete(claim.expect("it is in order")));
+            assert_eq!(whole.filter(|whole| *whole).count(), 1, "{bytes}");
+        }
     }
 }

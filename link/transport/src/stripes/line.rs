@@ -3,7 +3,7 @@
 //! nothing and waits for nobody.
 
 use super::queue::{Chunk, Load, Queue};
-use super::staging::{Copying, Staged, Staging};
+use super::staging::{Copying, SLOT_BYTES, Staged, Staging};
 use crate::outgoing::Giving;
 use crate::sender::Sender;
 
@@ -83,7 +83,9 @@ impl Line {
 
     /// Whether the next chunk of the queue is copied before a connection has it.
     fn copies_next(&self) -> bool {
-        let suits = |load: &Load| load.giving() == Giving::Copies && self.staging.suits(load.len());
+        let suits = |(load, chunk): (&Load, usize)| {
+            load.giving() == Giving::Copies && chunk <= SLOT_BYTES && self.staging.suits(load.len())
+        };
         self.queue.first().is_some_and(suits)
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use floe_wire::CHUNK_BYTES;
+use floe_wire::chunk_bytes;
 
 use crate::outgoing::{Giving, Lent};
 
@@ -94,6 +94,13 @@ struct Transfer {
     done: usize,
 }
 
+impl Transfer {
+    /// How many bytes its next chunk has.
+    fn next_bytes(&self) -> usize {
+        chunk_bytes(self.place.len()).min(self.place.len() - self.done)
+    }
+}
+
 /// Transfers whose chunks have not all been given out.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -104,7 +111,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Appends a transfer of the bytes at `place`, at least one.
     pub(super) fn push(&mut self, id: u64, load: &Arc<Load>, place: Range<usize>) {
-        let chunks = place.len().div_ceil(CHUNK_BYTES);
+        let chunks = place.len().div_ceil(chunk_bytes(place.len()));
         load.counts.waiting.fetch_add(chunks, Ordering::AcqRel);
         load.counts.left.fetch_add(chunks, Ordering::AcqRel);
         self.chunks += chunks;
@@ -114,7 +121,7 @@ impl Queue {
     /// The next chunk.
     pub(super) fn pop(&mut self) -> Option<Chunk> {
         let first = self.line.front_mut()?;
-        let (offset, bytes) = (first.done, CHUNK_BYTES.min(first.place.len() - first.done));
+        let (offset, bytes) = (first.done, first.next_bytes());
         first.done += bytes;
         let start = first.place.start + offset;
         let (transfer, place, is_last) = (first.id, start..start + bytes, first.done == first.place.len());
@@ -124,9 +131,9 @@ impl Queue {
         Some(Chunk { transfer, offset, load, place })
     }
 
-    /// The load of the next chunk.
-    pub(super) fn first(&self) -> Option<&Load> {
-        self.line.front().map(|first| &*first.load)
+    /// The load of the next chunk, and how many bytes that has.
+    pub(super) fn first(&self) -> Option<(&Load, usize)> {
+        self.line.front().map(|first| (&*first.load, first.next_bytes()))
     }
 
     /// How many chunks stand in line.
@@ -138,6 +145,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+
+    use floe_wire::CHUNK_BYTES;
 
     use super::*;
 

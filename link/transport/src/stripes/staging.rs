@@ -3,11 +3,13 @@
 
 use std::collections::VecDeque;
 
-use floe_wire::CHUNK_BYTES;
+use floe_wire::{PIECE_BYTES, chunk_bytes};
 use memmap2::{Advice, MmapMut};
 
 /// How many copies there are at most: as many as sockets hold until the peer says that it has them, and a few more.
-const MOST: usize = 64;
+const MOST: usize = 32;
+/// Bytes of each: a chunk of the largest transfers.
+pub(super) const SLOT_BYTES: usize = chunk_bytes(PIECE_BYTES);
 
 /// Memory of a chunk. The system has it back when this is dropped, and gives it to nobody while a socket holds it.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl Staging {
     }
 
     fn make(&mut self) -> Option<Slot> {
-        let memory = if self.made < MOST { MmapMut::map_anon(CHUNK_BYTES).ok() } else { None }?;
+        let memory = if self.made < MOST { MmapMut::map_anon(SLOT_BYTES).ok() } else { None }?;
         // Threads that give parts of one large page hold up each other.
         let _ = memory.advise(Advice::NoHugePage);
         self.made += 1;
@@ -165,7 +167,7 @@ mod tests {
         for number in 0..MOST {
             assert_eq!(staging.room(), MOST - number);
             let copying = staging.begin().expect("there is room");
-            staging.end(copying, 1, number * CHUNK_BYTES, CHUNK_BYTES);
+            staging.end(copying, 1, number * SLOT_BYTES, SLOT_BYTES);
         }
         assert!(staging.begin().is_none());
         let first = staging.next().expect("it is ready");

@@ -502,7 +502,7 @@ impl Message for CopyBulkToDevice {
     }
 }
 
-/// The bytes at `offset` of a transfer: 256 KiB, or what is left at its end. Either side says it, on bulk connections only and nothing else there; transfers are named by the sequence of the sender's frame on the session's own connection that announces them.
+/// The bytes at `offset` of a transfer: 256 KiB for each MiB of it that has begun, or what is left at its end. Either side says it, on bulk connections only and nothing else there; transfers are named by the sequence of the sender's frame on the session's own connection that announces them.
 ///
 /// Kind 0x0223, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

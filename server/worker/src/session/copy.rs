@@ -2,16 +2,16 @@
 //! In: bytes and ranges. Out: copies in stream order, through the staging rings where the host is one end.
 //! Addresses are the driver's to judge: a program may name globals, which lie outside the window.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use floe_abi::CudaError;
 use floe_wire::{
-    BoxEnd, CHUNK_BYTES, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice,
-    CopyLate, CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
+    BoxEnd, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice, CopyLate,
+    CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
 };
 
 use super::{Answer, Session};
-use floe_transport::TRANSFER_BYTES;
+use floe_transport::transfer_bytes;
 
 use crate::completer::{Action, Lane, Task};
 use crate::device::{ArrayPlace, Device, Pattern, Pinned as _, Rows, RowsEnd, RowsPlace};
@@ -100,15 +100,12 @@ impl<D: Device> Session<D> {
         let Some(upload) = self.shared.transfers.take(sequence) else { return Ok(Answer::Nothing) };
         self.staged = match &*upload {
             Upload::Pinned { staged, .. } => Some(*staged),
-            Upload::Heap(chunks) => {
+            Upload::Heap(heap) => {
                 let device = &self.shared.device;
                 let taken = self.uploads.take(device, size(message.bytes)?, || self.shared.queue.has_held_streams())?;
                 let staged = taken.ok_or(CudaError::OUT_OF_MEMORY)?;
                 let memory = self.uploads.memory(staged);
-                for (index, chunk) in chunks.iter().enumerate() {
-                    let bytes = chunk.lock().unwrap_or_else(PoisonError::into_inner);
-                    memory.write(staged.offset + index * CHUNK_BYTES, &bytes);
-                }
+                heap.each(|at, bytes| memory.write(staged.offset + at, bytes));
                 Some(staged)
             }
         };
@@ -229,7 +226,7 @@ impl<D: Device> Session<D> {
         let stream = self.use_stream(id)?;
         let lane = Lane::Stream(id.0);
         let download = Download::new(sequence, stream, lane, bytes);
-        let issued = self.issue_pieces(download, slices);
+        let issued = self.issue_pieces(download, bytes, slices);
         let marks = match issued {
             Ok(Some(mark)) => {
                 self.marked(id, &mark);
@@ -245,18 +242,24 @@ impl<D: Device> Session<D> {
     fn issue_pieces(
         &mut self,
         download: Download,
+        bytes: u64,
         slices: impl Iterator<Item = Result<Rows, Fault>>,
     ) -> Result<Option<Arc<Mark<D>>>, Fault> {
         // Where several connections carry it, the first can leave the sooner, and the last be there.
-        let most = if self.shared.stripes.any() { TRANSFER_BYTES } else { PIECE_BYTES };
+        let is_striped = self.shared.stripes.any();
+        let most = |done| if is_striped { transfer_bytes(bytes, done) } else { PIECE_BYTES as u64 };
         let (mut offset, mut last) = (0, None);
         for slice in slices {
             let slice = slice?;
-            each_piece(slice, most, |mut piece| {
-                piece.offset += offset;
-                last = Some(self.issue_piece(download, piece)?);
-                Ok(())
-            })?;
+            each_piece(
+                slice,
+                |done| most(offset + done),
+                |mut piece| {
+                    piece.offset += offset;
+                    last = Some(self.issue_piece(download, piece)?);
+                    Ok(())
+                },
+            )?;
             offset += product([slice.width, slice.height, 1])?;
         }
         Ok(last)
@@ -354,10 +357,14 @@ impl<D: Device> Session<D> {
     }
 }
 
-/// Cuts a slice into pieces of at most `most` bytes: rows together where they fit, else parts of rows.
-fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(), Fault>) -> Result<(), Fault> {
+/// Cuts a slice into pieces of at most as many bytes as `most` says behind so many: rows together where they fit, else parts
+/// of rows.
+fn each_piece(
+    slice: Rows,
+    most: impl Fn(u64) -> u64,
+    mut issue: impl FnMut(Piece) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let Rows { place, width, height } = slice;
-    let (step, most) = (most, most as u64);
     let part = |row: u64, column: u64| -> Result<RowsPlace, Fault> {
         match place {
             RowsPlace::Memory(at, pitch) => {
@@ -373,23 +380,20 @@ fn each_piece(slice: Rows, most: usize, mut issue: impl FnMut(Piece) -> Result<(
     if width == 0 {
         return Ok(());
     }
-    if width > most {
-        for index in 0..height {
-            for column in (0..width).step_by(step) {
-                let width_here = most.min(width - column);
-                let rows = Rows { place: part(index, column)?, width: width_here, height: 1 };
-                issue(Piece { rows, offset: product([index, width, 1])? + column })?;
-            }
+    let (mut row, mut column) = (0, 0);
+    while row < height {
+        let offset = product([row, width, 1])? + column;
+        let most = most(offset).max(1);
+        let together = if column == 0 { (most / width).min(height - row) } else { 0 };
+        let rows = match together {
+            0 => Rows { place: part(row, column)?, width: most.min(width - column), height: 1 },
+            together => Rows { place: part(row, 0)?, width, height: together },
+        };
+        issue(Piece { rows, offset })?;
+        column += rows.width;
+        if column == width {
+            (row, column) = (row + rows.height, 0);
         }
-        return Ok(());
-    }
-    let together = most / width;
-    let mut index = 0;
-    while index < height {
-        let count = together.min(height - index);
-        let rows = Rows { place: part(index, 0)?, width, height: count };
-        issue(Piece { rows, offset: product([index, width, 1])? })?;
-        index += count;
     }
     Ok(())
 }
@@ -415,11 +419,15 @@ mod tests {
     fn pieces(width: u64, height: u64, pitch: u64) -> Vec<(u64, u64, u64, u64)> {
         let mut seen = Vec::new();
         let slice = Rows { place: RowsPlace::Memory(floe_abi::DevicePtr(1 << 40), pitch), width, height };
-        each_piece(slice, PIECE_BYTES, |piece| {
-            let RowsPlace::Memory(at, _) = piece.rows.place else { panic!("memory") };
-            seen.push((at.0 - (1 << 40), piece.rows.width, piece.rows.height, piece.offset));
-            Ok(())
-        })
+        each_piece(
+            slice,
+            |_| PIECE_BYTES as u64,
+            |piece| {
+                let RowsPlace::Memory(at, _) = piece.rows.place else { panic!("memory") };
+                seen.push((at.0 - (1 << 40), piece.rows.width, piece.rows.height, piece.offset));
+                Ok(())
+            },
+        )
         .unwrap();
         seen
     }
@@ -443,6 +451,20 @@ mod tests {
         let expected =
             [(0, piece, 1, 0), (piece, 5, 1, piece), (2 * piece, piece, 1, width), (3 * piece, 5, 1, width + piece)];
         assert_eq!(pieces(width, 2, 2 * piece), expected);
+    }
+
+    #[test]
+    fn pieces_are_as_large_as_may_be_where_they_begin() {
+        let mut seen = Vec::new();
+        let slice = Rows { place: RowsPlace::Memory(floe_abi::DevicePtr(0), 100), width: 10, height: 6 };
+        let most = |done| if done < 20 { 4 } else { 25 };
+        each_piece(slice, most, |piece| {
+            seen.push((piece.offset, piece.rows.width, piece.rows.height));
+            Ok(())
+        })
+        .unwrap();
+        let parts = [(0, 4, 1), (4, 4, 1), (8, 2, 1), (10, 4, 1), (14, 4, 1), (18, 2, 1)];
+        assert_eq!(seen, [&parts[..], &[(20, 10, 2), (40, 10, 2)]].concat());
     }
 
     #[test]

@@ -1,0 +1,50 @@
+//! How a copy is cut for several connections. In: its bytes. Out: those of its transfers.
+
+use floe_wire::{CHUNK_BYTES, PIECE_BYTES};
+
+/// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
+pub const STRIPED_FROM: usize = 2 * CHUNK_BYTES;
+/// Bytes of a transfer: little is left to do when the last byte has come, and a command costs little beside so many.
+const TRANSFER_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+/// Bytes of a copy from which on those in its middle are larger.
+const LARGE_FROM: u64 = 16 << 20;
+/// Bytes at either end of it that are not.
+const ENDS_BYTES: u64 = 4 << 20;
+
+/// How many bytes the next transfer of a copy of so many has, of which so many have been cut: few at the beginning, so that
+/// something can be done with it soon, and at the end, so that little is left to do when the last byte has come.
+#[must_use]
+pub fn transfer_bytes(all: u64, done: u64) -> u64 {
+    let left = all.saturating_sub(done);
+    let is_large = all >= LARGE_FROM && done >= ENDS_BYTES && left > ENDS_BYTES;
+    if is_large { (left - ENDS_BYTES).clamp(TRANSFER_BYTES, PIECE_BYTES as u64) } else { left.min(TRANSFER_BYTES) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_cut_into_transfers_that_are_larger_in_the_middle_of_large_ones() {
+        let cut = |all: u64| {
+            let mut done = 0;
+            let next = || {
+                let bytes = transfer_bytes(all, done);
+                done += bytes;
+                (bytes > 0).then_some(bytes)
+            };
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
+        let mib = |sizes: &[u64]| sizes.iter().map(|size| size << 20).collect::<Vec<_>>();
+        assert_eq!(cut(0), [0; 0]);
+        assert_eq!(cut(700), [700]);
+        assert_eq!(cut((16 << 20) - 1), [mib(&[1; 15]), vec![(1 << 20) - 1]].concat());
+        assert_eq!(cut(16 << 20), mib(&[1, 1, 1, 1, 4, 4, 1, 1, 1, 1]));
+        assert_eq!(cut((17 << 20) + 5), [mib(&[1, 1, 1, 1, 4, 4]), vec![(1 << 20) + 5], mib(&[1; 4])].concat());
+        for all in [(16 << 20) + 1, (19 << 20) - 1, (64 << 20) + 77] {
+            let sizes = cut(all);
+            assert_eq!(sizes.iter().sum::<u64>(), all);
+            assert!(sizes.iter().all(|size| *size <= PIECE_BYTES as u64));
+        }
+    }
+}
