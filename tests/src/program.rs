@@ -62,6 +62,8 @@ pub struct Statistics {
     pub staged_from_device: u64,
     /// Of those to devices, the bytes that bulk connections carried.
     pub bulk_to_device: u64,
+    /// Of them, those that were copied before a connection had room for them.
+    pub bulk_staged: u64,
     /// Of those from devices, the bytes that bulk connections carried.
     pub bulk_from_device: u64,
     /// Touches of managed memory that stood until it was opened.

@@ -50,6 +50,7 @@ fn large_copies_over_tcp_use_the_bulk_connections_and_leave_nothing_behind() {
         let seen = run(&program.variable("FLOE_COPY_THREADS", copy_threads));
         // They are made while the program goes on, and small copies stay with their commands.
         assert!(seen.bulk_to_device * 4 > seen.bytes_to_device, "{connections}: {seen:?}");
+        assert_eq!(seen.bulk_staged > 0, copy_threads != "1", "{connections}: {seen:?}");
         assert!(seen.bulk_from_device * 2 > seen.bytes_from_device, "{connections}: {seen:?}");
         daemon.wait_for_workers(0);
         let left = || (open_files(daemon.process()), threads(daemon.process()));

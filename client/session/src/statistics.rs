@@ -35,6 +35,7 @@ pub(crate) struct Statistics {
     staged_from_device: AtomicU64,
     bulk_to_device: AtomicU64,
     bulk_from_device: AtomicU64,
+    bulk_staged: AtomicU64,
     contents_known: AtomicU64,
     contents_sent: AtomicU64,
     content_bytes_sent: AtomicU64,
@@ -70,6 +71,8 @@ pub struct Snapshot {
     pub bulk_to_device: u64,
     /// Of the bytes copied from devices, those that bulk connections carried.
     pub bulk_from_device: u64,
+    /// Of the bytes bulk connections carried to devices, those that were copied before a connection had room for them.
+    pub bulk_staged: u64,
     /// Contents of modules that the server had.
     pub contents_known: u64,
     /// Contents of modules that were sent.
@@ -104,6 +107,7 @@ impl Statistics {
             staged_from_device: AtomicU64::new(0),
             bulk_to_device: AtomicU64::new(0),
             bulk_from_device: AtomicU64::new(0),
+            bulk_staged: AtomicU64::new(0),
             contents_known: AtomicU64::new(0),
             contents_sent: AtomicU64::new(0),
             content_bytes_sent: AtomicU64::new(0),
@@ -175,6 +179,11 @@ impl Statistics {
         self.bulk_from_device.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes for bulk connections were copied before one had room for them.
+    pub(crate) fn staged_for_bulk(&self, bytes: u64) {
+        self.bulk_staged.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// A load found this many contents at the server.
     pub(crate) fn knew_contents(&self, count: usize) {
         self.contents_known.fetch_add(count as u64, Ordering::Relaxed);
@@ -224,6 +233,7 @@ impl Statistics {
             staged_from_device: self.staged_from_device.load(Ordering::Relaxed),
             bulk_to_device: self.bulk_to_device.load(Ordering::Relaxed),
             bulk_from_device: self.bulk_from_device.load(Ordering::Relaxed),
+            bulk_staged: self.bulk_staged.load(Ordering::Relaxed),
             contents_known: self.contents_known.load(Ordering::Relaxed),
             contents_sent: self.contents_sent.load(Ordering::Relaxed),
             content_bytes_sent: self.content_bytes_sent.load(Ordering::Relaxed),
@@ -250,7 +260,8 @@ impl Snapshot {
         let (to, from) = (self.staged_to_device, self.staged_from_device);
         let _ = writeln!(out, "of them through shared memory: {to}, from device: {from}");
         let (to, from) = (self.bulk_to_device, self.bulk_from_device);
-        let _ = writeln!(out, "of them by bulk connections: {to}, from device: {from}");
+        let _ =
+            writeln!(out, "of them by bulk connections: {to} ({} copied first), from device: {from}", self.bulk_staged);
         let (faults, to, from) = (self.managed_faults, self.managed_to_device, self.managed_from_device);
         let _ =
             writeln!(out, "managed memory, touches that stood: {faults}, bytes to device: {to}, from device: {from}");
@@ -282,8 +293,11 @@ impl Snapshot {
             "\"shared_to_device\":{},\"shared_from_device\":{},",
             self.shared_to_device, self.shared_from_device
         );
-        let _ =
-            write!(out, "\"bulk_to_device\":{},\"bulk_from_device\":{},", self.bulk_to_device, self.bulk_from_device);
+        let _ = write!(
+            out,
+            "\"bulk_to_device\":{},\"bulk_from_device\":{},\"bulk_staged\":{},",
+            self.bulk_to_device, self.bulk_from_device, self.bulk_staged
+        );
         let _ = write!(
             out,
             "\"staged_to_device\":{},\"staged_from_device\":{},",
@@ -325,6 +339,7 @@ mod tests {
         statistics.staged_from_device(8);
         statistics.went_by_bulk(7);
         statistics.came_by_bulk(8);
+        statistics.staged_for_bulk(6);
         statistics.managed_fault();
         statistics.managed_to_device(11);
         statistics.managed_from_device(12);
@@ -349,7 +364,7 @@ mod tests {
             "{\"local\":{\"made\":1,\"waited\":0},\"post\":{\"made\":2,\"waited\":1},\"call\":{\"made\":2,\"waited\":2},\
              \"waits_with_context\":2,\"bytes_to_device\":22,\"bytes_from_device\":18,\
              \"shared_to_device\":5,\"shared_from_device\":6,\
-             \"bulk_to_device\":7,\"bulk_from_device\":8,\
+             \"bulk_to_device\":7,\"bulk_from_device\":8,\"bulk_staged\":6,\
              \"staged_to_device\":7,\"staged_from_device\":8,\
              \"modules_known\":3,\"modules_sent\":1,\"module_bytes_sent\":9,\
              \"managed_faults\":1,\"managed_to_device\":11,\"managed_from_device\":12,\

@@ -140,19 +140,23 @@ fn pinned_memory_under_way_stays_until_the_server_has_it() {
 
 #[test]
 fn bulk_connections_are_made_again_with_what_they_lack() {
-    copy_over_bulk_connections(6, &[]);
+    assert_eq!(copy_over_bulk_connections(6, "4"), 0, "other threads are not worth it");
+}
+
+#[test]
+fn so_are_those_of_large_copies_that_one_thread_makes() {
+    assert_eq!(copy_over_bulk_connections(33, "1"), 0);
 }
 
 #[test]
 fn so_are_those_whose_data_other_threads_copy_first() {
-    copy_over_bulk_connections(33, &[("FLOE_COPY_THREADS", "4")]);
-    let threads = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
-    assert_eq!(names.filter(|name| name.trim_end() == "floe-bulk-copy").count(), 3);
+    let staged = copy_over_bulk_connections(33, "4");
+    assert!(staged > 20 << 20, "{staged}");
 }
 
-/// A copy of so many MiB there and back over two bulk connections that are cut meanwhile.
-fn copy_over_bulk_connections(transfers: usize, more: &[(&str, &str)]) {
+/// A copy of so many MiB there and back by so many threads over two bulk connections that are cut meanwhile; how many bytes
+/// were copied before a connection had room for them.
+fn copy_over_bulk_connections(transfers: usize, threads: &str) -> u64 {
     const TRANSFER: usize = 4 * CHUNK_BYTES;
     let server = lasting(LONG, 2, |request, sequence, peer| match request {
         Request::CopyFromDevice(copy) => {
@@ -176,7 +180,7 @@ fn copy_over_bulk_connections(transfers: usize, more: &[(&str, &str)]) {
         }
         _ => Flow::Usual,
     });
-    let variables = [&[("FLOE_BULK_CONNECTIONS", "2")], more].concat();
+    let variables = [("FLOE_BULK_CONNECTIONS", "2"), ("FLOE_COPY_THREADS", threads)];
     let (client, wires) = (client_of(&server, &variables), server.wires());
     until("two bulk connections", || server.joined().lock().unwrap().len() == 2);
     // Both have been added soon after they were answered.
@@ -219,6 +223,7 @@ fn copy_over_bulk_connections(transfers: usize, more: &[(&str, &str)]) {
     let mut back = vec![0; bytes];
     client.memcpy_dtoh(Stream::LEGACY, host(&mut back), at).unwrap();
     assert!(back == sent);
+    client.statistics().bulk_staged
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::error::Failure;
 
 /// Bytes from which on a copy costs more than to hand over the pages.
 const LEAST: usize = 64 << 10;
-/// Bytes in a pipe at a time: a chunk, in one step. The system may have less room for this user, but not this little.
+/// Bytes in a pipe at a time: a small chunk, in one step. The system may have less room for this user, but not this little.
 const PIPE_BYTES: usize = 256 << 10;
 const LEAST_PIPE_BYTES: usize = 32 << 10;
 

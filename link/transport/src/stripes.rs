@@ -1,6 +1,7 @@
 //! Bulk data over several connections at once.
 //! In: data that are lent, each part with the command it belongs to. Out: chunks, on whichever connection has nothing to do.
-//! Chunks are handed out in the order of their commands, and no lock is held while bytes are copied or go to a socket. What comes in at the other end is put together by [`Transfers`].
+//! Chunks are handed out in the order of their commands, and no lock is held while bytes are copied or go to a socket. What
+//! comes in at the other end is put together by [`Transfers`].
 
 mod assembly;
 mod line;
@@ -12,7 +13,7 @@ mod staging;
 mod transfers;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use floe_wire::Chunk as Frame;
@@ -52,6 +53,8 @@ struct Shared {
     count: AtomicUsize,
     /// How many chunks stand in line, for threads that look without the lock.
     chunks: AtomicUsize,
+    /// Bytes that were copied before a connection had room for them.
+    staged: AtomicU64,
     /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
     spin: Spin,
 }
@@ -112,6 +115,12 @@ impl Stripes {
         Ok(())
     }
 
+    /// Bytes that were copied so since this was last asked.
+    #[must_use]
+    pub fn take_staged(&self) -> u64 {
+        self.shared.staged.swap(0, Ordering::Relaxed)
+    }
+
     /// A thread that writes and copies.
     fn start(&self, name: &str) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
@@ -139,8 +148,8 @@ impl Stripes {
         own.post_numbered(command, |sequence| self.shared.enter(sequence, load, place, help))
     }
 
-    /// Writes with the others until all of `load` is at sockets (of links that may be made again: with the peer), or never will
-    /// be: then nobody reads it any more.
+    /// Writes and copies with the others until all of `load` is at sockets (of links that may be made again: with the peer), or
+    /// copied, or never will be: then nobody reads it any more.
     pub fn see_off(&self, load: &Load) {
         self.shared.see_off(load);
     }
@@ -260,6 +269,7 @@ impl Shared {
     fn copy(&self, chunk: Chunk, mut copying: Copying) -> MutexGuard<'_, Line> {
         let (transfer, offset, bytes) = (chunk.transfer, chunk.offset, chunk.place.len());
         chunk.show(&mut |bytes| copying.copy(bytes));
+        self.staged.fetch_add(bytes as u64, Ordering::Relaxed);
         self.give_back(chunk);
         let mut line = self.lock();
         line.staging.end(copying, transfer, offset, bytes);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaResult;
+use floe_transport::Giving;
 use floe_wire::PIECE_BYTES;
 
 use crate::device::{Device, PageSize, Pinned as _};
@@ -245,8 +246,8 @@ pub(crate) struct Landing<D: Device> {
     pub(crate) memory: Arc<D::Pinned>,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
-    /// Whether a socket may be given the pages it lies in, instead of a copy.
-    pub(crate) gives_pages: bool,
+    /// How a socket is given it.
+    pub(crate) giving: Giving,
     ring: usize,
     ticket: Ticket,
     home: Arc<Downloads<D>>,
@@ -277,7 +278,15 @@ impl<D: Device> Downloads<D> {
         loop {
             if let Some((ring, ticket, offset)) = rings.allocate(bytes) {
                 let memory = rings.memory(ring);
-                return Ok(Landing { memory, offset, bytes, gives_pages: false, ring, ticket, home: Arc::clone(self) });
+                return Ok(Landing {
+                    memory,
+                    offset,
+                    bytes,
+                    giving: Giving::Copies,
+                    ring,
+                    ticket,
+                    home: Arc::clone(self),
+                });
             }
             // A client that does not read what is on its way, and resets the context again and again, waits here.
             let has_room = rings.taken() < (MOST_BYTES / self.bytes).max(1);

@@ -76,9 +76,8 @@ impl<D: Device> Lent for Landing<D> {
         self.memory.lend(self.offset, self.bytes, write);
     }
 
-    /// What its place holds next are this client's results, too.
     fn giving(&self) -> Giving {
-        if self.gives_pages { Giving::PagesForGood } else { Giving::Copies }
+        self.giving
     }
 }
 

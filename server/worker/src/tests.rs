@@ -80,7 +80,13 @@ impl Client {
     }
 
     /// Over these two ends of a connection: the client's, the worker's.
-    fn over(
+    fn over(sockets: (UnixStream, UnixStream), device: Arc<Fake>, memory: u64, lasting: Option<Lasting>) -> Self {
+        Self::with_transport(TRANSPORT, sockets, device, memory, lasting)
+    }
+
+    /// With rings of other sizes.
+    fn with_transport(
+        transport: u64,
         (ours, theirs): (UnixStream, UnixStream),
         device: Arc<Fake>,
         memory: u64,
@@ -94,7 +100,7 @@ impl Client {
             memory,
             granularity: BLOCK,
             shared_memory: SHARED,
-            transport_memory: TRANSPORT,
+            transport_memory: transport,
             device_speaks: false,
             cache: None,
             used: Arc::clone(&used),
@@ -151,8 +157,13 @@ impl Client {
 
     /// A mapped block at the window's start.
     fn memory(&mut self) {
-        self.ok(&CreateBlock { block: BlockId(1), bytes: BLOCK });
-        self.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 });
+        self.memory_of(BLOCK);
+    }
+
+    /// One of so many bytes.
+    fn memory_of(&mut self, bytes: u64) {
+        self.ok(&CreateBlock { block: BlockId(1), bytes });
+        self.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes, access: 3 });
     }
 
     fn nothing_comes(&mut self) {
@@ -345,9 +356,7 @@ fn who_was_told_not_ready_is_told_when_the_event_is_over_and_once() {
 #[test]
 fn a_copy_larger_than_a_small_frame_is_staged_and_one_behind_a_host_function_still_read() {
     let mut client = Client::new();
-    client.ok(&CreateBlock { block: BlockId(1), bytes: 32 * PIECE_BYTES as u64 });
-    let at = DevicePtr(BASE);
-    client.send(&MapBlock { block: BlockId(1), offset: 0, at, bytes: 32 * PIECE_BYTES as u64, access: 3 });
+    client.memory_of(32 * PIECE_BYTES as u64);
     client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
     client.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
     assert_eq!(client.get(), Some(Got::RunHostFunction(3)));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, suitable_copiers};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Address, Link, suitable_copiers};
 use floe_wire::{Call as _, Continue, Join};
 
 use super::error::ConnectError;
@@ -29,13 +29,17 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
-    /// Threads that copy beside those that write: of those of one copy the calling one is one.
+    /// Threads that copy beside those that write: of those of one copy the calling one is one. What is sealed is copied on its
+    /// way anyway.
     pub(super) fn copiers(&self) -> usize {
-        match self.copy_threads {
-            Some(threads) if self.count > 0 => threads - 1,
-            Some(_) => 0,
-            None => suitable_copiers(self.count),
+        if self.count == 0 || self.is_sealed() {
+            return 0;
         }
+        self.copy_threads.map_or_else(|| suitable_copiers(self.count), |threads| threads - 1)
+    }
+
+    fn is_sealed(&self) -> bool {
+        matches!(self.server.parse(), Ok(Address::Tls { .. }))
     }
 
     /// Makes one more connection of the session; `limit` is for each step.
@@ -66,5 +70,23 @@ impl Attached {
             Err(error) => log!(Info, "a session that is not used ends when its server stops waiting: {error}"),
         }
         places.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_threads_copy_for_connections_that_are_given_pages() {
+        let copiers = |server: &str, count, copy_threads| {
+            let (server, credentials) = (server.to_owned(), Credentials::default());
+            Joining { server, credentials, session: 1, key: vec![], count, copy_threads }.copiers()
+        };
+        assert_eq!(copiers("tcp://server:7070", 2, Some(4)), 3);
+        assert_eq!(copiers("tcp://server:7070", 2, Some(1)), 0);
+        assert_eq!(copiers("tcp://server:7070", 0, Some(4)), 0);
+        assert_eq!(copiers("tls://server:7070", 2, Some(4)), 0);
+        assert_eq!(copiers("tcp://server:7070", 2, None), suitable_copiers(2));
     }
 }

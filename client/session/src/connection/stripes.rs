@@ -139,15 +139,18 @@ impl Connection {
 
     /// Waits until nobody reads these data any more, and helps to send them.
     pub(crate) fn see_off(&self, load: &Load) {
-        self.shared.bulk.stripes.see_off(load);
+        let Bulk { stripes, statistics, .. } = &self.shared.bulk;
+        stripes.see_off(load);
+        statistics.staged_for_bulk(stripes.take_staged());
     }
 }
 
 /// Makes the connections, each on a thread that then reads it. Until one is there, all goes on the session's own.
 pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Result<()> {
-    if shared.keeper.is_some() {
-        // Where connections end with the session, they are given no pages.
-        shared.bulk.stripes.stage(joining.copiers(), STAGED_FROM)?;
+    // Connections that end with the session are given no pages.
+    let copiers = if shared.keeper.is_some() { joining.copiers() } else { 0 };
+    if let Err(error) = shared.bulk.stripes.stage(copiers, STAGED_FROM) {
+        log!(Warn, "copies have fewer threads than they could: {error}");
     }
     for place in 1..=joining.count {
         let (shared, joining) = (Arc::clone(shared), Arc::clone(joining));

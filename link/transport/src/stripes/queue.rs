@@ -11,7 +11,7 @@ use floe_wire::chunk_bytes;
 use crate::outgoing::{Giving, Lent};
 
 /// Data of somebody else's that several connections carry. They stay as they are until this is dropped, which happens when
-/// the last of them are at a socket, or never will be.
+/// the last of them are at a socket or copied, or never will be.
 pub struct Load {
     lent: Box<dyn Lent + Sync>,
     counts: Arc<Counts>,
@@ -22,7 +22,7 @@ pub struct Load {
 struct Counts {
     /// Chunks that stand in line.
     waiting: AtomicUsize,
-    /// Chunks that stand in line or that a connection has.
+    /// Chunks that stand in line, are being copied, or that a connection has.
     left: AtomicUsize,
 }
 

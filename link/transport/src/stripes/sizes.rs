@@ -16,8 +16,10 @@ const ENDS_BYTES: u64 = 4 << 20;
 #[must_use]
 pub fn transfer_bytes(all: u64, done: u64) -> u64 {
     let left = all.saturating_sub(done);
-    let is_large = all >= LARGE_FROM && done >= ENDS_BYTES && left > ENDS_BYTES;
-    if is_large { (left - ENDS_BYTES).clamp(TRANSFER_BYTES, PIECE_BYTES as u64) } else { left.min(TRANSFER_BYTES) }
+    let is_large = all >= LARGE_FROM && done >= ENDS_BYTES;
+    // The odd rest is the last transfer's, so that all of them begin at multiples of the small ones' size.
+    let middle = left.saturating_sub(ENDS_BYTES) / TRANSFER_BYTES * TRANSFER_BYTES;
+    if is_large && middle > 0 { middle.min(PIECE_BYTES as u64) } else { left.min(TRANSFER_BYTES) }
 }
 
 #[cfg(test)]
@@ -40,7 +42,9 @@ mod tests {
         assert_eq!(cut(700), [700]);
         assert_eq!(cut((16 << 20) - 1), [mib(&[1; 15]), vec![(1 << 20) - 1]].concat());
         assert_eq!(cut(16 << 20), mib(&[1, 1, 1, 1, 4, 4, 1, 1, 1, 1]));
-        assert_eq!(cut((17 << 20) + 5), [mib(&[1, 1, 1, 1, 4, 4]), vec![(1 << 20) + 5], mib(&[1; 4])].concat());
+        assert_eq!(cut((17 << 20) + 5), [mib(&[1, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1]), vec![5]].concat());
+        assert_eq!(cut((18 << 20) - 5), [mib(&[1, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1]), vec![(1 << 20) - 5]].concat());
+        assert_eq!(cut(23 << 20), mib(&[1, 1, 1, 1, 4, 4, 4, 3, 1, 1, 1, 1]));
         for all in [(16 << 20) + 1, (19 << 20) - 1, (64 << 20) + 77] {
             let sizes = cut(all);
             assert_eq!(sizes.iter().sum::<u64>(), all);

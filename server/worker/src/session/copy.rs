@@ -11,7 +11,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Session};
-use floe_transport::transfer_bytes;
+use floe_transport::{Giving, transfer_bytes};
 
 use crate::completer::{Action, Lane, Task};
 use crate::device::{ArrayPlace, Device, Pattern, Pinned as _, Rows, RowsEnd, RowsPlace};
@@ -32,13 +32,15 @@ struct Download {
     sequence: u64,
     stream: floe_abi::Stream,
     lane: Lane,
-    gives_pages: bool,
+    giving: Giving,
 }
 
 impl Download {
     /// Of so many bytes.
     fn new(sequence: u64, stream: floe_abi::Stream, lane: Lane, bytes: u64) -> Self {
-        Self { sequence, stream, lane, gives_pages: bytes <= MOST_GIVEN }
+        // What its place holds next are this client's results, too.
+        let giving = if bytes <= MOST_GIVEN { Giving::PagesForGood } else { Giving::Copies };
+        Self { sequence, stream, lane, giving }
     }
 }
 
@@ -214,8 +216,8 @@ impl<D: Device> Session<D> {
         self.download(sequence, stream, bytes, slices)
     }
 
-    /// Issues the copy of every slice, of so many `bytes` in all, in pieces, then the answer, which waits for the last piece. A failure is answered in
-    /// line, after the pieces that were issued.
+    /// Issues the copy of every slice, of so many `bytes` in all, in pieces, then the answer, which waits for the last piece. A
+    /// failure is answered in line, after the pieces that were issued.
     fn download(
         &mut self,
         sequence: u64,
@@ -267,11 +269,11 @@ impl<D: Device> Session<D> {
 
     /// Issues the copy of one piece; the mark behind it.
     fn issue_piece(&mut self, download: Download, piece: Piece) -> Result<Arc<Mark<D>>, Fault> {
-        let Download { sequence, stream, lane, gives_pages } = download;
+        let Download { sequence, stream, lane, giving } = download;
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
         let mut landing = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
-        landing.gives_pages = gives_pages;
+        landing.giving = giving;
         match piece.rows {
             Rows { place: RowsPlace::Memory(at, _), height: 1, .. } => {
                 device.download(&landing.memory, landing.offset, at, bytes, stream)?;
@@ -405,13 +407,13 @@ mod tests {
 
     #[test]
     fn pages_are_given_of_copies_up_to_a_size() {
-        use floe_transport::{Giving, Lent as _};
+        use floe_transport::Lent as _;
 
         let device = Arc::new(crate::tests::Fake::default());
         let mut landing = crate::staging::Downloads::new(1 << 20).room(&device, 1 << 20, || false).unwrap();
         assert_eq!(landing.giving(), Giving::Copies);
         for (bytes, giving) in [(64 << 20, Giving::PagesForGood), ((64 << 20) + 1, Giving::Copies)] {
-            landing.gives_pages = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).gives_pages;
+            landing.giving = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).giving;
             assert_eq!(landing.giving(), giving, "{bytes}");
         }
     }

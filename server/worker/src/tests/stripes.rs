@@ -61,7 +61,7 @@ fn data(bytes: u64, seed: u64) -> Vec<u8> {
 
 fn chunk(link: &mut Link, transfer: u64, offset: u64, all: &[u8]) {
     let from = usize::try_from(offset).unwrap();
-    let bytes = &all[from..all.len().min(from + CHUNK_BYTES)];
+    let bytes = &all[from..all.len().min(from + chunk_bytes(all.len()))];
     link.send(&Chunk { transfer, offset, bytes }).unwrap();
 }
 
@@ -122,18 +122,26 @@ fn chunks_may_come_in_any_order_and_before_their_commands() {
 
 #[test]
 fn copies_that_are_behind_a_held_stream_come_all_the_same() {
+    for bytes in [4 * CHUNK_BYTES, PIECE_BYTES - 5, PIECE_BYTES] {
+        copies_behind_a_held_stream(bytes);
+    }
+}
+
+fn copies_behind_a_held_stream(bytes: usize) {
     let mut client = Client::new();
-    client.memory();
+    client.memory_of(2 * BLOCK);
     let mut bulk = client.join();
     client.send(&CreateStream { stream: StreamId(3), flags: 1, priority: 0 });
     client.send(&HostFunction { stream: StreamId(3), function: FunctionId(9) });
     let Some(Got::RunHostFunction(9)) = client.get() else { panic!("it is not run") };
     // More than the ring holds, all behind the function.
-    let (bytes, count) = (4 * CHUNK, 160);
+    let count = 2 * TRANSPORT / bytes as u64;
+    let step = chunk_bytes(bytes);
+    let bytes = bytes as u64;
     for index in 0..count {
         let sent = client.send(&CopyBulkToDevice { stream: StreamId(3), to: DevicePtr(BASE), bytes });
         let all = data(bytes, index);
-        (0..4).for_each(|part| chunk(&mut bulk, sent, part * CHUNK, &all));
+        (0..bytes).step_by(step).for_each(|part| chunk(&mut bulk, sent, part, &all));
     }
     client.send(&HostFunctionDone { function: FunctionId(9) });
     client.ok(&SynchronizeStream { stream: StreamId(3) });
@@ -167,6 +175,45 @@ fn what_leaves_is_announced_and_comes_on_any_connection() {
         assert!(bytes == &all[index * CHUNK_BYTES + 5..(index + 1) * CHUNK_BYTES + 5]);
     }
     assert_eq!(client.device.pinned(), [PageSize::Large, PageSize::Small], "of the last, sockets are given pages");
+}
+
+#[test]
+fn large_copies_leave_in_larger_transfers_through_rings_of_any_size() {
+    // A ring of one piece, and one of six.
+    for transport in [1 << 20, TRANSPORT] {
+        let sockets = UnixStream::pair().unwrap();
+        let mut client = Client::with_transport(transport, sockets, Arc::new(Fake::default()), 0, None);
+        client.memory_of(9 * BLOCK);
+        let mut bulk = [client.join(), client.join()];
+        let all = data(9 * BLOCK, 3);
+        for (index, piece) in all.chunks(PIECE_BYTES).enumerate() {
+            let sent = client.follows(BASE + (index * PIECE_BYTES) as u64, piece.len() as u64);
+            let parts = (0..piece.len() as u64).step_by(chunk_bytes(piece.len()));
+            parts.for_each(|part| chunk(&mut bulk[index % 2], sent, part, piece));
+        }
+        let length = 17 << 20;
+        let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: DevicePtr(BASE + 3), bytes: length });
+        let (mut follow, mut whole) = (vec![], vec![]);
+        let seen = std::thread::scope(|threads| {
+            // The sockets hold less than the copy.
+            let drained = threads.spawn(|| chunks(&mut bulk, length));
+            while let Some(got) = client.get() {
+                match got {
+                    Got::Follows { request, offset, bytes } if request == sent => follow.push((offset, bytes >> 20)),
+                    Got::Reply { request, status: 0, .. } if request == sent => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+            drained.join().unwrap()
+        });
+        let sizes = [1, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1];
+        let starts = sizes.iter().scan(0, |next, size| Some(std::mem::replace(next, *next + (size << 20))));
+        assert_eq!(follow, starts.zip(sizes).collect::<Vec<_>>());
+        // Transfers have the numbers of the frames that announce them, so they are in order.
+        seen.into_iter().for_each(|(_, _, part)| whole.extend(part));
+        assert!(whole == all[3..3 + (17 << 20)]);
+        assert_eq!(client.leave(), Ending::ClientLeft);
+    }
 }
 
 #[test]
