@@ -1,6 +1,7 @@
 //! What the whole-system tests stand on: an installation, a daemon of a test's own, programs that are run and judged.
 //! In: `target/dist` and `target/examples` (or `FLOE_DIST`, `FLOE_EXAMPLES`), made by `cargo xtask test`. Out: outcomes.
-//! On a machine with a GPU the same tests run on it with `FLOE_TEST_DEVICE=nvidia`.
+//! On a machine with a GPU the same tests run on it with `FLOE_TEST_DEVICE=nvidia`, one after the other (`--test-threads 1`):
+//! some look at how much of the GPU's memory is free, which others change.
 //! Never skips what is missing: a test without its installation fails and says what to run.
 #![forbid(unsafe_code)]
 

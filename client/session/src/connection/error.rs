@@ -3,7 +3,7 @@
 
 use floe_abi::CudaError;
 use floe_transport::{AddressError, LinkError, TlsError};
-use floe_wire::DecodeError;
+use floe_wire::{DecodeError, NEWEST_VERSION, OLDEST_VERSION};
 
 use super::dial::{GOING_ON, JOINING};
 use super::handshake::ATTACHING;
@@ -48,6 +48,16 @@ pub enum ConnectError {
         server: String,
         /// What is wrong.
         source: DecodeError,
+    },
+    /// It speaks another version of the protocol than it was offered.
+    #[error(
+        "{server} speaks version {version} of floe's protocol, this client {OLDEST_VERSION} to {NEWEST_VERSION}\n  take the same release of floe on both sides"
+    )]
+    Version {
+        /// Where.
+        server: String,
+        /// What it picked.
+        version: u32,
     },
     /// The server said no.
     #[error("{server} refused {doing}: {error}: {detail}")]
@@ -116,7 +126,12 @@ impl ConnectError {
     /// The code `cuInit` answers with.
     pub fn code(&self) -> CudaError {
         match self {
-            Self::Refused { error, doing, .. } if *doing == ATTACHING => *error,
+            Self::Refused { error, doing, .. }
+                if *doing == ATTACHING || *error == CudaError::SYSTEM_DRIVER_MISMATCH =>
+            {
+                *error
+            }
+            Self::Version { .. } => CudaError::SYSTEM_DRIVER_MISMATCH,
             _ => CudaError::SYSTEM_NOT_READY,
         }
     }

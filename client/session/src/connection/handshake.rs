@@ -112,10 +112,13 @@ impl<'a> Dialogue<'a> {
             client: concat!("floe ", env!("CARGO_PKG_VERSION")),
         };
         let body = self.ask(&hello, "the greeting", self.limit)?;
-        let (authenticate, theirs) = {
+        let (version, authenticate, theirs) = {
             let reply = Hello::decode_reply(&body).map_err(|source| self.garbled(source))?;
-            (reply.authenticate, reply.nonce.to_vec())
+            (reply.version, reply.authenticate, reply.nonce.to_vec())
         };
+        if !(OLDEST_VERSION..=NEWEST_VERSION).contains(&version) {
+            return Err(ConnectError::Version { server: self.server.to_owned(), version });
+        }
         if authenticate {
             self.authenticate(token, &theirs)?;
         }
@@ -292,5 +295,52 @@ impl Inquiry {
     pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
         let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit };
         dialogue.ask(message, M::NAME, self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    use floe_abi::CudaError;
+    use floe_wire::{Field as _, HelloReply, Reply};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// What a client says to a server that answers its greeting so.
+    fn greeted(status: u32, reply: HelloReply<'static>) -> Result<(), ConnectError> {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let server = std::thread::spawn(move || {
+            let mut link = Link::new(theirs.into());
+            let request = link.receive(Some(Instant::now() + LIMIT)).expect("a frame").expect("not closed").sequence;
+            let mut body = Vec::new();
+            reply.write(&mut body);
+            link.send(&Reply { request, status, earlier: 0, detail: "why", body: &body }).expect("sent");
+        });
+        let mut dialogue = Dialogue { link: Link::new(ours.into()), server: "unix:///there", limit: LIMIT };
+        let outcome = dialogue.greet(None);
+        server.join().expect("it does not panic");
+        outcome
+    }
+
+    #[test]
+    fn server_and_client_of_different_versions_do_not_go_on() {
+        let reply = |version| HelloReply { version, server: "test", authenticate: false, nonce: &[] };
+        for version in [OLDEST_VERSION, NEWEST_VERSION] {
+            assert!(greeted(0, reply(version)).is_ok());
+        }
+        for version in [0, OLDEST_VERSION - 1, NEWEST_VERSION + 1] {
+            let error = greeted(0, reply(version)).expect_err("another version");
+            assert!(matches!(error, ConnectError::Version { version: said, .. } if said == version), "{error}");
+            assert_eq!(error.code(), CudaError::SYSTEM_DRIVER_MISMATCH);
+        }
+        let refused = greeted(CudaError::SYSTEM_DRIVER_MISMATCH.code(), reply(0)).expect_err("refused");
+        assert_eq!(refused.code(), CudaError::SYSTEM_DRIVER_MISMATCH);
+        assert!(refused.to_string().contains("why"), "{refused}");
+        let other = greeted(CudaError::NOT_PERMITTED.code(), reply(0)).expect_err("refused");
+        assert_eq!(other.code(), CudaError::SYSTEM_NOT_READY);
     }
 }

@@ -122,6 +122,20 @@ fn ends_refused(daemon: JoinHandle<Ending>) {
 }
 
 #[test]
+fn a_client_of_another_version_is_told_so() {
+    for (oldest, newest) in [(0, OLDEST_VERSION - 1), (NEWEST_VERSION + 1, NEWEST_VERSION + 3)] {
+        let (mut link, _raw, daemon) = connect(None);
+        link.send(&Hello { oldest, newest, ..hello() }).expect("sent");
+        assert_eq!(hear(&mut link).0, status::SYSTEM_DRIVER_MISMATCH);
+        ends_refused(daemon);
+    }
+    let (mut link, _raw, _daemon) = connect(None);
+    link.send(&Hello { oldest: 0, newest: NEWEST_VERSION + 1, ..hello() }).expect("sent");
+    let (status, body) = hear(&mut link);
+    assert_eq!((status, Hello::decode_reply(&body).expect("a reply").version), (0, NEWEST_VERSION));
+}
+
+#[test]
 fn a_peer_that_does_all_right_gets_its_session() {
     let (mut link, _raw, daemon) = connect(None);
     link.send(&hello()).expect("sent");
