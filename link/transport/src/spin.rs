@@ -2,7 +2,7 @@
 //! In: the number of processors, or what `FLOE_SPIN` says. Out: a time, and a loop that ends with it.
 //! A sleeping thread takes several microseconds to wake; one that looks again takes a fraction of one, and a processor.
 
-use std::num::NonZeroU64;
+use std::num::{NonZero, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +28,12 @@ const PAUSES: u32 = 100;
 /// the two that look for its end would add half of what lies between two looks.
 const SHORT: u32 = 10;
 
+/// How many processors the calling thread may run on. To ask reads a dozen files.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// How long a thread looks again before it sleeps; zero: not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spin {
@@ -39,7 +45,6 @@ impl Spin {
     /// What `setting` (microseconds) says, or what suits this process's processors.
     #[must_use]
     pub fn new(setting: Option<&str>) -> Self {
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         match setting.and_then(|text| text.trim().parse().ok()) {
             Some(micros) => Self { time: Duration::from_micros(micros).min(LONGEST) },
             None if processors() >= ENOUGH_PROCESSORS => Self { time: DEFAULT },
@@ -133,7 +138,6 @@ impl Expected {
 
 /// Whether this machine has processors to spare just now.
 mod spare {
-    use std::num::NonZero;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
@@ -159,9 +163,9 @@ mod spare {
 
     /// A system that says nothing has none.
     fn ask() -> bool {
-        // Asking for it reads a dozen files, and it does not change while a program waits.
+        // It does not change while a program waits.
         static PROCESSORS: OnceLock<usize> = OnceLock::new();
-        let processors = *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+        let processors = *PROCESSORS.get_or_init(super::processors);
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         running(&load).is_some_and(|running| running <= processors)
     }

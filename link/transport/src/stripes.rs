@@ -23,7 +23,7 @@ use loans::{Loan, StagedLoan};
 pub use pull::pull;
 pub use queue::Load;
 use queue::{Chunk, Queue};
-pub use sizes::{STRIPED_FROM, transfer_bytes};
+pub use sizes::{STRIPED_FROM, transfer_bytes, transfers};
 use staging::{Copying, Slot};
 pub use transfers::{Taken, Target, Transfers};
 
@@ -31,7 +31,7 @@ use crate::error::LinkError;
 use crate::outgoing::Lent;
 use crate::pages;
 use crate::sender::Sender;
-use crate::spin::Spin;
+use crate::spin::{Spin, processors};
 
 /// Connections of a session: on loopback, twelve carried no more than eight (25 GB/s).
 pub const MOST_CONNECTIONS: u32 = 8;
@@ -174,19 +174,15 @@ impl Stripes {
 /// processor busy at each end.
 #[must_use]
 pub fn suitable_connections() -> u32 {
-    (processors() / 2).clamp(1, MOST_CONNECTIONS)
+    u32::try_from(processors() / 2).unwrap_or(u32::MAX).clamp(1, MOST_CONNECTIONS)
 }
 
 /// How many threads copy beside those of so many connections: as many, where all of them keep no more than half of the
 /// processors busy, and none elsewhere: where the server is on this machine its readers need the others.
 #[must_use]
 pub fn suitable_copiers(connections: u32) -> usize {
-    if connections * 4 <= processors() { connections as usize } else { 0 }
-}
-
-fn processors() -> u32 {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    u32::try_from(processors).unwrap_or(u32::MAX)
+    let connections = connections as usize;
+    if connections <= processors() / 4 { connections } else { 0 }
 }
 
 fn drop_queue(mut queue: Queue) {

@@ -75,6 +75,21 @@ impl Session {
         Self { own: ours.split().0, commands: theirs.split().1, stripes, transfers, pullers }
     }
 
+    /// One with so many threads that copy first, and one connection that nobody reads yet.
+    fn copying_ahead(copiers: usize) -> (Self, Link) {
+        let session = Self::new(0);
+        session.stripes.stage(copiers, CHUNK_BYTES).unwrap();
+        let (ours, theirs) = link();
+        session.stripes.add(ours.halves().0).unwrap();
+        (session, theirs)
+    }
+
+    /// The same for another thread, which posts.
+    fn poster(&self) -> Self {
+        let (stripes, own, transfers) = (self.stripes.clone(), self.own.clone(), Arc::clone(&self.transfers));
+        Self { stripes, own, commands: link().1.split().1, transfers, pullers: vec![] }
+    }
+
     /// Closes all of it when a test fails.
     fn limit(&self) -> Limit {
         let (own, stripes, transfers) = (self.own.clone(), self.stripes.clone(), Arc::clone(&self.transfers));
@@ -150,8 +165,7 @@ proptest! {
         let help = if helps { Help::Follows } else { Help::None };
         std::thread::scope(|scope| {
             let limit = session.limit();
-            let (stripes, own) = (session.stripes.clone(), session.own.clone());
-            let posting = Session { stripes, own, commands: link().1.split().1, transfers: Arc::clone(&session.transfers), pullers: vec![] };
+            let posting = session.poster();
             let (sent, dropped, sizes) = (&sent, &dropped, &sizes);
             let posts = limit.clone();
             scope.spawn(move || {
@@ -217,11 +231,8 @@ fn post_from_several_threads(mut session: Session) {
 
 #[test]
 fn who_helps_returns_when_its_data_are_copied_although_the_peer_reads_nothing() {
-    let mut session = Session::new(0);
+    let (mut session, theirs) = Session::copying_ahead(1);
     let _limit = session.limit();
-    session.stripes.stage(1, CHUNK_BYTES).unwrap();
-    let (ours, theirs) = link();
-    session.stripes.add(ours.halves().0).unwrap();
     let (sent, dropped) = (data(4 << 20, 5), Arc::new(AtomicUsize::new(0)));
     session.post(&sent, &[4 << 20], &dropped, Help::Follows);
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
@@ -233,22 +244,12 @@ fn who_helps_returns_when_its_data_are_copied_although_the_peer_reads_nothing() 
 
 #[test]
 fn copies_are_no_more_than_there_is_memory_for() {
-    let mut session = Session::new(0);
+    let (mut session, theirs) = Session::copying_ahead(2);
     let limit = session.limit();
-    session.stripes.stage(2, CHUNK_BYTES).unwrap();
-    let (ours, theirs) = link();
-    session.stripes.add(ours.halves().0).unwrap();
     let (sent, dropped) = (data(40 << 20, 6), Arc::new(AtomicUsize::new(0)));
     std::thread::scope(|scope| {
         let _limit = limit;
-        let (stripes, own) = (session.stripes.clone(), session.own.clone());
-        let posting = Session {
-            stripes,
-            own,
-            commands: link().1.split().1,
-            transfers: Arc::clone(&session.transfers),
-            pullers: vec![],
-        };
+        let posting = session.poster();
         let (from, back) = (&sent, &dropped);
         let posted = scope.spawn(move || posting.post(from, &[4 << 20; 10], back, Help::Follows));
         std::thread::sleep(Duration::from_millis(300));

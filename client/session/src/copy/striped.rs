@@ -1,11 +1,9 @@
 //! Copies to the device that the bulk connections carry: a command for every transfer, its bytes beside it, from where they
 //! lie.
 
-use std::ops::Range;
-
 use floe_abi::CudaResult;
 use floe_surface::HostRange;
-use floe_transport::{Help, Load, STRIPED_FROM, transfer_bytes};
+use floe_transport::{Help, Load, STRIPED_FROM, transfers};
 use floe_wire::CopyBulkToDevice;
 
 use super::Passage;
@@ -15,16 +13,6 @@ use crate::session::Session;
 /// Whether a copy of so many bytes goes this way.
 pub(super) fn carries(session: &Session, bytes: usize) -> bool {
     bytes >= STRIPED_FROM && session.connection.has_stripes()
-}
-
-/// Where the transfers of a copy of so many bytes lie in it.
-fn transfers(bytes: usize) -> impl Iterator<Item = Range<usize>> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let next = usize::try_from(transfer_bytes(bytes as u64, start as u64)).ok().filter(|bytes| *bytes > 0)?;
-        start += next;
-        Some(start - next..start)
-    })
 }
 
 /// Posts host bytes. They have been read when this returns, or are read later where `passage` says so.

@@ -2,12 +2,11 @@
 //! thread, helpers do part of it. They start with the first work that wants them, look on for a moment after each, and sleep.
 
 use std::collections::VecDeque;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_transport::Spin;
+use floe_transport::{Spin, processors};
 
 use crate::log::log;
 use crate::table::lock;
@@ -53,7 +52,6 @@ impl std::fmt::Debug for Copiers {
 impl Copiers {
     /// As many threads as are set, or half of the processors up to what helps.
     pub(crate) fn new(threads: Option<usize>) -> Arc<Self> {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = threads.unwrap_or_else(|| (processors() / 2).min(MOST)).max(1);
         let spin = Spin::of_process();
         Arc::new(Self { threads, spin, line: Mutex::default(), called: Condvar::new(), calls: AtomicUsize::new(0) })

@@ -63,13 +63,11 @@ impl Line {
     }
 
     fn give(&mut self) -> Option<Step> {
-        let connection = self.idle.pop()?;
-        let staged = self.staging.next();
-        if staged.is_none() {
-            self.idle.push(connection);
+        if self.idle.is_empty() {
             return None;
         }
-        staged.map(|staged| Step::Give(staged, connection))
+        let staged = self.staging.next()?;
+        self.idle.pop().map(|connection| Step::Give(staged, connection))
     }
 
     /// What has been copied leaves before anything else.

@@ -1,5 +1,7 @@
 //! How a copy is cut for several connections. In: its bytes. Out: those of its transfers.
 
+use std::ops::Range;
+
 use floe_wire::{CHUNK_BYTES, PIECE_BYTES};
 
 /// Bytes of data from which on they are worth several connections: with fewer there is nothing to share.
@@ -22,22 +24,24 @@ pub fn transfer_bytes(all: u64, done: u64) -> u64 {
     if is_large && middle > 0 { middle.min(PIECE_BYTES as u64) } else { left.min(TRANSFER_BYTES) }
 }
 
+/// Where the transfers of a copy of so many bytes lie in it.
+pub fn transfers(bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let next = usize::try_from(transfer_bytes(bytes as u64, start as u64)).ok().filter(|bytes| *bytes > 0)?;
+        start += next;
+        Some(start - next..start)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn copies_are_cut_into_transfers_that_are_larger_in_the_middle_of_large_ones() {
-        let cut = |all: u64| {
-            let mut done = 0;
-            let next = || {
-                let bytes = transfer_bytes(all, done);
-                done += bytes;
-                (bytes > 0).then_some(bytes)
-            };
-            std::iter::from_fn(next).collect::<Vec<_>>()
-        };
-        let mib = |sizes: &[u64]| sizes.iter().map(|size| size << 20).collect::<Vec<_>>();
+        let cut = |all: usize| transfers(all).map(|place| place.len()).collect::<Vec<_>>();
+        let mib = |sizes: &[usize]| sizes.iter().map(|size| size << 20).collect::<Vec<_>>();
         assert_eq!(cut(0), [0; 0]);
         assert_eq!(cut(700), [700]);
         assert_eq!(cut((16 << 20) - 1), [mib(&[1; 15]), vec![(1 << 20) - 1]].concat());
@@ -47,8 +51,8 @@ mod tests {
         assert_eq!(cut(23 << 20), mib(&[1, 1, 1, 1, 4, 4, 4, 3, 1, 1, 1, 1]));
         for all in [(16 << 20) + 1, (19 << 20) - 1, (64 << 20) + 77] {
             let sizes = cut(all);
-            assert_eq!(sizes.iter().sum::<u64>(), all);
-            assert!(sizes.iter().all(|size| *size <= PIECE_BYTES as u64));
+            assert_eq!(sizes.iter().sum::<usize>(), all);
+            assert!(sizes.iter().all(|size| *size <= PIECE_BYTES));
         }
     }
 }
