@@ -56,11 +56,16 @@ enum Command {
         #[arg(last = true, requires = "gpu")]
         flags: Vec<String>,
     },
-    /// Fuzzes what decodes foreign bytes
+    /// Fuzzes what decodes, lowers and runs foreign bytes
     Fuzz {
         /// Seconds for each target
         #[arg(long, default_value_t = 60)]
         seconds: u32,
+        /// With the address sanitizer: slower, and sees accesses outside of what was allocated
+        #[arg(long)]
+        address: bool,
+        /// Only these targets
+        targets: Vec<String>,
     },
 }
 
@@ -76,6 +81,6 @@ fn main() -> Result<()> {
         Command::Bench { pack: true, .. } => pack::pack().map(|folder| println!("{}", folder.display())),
         Command::Bench { gpu: true, flags, .. } => pack::measure(&flags),
         Command::Bench { .. } => bench::bench(),
-        Command::Fuzz { seconds } => fuzz::fuzz(seconds),
+        Command::Fuzz { seconds, address, targets } => fuzz::fuzz(&fuzz::Fuzzing { seconds, targets, address }),
     }
 }

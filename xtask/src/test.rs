@@ -25,7 +25,7 @@ const STEPS: &[Step] = &[
     ("exported functions against cuda.h", header::check),
     ("example programs", example_programs),
     ("CUDA runtimes of the boot matrix", boot_matrix),
-    ("fuzzing, bounded", || fuzz::fuzz(fuzz::SECONDS_IN_CI)),
+    ("fuzzing, bounded", fuzz::in_ci),
     ("unit and whole-system tests", tests),
 ];
 

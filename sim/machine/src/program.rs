@@ -5,8 +5,9 @@
 mod initial;
 mod link;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_ptx::{Function, FunctionKind, Module, Space, Statement};
 
@@ -128,9 +129,21 @@ pub struct Program {
     /// Kernels in order of the texts: name, function number.
     kernels: Vec<(String, u32)>,
     lowered: Mutex<HashMap<String, Result<Arc<Kernel>, LoadError>>>,
+    /// Functions whose address is taken, once somebody asked.
+    pub(crate) addressed: OnceLock<Vec<u32>>,
+    /// Instructions that kernels were lowered to so far, with the functions each may call, refused ones too.
+    instructions: AtomicUsize,
+    /// Words looked at for them while registers were allotted.
+    words: AtomicUsize,
     level: Level,
     hash: u64,
 }
+
+/// Most instructions of all kernels of a program that were asked for: each kernel has its own copy of what it calls.
+const INSTRUCTION_LIMIT: usize = 8 << 20;
+
+/// Most words looked at for all of them while registers are allotted: some ten seconds.
+const WORD_LIMIT: usize = 4 << 30;
 
 impl Program {
     /// Parses and links the texts, asks `allocate(bytes, align)` for an address for each `.global` and `.const` variable
@@ -179,6 +192,9 @@ impl Program {
             exports: HashMap::new(),
             kernels: Vec::new(),
             lowered: Mutex::new(HashMap::new()),
+            addressed: OnceLock::new(),
+            instructions: AtomicUsize::new(0),
+            words: AtomicUsize::new(0),
             level,
             hash: hash(texts),
         };
@@ -193,10 +209,10 @@ impl Program {
 
     fn find_kernels(&self) -> Vec<(String, u32)> {
         let mut kernels: Vec<(String, u32)> = Vec::new();
+        let mut known = HashSet::new();
         for number in 0..self.functions.len() as u32 {
             let (_, function) = self.function(number);
-            let known = kernels.iter().any(|(name, _)| name == function.name);
-            if function.kind == FunctionKind::Entry && !known {
+            if function.kind == FunctionKind::Entry && known.insert(function.name) {
                 kernels.push((function.name.to_owned(), number));
             }
         }
@@ -222,13 +238,12 @@ impl Program {
 
     fn lower(&self, number: u32) -> Result<Kernel, LoadError> {
         let (unit, function) = self.function(number);
+        let (name, line) = (function.name, function.position.line);
+        let unsupported = |what| LoadError::Unsupported { function: name.to_owned(), line, what };
+        self.count(0, 0).map_err(unsupported)?;
         let image = lower::lower(self, number, self.level)?;
         let module = self.units[unit].module();
-        let places = lower::kernel_parameters(function).map_err(|what| LoadError::Unsupported {
-            function: function.name.to_owned(),
-            line: function.position.line,
-            what,
-        })?;
+        let places = lower::kernel_parameters(function).map_err(unsupported)?;
         let parameters: Vec<KernelParameter> =
             places.into_iter().map(|(offset, size, align)| KernelParameter { offset, size, align }).collect();
         let block = |name| function.directive(name).map(|directive| block_of(&directive.numbers));
@@ -251,11 +266,24 @@ impl Program {
             local_bytes: image.functions[0].local_bytes,
             constant_bytes: u32::try_from(constant_bytes).unwrap_or(u32::MAX),
             registers: words.clamp(16, 255),
-            ptx_version: module.version.major * 10 + module.version.minor,
+            ptx_version: module.version.major.saturating_mul(10).saturating_add(module.version.minor),
             target: target_number(module),
             identity: (self.hash, number),
             image,
         })
+    }
+
+    /// Counts what lowering a function took. An error says that the program's kernels took too much together.
+    pub(crate) fn count(&self, instructions: usize, words: usize) -> Result<(), String> {
+        let all = self.instructions.fetch_add(instructions, Ordering::Relaxed).saturating_add(instructions);
+        if all > INSTRUCTION_LIMIT {
+            return Err(format!("kernels of a program have more instructions than {INSTRUCTION_LIMIT}"));
+        }
+        let all = self.words.fetch_add(words, Ordering::Relaxed).saturating_add(words);
+        if all > WORD_LIMIT {
+            return Err(format!("control flow of a program's kernels too tangled to allot registers: {all} words"));
+        }
+        Ok(())
     }
 
     /// Names of the kernels, in the order of the texts.

@@ -33,7 +33,10 @@ impl Texels {
     }
 
     fn address(&self, [x, y, z]: [u32; 3]) -> u64 {
-        self.base + u64::from(z) * self.slice + u64::from(y) * self.pitch + u64::from(x) * self.element_bytes()
+        // Whoever reads there checks the sum; distances are the program's and may be any.
+        let [x, y, z] = [(x, self.element_bytes()), (y, self.pitch), (z, self.slice)]
+            .map(|(index, distance)| u64::from(index).wrapping_mul(distance));
+        self.base.wrapping_add(x).wrapping_add(y).wrapping_add(z)
     }
 }
 

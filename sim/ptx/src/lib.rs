@@ -12,7 +12,7 @@ mod scanner;
 
 pub use ast::*;
 pub use error::{ParseError, Problem};
-pub use parser::{outline, parse, parse_body, parse_with, text};
+pub use parser::{declarations, outline, parse, parse_body, parse_with, text};
 
 /// How much of a text the parser is willing to hold, so that hostile text cannot exhaust memory or stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@ use crate::scanner::Scanner;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bodies {
     Read,
+    /// Read, but of instructions only the ends are sought.
+    Declarations,
     Skip,
 }
 
@@ -45,6 +47,20 @@ pub fn parse_with<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, Pars
 pub fn outline<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, ParseError> {
     let mut scanner = Scanner::new(text, 0, Position { line: 1, column: 1 }, limits)?;
     module::module(&mut scanner, Bodies::Skip)
+}
+
+/// Reads a module for its variables: bodies hold what is declared in them and no instruction, so an operand of a form
+/// nobody knows yet is no error. Values of variables are not read where the size does not depend on them: these have an
+/// empty list.
+///
+/// It is for those who must not miss a variable. An error is also a `.global` or `.const` that stands alone in an
+/// instruction, and a `@@` line, of which compilers of different ages take different parts.
+///
+/// # Errors
+/// The first place where the text is not PTX, or may be understood in two ways, or exceeds a limit.
+pub fn declarations<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, ParseError> {
+    let mut scanner = Scanner::new(text, 0, Position { line: 1, column: 1 }, limits)?;
+    module::module(&mut scanner, Bodies::Declarations)
 }
 
 /// Reads one function body: `span` is its [`crate::Function::body_span`] in the same `text`. The limits count for this

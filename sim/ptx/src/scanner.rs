@@ -299,6 +299,61 @@ impl<'a> Scanner<'a> {
         self.at += plain.len();
     }
 
+    /// Moves over an instruction from its mnemonic, or from behind it, to its `;`, which is taken.
+    pub(crate) fn skip_operands(&mut self) -> Result<()> {
+        self.skip_balanced(b";", |scanner| {
+            // A space belongs to its mnemonic without a blank; by itself it may begin a declaration.
+            let is_glued =
+                scanner.at.checked_sub(1).and_then(|at| scanner.bytes.get(at)).is_some_and(|&byte| is_word(byte));
+            !is_glued && matches!(scanner.dotted_ahead(), "global" | "const")
+        })?;
+        self.take(b';').map(drop)
+    }
+
+    /// Moves over the parameters of a prototype, which may name any space, or a list of names, to the `;`, which is taken.
+    pub(crate) fn skip_prototype(&mut self) -> Result<()> {
+        self.skip_balanced(b";", |_| false)?;
+        self.take(b';').map(drop)
+    }
+
+    /// Moves over a declaration of no memory that is the device's, its `;` included.
+    pub(crate) fn skip_declaration(&mut self) -> Result<()> {
+        self.skip_balanced(b";", |scanner| matches!(scanner.dotted_ahead(), "global" | "const"))?;
+        self.take(b';').map(drop)
+    }
+
+    /// Moves over a variable's value, to the `,` or `;` behind it.
+    pub(crate) fn skip_value(&mut self) -> Result<()> {
+        self.skip_balanced(b",;", |scanner| matches!(scanner.dotted_ahead(), "global" | "const"))
+    }
+
+    /// Moves to the first of `ends` that stands in no braces and no parentheses. `is_strange` looks at what begins with a
+    /// dot.
+    fn skip_balanced(&mut self, ends: &[u8], is_strange: impl Fn(&Self) -> bool) -> Result<()> {
+        let mut depth = 0_usize;
+        loop {
+            let byte = self.peek();
+            if depth == 0 && ends.contains(&byte) {
+                return Ok(());
+            }
+            match byte {
+                b'{' | b'(' => depth += 1,
+                b'}' | b')' if depth > 0 => depth -= 1,
+                b'}' | b')' | b';' | b'"' | b'#' | b'\\' | 0 => return Err(self.unexpected("the end of a statement")),
+                b'.' if is_strange(self) => return Err(self.unexpected("no declaration here")),
+                b' ' | b'\t' | b'\r' | b'\n' | 0x0c | b'/' => {
+                    let before = self.at;
+                    self.blank()?;
+                    if self.at != before {
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
     /// Counts one statement, declaration or function.
     #[inline]
     pub(crate) fn count_statement(&mut self) -> Result<()> {

@@ -13,6 +13,11 @@ pub(crate) trait Space {
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8>;
     /// Host pointer of `bytes` bytes at `address` of the lane, aligned to `bytes`.
     fn resolve(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind>;
+    /// As `resolve`, for what is written: kernel parameters never are.
+    #[inline(always)]
+    fn resolve_target(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        Self::resolve(context, lane, address, bytes)
+    }
 }
 
 /// `.global` and `.const`.
@@ -105,9 +110,20 @@ impl Space for Parameter {
         }
         Ok(context.parameters.wrapping_add(address as usize).cast_mut())
     }
+    #[inline(always)]
+    fn resolve_target(_: &Context, _: u32, _: u64, _: u64) -> Result<*mut u8, FaultKind> {
+        Err(FaultKind::IllegalAddress)
+    }
 }
 
 impl Space for Generic {
+    #[inline(always)]
+    fn resolve_target(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        if address & !0xffff_ffff == PARAMETER_WINDOW {
+            return Err(FaultKind::IllegalAddress);
+        }
+        Self::resolve(context, lane, address, bytes)
+    }
     #[inline(always)]
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
         if address & !0xffff_ffff == SHARED_WINDOW {

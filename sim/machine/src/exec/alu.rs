@@ -277,10 +277,10 @@ impl<F: Carry3> Operation for WithCarry<F> {
                     get::<F::A>(&a, lane),
                     get::<F::B>(&b, lane),
                     get::<F::C>(&c, lane),
-                    (carry_in >> lane) & 1 != 0,
+                    carry_in.wrapping_shr(lane as u32) & 1 != 0,
                 );
                 set::<F::D>(&mut d, lane, value);
-                carry_out |= u32::from(carry) << lane;
+                carry_out |= u32::from(carry).wrapping_shl(lane as u32);
             }
             write::<I, F::D>(registers, inst.d, &d, mask);
             if inst.aux != u32::MAX {

@@ -79,7 +79,7 @@ impl<S: Space, U: Update> Operation for Atomic<S, U> {
                 rest &= rest - 1;
                 let index = lane as usize;
                 let at = base.0[index].wrapping_add(inst.imm as u64);
-                let pointer = match S::resolve(context, lane, at, size_of::<U::Word>() as u64) {
+                let pointer = match S::resolve_target(context, lane, at, size_of::<U::Word>() as u64) {
                     Ok(pointer) => pointer,
                     Err(kind) => return context.fail(inst, kind, lane, at),
                 };

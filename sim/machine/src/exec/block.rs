@@ -3,8 +3,8 @@
 //! runnable warps spin says so, so that another block may run first.
 
 use super::context::Context;
-use super::grid::Launch;
 use super::lanes::LANES;
+use super::launch::Launch;
 use super::state::{AlignedBytes, Barrier, Block, Fragment, Frame, Wait, Warp};
 use super::warp::{self, Stop};
 use crate::fault::{Fault, FaultKind};
@@ -45,10 +45,9 @@ impl Block {
         }
         let warps = self.threads.div_ceil(LANES as u32) as usize;
         self.warps.resize_with(warps, Warp::default);
-        let stack = if image.uses_stack { launch.services.stack_limit } else { 0 };
-        let local = image.functions[0].local_bytes.next_multiple_of(16) + stack;
+        let local = launch.local_bytes() as u32; // `Launch::check` saw that it fits
         for (index, warp) in self.warps.iter_mut().enumerate() {
-            warp.begin(image, launch.block, index as u32, self.threads, local.next_multiple_of(16));
+            warp.begin(image, launch.block, index as u32, self.threads, local);
         }
     }
 

@@ -57,7 +57,11 @@ fn word(registers: *mut u8, words: Words, lane: u32) -> u64 {
         let word = unsafe { &*registers.add(words.offset as usize + 128 * index).cast::<V32>() };
         u64::from(word.0[lane as usize])
     };
-    if words.count > 1 { part(0) | (part(1) << 32) } else { part(0) }
+    match words.count {
+        0 => 0,
+        1 => part(0),
+        _ => part(0) | (part(1) << 32),
+    }
 }
 
 fn answer(registers: *mut u8, call: &CallSite, lane: u32, value: u64) {
@@ -76,9 +80,9 @@ fn print(context: &Context, services: &Services, lane: u32, text: u64, arguments
     let text = string(context, lane, text)?;
     let mut at = arguments;
     let mut next = |bytes: u64| {
-        at = at.next_multiple_of(bytes);
-        let value = read(context, lane, at, bytes)?;
-        at += bytes;
+        let start = at.checked_next_multiple_of(bytes).ok_or(FaultKind::IllegalAddress)?;
+        let value = read(context, lane, start, bytes)?;
+        at = start.wrapping_add(bytes);
         Ok(value)
     };
     let (output, count) = format::format(&text, &mut next, &mut |address| string(context, lane, address))?;

@@ -13,6 +13,10 @@ use crate::lower::image::{CallSite, Image, Target, Words};
 /// Stack a call takes at least: a return address and what hardware would spill.
 const LEAST_STACK: u32 = 16;
 
+/// Most bytes of registers of all frames of a warp: some thousand calls deep. On a GPU the stack holds these too, here it
+/// does not.
+pub(crate) const FRAMES_LIMIT: usize = 64 << 20;
+
 /// The lanes of `mask` call through `site`.
 pub(crate) fn enter(
     context: &mut Context,
@@ -102,6 +106,7 @@ fn push(
     let callee = &image.functions[function as usize];
     let depth = from.depth + 1;
     let frame = frame_for(warp, function, depth, callee.frame_bytes);
+    let frame = frame.ok_or((FaultKind::StackOverflow, mask.trailing_zeros()))?;
     let stride = (warp.local.len() / 32) as u32;
     let take = callee.local_bytes.next_multiple_of(16).max(LEAST_STACK);
     let [target, source] = warp
@@ -110,11 +115,9 @@ fn push(
         .map_err(|_| (FaultKind::StackOverflow, mask.trailing_zeros()))?;
     for lane in (0..32).filter(|lane| mask >> lane & 1 != 0) {
         let base = source.local_top[lane];
-        if base + take > stride {
-            return Err((FaultKind::StackOverflow, lane as u32));
-        }
+        let top = base.checked_add(take).filter(|top| *top <= stride).ok_or((FaultKind::StackOverflow, lane as u32))?;
         target.local_base[lane] = base;
-        target.local_top[lane] = base + take;
+        target.local_top[lane] = top;
         target.return_pc[lane] = pc;
         target.return_frame[lane] = from.frame;
     }
@@ -140,21 +143,26 @@ fn push(
     Ok(())
 }
 
-/// A frame of the function at the depth: the one lanes are in already, an unused one, or a new one.
-fn frame_for(warp: &mut Warp, function: u32, depth: u32, bytes: u32) -> usize {
+/// A frame of the function at the depth: the one lanes are in already, an unused one, or a new one. `None` where the
+/// frames of the warp would have more bytes than [`FRAMES_LIMIT`].
+fn frame_for(warp: &mut Warp, function: u32, depth: u32, bytes: u32) -> Option<usize> {
     let frames = &warp.frames;
     let shared = frames.iter().position(|frame| frame.lanes != 0 && frame.function == function && frame.depth == depth);
-    if let Some(index) = shared {
-        return index;
+    if shared.is_some() {
+        return shared;
     }
     let unused = frames.iter().position(|frame| frame.lanes == 0 && frame.registers.len() == bytes as usize);
     if let Some(index) = unused {
         warp.frames[index].function = function;
         warp.frames[index].depth = depth;
-        return index;
+        return unused;
+    }
+    let held: usize = warp.frames.iter().map(|frame| frame.registers.len()).sum();
+    if held + bytes as usize > FRAMES_LIMIT {
+        return None;
     }
     warp.frames.push(Frame::new(function, depth, bytes));
-    warp.frames.len() - 1
+    Some(warp.frames.len() - 1)
 }
 
 impl Frame {

@@ -164,8 +164,21 @@ impl Context {
     /// Address of an operand.
     #[inline(always)]
     pub(crate) fn operand<T>(&self, registers: *mut u8, operand: u32) -> *const T {
+        debug_assert!(self.holds(registers, operand, size_of::<T>()), "operand outside of the frame: {operand:#x}");
         let base = if (operand as i32) < 0 { self.constants } else { registers.cast_const() };
         base.wrapping_add(operand as usize).cast()
+    }
+
+    /// Whether an operand of so many bytes lies in the constants, or in the frame whose registers these are.
+    fn holds(&self, registers: *mut u8, operand: u32, bytes: usize) -> bool {
+        // SAFETY: warp and image outlive the run, and nobody else changes them.
+        let (frames, image) = unsafe { (&(*self.warp).frames, &*self.image) };
+        let start = (operand & !CONSTANT) as usize;
+        if operand & CONSTANT != 0 {
+            return start + bytes <= image.constants.len();
+        }
+        let frame = frames.iter().find(|frame| frame.registers.as_ptr() == registers.cast_const());
+        frame.is_some_and(|frame| start + bytes <= frame.registers.len())
     }
 
     /// A source register.

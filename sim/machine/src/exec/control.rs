@@ -12,7 +12,7 @@ fn jump(context: &mut Context, inst: &Inst, target: u32) -> *const Inst {
     // SAFETY: lowering checked the target against the code's length.
     let to = unsafe { context.code.add(target as usize) };
     if to.addr() <= std::ptr::from_ref(inst).addr() {
-        context.budget -= inst.imm;
+        context.budget = context.budget.wrapping_sub(inst.imm);
         if context.polled {
             context.polled = false;
             context.spins += 1;
@@ -52,7 +52,7 @@ impl Operation for BranchIf {
             return jump(context, inst, inst.aux);
         }
         let next = context.index(inst) + 1;
-        context.budget -= inst.imm;
+        context.budget = context.budget.wrapping_sub(inst.imm);
         context.raise(Event::Split { taken, target: inst.aux, next })
     }
 }
@@ -67,7 +67,7 @@ impl Operation for BranchIndexed {
             let image = &*context.image;
             (context.read::<u32>(registers, inst.a), &image.branch_lists[inst.aux as usize])
         };
-        context.budget -= 1;
+        context.budget = context.budget.wrapping_sub(1);
         let next = context.index(inst) + 1;
         let mut rest = mask;
         context.targets = [next; 32];
@@ -89,7 +89,7 @@ pub(crate) struct Call;
 impl Operation for Call {
     #[inline(always)]
     unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, _: *mut u8) -> *const Inst {
-        context.budget -= 8;
+        context.budget = context.budget.wrapping_sub(8);
         let pc = context.index(inst);
         context.raise(Event::Call { mask, site: inst.aux, pc })
     }
@@ -150,7 +150,7 @@ impl Operation for Sleep {
     #[inline(always)]
     unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, _: *mut u8) -> *const Inst {
         let next = context.index(inst) + 1;
-        context.budget -= 1;
+        context.budget = context.budget.wrapping_sub(1);
         if mask == FULL && !context.divergent {
             return context.raise(Event::Yield { next });
         }

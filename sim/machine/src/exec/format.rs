@@ -14,7 +14,7 @@ pub(crate) fn format(
     let mut output = Vec::with_capacity(text.len() + 16);
     let mut count = 0;
     let mut at = 0;
-    while at < text.len() {
+    while at < text.len() && output.len() < OUTPUT_LIMIT {
         if text[at] != b'%' {
             output.push(text[at]);
             at += 1;
@@ -50,6 +50,10 @@ struct Directive {
     short: u32,
     conversion: u8,
 }
+
+/// Where the output of one call is cut: a short text may ask for the same long string again and again. CUDA's buffer for
+/// all kernels has as many bytes.
+const OUTPUT_LIMIT: usize = 1 << 20;
 
 /// Widest field; wider ones are cut to it.
 const WIDTH_LIMIT: usize = 4096;
@@ -90,7 +94,7 @@ impl Directive {
         while let Some(size) = text.get(*at) {
             match size {
                 b'l' | b'j' | b'z' | b't' | b'q' | b'L' => directive.long = true,
-                b'h' => directive.short += 1,
+                b'h' => directive.short = directive.short.saturating_add(1),
                 _ => break,
             }
             *at += 1;

@@ -8,13 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::block::BlockStop;
 use super::context::{Context, Event};
+use super::launch::{Launch, LaunchError, RESIDENT_BYTES};
 use super::pool::Pool;
 use super::state::Block;
 use super::warp::QUANTUM;
 use crate::fault::{Fault, FaultKind};
 use crate::lower::image::GRID_WORKSPACE;
-use crate::program::Kernel;
-use crate::services::Services;
 use crate::snapshot::{Snapshot, SnapshotError};
 
 /// Vector instructions handlers are compiled for.
@@ -62,46 +61,6 @@ impl Level {
     }
 }
 
-/// A launch.
-#[derive(Clone)]
-pub struct Launch {
-    /// What runs.
-    pub kernel: Arc<Kernel>,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory.
-    pub dynamic_shared: u32,
-    /// The parameter buffer, `kernel.parameter_bytes` long.
-    pub parameters: Vec<u8>,
-    /// Whether all blocks must be resident together.
-    pub cooperative: bool,
-    /// The device.
-    pub services: Arc<Services>,
-}
-
-/// Why a launch is refused; nothing ran.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LaunchError {
-    /// A dimension is 0 or beyond the device's limits.
-    #[error("{what}: {value}")]
-    Dimension {
-        /// Which.
-        what: &'static str,
-        /// Its value.
-        value: u64,
-    },
-    /// The parameter buffer's length is not the kernel's.
-    #[error("parameter bytes: {given}, kernel has: {expected}")]
-    Parameters {
-        /// Given.
-        given: usize,
-        /// The kernel's.
-        expected: u32,
-    },
-}
-
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -115,45 +74,6 @@ pub enum Outcome {
     Fault(Fault),
 }
 
-/// Largest grid dimensions, as all current GPUs have them.
-pub const GRID_LIMIT: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
-/// Largest block dimensions.
-pub const BLOCK_LIMIT: [u32; 3] = [1024, 1024, 64];
-/// Most threads of a block.
-pub const THREAD_LIMIT: u32 = 1024;
-/// Most bytes of shared memory of a block, static and dynamic: that of a compute capability 9.0 device.
-pub const SHARED_LIMIT: u32 = 227 << 10;
-
-impl Launch {
-    fn check(&self) -> Result<(), LaunchError> {
-        let dimension = |what, value: u64, limit: u64| {
-            if value == 0 || value > limit { Err(LaunchError::Dimension { what, value }) } else { Ok(()) }
-        };
-        for axis in 0..3 {
-            dimension("grid dimension", u64::from(self.grid[axis]), u64::from(GRID_LIMIT[axis]))?;
-            dimension("block dimension", u64::from(self.block[axis]), u64::from(BLOCK_LIMIT[axis]))?;
-        }
-        let threads: u64 = self.block.iter().map(|size| u64::from(*size)).product();
-        dimension("threads of a block", threads, u64::from(self.kernel.max_threads.min(THREAD_LIMIT)))?;
-        if let Some(required) = self.kernel.required_block
-            && required.iter().map(|size| u64::from(*size)).product::<u64>() != threads
-        {
-            return Err(LaunchError::Dimension { what: "threads of a block against .reqntid", value: threads });
-        }
-        let shared = u64::from(self.kernel.static_shared) + u64::from(self.dynamic_shared);
-        if shared > u64::from(SHARED_LIMIT) {
-            return Err(LaunchError::Dimension { what: "bytes of shared memory", value: shared });
-        }
-        if self.parameters.len() != self.kernel.parameter_bytes as usize {
-            return Err(LaunchError::Parameters {
-                given: self.parameters.len(),
-                expected: self.kernel.parameter_bytes,
-            });
-        }
-        Ok(())
-    }
-}
-
 /// Turns of suspended blocks between two new blocks; a power of two.
 const NEW_BLOCK_TURNS: u64 = 16;
 
@@ -163,6 +83,8 @@ pub struct Grid {
     pub(crate) id: u64,
     /// Blocks in all.
     pub(crate) total: u64,
+    /// Bytes of one while it runs.
+    block_bytes: u64,
     /// The next block to begin.
     pub(crate) next: AtomicU64,
     /// Blocks that ended.
@@ -175,6 +97,8 @@ pub struct Grid {
     stop: AtomicBool,
     cancel: AtomicBool,
     quantum: AtomicI64,
+    /// Quanta that the next run may still take.
+    quanta: AtomicU64,
     fault: Mutex<Option<Fault>>,
     pub(crate) workspace: Box<Workspace>,
     running: AtomicBool,
@@ -201,10 +125,12 @@ impl Grid {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         launch.check()?;
         let total = launch.grid.iter().map(|size| u64::from(*size)).product();
+        let block_bytes = launch.block_bytes();
         Ok(Arc::new(Self {
             launch,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             total,
+            block_bytes,
             next: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             suspended: Mutex::new(VecDeque::new()),
@@ -213,6 +139,7 @@ impl Grid {
             stop: AtomicBool::new(false),
             cancel: AtomicBool::new(false),
             quantum: AtomicI64::new(QUANTUM),
+            quanta: AtomicU64::new(u64::MAX),
             fault: Mutex::new(None),
             workspace: Box::new(Workspace(std::cell::UnsafeCell::new([0; GRID_WORKSPACE as usize]))),
             running: AtomicBool::new(false),
@@ -265,6 +192,21 @@ impl Grid {
     /// run on. The default, 10 000, is some 50 microseconds; 0 looks at every turn of every loop and every warp.
     pub fn set_quantum(&self, instructions: u32) {
         self.quantum.store(i64::from(instructions), Ordering::Relaxed);
+    }
+
+    /// Sets how many quanta the workers together may take before the run ends with [`Outcome::Stopped`]; from the next run
+    /// on. For runs whose length must not depend on time, such as tests of kernels that may never end.
+    pub fn set_quanta(&self, quanta: u64) {
+        self.quanta.store(quanta, Ordering::Relaxed);
+    }
+
+    /// A quantum of some worker is over, or a turn of a block that only waits: whether to leave.
+    fn count_quantum(&self) -> bool {
+        let count = |left: u64| (left != u64::MAX).then(|| left.saturating_sub(1));
+        if self.quanta.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(0) {
+            self.stop();
+        }
+        self.is_interrupted()
     }
 
     /// State of a grid whose run ended with [`Outcome::Stopped`] (or has not begun).
@@ -321,7 +263,7 @@ impl Grid {
     fn take(&self, spare: &mut Option<Block>) -> Option<Block> {
         let waiting = self.suspended_count.load(Ordering::Acquire) > 0;
         if waiting
-            && !self.prefers_new()
+            && (!self.prefers_new() || self.is_full())
             && let Some(block) = self.take_suspended()
         {
             return Some(block);
@@ -338,6 +280,12 @@ impl Grid {
     /// blocks let in one new block each, blocks that were merely long one in sixteen turns.
     fn prefers_new(&self) -> bool {
         self.turns.fetch_add(1, Ordering::Relaxed) % NEW_BLOCK_TURNS == NEW_BLOCK_TURNS - 1
+    }
+
+    /// Whether the blocks that have begun take as much memory as they may.
+    fn is_full(&self) -> bool {
+        let begun = self.next.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed));
+        !self.launch.cooperative && begun.saturating_mul(self.block_bytes) >= RESIDENT_BYTES
     }
 
     fn take_number(&self) -> Option<u64> {
@@ -375,13 +323,14 @@ impl Grid {
             let Some(mut block) = self.take(spare) else {
                 return;
             };
-            match block.run(&mut context, image, &|| self.is_interrupted()) {
+            match block.run(&mut context, image, &|| self.count_quantum()) {
                 BlockStop::Ended => {
                     self.ended.fetch_add(1, Ordering::AcqRel);
                     *spare = Some(block);
                 }
                 BlockStop::Suspended => {
                     self.put_back(block);
+                    self.count_quantum();
                     if leave(true) {
                         return;
                     }
@@ -389,6 +338,7 @@ impl Grid {
                 BlockStop::Spinning => {
                     self.turns.fetch_or(NEW_BLOCK_TURNS - 1, Ordering::Relaxed);
                     self.put_back(block);
+                    self.count_quantum();
                     std::thread::yield_now();
                     if leave(true) {
                         return;

@@ -88,6 +88,12 @@ pub(crate) enum Lie {
     Other,
 }
 
+/// A lane of the warp, by its half. Lanes are few: without a check, which would keep loops over them from being vectors.
+#[inline(always)]
+fn lane_of(half: usize, lane: usize) -> usize {
+    (PART * half).wrapping_add(lane)
+}
+
 /// How 16 addresses lie, for elements of `stride` bytes.
 #[inline(always)]
 fn lie(part: &[u64; PART], stride: u64) -> Lie {
@@ -101,7 +107,7 @@ fn lie(part: &[u64; PART], stride: u64) -> Lie {
     }
     let mut difference = 0;
     for (lane, address) in part.iter().enumerate() {
-        difference |= address ^ first.wrapping_add(lane as u64 * step);
+        difference |= address ^ first.wrapping_add((lane as u64).wrapping_mul(step));
     }
     match difference {
         0 if step == 0 => Lie::Same,
@@ -119,6 +125,8 @@ fn half_of(base: &V64, half: usize) -> &[u64; PART] {
 
 /// Addresses of a load or store: 64 bits wide whatever the register is.
 pub(crate) trait AddressWidth {
+    /// Bits of an address that count when an offset was added.
+    const BITS: u64;
     unsafe fn read(context: &Context, registers: *mut u8, operand: u32) -> V64;
 }
 /// Addresses in a 64-bit register.
@@ -127,6 +135,7 @@ pub(crate) struct Wide;
 pub(crate) struct Narrow;
 
 impl AddressWidth for Wide {
+    const BITS: u64 = u64::MAX;
     #[inline(always)]
     unsafe fn read(context: &Context, registers: *mut u8, operand: u32) -> V64 {
         // SAFETY: lowering encoded a 64-bit slot.
@@ -134,6 +143,7 @@ impl AddressWidth for Wide {
     }
 }
 impl AddressWidth for Narrow {
+    const BITS: u64 = 0xffff_ffff;
     #[inline(always)]
     unsafe fn read(context: &Context, registers: *mut u8, operand: u32) -> V64 {
         // SAFETY: lowering encoded a 32-bit slot.
@@ -163,7 +173,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
             for half in 0..2 {
                 let lanes = (mask >> (PART * half)) & 0xffff;
                 let part = half_of(&base, half);
-                if lanes == 0xffff && load_together::<I, S, T, N>(context, inst, part, half, &mut values) {
+                if lanes == 0xffff && load_together::<I, S, T, W, N>(context, inst, part, half, &mut values) {
                     continue;
                 }
                 let mut rest = lanes;
@@ -171,7 +181,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
                     let index = rest.trailing_zeros() as usize;
                     rest &= rest - 1;
                     let lane = PART * half + index;
-                    let at = part[index].wrapping_add(inst.imm as u64);
+                    let at = part[index].wrapping_add(inst.imm as u64) & W::BITS;
                     match S::resolve(context, lane as u32, at, bytes) {
                         Ok(source) => {
                             for (index, value) in values.iter_mut().enumerate() {
@@ -194,7 +204,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
 /// # Safety
 /// As for the instruction.
 #[inline(always)]
-unsafe fn load_together<I: Isa, S: Space, T: Transfer, const N: usize>(
+unsafe fn load_together<I: Isa, S: Space, T: Transfer, W: AddressWidth, const N: usize>(
     context: &Context,
     inst: &Inst,
     part: &[u64; PART],
@@ -202,7 +212,7 @@ unsafe fn load_together<I: Isa, S: Space, T: Transfer, const N: usize>(
     values: &mut [<T::Slot as Slot>::Vector; N],
 ) -> bool {
     let bytes = T::BYTES * N;
-    let first = part[0].wrapping_add(inst.imm as u64);
+    let first = part[0].wrapping_add(inst.imm as u64) & W::BITS;
     let lie = lie(part, bytes as u64);
     if lie == Lie::Other || !first.is_multiple_of(bytes as u64) {
         return false;
@@ -218,12 +228,12 @@ unsafe fn load_together<I: Isa, S: Space, T: Transfer, const N: usize>(
             if lie == Lie::Same {
                 let raw = T::widen(source.add(index * T::BYTES).cast::<T::Raw>().read_unaligned());
                 for lane in 0..lanes {
-                    T::Slot::set(value, PART * half + lane, raw);
+                    T::Slot::set(value, lane_of(half, lane), raw);
                 }
             } else {
                 for lane in 0..lanes {
-                    let at = source.add(lane * bytes + index * T::BYTES);
-                    T::Slot::set(value, PART * half + lane, T::widen(at.cast::<T::Raw>().read_unaligned()));
+                    let at = source.add(lane.wrapping_mul(bytes).wrapping_add(index * T::BYTES));
+                    T::Slot::set(value, lane_of(half, lane), T::widen(at.cast::<T::Raw>().read_unaligned()));
                 }
             }
         }
@@ -263,7 +273,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store
             for half in 0..2 {
                 let lanes = (mask >> (PART * half)) & 0xffff;
                 let part = half_of(&base, half);
-                if lanes == 0xffff && store_together::<I, S, T, N>(context, inst, part, half, registers) {
+                if lanes == 0xffff && store_together::<I, S, T, W, N>(context, inst, part, half, registers) {
                     continue;
                 }
                 let mut rest = lanes;
@@ -271,8 +281,8 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store
                     let index = rest.trailing_zeros() as usize;
                     rest &= rest - 1;
                     let lane = PART * half + index;
-                    let at = part[index].wrapping_add(inst.imm as u64);
-                    match S::resolve(context, lane as u32, at, bytes) {
+                    let at = part[index].wrapping_add(inst.imm as u64) & W::BITS;
+                    match S::resolve_target(context, lane as u32, at, bytes) {
                         Ok(target) => {
                             for index in 0..N {
                                 let value =
@@ -295,7 +305,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store
 /// # Safety
 /// As for the instruction.
 #[inline(always)]
-unsafe fn store_together<I: Isa, S: Space, T: Transfer, const N: usize>(
+unsafe fn store_together<I: Isa, S: Space, T: Transfer, W: AddressWidth, const N: usize>(
     context: &Context,
     inst: &Inst,
     part: &[u64; PART],
@@ -303,7 +313,7 @@ unsafe fn store_together<I: Isa, S: Space, T: Transfer, const N: usize>(
     registers: *mut u8,
 ) -> bool {
     let bytes = T::BYTES * N;
-    let first = part[0].wrapping_add(inst.imm as u64);
+    let first = part[0].wrapping_add(inst.imm as u64) & W::BITS;
     if lie(part, bytes as u64) != Lie::Row || !first.is_multiple_of(bytes as u64) {
         return false;
     }
@@ -316,8 +326,8 @@ unsafe fn store_together<I: Isa, S: Space, T: Transfer, const N: usize>(
         for index in 0..N {
             let value = *context.operand::<<T::Slot as Slot>::Vector>(registers, element(inst, index));
             for lane in 0..lanes {
-                let at = target.add(lane * bytes + index * T::BYTES);
-                at.cast::<T::Raw>().write_unaligned(T::narrow(T::Slot::get(&value, PART * half + lane)));
+                let at = target.add(lane.wrapping_mul(bytes).wrapping_add(index * T::BYTES));
+                at.cast::<T::Raw>().write_unaligned(T::narrow(T::Slot::get(&value, lane_of(half, lane))));
             }
         }
     }
@@ -360,7 +370,7 @@ impl Operation for StoreSharedWord {
                 let first = offsets.0[0].wrapping_add(inst.imm as u32);
                 let mut difference = 0;
                 for lane in 0..I::lanes() {
-                    difference |= offsets.0[lane] ^ offsets.0[0].wrapping_add(4 * lane as u32);
+                    difference |= offsets.0[lane] ^ offsets.0[0].wrapping_add((lane as u32).wrapping_mul(4));
                 }
                 let end = u64::from(first) + 4 * LANES as u64;
                 if difference == 0 && first.is_multiple_of(4) && end <= u64::from(context.shared_bytes) {
@@ -408,7 +418,7 @@ impl<T: Transfer> Operation for LoadWords<T> {
             let low = *registers.add(inst.a as usize).cast::<V32>();
             let mut value = <T::Slot as Slot>::ZERO;
             for lane in 0..I::lanes() {
-                let mut bits = u64::from(low.0[lane]) >> inst.imm;
+                let mut bits = u64::from(low.0[lane]).wrapping_shr(inst.imm as u32);
                 if T::BYTES == 8 {
                     bits |= u64::from((*registers.add(inst.a as usize + 128).cast::<V32>()).0[lane]) << 32;
                 }
@@ -436,8 +446,8 @@ impl<T: Transfer> Operation for StoreWords<T> {
             let bits = if T::BYTES >= 4 { u32::MAX } else { (1_u32 << (8 * T::BYTES)) - 1 };
             for lane in 0..I::lanes() {
                 let value = T::Slot::get(&source, lane).to_u64();
-                let kept = low.0[lane] & !(bits << inst.imm);
-                low.0[lane] = kept | ((value as u32 & bits) << inst.imm);
+                let kept = low.0[lane] & !bits.wrapping_shl(inst.imm as u32);
+                low.0[lane] = kept | (value as u32 & bits).wrapping_shl(inst.imm as u32);
                 high.0[lane] = (value >> 32) as u32;
             }
             u32::store::<I>(target, &low, mask);

@@ -14,6 +14,7 @@ mod control;
 mod format;
 mod grid;
 mod lanes;
+mod launch;
 mod memory;
 mod mov;
 mod pool;
@@ -24,7 +25,8 @@ mod state;
 mod texture;
 mod warp;
 
-pub use grid::{BLOCK_LIMIT, GRID_LIMIT, Grid, Launch, LaunchError, Level, Outcome, SHARED_LIMIT, THREAD_LIMIT};
+pub use grid::{Grid, Level, Outcome};
+pub use launch::{BLOCK_LIMIT, GRID_LIMIT, Launch, LaunchError, SHARED_LIMIT, THREAD_LIMIT};
 pub use pool::{Completion, Pool};
 
 pub(crate) use address::{Generic, Global, Local, Parameter, Shared, SpaceKind};
@@ -33,6 +35,7 @@ pub(crate) use alu::{
     SetPredicate, TestPredicate, Three, Two, WithCarry, combine,
 };
 pub(crate) use barrier::kind as barrier_kind;
+pub(crate) use call::FRAMES_LIMIT;
 pub(crate) use context::{CONSTANT, Handler, Handlers, Inst, baseline_handlers, guarded, handlers};
 pub(crate) use control::{
     BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, Trap,

@@ -45,7 +45,7 @@ impl Operation for ExtractWide {
             let a = context.read::<u64>(registers, inst.a);
             let mut d = V32::ZERO;
             for lane in 0..I::lanes() {
-                d.0[lane] = (a.0[lane] >> inst.imm) as u32 & inst.extra;
+                d.0[lane] = a.0[lane].wrapping_shr(inst.imm as u32) as u32 & inst.extra;
             }
             write::<I, u32>(registers, inst.d, &d, mask);
         }
@@ -63,7 +63,7 @@ impl Operation for Extract {
             let a = context.read::<u32>(registers, inst.a);
             let mut d = V32::ZERO;
             for lane in 0..I::lanes() {
-                d.0[lane] = (a.0[lane] >> inst.imm) & inst.extra;
+                d.0[lane] = a.0[lane].wrapping_shr(inst.imm as u32) & inst.extra;
             }
             write::<I, u32>(registers, inst.d, &d, mask);
         }
@@ -102,7 +102,7 @@ impl Operation for Join {
             let low = (1_u32 << inst.imm) - 1;
             let mut d = V32::ZERO;
             for lane in 0..I::lanes() {
-                d.0[lane] = (a.0[lane] & low) | ((b.0[lane] & low) << inst.imm);
+                d.0[lane] = (a.0[lane] & low) | (b.0[lane] & low).wrapping_shl(inst.imm as u32);
             }
             write::<I, u32>(registers, inst.d, &d, mask);
         }
@@ -121,7 +121,7 @@ impl<T: Lane> Operation for Extend<T> {
             let shift = 32 - inst.imm as u32;
             let mut d = <T::Slot as Slot>::ZERO;
             for lane in 0..I::lanes() {
-                let value = i64::from(((a.0[lane] << shift) as i32) >> shift);
+                let value = i64::from((a.0[lane].wrapping_shl(shift) as i32).wrapping_shr(shift));
                 T::Slot::set(&mut d, lane, T::Slot::from_u64(value as u64));
             }
             write::<I, T>(registers, inst.d, &d, mask);
@@ -202,7 +202,7 @@ impl Operation for InWindow {
                 } else {
                     window == inst.imm as u64
                 };
-                bits |= u32::from(inside) << lane;
+                bits |= u32::from(inside).wrapping_shl(lane as u32);
             }
             write_predicate(registers, inst.d, bits, mask);
         }

@@ -73,7 +73,7 @@ impl ShuffleMode for Up {
 impl ShuffleMode for Down {
     #[inline(always)]
     fn source(lane: u32, amount: u32, _: u32, bound: u32, _: u32) -> (u32, bool) {
-        (lane + amount, lane + amount <= bound)
+        (lane.wrapping_add(amount), lane.wrapping_add(amount) <= bound)
     }
 }
 impl ShuffleMode for Butterfly {
@@ -166,7 +166,7 @@ impl<V: Vote> Operation for VotePredicate<V> {
             let members = members(context, registers, inst.aux, mask);
             let mut bits = 0;
             for lane in 0..I::lanes() {
-                bits |= u32::from(V::answer(members.0[lane], ayes & members.0[lane])) << lane;
+                bits |= u32::from(V::answer(members.0[lane], ayes & members.0[lane])).wrapping_shl(lane as u32);
             }
             write_predicate(registers, inst.d, bits, mask);
         }
@@ -222,7 +222,7 @@ impl<T: Lane> Operation for MatchAny<T> {
             for lane in 0..I::lanes() {
                 let mine = T::Slot::get(&a, lane).to_u64();
                 for other in 0..I::lanes() {
-                    d.0[lane] |= u32::from(T::Slot::get(&a, other).to_u64() == mine) << other;
+                    d.0[lane] |= u32::from(T::Slot::get(&a, other).to_u64() == mine).wrapping_shl(other as u32);
                 }
                 d.0[lane] &= members.0[lane];
             }
@@ -252,7 +252,7 @@ impl<T: Lane> Operation for MatchAll<T> {
                     .filter(|other| members.0[lane] >> other & 1 != 0)
                     .all(|other| T::Slot::get(&a, other).to_u64() == mine);
                 d.0[lane] = if same { members.0[lane] } else { 0 };
-                bits |= u32::from(same) << lane;
+                bits |= u32::from(same).wrapping_shl(lane as u32);
             }
             u32::store::<I>(registers.add(inst.d as usize).cast(), &d, mask);
             if inst.extra != u32::MAX {
@@ -341,7 +341,7 @@ impl Operation for Elect {
             let mut bits = 0;
             for lane in 0..I::lanes() {
                 leaders.0[lane] = members.0[lane].trailing_zeros();
-                bits |= u32::from(leaders.0[lane] == lane as u32) << lane;
+                bits |= u32::from(leaders.0[lane] == lane as u32).wrapping_shl(lane as u32);
             }
             if inst.d != u32::MAX {
                 u32::store::<I>(registers.add(inst.d as usize).cast(), &leaders, mask);

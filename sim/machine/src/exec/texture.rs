@@ -225,7 +225,9 @@ fn place(plan: &SurfacePlan, surface: &Surface, layer: Option<u32>, at: [u32; 3]
             (_, _, Beyond::Trap) => return Err((FaultKind::Trap, texels.base)),
         };
     }
-    let address = texels.base + found[2] * texels.slice + found[1] * texels.pitch + found[0];
+    let [x, y, z] = found;
+    let address = texels.base.wrapping_add(x);
+    let address = address.wrapping_add(y.wrapping_mul(texels.pitch)).wrapping_add(z.wrapping_mul(texels.slice));
     if address.is_multiple_of(moved) { Ok(Place::At(address)) } else { Err((FaultKind::Misaligned, address)) }
 }
 

@@ -55,6 +55,34 @@ const FAMILIES: &[&str] = &[
     "shfl{.sync}, vote{.sync}, match.sync, redux.sync, activemask, elect.sync",
 ];
 
+/// An opcode of the table with the classes of its operands: what generators of texts need.
+pub struct Form {
+    /// As written in PTX.
+    pub opcode: String,
+    /// The result's, then the sources': `p` a predicate, `h`, `r`, `d` a register of 16, 32, 64 bits.
+    pub operands: Vec<char>,
+}
+
+/// All opcodes of the table.
+pub fn forms() -> Vec<Form> {
+    let class = |value: Value| match value.bits() {
+        1 => 'p',
+        8 | 16 => 'h',
+        32 => 'r',
+        _ => 'd',
+    };
+    let form = |row: &Row| {
+        let mut operands = vec![class(row.result)];
+        operands.extend(row.sources.iter().flatten().map(|value| class(*value)));
+        // Minimum and maximum of three have rows of their own.
+        let opcode = row.name.strip_suffix(".3").unwrap_or(row.name).to_owned();
+        Form { opcode, operands }
+    };
+    let mut forms: Vec<Form> = all().iter().map(form).collect();
+    forms.sort_by(|one, other| one.opcode.cmp(&other.opcode));
+    forms
+}
+
 /// Everything the machine executes, sorted: the opcodes of the table and the families, for the coverage page.
 pub fn supported() -> Vec<String> {
     let mut names: Vec<String> = all().into_iter().map(|row| row.name.to_owned()).collect();

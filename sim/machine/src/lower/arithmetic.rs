@@ -68,7 +68,7 @@ impl Body<'_, '_> {
         let q = self.predicate_destination(q)?;
         let d = match p {
             Some(p) => self.predicate_register(p)?,
-            None => self.scratch_narrow(), // its first word takes the predicate nobody reads
+            None => self.scratch_narrow()?, // its first word takes the predicate nobody reads
         };
         self.emit(row.handlers, |inst| {
             (inst.d, inst.a, inst.b, inst.c) = (d, a, b, c);
@@ -84,7 +84,7 @@ impl Body<'_, '_> {
         let [a, b, c, _] = self.sources(row, sources)?;
         let c = if row.sources[2].is_some() { c } else { a };
         let d = self.destination(destination, row.result)?;
-        let carry = self.carry_slot();
+        let carry = self.carry_slot()?;
         self.emit(row.handlers, |inst| {
             (inst.d, inst.a, inst.b, inst.c) = (d, a, b, c);
             inst.extra = if reads { carry } else { u32::MAX };

@@ -7,9 +7,15 @@ use std::collections::HashMap;
 use crate::exec::{Inst, Level, RunPlan, SurfacePlan, TexturePlan};
 use crate::program::{LoadError, Program};
 
-use super::constants::ConstantPool;
+use super::constants::{CONSTANT_LIMIT, ConstantPool};
 use super::function;
 use super::image::{CallSite, FunctionImage, Image, Origin, Target};
+
+/// Most bytes of shared variables that are counted: launches allow far less.
+const SHARED_BYTES: u64 = 1 << 30;
+
+/// Most instructions of a kernel with all it may call: 64 bytes each, and twenty times the largest kernels seen.
+const CODE_LIMIT: usize = 2 << 20;
 
 /// An image in the making.
 pub(crate) struct Builder<'p> {
@@ -92,11 +98,14 @@ impl Builder<'_> {
         loop {
             while done < self.numbers.len() {
                 let number = self.numbers[done];
+                let start = self.code.len();
                 let lowered = function::lower(self, number);
+                let counted = self.program.count(self.code.len() - start, 0);
+                counted.map_err(|what| self.unsupported(number, what))?;
                 let image = match lowered {
                     Ok(image) => image,
                     // Only some indirect call might reach it: refused when one does.
-                    Err(error) if done >= optional_from => self.refused(number, &error),
+                    Err(error) if done >= optional_from && self.check_size().is_ok() => self.refused(number, &error),
                     Err(error) => return Err(error),
                 };
                 self.functions.push(image);
@@ -108,9 +117,14 @@ impl Builder<'_> {
             }
             optional_from = done;
             for number in self.program.addressed_functions() {
-                self.function(number);
+                self.function(*number);
             }
         }
+    }
+
+    fn unsupported(&self, number: u32, what: String) -> LoadError {
+        let (_, function) = self.program.function(number);
+        LoadError::Unsupported { function: function.name.to_owned(), line: function.position.line, what }
     }
 
     /// A function that cannot run: one instruction that faults.
@@ -140,15 +154,28 @@ impl Builder<'_> {
     }
 
     /// Offset of a static shared variable in the kernel's shared memory.
-    pub(crate) fn shared_offset(&mut self, key: SharedKey, size: u64, align: u64) -> u32 {
+    pub(crate) fn shared_offset(&mut self, key: SharedKey, size: u64, align: u64) -> Result<u32, String> {
         if let Some(offset) = self.shared.get(&key) {
-            return *offset;
+            return Ok(*offset);
         }
-        let offset = self.shared_bytes.next_multiple_of(align.max(1));
-        self.shared_bytes = offset.saturating_add(size);
-        let offset = u32::try_from(offset).unwrap_or(u32::MAX); // far too much shared memory: refused at launch
+        let offset = self.shared_bytes.checked_next_multiple_of(align.max(1));
+        let end = offset.and_then(|offset| offset.checked_add(size)).filter(|end| *end <= SHARED_BYTES);
+        // Far too much of it is refused here, more than a device has at the launch.
+        self.shared_bytes = end.ok_or_else(|| format!("shared variables have more bytes than {SHARED_BYTES}"))?;
+        let offset = (self.shared_bytes - size) as u32;
         self.shared.insert(key, offset);
-        offset
+        Ok(offset)
+    }
+
+    /// Whether the image may grow further.
+    pub(crate) fn check_size(&self) -> Result<(), String> {
+        if self.code.len() > CODE_LIMIT {
+            return Err(format!("more instructions than a kernel may have: {CODE_LIMIT}"));
+        }
+        if self.constants.is_full() {
+            return Err(format!("constants have more bytes than a kernel may have: {CONSTANT_LIMIT}"));
+        }
+        Ok(())
     }
 
     /// A constant that holds an address in dynamic shared memory (plus a window, for generic addresses).
@@ -164,7 +191,9 @@ impl Builder<'_> {
         for (operand, wide, addend) in std::mem::take(&mut self.dynamic) {
             self.constants.patch(operand, wide, static_shared.wrapping_add(addend));
         }
-        let addresses = self.indices.iter().map(|(number, index)| (Image::function_address(*number), *index)).collect();
+        // The kernel itself cannot be called.
+        let callable = self.indices.iter().filter(|(_, index)| **index != 0);
+        let addresses = callable.map(|(number, index)| (Image::function_address(*number), *index)).collect();
         Image {
             code: self.code,
             origins: self.origins,

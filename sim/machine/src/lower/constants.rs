@@ -10,6 +10,12 @@ pub(crate) const TRUE: u32 = CONSTANT;
 /// Operand of the predicate that is always false.
 pub(crate) const FALSE: u32 = CONSTANT | 4;
 
+/// Most bytes of a pool: a quarter of a million constants of 64 bits.
+pub(crate) const CONSTANT_LIMIT: usize = 64 << 20;
+
+/// Bytes before the first constant: the predicates, and room for handlers that look at an operand they do not use.
+const HEAD: usize = 256;
+
 /// The pool while an image is made.
 pub(crate) struct ConstantPool {
     bytes: Vec<u8>,
@@ -20,7 +26,7 @@ pub(crate) struct ConstantPool {
 
 impl ConstantPool {
     pub(crate) fn new() -> Self {
-        let mut bytes = vec![0; 64];
+        let mut bytes = vec![0; HEAD];
         bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
         Self { bytes, narrow: HashMap::new(), wide: HashMap::new(), vectors: HashMap::new() }
     }
@@ -70,7 +76,22 @@ impl ConstantPool {
         }
     }
 
+    /// Whether no constant fits any more; those asked for since are the first one, and the kernel is refused.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= CONSTANT_LIMIT
+    }
+
+    /// Whether an operand is one of the pool.
+    #[cfg(debug_assertions)]
+    pub(crate) fn holds(&self, operand: u32) -> bool {
+        let at = (operand & !CONSTANT) as usize;
+        operand & CONSTANT != 0 && (at == 0 || operand == FALSE || (at >= HEAD && at + 128 <= self.bytes.len()))
+    }
+
     fn append(&mut self, bytes: &[u8]) -> u32 {
+        if self.is_full() {
+            return CONSTANT;
+        }
         let operand = CONSTANT | self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
         operand

@@ -2,7 +2,7 @@
 //! In go labels and names, out come code indices and call sites. A call of a function that nobody defines and the host does
 //! not provide is refused by name.
 
-use floe_ptx::{Instruction, Operand, ScalarType, Statement};
+use floe_ptx::{FunctionKind, Instruction, Operand, ScalarType, Statement};
 
 use crate::exec::{
     BlockBarrier, Branch, BranchIf, BranchIndexed, Call, Exit, Fence, Nothing, Return, Sleep, WarpBarrier,
@@ -84,10 +84,13 @@ impl Body<'_, '_> {
             if register.scalar.size() != 8 {
                 return Err(format!("function address not in a 64-bit register: {name}"));
             }
-            return Ok(Target::Register(self.slot(register)));
+            return Ok(Target::Register(self.slot(register)?));
         }
         if let Some(Symbol::Function(number)) = self.program.symbol(self.unit, name) {
             let (_, function) = self.program.function(number);
+            if function.kind == FunctionKind::Entry {
+                return Err(format!("call of a kernel: {name}"));
+            }
             if function.parameters.len() != arguments.len() {
                 return Err(format!(
                     "arguments for {name}: {}, wanted: {}",
@@ -198,7 +201,7 @@ impl Body<'_, '_> {
                 {
                     return Err(format!("register of another kind: {name}"));
                 }
-                self.slot(register)
+                self.slot(register)?
             }
             Some(other) => return Err(format!("not a destination: {other:?}")),
         };

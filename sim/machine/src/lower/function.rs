@@ -12,9 +12,11 @@ use crate::exec::{CONSTANT, Exit, Handlers, Inst, LEAST, RunPlan, SharedRun, Tra
 use crate::program::{LoadError, Program};
 
 use super::builder::{Builder, SharedKey};
+use super::frame::{FrameLayout, NARROW_BYTES, PREDICATE_BYTES, WIDE_BYTES};
 use super::image::{FunctionImage, Origin, Register, Words};
 use super::liveness::{self, Allotment, Kind};
 use super::names::{Name, Names, RegisterId};
+use super::parameters::kernel_parameters;
 
 /// A function being lowered.
 pub(crate) struct Body<'b, 'p> {
@@ -28,11 +30,7 @@ pub(crate) struct Body<'b, 'p> {
     pub(crate) names: Names<'p>,
     pub(crate) scope: usize,
     scopes_opened: usize,
-    /// Next free byte of the frame.
-    frame: u32,
-    /// Bytes of the current line of predicates that are taken; 64 when there is none.
-    predicates: u32,
-    predicate_line: u32,
+    layout: FrameLayout,
     /// Slots of registers by number, as liveness allots them, and the slots made so far.
     allotments: HashMap<u32, Allotment>,
     coloured: HashMap<(Kind, u32), u32>,
@@ -79,6 +77,9 @@ pub(crate) struct Fix {
 /// Error of lowering one instruction: what about it.
 pub(crate) type Lowering<T> = Result<T, String>;
 
+/// What a statement counts beside the words of sets that are looked at to allot registers.
+const STATEMENT_WORDS: usize = 16;
+
 /// Lowers function `number` of the builder's program.
 pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionImage, LoadError> {
     let program = builder.program;
@@ -87,12 +88,15 @@ pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionIm
         return Err(LoadError::Unresolved { name: function.name.to_owned() });
     };
     let unsupported = |line, what| LoadError::Unsupported { function: function.name.to_owned(), line, what };
-    // The first slot of every frame says where the lanes' local variables start.
-    let mut frame = 128;
-    let mut words = |bytes: u32| words_at(&mut frame, bytes);
+    // Every look at a function counts, also where it is refused at once: many kernels may call the same one.
+    program.count(0, STATEMENT_WORDS * body.len()).map_err(|what| unsupported(function.position.line, what))?;
+    let mut layout = FrameLayout::new();
     let names =
-        Names::collect(body, &mut words).map_err(|(statement, what)| unsupported(line_of(&body[statement]), what))?;
-    let allotments = liveness::allot(body, &names);
+        Names::collect(body, &mut layout).map_err(|(statement, what)| unsupported(line_of(&body[statement]), what))?;
+    let mut words = 0;
+    let allotments = liveness::allot(body, &names, &mut words);
+    let allotments = program.count(0, words).and(allotments);
+    let allotments = allotments.map_err(|what| unsupported(function.position.line, what))?;
     let start = builder.code.len() as u32;
     let mut body_lowering = Body {
         program,
@@ -103,9 +107,7 @@ pub(crate) fn lower(builder: &mut Builder<'_>, number: u32) -> Result<FunctionIm
         names,
         scope: 0,
         scopes_opened: 0,
-        frame,
-        predicates: 64,
-        predicate_line: 0,
+        layout,
         allotments,
         coloured: HashMap::default(),
         listed: HashSet::new(),
@@ -143,13 +145,6 @@ fn line_of(statement: &Statement<'_>) -> u32 {
     }
 }
 
-fn words_at(frame: &mut u32, bytes: u32) -> Words {
-    let count = bytes.div_ceil(4);
-    let words = Words { offset: *frame, count };
-    *frame += 128 * count;
-    words
-}
-
 /// An instruction that faults, for a function that could not be lowered.
 pub(crate) fn emit_illegal(builder: &mut Builder<'_>) {
     let handler = handlers::<Trap>().0[builder.level as usize];
@@ -177,13 +172,13 @@ fn blank(handler: crate::exec::Handler) -> Inst {
 impl<'p> Body<'_, 'p> {
     fn run(&mut self, body: &'p [Statement<'static>], start: u32) -> Lowering<FunctionImage> {
         // Argument buffers of the body, and the slot of the lanes' local variables before them.
-        for word in 0..self.frame / 128 {
-            self.keep(128 * word, 128);
+        for word in 0..self.layout.bytes() / NARROW_BYTES {
+            self.keep(NARROW_BYTES * word, NARROW_BYTES);
         }
         let (parameters, returns) = self.formals()?;
         for words in parameters.iter().chain(&returns) {
             for word in 0..words.count {
-                self.keep(words.offset + 128 * word, 128);
+                self.keep(words.offset + NARROW_BYTES * word, NARROW_BYTES);
             }
         }
         for (index, statement) in body.iter().enumerate() {
@@ -212,7 +207,7 @@ impl<'p> Body<'_, 'p> {
             number: self.number,
             start,
             end,
-            frame_bytes: self.frame.next_multiple_of(64),
+            frame_bytes: self.layout.bytes().next_multiple_of(64),
             local_bytes: self.names.local_bytes,
             parameters,
             returns,
@@ -234,9 +229,9 @@ impl<'p> Body<'_, 'p> {
             if variable.space == floe_ptx::Space::Register {
                 return Err(format!("register parameter: {}", variable.name));
             }
-            let bytes = variable.size().and_then(|size| u32::try_from(size).ok()).filter(|size| *size < 1 << 16);
+            let bytes = variable.size().and_then(|size| u32::try_from(size).ok());
             let bytes = bytes.ok_or_else(|| format!("parameter without a size: {}", variable.name))?;
-            let words = words_at(&mut self.frame, bytes);
+            let words = self.layout.words(bytes)?;
             self.names.insert(variable.name, Name::Words(words, bytes));
             Ok(words)
         };
@@ -266,7 +261,7 @@ impl<'p> Body<'_, 'p> {
             self.emit_fix(fix);
         }
         self.guard = None;
-        Ok(())
+        self.builder.check_size()
     }
 
     /// Sends the instruction to its family.
@@ -318,7 +313,22 @@ impl<'p> Body<'_, 'p> {
             inst.guard_flip = flip;
             inst.fuse = fuse::NONE;
         }
+        #[cfg(debug_assertions)]
+        self.check_operands(&inst);
         self.push(inst);
+    }
+
+    /// Each operand is a slot of the frame, a constant, or none. What else a handler keeps in these fields is small.
+    #[cfg(debug_assertions)]
+    fn check_operands(&self, inst: &Inst) {
+        let inside = |operand: u32| match operand {
+            u32::MAX => true,
+            constant if constant & CONSTANT != 0 => self.builder.constants.holds(constant),
+            slot => self.layout.holds(slot),
+        };
+        for operand in [inst.d, inst.a, inst.b, inst.c, inst.guard] {
+            assert!(inside(operand), "operand outside of the frame: {operand}, line {}", self.line);
+        }
     }
 
     fn push(&mut self, inst: Inst) {
@@ -396,7 +406,7 @@ impl<'p> Body<'_, 'p> {
     }
 
     /// Slot of a register, given a place in the frame at its first use.
-    pub(crate) fn slot(&mut self, register: RegisterId) -> u32 {
+    pub(crate) fn slot(&mut self, register: RegisterId) -> Lowering<u32> {
         let kind = Kind::of(register.scalar);
         // A register that liveness did not see (there is none) would have a slot of its own, numbered from the top.
         let (colour, live) = self
@@ -407,9 +417,9 @@ impl<'p> Body<'_, 'p> {
             Some(slot) => *slot,
             None => {
                 let slot = match kind {
-                    Kind::Predicate => self.predicate_slot(),
-                    Kind::Narrow => self.narrow_slot(),
-                    Kind::Wide => self.wide_slot(),
+                    Kind::Predicate => self.layout.predicate()?,
+                    Kind::Narrow => self.layout.narrow()?,
+                    Kind::Wide => self.layout.wide()?,
                 };
                 self.coloured.insert((kind, colour), slot);
                 slot
@@ -417,48 +427,24 @@ impl<'p> Body<'_, 'p> {
         };
         if self.listed.insert(register.number) {
             let bytes = match kind {
-                Kind::Predicate => 4,
-                Kind::Narrow => 128,
-                Kind::Wide => 256,
+                Kind::Predicate => PREDICATE_BYTES,
+                Kind::Narrow => NARROW_BYTES,
+                Kind::Wide => WIDE_BYTES,
             };
             self.register_list.push(Register { offset: slot, bytes, number: register.number, live });
         }
-        slot
-    }
-
-    fn narrow_slot(&mut self) -> u32 {
-        let slot = self.frame;
-        self.frame += 128;
-        slot
-    }
-
-    fn wide_slot(&mut self) -> u32 {
-        let slot = self.frame;
-        self.frame += 256;
-        slot
-    }
-
-    fn predicate_slot(&mut self) -> u32 {
-        if self.predicates == 64 {
-            self.predicate_line = self.frame;
-            self.frame += 64;
-            // Vectors stay on 64-byte boundaries: a line of predicates is one.
-            self.predicates = 0;
-        }
-        let slot = self.predicate_line + self.predicates;
-        self.predicates += 4;
-        slot
+        Ok(slot)
     }
 
     /// The carry flag: a predicate of the frame that no register names. It is part of a snapshot like one.
-    pub(crate) fn carry_slot(&mut self) -> u32 {
+    pub(crate) fn carry_slot(&mut self) -> Lowering<u32> {
         if let Some(slot) = self.carry {
-            return slot;
+            return Ok(slot);
         }
-        let slot = self.predicate_slot();
-        self.keep(slot, 4);
+        let slot = self.layout.predicate()?;
+        self.keep(slot, PREDICATE_BYTES);
         self.carry = Some(slot);
-        slot
+        Ok(slot)
     }
 
     /// Makes a slot that no register names part of snapshots: numbered from the top, in the order lowering makes them.
@@ -468,25 +454,25 @@ impl<'p> Body<'_, 'p> {
     }
 
     /// A slot that lives until the end of the instruction.
-    pub(crate) fn scratch_narrow(&mut self) -> u32 {
+    pub(crate) fn scratch_narrow(&mut self) -> Lowering<u32> {
         if self.scratch.narrow_used == self.scratch.narrow.len() {
-            let slot = self.narrow_slot();
-            self.keep(slot, 128);
+            let slot = self.layout.narrow()?;
+            self.keep(slot, NARROW_BYTES);
             self.scratch.narrow.push(slot);
         }
         self.scratch.narrow_used += 1;
-        self.scratch.narrow[self.scratch.narrow_used - 1]
+        Ok(self.scratch.narrow[self.scratch.narrow_used - 1])
     }
 
     /// A 64-bit slot that lives until the end of the instruction.
-    pub(crate) fn scratch_wide(&mut self) -> u32 {
+    pub(crate) fn scratch_wide(&mut self) -> Lowering<u32> {
         if self.scratch.wide_used == self.scratch.wide.len() {
-            let slot = self.wide_slot();
-            self.keep(slot, 256);
+            let slot = self.layout.wide()?;
+            self.keep(slot, WIDE_BYTES);
             self.scratch.wide.push(slot);
         }
         self.scratch.wide_used += 1;
-        self.scratch.wide[self.scratch.wide_used - 1]
+        Ok(self.scratch.wide[self.scratch.wide_used - 1])
     }
 
     /// Place of a shared variable declared in this function.
@@ -496,24 +482,6 @@ impl<'p> Body<'_, 'p> {
         };
         let size = variable.size().ok_or_else(|| format!("variable without a size: {}", variable.name))?;
         let key = SharedKey::Function(self.number, statement);
-        Ok(self.builder.shared_offset(key, size, variable.alignment_bytes()))
+        self.builder.shared_offset(key, size, variable.alignment_bytes())
     }
-}
-
-/// Offset, bytes and alignment of each parameter of a kernel.
-pub(crate) fn kernel_parameters(function: &Function<'_>) -> Lowering<Vec<(u32, u32, u32)>> {
-    let mut end = 0_u32;
-    let mut places = Vec::with_capacity(function.parameters.len());
-    for parameter in &function.parameters {
-        let size = parameter.size().and_then(|size| u32::try_from(size).ok()).filter(|size| *size <= 32_764);
-        let size = size.ok_or_else(|| format!("parameter without a usable size: {}", parameter.name))?;
-        let align = u32::try_from(parameter.alignment_bytes()).unwrap_or(u32::MAX);
-        if !align.is_power_of_two() || align > 4096 {
-            return Err(format!("alignment of parameter {}: {align}", parameter.name));
-        }
-        let offset = end.next_multiple_of(align);
-        end = offset + size;
-        places.push((offset, size, align));
-    }
-    Ok(places)
 }

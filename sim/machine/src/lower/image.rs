@@ -132,11 +132,23 @@ impl Image {
         &self.opcodes[self.origins[pc as usize].opcode as usize]
     }
 
+    /// Whether the instruction is the last part of its statement.
+    fn is_last_part(&self, pc: u32) -> bool {
+        let statement = self.origins[pc as usize].statement;
+        self.origins.get(pc as usize + 1).is_none_or(|next| next.statement != statement)
+    }
+
+    /// Whether lanes may wait at the instruction for other warps: the last part of a statement with a barrier of the block.
+    pub(crate) fn is_block_barrier(&self, pc: u32) -> bool {
+        let opcode = self.opcode_of(pc);
+        let of_block =
+            opcode.starts_with("bar") && !opcode.starts_with("bar.warp") && !opcode.starts_with("barrier.warp");
+        of_block && self.is_last_part(pc)
+    }
+
     /// Whether the instruction names a call site: the last part of a call statement does.
     pub(crate) fn is_call_site(&self, pc: u32) -> bool {
-        let statement = self.origins[pc as usize].statement;
-        let last = self.origins.get(pc as usize + 1).is_none_or(|next| next.statement != statement);
-        last && (self.code[pc as usize].aux as usize) < self.calls.len()
+        self.is_last_part(pc) && (self.code[pc as usize].aux as usize) < self.calls.len()
     }
 
     /// Address by which programs know the program's function of that number.

@@ -2,6 +2,9 @@
 //! In goes a body with its names, out comes for each register a range of statements and a colour; registers of a kind whose
 //! ranges do not meet get the same colour. Ranges have no holes, so they are safe for every lane whatever path it takes.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use rustc_hash::FxHashMap as HashMap;
 
 use floe_ptx::{Instruction, Operand, ScalarType, Statement};
@@ -36,11 +39,26 @@ pub(crate) struct Allotment {
     pub(crate) live: (u32, u32),
 }
 
-/// Allots slots to the registers of a body: register number to allotment.
-pub(crate) fn allot(body: &[Statement<'_>], names: &Names<'_>) -> HashMap<u32, Allotment> {
-    let mut flow = Flow::read(body, names);
-    flow.solve();
-    colour(flow.ranges())
+/// Most ways from block to block by branches: a list of labels counts again for each branch through it.
+const JUMP_LIMIT: usize = 4 << 20;
+
+/// Most words of a set of registers for each block: 128 MiB of them.
+const SET_LIMIT: usize = 16 << 20;
+
+/// Most words looked at until nothing changes: seconds. Compilers' control flow takes some thousandth of it.
+const WORK_LIMIT: usize = 1 << 30;
+
+/// Allots slots to the registers of a body: register number to allotment; `work` is how many words of sets that took. An
+/// error is what is too large.
+pub(crate) fn allot(
+    body: &[Statement<'_>],
+    names: &Names<'_>,
+    work: &mut usize,
+) -> Result<HashMap<u32, Allotment>, String> {
+    let mut flow = Flow::read(body, names)?;
+    *work = flow.words();
+    flow.solve(work)?;
+    Ok(colour(flow.ranges()))
 }
 
 /// What an instruction does to registers, by their dense index.
@@ -169,12 +187,13 @@ fn ends_path(instruction: &Instruction<'_>) -> bool {
 }
 
 impl Flow {
-    fn read(body: &[Statement<'_>], names: &Names<'_>) -> Self {
+    fn read(body: &[Statement<'_>], names: &Names<'_>) -> Result<Self, String> {
         let mut reader = Reader { names, scope: 0, registers: Vec::new(), indices: HashMap::default() };
         let mut effects: Vec<Effect> = Vec::with_capacity(body.len());
         let mut starts = vec![0];
         let mut jumps: Vec<(usize, Vec<usize>, bool)> = Vec::new();
         let mut opened = 0;
+        let mut ways = 0;
         for (index, statement) in body.iter().enumerate() {
             let mut effect = Effect::default();
             match statement {
@@ -187,6 +206,10 @@ impl Flow {
                 Statement::Instruction(instruction) => {
                     effect = reader.effect(instruction);
                     let targets = targets(body, names, reader.scope, instruction);
+                    ways += targets.len();
+                    if ways > JUMP_LIMIT {
+                        return Err(format!("more targets of branches than a function may have: {JUMP_LIMIT}"));
+                    }
                     if !targets.is_empty() || ends_path(instruction) {
                         jumps.push((index, targets, !ends_path(instruction)));
                         starts.push(index + 1);
@@ -196,16 +219,32 @@ impl Flow {
             }
             effects.push(effect);
         }
+        let words = reader.registers.len().div_ceil(64).saturating_mul(starts.len());
+        if words > SET_LIMIT {
+            let (registers, blocks) = (reader.registers.len(), starts.len());
+            return Err(format!("too large to allot registers: {registers} of them, {blocks} blocks"));
+        }
         let blocks = blocks(starts, &jumps, body.len(), reader.registers.len());
-        Self { registers: reader.registers, effects, blocks }
+        Ok(Self { registers: reader.registers, effects, blocks })
+    }
+
+    /// Words of all sets.
+    fn words(&self) -> usize {
+        self.blocks.iter().map(|block| 2 * block.live_in.0.len()).sum()
     }
 
     /// Finds what is live where blocks meet.
-    fn solve(&mut self) {
+    fn solve(&mut self, work: &mut usize) -> Result<(), String> {
         let mut changed = true;
         while changed {
             changed = false;
             for index in (0..self.blocks.len()).rev() {
+                let block = &self.blocks[index];
+                *work += (block.successors.len() + 3) * (block.live_in.0.len() + 1) + block.last - block.first;
+                if *work > WORK_LIMIT {
+                    let blocks = self.blocks.len();
+                    return Err(format!("control flow too tangled to allot registers: {blocks} blocks"));
+                }
                 let mut live = std::mem::take(&mut self.blocks[index].live_out);
                 for successor in &self.blocks[index].successors {
                     live.add_all(&self.blocks[*successor].live_in);
@@ -227,6 +266,7 @@ impl Flow {
                 }
             }
         }
+        Ok(())
     }
 
     /// The range of each register.
@@ -297,27 +337,25 @@ fn blocks(
 /// Gives registers whose ranges do not meet the same colour, lowest first.
 fn colour(mut ranges: Vec<(RegisterId, (u32, u32))>) -> HashMap<u32, Allotment> {
     ranges.sort_by_key(|(register, live)| (live.0, register.number));
-    let mut busy: HashMap<Kind, Vec<(u32, u32)>> = HashMap::default(); // (last statement, colour)
+    // (last statement, colour), the earliest end first
+    let mut busy: HashMap<Kind, BinaryHeap<Reverse<(u32, u32)>>> = HashMap::default();
     let mut free: HashMap<Kind, Vec<u32>> = HashMap::default();
     let mut count: HashMap<Kind, u32> = HashMap::default();
     let mut allotments = HashMap::with_capacity_and_hasher(ranges.len(), Default::default());
     for (register, live) in ranges {
         let kind = Kind::of(register.scalar);
         let (busy, free) = (busy.entry(kind).or_default(), free.entry(kind).or_default());
-        busy.retain(|(last, colour)| {
-            // A register read by the statement that writes another keeps its slot through it.
-            let ended = *last < live.0;
-            if ended {
-                free.push(*colour);
-            }
-            !ended
-        });
+        // A register read by the statement that writes another keeps its slot through it.
+        while let Some(Reverse((_, colour))) = busy.peek().copied().filter(|Reverse((last, _))| *last < live.0) {
+            busy.pop();
+            free.push(colour);
+        }
         let colour = free.pop().unwrap_or_else(|| {
             let count = count.entry(kind).or_default();
             *count += 1;
             *count - 1
         });
-        busy.push((live.1, colour));
+        busy.push(Reverse((live.1, colour)));
         allotments.insert(register.number, Allotment { kind, colour, live });
     }
     allotments

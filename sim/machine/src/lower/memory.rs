@@ -4,14 +4,15 @@
 
 use floe_ptx::{Instruction, Operand, ScalarType};
 
-use crate::exec::{
-    self, Byte, ByteSigned16, ByteSigned32, ByteSignedWide, ByteWide, Double, Half, HalfSigned32, HalfSignedWide,
-    HalfWide, Handlers, Load, LoadParameter, LoadSharedWord, LoadWords, Narrow, SpaceKind, Store, StoreSharedWord,
-    StoreWords, Wide, Word, WordSignedWide, WordWide, handlers,
-};
+use crate::exec::{self, SpaceKind, handlers};
 use crate::isa::Value;
 
+use super::frame::NARROW_BYTES;
 use super::function::{Body, Lowering};
+use super::handlers::{
+    is_shared_word, load_handlers, parameter_handlers, store_handlers, word_load_handlers, word_store_handlers,
+};
+use super::image::Words;
 use super::moves::value_of;
 use super::names::Name;
 use super::operand::Place;
@@ -121,14 +122,14 @@ impl Body<'_, '_> {
         let mut elements = [u32::MAX; 4];
         for (slot, part) in elements.iter_mut().zip(parts) {
             *slot = match part {
-                Operand::Sink if wide => self.scratch_wide(),
-                Operand::Sink => self.scratch_narrow(),
+                Operand::Sink if wide => self.scratch_wide()?,
+                Operand::Sink => self.scratch_narrow()?,
                 Operand::Name(name) => {
                     let register = self.register(name).ok_or_else(|| format!("not a register: {name}"))?;
                     if 8 * register.scalar.size() != bits {
                         return Err(format!("registers of different widths: {name}"));
                     }
-                    self.slot(register)
+                    self.slot(register)?
                 }
                 other => return Err(format!("not a destination: {other:?}")),
             };
@@ -181,7 +182,7 @@ impl Body<'_, '_> {
             Operand::Address { base, offset } => (*base, *offset),
             Operand::Element { array, index: None, offset } => {
                 let scale = self.element_size(array)?;
-                (Some(*array), offset.checked_mul(scale).ok_or("offset too large")?)
+                (Some(*array), offset.checked_mul(scale).ok_or_else(|| format!("offset too large: {offset}"))?)
             }
             other => return Err(format!("not an address: {other:?}")),
         };
@@ -198,16 +199,17 @@ impl Body<'_, '_> {
             };
             return Ok((slot, 0));
         };
-        let slot = self.slot(register);
+        let slot = self.slot(register)?;
+        check_offset(offset)?;
         match (register.scalar.size(), wide) {
             (8, true) | (4, false) => Ok((slot, offset)),
             (4, true) => {
-                let d = self.scratch_wide();
+                let d = self.scratch_wide()?;
                 self.emit(handlers::<exec::Widen>(), |inst| (inst.d, inst.a) = (d, slot));
                 Ok((d, offset))
             }
             (8, false) => {
-                let d = self.scratch_narrow();
+                let d = self.scratch_narrow()?;
                 self.emit(handlers::<exec::NarrowAddress>(), |inst| (inst.d, inst.a, inst.imm) = (d, slot, offset));
                 Ok((d, 0))
             }
@@ -245,7 +247,7 @@ impl Body<'_, '_> {
         };
         if window == LOCAL_WINDOW && !self.is_kernel() {
             let local = self.address(place, offset, true)?;
-            let d = self.scratch_wide();
+            let d = self.scratch_wide()?;
             self.emit(handlers::<exec::LeaveWindow>(), |inst| {
                 (inst.d, inst.a, inst.imm) = (d, local, -window.cast_signed());
             });
@@ -269,11 +271,12 @@ impl Body<'_, '_> {
         match self.names.find(self.scope, base) {
             Some(Name::Parameter(start, size)) => {
                 let bytes = step * access.lanes as i64;
-                if *offset < 0 || *offset + bytes > i64::from(size) {
+                if !lies_inside(*offset, bytes, size) {
                     return Err(format!("outside parameter {base}: {offset}"));
                 }
                 let chosen = parameter_handlers(access.scalar, wide, bits)?;
                 for (index, slot) in elements.iter().take(access.lanes).enumerate() {
+                    // No overflow: all of it lies inside the parameter.
                     let imm = i64::from(start) + offset + step * index as i64;
                     self.emit(chosen, |inst| (inst.d, inst.imm) = (*slot, imm));
                 }
@@ -282,13 +285,14 @@ impl Body<'_, '_> {
             Some(Name::Words(words, size)) => {
                 let chosen = word_load_handlers(access.scalar, wide, bits)?;
                 for (index, slot) in elements.iter().take(access.lanes).enumerate() {
-                    let (word, shift) = word_at(words.offset, size, offset + step * index as i64, step)?;
+                    let (word, shift) = word_at(words, size, *offset, index, step)?;
                     self.emit(chosen, |inst| (inst.d, inst.a, inst.imm) = (*slot, word, shift));
                 }
                 Ok(())
             }
             Some(Name::Register(register)) if self.is_kernel() && register.scalar.size() == 8 => {
-                let a = self.slot(register);
+                let a = self.slot(register)?;
+                check_offset(*offset)?;
                 let chosen = load_handlers(SpaceKind::Parameter, access.scalar, wide, bits, access.lanes)?;
                 self.emit(chosen, |inst| {
                     [inst.d, inst.b, inst.c, inst.aux] = elements;
@@ -317,7 +321,7 @@ impl Body<'_, '_> {
         let step = i64::from(access.scalar.size());
         let chosen = word_store_handlers(access.scalar, wide)?;
         for (index, slot) in elements.iter().take(access.lanes).enumerate() {
-            let (word, shift) = word_at(words.offset, size, offset + step * index as i64, step)?;
+            let (word, shift) = word_at(words, size, *offset, index, step)?;
             self.emit(chosen, |inst| (inst.d, inst.a, inst.imm) = (word, *slot, shift));
         }
         Ok(())
@@ -369,10 +373,11 @@ impl Body<'_, '_> {
             && let Some(register) = self.register(base)
             && register.scalar.size() == 8
         {
-            return Ok((self.slot(register), *offset));
+            check_offset(*offset)?;
+            return Ok((self.slot(register)?, *offset));
         }
         let (narrow, imm) = self.access_address(operand, space)?;
-        let d = self.scratch_wide();
+        let d = self.scratch_wide()?;
         self.emit(handlers::<exec::Widen>(), |inst| (inst.d, inst.a) = (d, narrow));
         Ok((d, imm))
     }
@@ -423,123 +428,28 @@ fn check_hint(access: &Access, rest: &[Operand<'static>]) -> Lowering<()> {
     }
 }
 
-/// The word of the frame and the bit in it where `bytes` at `offset` stand.
-fn word_at(first: u32, size: u32, offset: i64, bytes: i64) -> Lowering<(u32, i64)> {
-    if offset < 0 || offset + bytes > i64::from(size) {
-        return Err(format!("outside the parameter: {offset}"));
+/// What is added to a register is a signed 32-bit number, as the ISA says.
+fn check_offset(offset: i64) -> Lowering<()> {
+    match i32::try_from(offset) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("offset beyond 32 bits: {offset}")),
     }
-    if offset % bytes.min(4) != 0 {
-        return Err(format!("misaligned in the parameter: {offset}"));
-    }
-    let word = first + 128 * (offset / 4) as u32;
-    Ok((word, 8 * (offset % 4)))
 }
 
-/// How a type moves into registers of that width: calls `$with!` with the transfer's name.
-macro_rules! transfer {
-    ($scalar:expr, $wide:expr, $bits:expr, $with:ident) => {{
-        let signed = matches!($scalar, ScalarType::S8 | ScalarType::S16 | ScalarType::S32);
-        match ($scalar.size(), $wide, signed) {
-            (1, false, false) => $with!(Byte),
-            (1, false, true) if $bits == 16 => $with!(ByteSigned16),
-            (1, false, true) => $with!(ByteSigned32),
-            (1, true, false) => $with!(ByteWide),
-            (1, true, true) => $with!(ByteSignedWide),
-            (2, false, true) if $bits == 32 => $with!(HalfSigned32),
-            (2, false, _) => $with!(Half),
-            (2, true, false) => $with!(HalfWide),
-            (2, true, true) => $with!(HalfSignedWide),
-            (4, false, _) => $with!(Word),
-            (4, true, false) => $with!(WordWide),
-            (4, true, true) => $with!(WordSignedWide),
-            (8, true, _) => $with!(Double),
-            _ => return Err(format!("type not supported: .{}", $scalar.name())),
-        }
-    }};
+/// Whether `bytes` bytes at `offset` lie inside something of `size` bytes.
+fn lies_inside(offset: i64, bytes: i64, size: u32) -> bool {
+    offset >= 0 && offset.checked_add(bytes).is_some_and(|end| end <= i64::from(size))
 }
 
-macro_rules! by_space_and_lanes {
-    ($operation:ident, $space:expr, $lanes:expr, $transfer:ident) => {
-        match ($space, $lanes) {
-            (SpaceKind::Global, 1) => handlers::<$operation<exec::Global, $transfer, Wide, 1>>(),
-            (SpaceKind::Global, 2) => handlers::<$operation<exec::Global, $transfer, Wide, 2>>(),
-            (SpaceKind::Global, _) => handlers::<$operation<exec::Global, $transfer, Wide, 4>>(),
-            (SpaceKind::Shared, 1) => handlers::<$operation<exec::Shared, $transfer, Narrow, 1>>(),
-            (SpaceKind::Shared, 2) => handlers::<$operation<exec::Shared, $transfer, Narrow, 2>>(),
-            (SpaceKind::Shared, _) => handlers::<$operation<exec::Shared, $transfer, Narrow, 4>>(),
-            (SpaceKind::Local, 1) => handlers::<$operation<exec::Local, $transfer, Wide, 1>>(),
-            (SpaceKind::Local, 2) => handlers::<$operation<exec::Local, $transfer, Wide, 2>>(),
-            (SpaceKind::Local, _) => handlers::<$operation<exec::Local, $transfer, Wide, 4>>(),
-            (SpaceKind::Parameter, 1) => handlers::<$operation<exec::Parameter, $transfer, Wide, 1>>(),
-            (SpaceKind::Parameter, 2) => handlers::<$operation<exec::Parameter, $transfer, Wide, 2>>(),
-            (SpaceKind::Parameter, _) => handlers::<$operation<exec::Parameter, $transfer, Wide, 4>>(),
-            (SpaceKind::Generic, 1) => handlers::<$operation<exec::Generic, $transfer, Wide, 1>>(),
-            (SpaceKind::Generic, 2) => handlers::<$operation<exec::Generic, $transfer, Wide, 2>>(),
-            (SpaceKind::Generic, _) => handlers::<$operation<exec::Generic, $transfer, Wide, 4>>(),
-        }
-    };
-}
-
-/// Whether the access is one of a 32-bit word in shared memory, which has handlers of its own.
-fn is_shared_word(space: SpaceKind, scalar: ScalarType, wide: bool, lanes: usize) -> bool {
-    space == SpaceKind::Shared && lanes == 1 && scalar.size() == 4 && !wide
-}
-
-fn load_handlers(space: SpaceKind, scalar: ScalarType, wide: bool, bits: u32, lanes: usize) -> Lowering<Handlers> {
-    if lanes * scalar.size() as usize > 16 {
-        return Err("vector wider than 16 bytes".to_owned());
+/// The word of the frame and the bit in it where element `index` of `bytes` bytes stands, the first being at `offset` of
+/// the words' `size` bytes.
+fn word_at(words: Words, size: u32, offset: i64, index: usize, bytes: i64) -> Lowering<(u32, i64)> {
+    let at = offset.checked_add(bytes * index as i64).filter(|at| lies_inside(*at, bytes, size));
+    let at = at.ok_or_else(|| format!("outside the parameter: {offset}"))?;
+    if at % bytes.min(4) != 0 {
+        return Err(format!("misaligned in the parameter: {at}"));
     }
-    if is_shared_word(space, scalar, wide, lanes) {
-        return Ok(handlers::<LoadSharedWord>());
-    }
-    macro_rules! with {
-        ($transfer:ident) => {
-            by_space_and_lanes!(Load, space, lanes, $transfer)
-        };
-    }
-    Ok(transfer!(scalar, wide, bits, with))
-}
-
-fn store_handlers(space: SpaceKind, scalar: ScalarType, wide: bool, lanes: usize) -> Lowering<Handlers> {
-    if lanes * scalar.size() as usize > 16 {
-        return Err("vector wider than 16 bytes".to_owned());
-    }
-    if is_shared_word(space, scalar, wide, lanes) {
-        return Ok(handlers::<StoreSharedWord>());
-    }
-    Ok(match (scalar.size(), wide) {
-        (1, false) => by_space_and_lanes!(Store, space, lanes, Byte),
-        (2, false) => by_space_and_lanes!(Store, space, lanes, Half),
-        (4, false) => by_space_and_lanes!(Store, space, lanes, Word),
-        (8, true) => by_space_and_lanes!(Store, space, lanes, Double),
-        _ => return Err(format!("type not supported: .{}", scalar.name())),
-    })
-}
-
-fn parameter_handlers(scalar: ScalarType, wide: bool, bits: u32) -> Lowering<Handlers> {
-    macro_rules! with {
-        ($transfer:ident) => {
-            handlers::<LoadParameter<$transfer>>()
-        };
-    }
-    Ok(transfer!(scalar, wide, bits, with))
-}
-
-fn word_load_handlers(scalar: ScalarType, wide: bool, bits: u32) -> Lowering<Handlers> {
-    macro_rules! with {
-        ($transfer:ident) => {
-            handlers::<LoadWords<$transfer>>()
-        };
-    }
-    Ok(transfer!(scalar, wide, bits, with))
-}
-
-fn word_store_handlers(scalar: ScalarType, wide: bool) -> Lowering<Handlers> {
-    Ok(match (scalar.size(), wide) {
-        (1, false) => handlers::<StoreWords<Byte>>(),
-        (2, false) => handlers::<StoreWords<Half>>(),
-        (4, false) => handlers::<StoreWords<Word>>(),
-        (8, true) => handlers::<StoreWords<Double>>(),
-        _ => return Err(format!("type not supported: .{}", scalar.name())),
-    })
+    let word = u32::try_from(at / 4).map_err(|_| format!("outside the parameter: {at}"))?;
+    debug_assert!(word < words.count && (bytes < 8 || word + 1 < words.count), "a word of the parameter");
+    Ok((words.offset + NARROW_BYTES * word, 8 * (at % 4)))
 }

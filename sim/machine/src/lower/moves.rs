@@ -107,7 +107,7 @@ impl Body<'_, '_> {
             // Joins go through scratch slots: the destination may be one of the sources.
             let mut joined = Vec::with_capacity(slots.len() / 2);
             for pair in slots.chunks_exact(2) {
-                let d = self.scratch_narrow();
+                let d = self.scratch_narrow()?;
                 let (a, b) = (pair[0], pair[1]);
                 self.emit(handlers::<Join>(), |inst| (inst.d, inst.a, inst.b, inst.imm) = (d, a, b, i64::from(width)));
                 joined.push(d);

@@ -6,7 +6,20 @@ use rustc_hash::FxHashMap as HashMap;
 
 use floe_ptx::{ScalarType, Space, Statement};
 
+use super::frame::FrameLayout;
 use super::image::Words;
+
+/// Most registers a function may declare, used or not: compilers declare some ten thousand.
+const REGISTER_LIMIT: u32 = 1 << 24;
+
+/// Most scopes of a function: compilers open one for each call.
+const SCOPE_LIMIT: usize = 1 << 18;
+
+/// Most bytes of local variables of a thread, as GPUs have it.
+const LOCAL_LIMIT: u32 = 512 << 10;
+
+/// Digits of the largest number of a register: names may be long, and all their ends are tried.
+const NUMBER_DIGITS: usize = 10;
 
 /// A declared register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +63,8 @@ struct Scope<'a> {
     names: HashMap<&'a str, Name>,
     ranges: HashMap<&'a str, Range>,
     labels: HashMap<&'a str, usize>,
+    /// Argument buffers: name, bytes, statement.
+    arguments: Vec<(&'a str, u32, usize)>,
 }
 
 /// The names of a function.
@@ -61,35 +76,26 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Collects what the body declares; `words` makes room for an argument buffer of that many bytes.
+    /// Collects what the body declares; argument buffers get their words in the frame.
     /// An error is the statement's number and what is wrong.
-    pub(crate) fn collect(
-        body: &[Statement<'a>],
-        mut words: impl FnMut(u32) -> Words,
-    ) -> Result<Self, (usize, String)> {
+    pub(crate) fn collect(body: &[Statement<'a>], layout: &mut FrameLayout) -> Result<Self, (usize, String)> {
         let mut names = Self { scopes: vec![Scope::default()], local_bytes: 0, registers: 0 };
         let mut current = 0;
         for (index, statement) in body.iter().enumerate() {
             match statement {
+                Statement::ScopeOpen(_) if names.scopes.len() >= SCOPE_LIMIT => {
+                    return Err((index, format!("more scopes than a function may have: {SCOPE_LIMIT}")));
+                }
                 Statement::ScopeOpen(_) => {
                     names.scopes.push(Scope { parent: Some(current), ..Scope::default() });
                     current = names.scopes.len() - 1;
                 }
                 Statement::ScopeClose(_) => current = names.scopes[current].parent.unwrap_or(0),
                 Statement::Registers(registers) => {
-                    if registers.lanes != 1 {
-                        return Err((index, format!("vector register: {}", registers.name)));
-                    }
-                    names.declare_registers(current, registers.name, registers.range, registers.scalar);
+                    names.declare_registers(current, registers).map_err(|what| (index, what))?;
                 }
                 Statement::Variable(variable) => {
-                    let name = names.variable(variable, index, &mut words).map_err(|what| (index, what))?;
-                    for copy in 0..variable.range.unwrap_or(1) {
-                        if variable.range.is_some() {
-                            return Err((index, format!("parameterised variable name: {}<{copy}>", variable.name)));
-                        }
-                        names.scopes[current].names.insert(variable.name, name);
-                    }
+                    names.variable(current, variable, index).map_err(|what| (index, what))?;
                 }
                 Statement::Label(label) => {
                     names.scopes[current].labels.insert(label.name, index);
@@ -103,46 +109,73 @@ impl<'a> Names<'a> {
                 Statement::Instruction(_) | Statement::Location(_) | Statement::Pragma(..) => {}
             }
         }
+        names.place_arguments(layout)?;
         Ok(names)
     }
 
-    fn declare_registers(&mut self, scope: usize, name: &'a str, range: Option<u32>, scalar: ScalarType) {
-        let first = self.registers;
-        match range {
-            Some(count) => {
-                self.registers = first.saturating_add(count);
-                self.scopes[scope].ranges.insert(name, Range { first, count, scalar });
+    /// Gives all argument buffers their words. Scopes side by side share theirs: none of them can name another's, and
+    /// every lane has its own part of a word.
+    fn place_arguments(&mut self, layout: &mut FrameLayout) -> Result<(), (usize, String)> {
+        // Where a scope's own buffers end; scopes come behind those they lie in.
+        let mut ends = Vec::with_capacity(self.scopes.len());
+        for scope in &mut self.scopes {
+            if let Some(parent) = scope.parent {
+                layout.go_back(ends[parent]);
             }
-            None => {
-                self.registers = first.saturating_add(1);
-                self.scopes[scope].names.insert(name, Name::Register(RegisterId { number: first, scalar }));
+            for (name, bytes, statement) in std::mem::take(&mut scope.arguments) {
+                let words = layout.words(bytes).map_err(|what| (statement, what))?;
+                scope.names.insert(name, Name::Words(words, bytes));
             }
+            ends.push(layout.next());
         }
+        layout.seal();
+        Ok(())
     }
 
-    fn variable(
-        &mut self,
-        variable: &floe_ptx::Variable<'a>,
-        index: usize,
-        words: &mut impl FnMut(u32) -> Words,
-    ) -> Result<Name, String> {
+    fn declare_registers(&mut self, scope: usize, registers: &floe_ptx::Registers<'a>) -> Result<(), String> {
+        let (name, scalar) = (registers.name, registers.scalar);
+        if registers.lanes != 1 {
+            return Err(format!("vector register: {name}"));
+        }
+        let first = self.registers;
+        let count = registers.range.unwrap_or(1);
+        let end = first.checked_add(count).filter(|end| *end <= REGISTER_LIMIT);
+        self.registers = end.ok_or_else(|| format!("more registers than a function may declare: {REGISTER_LIMIT}"))?;
+        let scope = &mut self.scopes[scope];
+        if registers.range.is_some() {
+            scope.ranges.insert(name, Range { first, count, scalar });
+        } else {
+            scope.names.insert(name, Name::Register(RegisterId { number: first, scalar }));
+        }
+        Ok(())
+    }
+
+    fn variable(&mut self, scope: usize, variable: &floe_ptx::Variable<'a>, index: usize) -> Result<(), String> {
         let too_large = || format!("variable too large: {}", variable.name);
-        let size = || variable.size().and_then(|size| u32::try_from(size).ok()).filter(|size| *size < 1 << 24);
-        Ok(match variable.space {
+        let size = || variable.size().and_then(|size| u32::try_from(size).ok()).ok_or_else(too_large);
+        if let Some(count) = variable.range {
+            return Err(format!("parameterised variable name: {}<{count}>", variable.name));
+        }
+        let name = match variable.space {
             Space::Local => {
                 let align = u32::try_from(variable.alignment_bytes()).map_err(|_| too_large())?;
-                let offset = self.local_bytes.next_multiple_of(align.max(1));
-                self.local_bytes = offset + size().ok_or_else(too_large)?;
+                let offset = self.local_bytes.checked_next_multiple_of(align.max(1)).ok_or_else(too_large)?;
+                let end = offset.checked_add(size()?).filter(|end| *end <= LOCAL_LIMIT);
+                self.local_bytes = end.ok_or_else(|| {
+                    format!("local variables have more bytes than a thread: {LOCAL_LIMIT}, with {}", variable.name)
+                })?;
                 Name::Local(offset)
             }
             Space::Shared if variable.is_open() => Name::DynamicShared,
             Space::Shared => Name::Shared(index),
             Space::Parameter => {
-                let bytes = size().ok_or_else(too_large)?;
-                Name::Words(words(bytes), bytes)
+                self.scopes[scope].arguments.push((variable.name, size()?, index));
+                return Ok(());
             }
             other => Name::Foreign(other),
-        })
+        };
+        self.scopes[scope].names.insert(variable.name, name);
+        Ok(())
     }
 
     /// Adds a name to the outermost scope: formal parameters.
@@ -150,7 +183,7 @@ impl<'a> Names<'a> {
         self.scopes[0].names.insert(name, meaning);
     }
 
-    /// Adds a register to the outermost scope.
+    /// The scope around a scope.
     pub(crate) fn parent(&self, scope: usize) -> usize {
         self.scopes[scope].parent.unwrap_or(0)
     }
@@ -159,7 +192,7 @@ impl<'a> Names<'a> {
     pub(crate) fn find(&self, scope: usize, name: &str) -> Option<Name> {
         let mut current = Some(scope);
         let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());
-        let number: Option<u32> = name[prefix.len()..].parse().ok();
+        let number = number_of(&name[prefix.len()..]);
         while let Some(index) = current {
             let scope = &self.scopes[index];
             if let Some(meaning) = scope.names.get(name) {
@@ -196,9 +229,17 @@ impl Scope<'_> {
         if let Some(found) = self.ranges.get(prefix).and_then(|range| of(range, number)) {
             return Some(found);
         }
-        (prefix.len() + 1..name.len()).find_map(|split| {
-            let number = name[split..].parse().ok()?;
+        (name.len().saturating_sub(NUMBER_DIGITS).max(prefix.len() + 1)..name.len()).find_map(|split| {
+            let number = number_of(&name[split..])?;
             self.ranges.get(&name[..split]).and_then(|range| of(range, number))
         })
     }
+}
+
+/// The number that ends a register's name.
+fn number_of(digits: &str) -> Option<u32> {
+    if digits.len() > NUMBER_DIGITS {
+        return None;
+    }
+    digits.parse().ok()
 }

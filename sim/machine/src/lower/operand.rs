@@ -2,7 +2,7 @@
 //! In goes an operand and the kind of value the instruction wants there, out comes an encoding, with conversions emitted
 //! where a register is wider or narrower than the instruction. What has no meaning there is an error that says so.
 
-use floe_ptx::{Float, Operand, ScalarType, Space};
+use floe_ptx::{Float, FunctionKind, Operand, ScalarType, Space};
 
 use crate::exec::{Extend, Extract, ExtractWide, Move, Widen, handlers};
 use crate::isa::Value;
@@ -41,7 +41,7 @@ impl Body<'_, '_> {
     /// Slot of a predicate register.
     pub(crate) fn predicate_register(&mut self, name: &str) -> Lowering<u32> {
         match self.register(name) {
-            Some(register) if register.scalar == ScalarType::Predicate => Ok(self.slot(register)),
+            Some(register) if register.scalar == ScalarType::Predicate => self.slot(register),
             _ => Err(format!("not a predicate: {name}")),
         }
     }
@@ -90,14 +90,14 @@ impl Body<'_, '_> {
     }
 
     fn register_source(&mut self, register: RegisterId, name: &str, value: Value) -> Lowering<u32> {
-        let slot = self.slot(register);
+        let slot = self.slot(register)?;
         let wide = register.scalar.size() == 8;
         match (wide, value.is_wide()) {
             _ if register.scalar == ScalarType::Predicate => Err(format!("predicate where a value is wanted: {name}")),
             _ if register.scalar == ScalarType::B128 => Err(format!("128-bit register: {name}")),
             (true, true) | (false, false) => Ok(slot),
             (true, false) => {
-                let narrow = self.scratch_narrow();
+                let narrow = self.scratch_narrow()?;
                 self.emit(handlers::<ExtractWide>(), |inst| {
                     inst.d = narrow;
                     inst.a = slot;
@@ -138,8 +138,8 @@ impl Body<'_, '_> {
         let name = match operand {
             Operand::Name(name) => *name,
             Operand::Sink if value == Value::Predicate => return Err("predicate result thrown away".to_owned()),
-            Operand::Sink if value.is_wide() => return Ok(self.scratch_wide()),
-            Operand::Sink => return Ok(self.scratch_narrow()),
+            Operand::Sink if value.is_wide() => return self.scratch_wide(),
+            Operand::Sink => return self.scratch_narrow(),
             other => return Err(format!("not a destination: {other:?}")),
         };
         let register = self.register(name).ok_or_else(|| format!("not a register: {name}"))?;
@@ -149,7 +149,7 @@ impl Body<'_, '_> {
         if register.scalar == ScalarType::B128 {
             return Err(format!("128-bit register: {name}"));
         }
-        let slot = self.slot(register);
+        let slot = self.slot(register)?;
         let bits = 8 * register.scalar.size();
         if value == Value::Predicate || bits == value.bits() || (bits < value.bits() && !value.is_wide()) {
             return Ok(slot);
@@ -161,7 +161,7 @@ impl Body<'_, '_> {
         if !wide && !value.is_signed() {
             return Ok(slot); // zero-extended in its slot already
         }
-        let from = if wide { self.scratch_narrow() } else { slot };
+        let from = if wide { self.scratch_narrow()? } else { slot };
         self.fixes.push(Fix { from, to: slot, bits: value.bits(), signed: value.is_signed(), wide });
         Ok(from)
     }
@@ -197,7 +197,10 @@ impl Body<'_, '_> {
         }
         match self.program.symbol(self.unit, name) {
             Some(Symbol::Function(number)) => {
-                self.builder.function(number);
+                // Kernels have addresses too, but nothing here can call one: parameters are the launch's.
+                if self.program.function(number).1.kind == FunctionKind::Function {
+                    self.builder.function(number);
+                }
                 Ok(Place::Address(Image::function_address(number)))
             }
             Some(Symbol::Variable(index)) => self.variable_place(index),
@@ -211,7 +214,7 @@ impl Body<'_, '_> {
         match variable.space {
             Space::Shared => {
                 let key = SharedKey::Module(0, index);
-                Ok(Place::Shared(self.builder.shared_offset(key, variable.size, variable.align)))
+                self.builder.shared_offset(key, variable.size, variable.align).map(Place::Shared)
             }
             Space::Global | Space::Constant => Ok(Place::Address(variable.address)),
             other => Err(format!("variable in space {other:?}: {}", variable.name)),
@@ -228,7 +231,9 @@ impl Body<'_, '_> {
     pub(crate) fn address(&mut self, place: Place, offset: i64, wide: bool) -> Lowering<u32> {
         let base = match place {
             Place::DynamicShared => return Ok(self.builder.dynamic_shared(wide, offset.cast_unsigned())),
-            Place::Local(at) if !self.is_kernel() => return self.local_address(i64::from(at) + offset, wide),
+            Place::Local(at) if !self.is_kernel() => {
+                return self.local_address(i64::from(at).wrapping_add(offset), wide);
+            }
             Place::Address(address) => address,
             Place::Shared(at) | Place::Local(at) | Place::Parameter(at) => u64::from(at),
         };
@@ -244,14 +249,14 @@ impl Body<'_, '_> {
 
     /// Address of a local variable of a function: where the lane's variables start, plus its offset.
     fn local_address(&mut self, offset: i64, wide: bool) -> Lowering<u32> {
-        let sum = self.scratch_narrow();
+        let sum = self.scratch_narrow()?;
         let add = crate::isa::find("add.u32").ok_or("add.u32 is missing")?.handlers;
         let constant = self.builder.constants.narrow(offset as u32);
         self.emit(add, |inst| (inst.d, inst.a, inst.b) = (sum, 0, constant));
         if !wide {
             return Ok(sum);
         }
-        let wide = self.scratch_wide();
+        let wide = self.scratch_wide()?;
         self.emit(handlers::<Widen>(), |inst| (inst.d, inst.a) = (wide, sum));
         Ok(wide)
     }

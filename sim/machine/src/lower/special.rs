@@ -27,7 +27,7 @@ impl Body<'_, '_> {
             }));
         }
         if let Some(into) = reserved(name) {
-            let offset = self.builder.shared_offset(SharedKey::Reserved, RESERVED, 16) + into;
+            let offset = self.builder.shared_offset(SharedKey::Reserved, RESERVED, 16)? + into;
             return Ok(Some(if wide {
                 self.builder.constants.wide(u64::from(offset))
             } else {
@@ -37,7 +37,7 @@ impl Body<'_, '_> {
         let Some(special) = special(name) else {
             return Ok(None);
         };
-        let slot = if wide { self.scratch_wide() } else { self.scratch_narrow() };
+        let slot = if wide { self.scratch_wide()? } else { self.scratch_narrow()? };
         self.emit_special(special, slot, wide);
         Ok(Some(slot))
     }

@@ -57,7 +57,7 @@ impl Body<'_, '_> {
             Operand::Pair(value, predicate) => {
                 let d = match value {
                     Some(name) => self.destination(&Operand::Name(name), Value::Bits32)?,
-                    None => self.scratch_narrow(),
+                    None => self.scratch_narrow()?,
                 };
                 Ok((d, self.predicate_destination(*predicate)?))
             }

@@ -18,18 +18,21 @@ impl Program {
             let declared = &self.units[variable.unit].module().variables[variable.index];
             let error = |what: String| LoadError::Memory { name: variable.name.clone(), what };
             let size = usize::try_from(variable.size).map_err(|_| error("too large".to_owned()))?;
-            let Some(value) = &declared.initializer else {
-                memory.fill(variable.address, 0, 1, size).map_err(|fault| error(fault.to_string()))?;
-                continue;
-            };
-            let mut bytes = vec![0; size];
+            memory.fill(variable.address, 0, 1, size).map_err(|fault| error(fault.to_string()))?;
+            let Some(value) = &declared.initializer else { continue };
             let mut dimensions: Vec<u64> = declared.dimensions.iter().map(|size| size.unwrap_or(0)).collect();
             if declared.lanes > 1 {
                 dimensions.push(u64::from(declared.lanes));
             }
-            let mut writer = Writer { program: self, unit: variable.unit, scalar: declared.scalar, bytes: &mut bytes };
+            let writer = Writer {
+                program: self,
+                unit: variable.unit,
+                scalar: declared.scalar,
+                memory,
+                address: variable.address,
+                size: variable.size,
+            };
             writer.write(value, &dimensions, 0).map_err(error)?;
-            memory.write(variable.address, &bytes).map_err(|fault| error(fault.to_string()))?;
         }
         Ok(())
     }
@@ -44,33 +47,50 @@ pub(super) fn symbols(value: &Initializer<'_>, note: &mut dyn FnMut(&str)) {
     }
 }
 
+/// Writes one variable's value. It holds no copy of the variable, which may be far larger than its value's text.
 struct Writer<'a> {
     program: &'a Program,
     unit: usize,
     scalar: ScalarType,
-    bytes: &'a mut [u8],
+    memory: &'a Memory,
+    address: u64,
+    size: u64,
 }
 
 impl Writer<'_> {
     /// Writes a value of the given dimensions from byte `at` on.
-    fn write(&mut self, value: &Initializer<'_>, dimensions: &[u64], at: usize) -> Result<(), String> {
+    fn write(&self, value: &Initializer<'_>, dimensions: &[u64], at: u64) -> Result<(), String> {
         let Initializer::List(values) = value else {
-            let bits = self.scalar_bits(value)?;
-            let size = self.scalar.size() as usize;
-            let target = self.bytes.get_mut(at..at + size).ok_or("more initial values than elements")?;
-            target.copy_from_slice(&bits.to_le_bytes()[..size]);
-            return Ok(());
+            return self.write_scalars(std::slice::from_ref(value), at);
         };
-        let inner = dimensions.get(1..).unwrap_or(&[]);
         // A flat list fills nested dimensions in order.
-        let nested = values.iter().any(|value| matches!(value, Initializer::List(_)));
-        let inner = if nested { inner } else { &[] };
-        let elements: u64 = inner.iter().product();
-        let step = usize::try_from(elements).map_err(|_| "too large")? * self.scalar.size() as usize;
-        for (index, value) in values.iter().enumerate() {
-            self.write(value, inner, at + index * step)?;
+        if !values.iter().any(|value| matches!(value, Initializer::List(_))) {
+            return self.write_scalars(values, at);
+        }
+        let inner = dimensions.get(1..).unwrap_or(&[]);
+        let too_large = || "too large".to_owned();
+        let elements = inner.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or_else(too_large)?;
+        let step = elements.checked_mul(u64::from(self.scalar.size())).ok_or_else(too_large)?;
+        let mut at = at;
+        for value in values {
+            self.write(value, inner, at)?;
+            at = at.checked_add(step).ok_or_else(too_large)?;
         }
         Ok(())
+    }
+
+    /// Writes single values one behind the other.
+    fn write_scalars(&self, values: &[Initializer<'_>], at: u64) -> Result<(), String> {
+        let size = self.scalar.size() as usize;
+        let mut bytes = Vec::with_capacity(values.len() * size);
+        for value in values {
+            // Types of 16 bytes have values of 8.
+            let bits = u128::from(self.scalar_bits(value)?);
+            bytes.extend_from_slice(&bits.to_le_bytes()[..size]);
+        }
+        let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= self.size);
+        end.ok_or("more initial values than elements")?;
+        self.memory.write(self.address + at, &bytes).map_err(|fault| fault.to_string())
     }
 
     fn scalar_bits(&self, value: &Initializer<'_>) -> Result<u64, String> {

@@ -71,6 +71,16 @@ impl Unit {
     pub(crate) fn module(&self) -> &Module<'static> {
         &self.module
     }
+
+    /// What prototypes say about linkage: of several for a name, the first that says something.
+    fn prototypes(&self) -> HashMap<&'static str, Linkage> {
+        let declared = self.module.functions.iter().filter(|function| function.body.is_none());
+        let mut prototypes = HashMap::new();
+        for function in declared.filter(|function| function.linkage != Linkage::Internal) {
+            prototypes.entry(function.name).or_insert(function.linkage);
+        }
+        prototypes
+    }
 }
 
 fn syntax(module: usize, error: &ParseError) -> LoadError {
@@ -113,12 +123,13 @@ impl Program {
     }
 
     fn link_functions(&mut self, unit: usize, strong: &mut HashMap<String, bool>) -> Result<(), LoadError> {
+        let prototypes = self.units[unit].prototypes();
         for index in 0..self.units[unit].module.functions.len() {
             let function = &self.units[unit].module.functions[index];
             if function.body.is_none() {
                 continue;
             }
-            let (name, linkage) = (function.name, self.function_linkage(unit, index));
+            let (name, linkage) = (function.name, self.function_linkage(unit, index, &prototypes));
             let is_kernel = function.kind == FunctionKind::Entry;
             let number = self.functions.len() as u32;
             self.functions.push((unit, index));
@@ -130,14 +141,12 @@ impl Program {
     }
 
     /// Linkage of a function: a prototype's where the definition says nothing.
-    fn function_linkage(&self, unit: usize, index: usize) -> Linkage {
-        let functions = &self.units[unit].module.functions;
-        let function = &functions[index];
+    fn function_linkage(&self, unit: usize, index: usize, prototypes: &HashMap<&str, Linkage>) -> Linkage {
+        let function = &self.units[unit].module.functions[index];
         if function.linkage != Linkage::Internal {
             return function.linkage;
         }
-        let named = functions.iter().filter(|other| other.name == function.name && other.body.is_none());
-        let said = named.map(|other| other.linkage).find(|linkage| *linkage != Linkage::Internal);
+        let said = prototypes.get(function.name).copied();
         said.filter(|linkage| *linkage != Linkage::Extern).unwrap_or(Linkage::Internal)
     }
 
@@ -245,7 +254,11 @@ impl Program {
     }
 
     /// Functions whose address is taken: in an initial value, or as an operand that is no call's target.
-    pub(crate) fn addressed_functions(&self) -> Vec<u32> {
+    pub(crate) fn addressed_functions(&self) -> &[u32] {
+        self.addressed.get_or_init(|| self.find_addressed_functions())
+    }
+
+    fn find_addressed_functions(&self) -> Vec<u32> {
         let mut numbers = Vec::new();
         for unit in 0..self.units.len() {
             let mut note = |name: &str| {

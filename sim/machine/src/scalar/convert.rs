@@ -71,7 +71,7 @@ pub fn int_to_f64<S: Int, R: Round>(x: S) -> f64 {
     let (magnitude, negative) = sign_and_magnitude(x);
     let (truncated, inexact) = truncate_to_53_bits(magnitude);
     let away = rounds_away(R::MODE, negative, inexact);
-    let rounded = f64::from_bits((truncated as f64).to_bits() + u64::from(away));
+    let rounded = f64::from_bits((truncated as f64).to_bits().wrapping_add(u64::from(away)));
     if negative { -rounded } else { rounded }
 }
 

@@ -65,10 +65,10 @@ impl HalfFormat for F16 {
         let back = Self::to_f32(nearest).abs();
         let too_large = back > x.abs();
         let inexact = back != x.abs();
-        let truncated = (nearest & 0x7fff) - u16::from(too_large);
+        let truncated = (nearest & 0x7fff).wrapping_sub(u16::from(too_large));
         let rounded = match R::MODE {
             Mode::Odd => truncated | u16::from(inexact),
-            mode => truncated + u16::from(rounds_away(mode, negative, inexact)),
+            mode => truncated.wrapping_add(u16::from(rounds_away(mode, negative, inexact))),
         };
         let signed = rounded | u16::from(negative) << 15;
         if x.is_nan() { NAN_HALF } else { signed }

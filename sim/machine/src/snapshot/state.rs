@@ -4,8 +4,8 @@
 
 use super::bytes::{Reader, Writer};
 use super::{SnapshotError, place};
-use crate::exec::{BARRIERS, Barrier, Block, Fragment, Frame, Launch, Wait, Warp};
-use crate::lower::image::Image;
+use crate::exec::{BARRIERS, Barrier, Block, FRAMES_LIMIT, Fragment, Frame, LANES, Launch, Wait, Warp};
+use crate::lower::image::{FunctionImage, Image, Register};
 
 const fn malformed(what: &'static str) -> SnapshotError {
     SnapshotError::Malformed { what }
@@ -73,10 +73,10 @@ fn write_warp(writer: &mut Writer, image: &Image, warp: &Warp) {
     writer.u32(warp.spins);
     writer.slice(warp.local.bytes());
     writer.u32(warp.frames.len() as u32);
-    for (index, frame) in warp.frames.iter().enumerate() {
+    for (frame, positions) in warp.frames.iter().zip(positions(image, warp)) {
         writer.u32(frame.lanes);
         if frame.lanes != 0 {
-            write_frame(writer, image, frame, &positions(image, warp, index as u32));
+            write_frame(writer, image, frame, &positions);
         }
     }
     writer.u32(warp.fragments.len() as u32);
@@ -106,9 +106,15 @@ fn read_warp(reader: &mut Reader<'_>, image: &Image, warp: &mut Warp) -> Result<
         return Err(malformed("number of frames"));
     }
     warp.frames.clear();
+    let stride = (warp.local.len() / LANES) as u32;
+    let mut held = 0;
     for _ in 0..count {
         let lanes = reader.u32()?;
-        let frame = if lanes == 0 { Frame::new(0, 0, 0) } else { read_frame(reader, image, lanes)? };
+        let frame = if lanes == 0 { Frame::new(0, 0, 0) } else { read_frame(reader, image, lanes, stride)? };
+        held += frame.registers.len();
+        if held > FRAMES_LIMIT {
+            return Err(malformed("registers of a warp"));
+        }
         warp.frames.push(frame);
     }
     check_returns(image, warp)?;
@@ -136,20 +142,25 @@ fn read_fragment(reader: &mut Reader<'_>, image: &Image, warp: &Warp) -> Result<
     let wait = match wait {
         0 => Wait::Ready,
         1 => Wait::Converge,
-        other if (other - 2) < BARRIERS as u32 => Wait::Barrier((other - 2) as u8),
+        other if (other - 2) < BARRIERS as u32 && image.is_block_barrier(pc) => Wait::Barrier((other - 2) as u8),
         _ => return Err(malformed("state of a fragment")),
     };
     Ok(Fragment { pc, mask, frame, depth: held.depth, wait, parked: parked != 0 })
 }
 
-/// Where the lanes of a frame are: statement and lanes, of fragments in it and of calls made from it.
-fn positions(image: &Image, warp: &Warp, frame: u32) -> Vec<(u32, u32)> {
+/// Where the lanes of each frame are: statement and lanes, of fragments in it and of calls made from it.
+fn positions(image: &Image, warp: &Warp) -> Vec<Vec<(u32, u32)>> {
     let statement = |pc: u32| image.origins[pc as usize].statement;
-    let here = warp.fragments.iter().filter(|fragment| fragment.frame == frame);
-    let mut positions: Vec<(u32, u32)> = here.map(|fragment| (statement(fragment.pc), fragment.mask)).collect();
+    let mut positions = vec![Vec::new(); warp.frames.len()];
+    for fragment in &warp.fragments {
+        positions[fragment.frame as usize].push((statement(fragment.pc), fragment.mask));
+    }
     for callee in warp.frames.iter().filter(|callee| callee.lanes != 0 && callee.depth > 0) {
-        let lanes = (0..32).filter(|lane| callee.lanes >> lane & 1 != 0 && callee.return_frame[*lane] == frame);
-        positions.extend(lanes.map(|lane| (statement(callee.return_pc[lane]), 1 << lane)));
+        for lane in (0..32).filter(|lane| callee.lanes >> lane & 1 != 0) {
+            if let Some(caller) = positions.get_mut(callee.return_frame[lane] as usize) {
+                caller.push((statement(callee.return_pc[lane]), 1 << lane));
+            }
+        }
     }
     positions
 }
@@ -186,7 +197,7 @@ fn write_frame(writer: &mut Writer, image: &Image, frame: &Frame, positions: &[(
     }
 }
 
-fn read_frame(reader: &mut Reader<'_>, image: &Image, lanes: u32) -> Result<Frame, SnapshotError> {
+fn read_frame(reader: &mut Reader<'_>, image: &Image, lanes: u32, stride: u32) -> Result<Frame, SnapshotError> {
     let number = reader.u32()?;
     let index = image.functions.iter().position(|function| function.number == number);
     let index = index.ok_or(malformed("function of a frame"))?;
@@ -199,21 +210,35 @@ fn read_frame(reader: &mut Reader<'_>, image: &Image, lanes: u32) -> Result<Fram
     frame.lanes = lanes;
     frame.local_base = reader.words()?;
     frame.local_top = reader.words()?;
+    let mut stacks = frame.local_base.iter().zip(&frame.local_top);
+    if stacks.any(|(base, top)| base > top || *top > stride) {
+        return Err(malformed("stack of a frame"));
+    }
     if depth > 0 {
         frame.return_frame = reader.words()?;
         for lane in (0..32).filter(|lane| lanes >> lane & 1 != 0) {
             frame.return_pc[lane] = place::read(reader, image)?;
         }
     }
+    let mut next = 0;
     for _ in 0..reader.u32()? {
         let (number, lanes) = (reader.u32()?, reader.u32()?);
         let bytes = reader.slice()?;
-        let register = function.registers.iter().find(|register| register.number == number);
-        let register = register.filter(|register| register.bytes as usize == bytes.len());
+        let at = find_register(function, number, next).ok_or(malformed("register"))?;
+        next = at + 1;
+        let register = Some(&function.registers[at]).filter(|register| register.bytes as usize == bytes.len());
         let start = register.ok_or(malformed("register"))?.offset as usize;
         place_lanes(&mut frame.registers.bytes_mut()[start..start + bytes.len()], bytes, lanes);
     }
     Ok(frame)
+}
+
+/// The place of a register of this number. They are written in their order, so that it is looked for from `next` on first; the
+/// image of another level may have another order.
+fn find_register(function: &FunctionImage, number: u32, next: usize) -> Option<usize> {
+    let (before, behind) = function.registers.split_at(next.min(function.registers.len()));
+    let is_it = |register: &Register| register.number == number;
+    behind.iter().position(is_it).map(|at| before.len() + at).or_else(|| before.iter().position(is_it))
 }
 
 /// Copies the bytes of the given lanes of a slot.

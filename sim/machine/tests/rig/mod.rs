@@ -18,7 +18,7 @@ const HEAP: u64 = 8 << 20;
 /// Bytes of the reserved range.
 const RESERVED: u64 = 1 << 32;
 /// How long a launch may take; all of them take milliseconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A device with 64 MiB.
 pub struct Rig {

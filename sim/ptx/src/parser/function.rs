@@ -51,6 +51,7 @@ fn body<'a>(scanner: &mut Scanner<'a>, function: &mut Function<'a>, bodies: Bodi
     let (start, position) = (scanner.offset(), scanner.position());
     function.body = Some(match bodies {
         Bodies::Read => statement::body(scanner)?,
+        Bodies::Declarations => statement::declarations(scanner)?,
         Bodies::Skip => {
             scanner.skip_braces()?;
             Vec::new()

@@ -66,7 +66,7 @@ fn item<'a>(scanner: &mut Scanner<'a>, module: &mut Module<'a>, bodies: Bodies) 
         "alias" => alias(scanner, module),
         _ if scanner.peek() == b';' => scanner.take(b';').map(drop),
         // `@@DWARF …`: debugging information of old compilers, one line each.
-        _ if scanner.peek() == b'@' && scanner.peek_at(1) == b'@' => {
+        _ if bodies != Bodies::Declarations && scanner.peek() == b'@' && scanner.peek_at(1) == b'@' => {
             scanner.skip_line();
             scanner.blank()
         }
@@ -87,7 +87,7 @@ fn declaration<'a>(scanner: &mut Scanner<'a>, module: &mut Module<'a>, bodies: B
             Ok(())
         }
         word if variable::space(word).is_some_and(is_module_space) => {
-            variable::variables(scanner, linkage, |_, variable| {
+            variable::variables(scanner, linkage, bodies, |_, variable| {
                 module.variables.push(variable);
                 Ok(())
             })

@@ -8,7 +8,7 @@ use crate::ast::{
 use crate::constant;
 use crate::scanner::{Result, Scanner, is_word, starts_word};
 
-use super::{function, operand, variable};
+use super::{Bodies, function, operand, variable};
 
 /// Reads a body, both braces included.
 pub(super) fn body<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<Statement<'a>>> {
@@ -37,6 +37,69 @@ pub(super) fn body<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<Statement<'a>>> 
     }
 }
 
+/// Reads a body, both braces included, for the variables it declares.
+pub(super) fn declarations<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<Statement<'a>>> {
+    scanner.expect(b'{', "`{` of a body")?;
+    let mut declared = Vec::new();
+    let mut depth = 0_usize;
+    loop {
+        let position = scanner.position();
+        match scanner.peek() {
+            b'{' => {
+                depth = scanner.deeper(depth)?;
+                scanner.take(b'{')?;
+            }
+            b'}' => {
+                scanner.take(b'}')?;
+                if depth == 0 {
+                    return Ok(declared);
+                }
+                depth -= 1;
+            }
+            // Memory of a launch's, and types nobody need know.
+            b'.' if matches!(scanner.dotted_ahead(), "reg" | "param" | "local" | "shared") => {
+                scanner.count_statement()?;
+                scanner.skip_declaration()?;
+            }
+            b'.' => {
+                scanner.count_statement()?;
+                let before = declared.len();
+                directive(scanner, position, Bodies::Declarations, &mut declared)?;
+                if !matches!(declared.get(before), Some(Statement::Variable(_))) {
+                    declared.truncate(before);
+                }
+            }
+            _ => skip_instruction(scanner)?,
+        }
+    }
+}
+
+/// Moves over a label, an instruction, or a list of targets behind its label.
+fn skip_instruction(scanner: &mut Scanner<'_>) -> Result<()> {
+    scanner.count_statement()?;
+    match scanner.peek() {
+        b'@' => {
+            guard(scanner)?;
+        }
+        b';' => return scanner.take(b';').map(drop),
+        byte if starts_word(byte) && scanner.peek_at(scanner.word_ahead().len()) != b'.' => {
+            scanner.name("a label or an instruction")?;
+            if !scanner.take(b':')? {
+                return scanner.skip_operands();
+            }
+            return match scanner.dotted_ahead() {
+                "callprototype" | "calltargets" | "branchtargets" => scanner.skip_prototype(),
+                _ => Ok(()),
+            };
+        }
+        _ => {}
+    }
+    if !starts_word(scanner.peek()) {
+        return Err(scanner.unexpected("a statement or `}`"));
+    }
+    scanner.skip_operands()
+}
+
 /// Reads one statement that is not a scope's brace. A declaration of several names gives several.
 fn statement<'a>(scanner: &mut Scanner<'a>, position: Position, statements: &mut Vec<Statement<'a>>) -> Result<()> {
     scanner.count_statement()?;
@@ -46,7 +109,7 @@ fn statement<'a>(scanner: &mut Scanner<'a>, position: Position, statements: &mut
             statements.push(instruction(scanner, position, Some(guard))?);
             Ok(())
         }
-        b'.' => directive(scanner, position, statements),
+        b'.' => directive(scanner, position, Bodies::Read, statements),
         b';' => scanner.take(b';').map(drop),
         byte if starts_word(byte) => {
             // A label is a word and a colon; `::` belongs to a modifier, which only follows a dot.
@@ -136,7 +199,12 @@ fn operands<'a>(
 }
 
 /// A statement that starts with a dot.
-fn directive<'a>(scanner: &mut Scanner<'a>, position: Position, statements: &mut Vec<Statement<'a>>) -> Result<()> {
+fn directive<'a>(
+    scanner: &mut Scanner<'a>,
+    position: Position,
+    bodies: Bodies,
+    statements: &mut Vec<Statement<'a>>,
+) -> Result<()> {
     match scanner.dotted_ahead() {
         "reg" => variable::registers(scanner, statements),
         "loc" => {
@@ -160,7 +228,7 @@ fn directive<'a>(scanner: &mut Scanner<'a>, position: Position, statements: &mut
                 return Err(scanner.unexpected("a declaration, an instruction or `}`"));
             }
             let linkage = linkage.unwrap_or(Linkage::Internal);
-            variable::variables(scanner, linkage, |_, variable| {
+            variable::variables(scanner, linkage, bodies, |_, variable| {
                 statements.push(Statement::Variable(Box::new(variable)));
                 Ok(())
             })

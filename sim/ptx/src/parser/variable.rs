@@ -6,6 +6,8 @@ use crate::ast::{Initializer, Linkage, Pointer, Registers, ScalarType, Space, St
 use crate::constant::{self, Constant};
 use crate::scanner::{Result, Scanner, starts_word};
 
+use super::Bodies;
+
 /// The space a dotted word names, as far as variables are declared in it.
 pub(super) fn space(word: &str) -> Option<Space> {
     Some(match word {
@@ -24,6 +26,7 @@ pub(super) fn space(word: &str) -> Option<Space> {
 pub(super) fn variables<'a>(
     scanner: &mut Scanner<'a>,
     linkage: Linkage,
+    bodies: Bodies,
     mut each: impl FnMut(&Scanner<'a>, Variable<'a>) -> Result<()>,
 ) -> Result<()> {
     let shape = shape(scanner, linkage)?;
@@ -31,7 +34,12 @@ pub(super) fn variables<'a>(
         scanner.count_statement()?;
         let mut variable = declarator(scanner, &shape)?;
         if scanner.take(b'=')? {
-            variable.initializer = Some(initializer(scanner, 0)?);
+            variable.initializer = Some(if bodies == Bodies::Declarations && !variable.is_open() {
+                scanner.skip_value()?;
+                Initializer::List(Vec::new())
+            } else {
+                initializer(scanner, 0)?
+            });
         }
         each(scanner, variable)?;
         if !scanner.take(b',')? {
@@ -42,7 +50,7 @@ pub(super) fn variables<'a>(
 
 /// Reads `.reg .b32 %r<5>, %x;`, the semicolon included, from `.reg` on.
 pub(super) fn registers<'a>(scanner: &mut Scanner<'a>, statements: &mut Vec<Statement<'a>>) -> Result<()> {
-    variables(scanner, Linkage::Internal, |scanner, variable| {
+    variables(scanner, Linkage::Internal, Bodies::Read, |scanner, variable| {
         // Registers have no addresses: what a variable may have beyond a type, a width and a range has no meaning.
         if !variable.dimensions.is_empty() || variable.initializer.is_some() || variable.managed {
             let what = "a register cannot be an array, have attributes or an initial value";
