@@ -1,6 +1,6 @@
-//! As much of ELF as a cubin needs: where the file ends, and its sections by name.
-//! In go bytes of a 64-bit little-endian file for NVIDIA's machine, out come its extent or its sections.
-//! It never relocates anything and never reads symbols.
+//! As much of ELF as a cubin needs: where the file ends, its sections by name, and the places of its symbols.
+//! In go bytes of a 64-bit little-endian file for NVIDIA's machine, out come its extent, its sections or its symbols.
+//! It never relocates anything, and believes nothing that the file says of what is loaded.
 
 use crate::error::ImageError;
 
@@ -13,9 +13,16 @@ const SEGMENT_HEADER: u64 = 56;
 /// `EM_CUDA`.
 pub(crate) const MACHINE_CUDA: u16 = 190;
 /// `SHT_NOBITS`: a section without bytes in the file.
-const NO_BITS: u32 = 8;
+pub(crate) const NO_BITS: u32 = 8;
+/// NVIDIA's types of the same kind, in files of relocatable code: `SHT_CUDA_GLOBAL`, `_LOCAL` and `_SHARED` (nvcc 13).
+const NO_BITS_OF_CUDA: [u32; 3] = [0x7000_0007, 0x7000_0009, 0x7000_000a];
 /// `SHN_XINDEX`: the number is in section 0.
 const EXTENDED: u16 = 0xffff;
+
+/// Whether a section of this type has bytes in the file.
+pub(crate) fn has_bits(kind: u32) -> bool {
+    kind != NO_BITS && !NO_BITS_OF_CUDA.contains(&kind)
+}
 
 fn problem(offset: u64, problem: &'static str) -> ImageError {
     ImageError::Elf { offset, problem }
@@ -97,7 +104,7 @@ pub(crate) fn extent(
         last = last.max(end(tables.sections, size, limit, 40)?);
         let headers = fetch(tables.sections, size)?;
         for header in headers.chunks_exact(ELF_HEADER) {
-            if u32_at(header, 4) != NO_BITS {
+            if has_bits(u32_at(header, 4)) {
                 last = last.max(end(u64_at(header, 24), u64_at(header, 32), limit, tables.sections)?);
             }
         }
@@ -113,10 +120,27 @@ pub(crate) fn extent(
     Ok(last)
 }
 
+/// `SHF_ALLOC`: a section that is loaded, as the file says.
+pub(crate) const ALLOCATED: u64 = 2;
+/// `SHT_SYMTAB`, `SHT_DYNSYM` and `SHT_SYMTAB_SHNDX`.
+const SYMBOLS: [u32; 2] = [2, 11];
+const SYMBOL_SECTIONS: u32 = 18;
+/// Bytes of a symbol: name (4), info (1), other (1), section (2), value (8), size (8).
+const SYMBOL: usize = 24;
+/// `STT_CUDA_OBJECT`, in files of relocatable code (seen with nvcc 13).
+const CUDA_OBJECT: u8 = 13;
+/// `SHN_LORESERVE`: from here on a number is no section's, [`EXTENDED`] apart.
+const RESERVED: u16 = 0xff00;
+
 /// A section's name and bytes.
 pub(crate) struct Section<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) bytes: &'a [u8],
+    pub(crate) kind: u32,
+    pub(crate) flags: u64,
+    /// Bytes, also of one that has none in the file.
+    pub(crate) size: u64,
+    pub(crate) alignment: u64,
 }
 
 impl<'a> Section<'a> {
@@ -152,13 +176,75 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
         let name = usize::try_from(u32_at(header, 0)).ok().and_then(|start| names.get(start..));
         let name = name.ok_or_else(|| problem(at, "a section's name lies outside the names"))?;
         let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        Ok(Section { name: name.get(..length).unwrap_or(name), bytes: section_bytes(file, header, at)? })
+        Ok(Section {
+            name: name.get(..length).unwrap_or(name),
+            bytes: section_bytes(file, header, at)?,
+            kind: u32_at(header, 4),
+            flags: u64_at(header, 8),
+            size: u64_at(header, 32),
+            alignment: u64_at(header, 48),
+        })
     };
     headers.chunks_exact(ELF_HEADER).enumerate().map(section).collect()
 }
 
+/// Bytes of all segments of a cubin in memory; `None`: more than there can be.
+pub(crate) fn segments_loaded(file: &[u8]) -> Result<Option<u64>, ImageError> {
+    /// `PT_PHDR`: the table itself, which lies in another one.
+    const TABLE: u32 = 6;
+    let tables = tables(file)?;
+    let headers = piece(file, tables.segments, tables.segment_count * SEGMENT_HEADER, 32)?;
+    let loaded = headers.chunks_exact(56).filter(|header| u32_at(header, 0) != TABLE);
+    Ok(loaded.map(|header| u64_at(header, 40)).try_fold(0_u64, u64::checked_add))
+}
+
+/// Where a symbol ends.
+pub(crate) struct Place {
+    /// Index of its section; `None`: it is in no section of the file.
+    pub(crate) section: Option<usize>,
+    /// One past its last byte in the section; without one its bytes.
+    pub(crate) end: u64,
+    pub(crate) size: u64,
+}
+
+/// The places of all symbols; `None`: a table is damaged, or a symbol leaves 64 bits.
+pub(crate) fn places(sections: &[Section<'_>]) -> Option<Vec<Place>> {
+    let mut extended = sections.iter().filter(|section| section.kind == SYMBOL_SECTIONS);
+    let numbers = extended.next().map_or(&[][..], |section| section.bytes);
+    if extended.next().is_some() {
+        return None;
+    }
+    let tables = sections.iter().filter(|section| SYMBOLS.contains(&section.kind));
+    let mut places = Vec::new();
+    for table in tables {
+        if table.bytes.len() % SYMBOL != 0 {
+            return None;
+        }
+        for (index, symbol) in table.bytes.chunks_exact(SYMBOL).enumerate() {
+            places.push(place(symbol, numbers.get(index * 4..index * 4 + 4), sections.len())?);
+        }
+    }
+    Some(places)
+}
+
+fn place(symbol: &[u8], extended: Option<&[u8]>, sections: usize) -> Option<Place> {
+    let (value, size) = (u64_at(symbol, 8), u64_at(symbol, 16));
+    // A variable that the linker is to place: its value is its alignment.
+    if symbol.get(4).is_some_and(|info| info & 0xf == CUDA_OBJECT) {
+        let size = size.checked_add(value)?;
+        return Some(Place { section: None, end: size, size });
+    }
+    let section = match u16_at(symbol, 6) {
+        EXTENDED => usize::try_from(u32_at(extended?, 0)).ok()?,
+        // None of the file's: undefined, absolute, common.
+        0 | RESERVED.. => return Some(Place { section: None, end: size, size }),
+        number => number.into(),
+    };
+    (section < sections).then_some(Place { section: Some(section), end: value.checked_add(size)?, size })
+}
+
 fn section_bytes<'a>(file: &'a [u8], header: &[u8], at: u64) -> Result<&'a [u8], ImageError> {
-    if u32_at(header, 4) == NO_BITS {
+    if !has_bits(u32_at(header, 4)) {
         return Ok(&[]);
     }
     piece(file, u64_at(header, 24), u64_at(header, 32), at)

@@ -219,6 +219,11 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// Damaged or unknown compression, or a size beyond `limits.entry_bytes`.
     pub fn data(&self, limits: &Limits) -> Result<Cow<'a, [u8]>, ImageError> {
+        self.expanded(limits).map(|data| if self.kind == EntryKind::Ptx { before_nul(data) } else { data })
+    }
+
+    /// As [`Entry::data`], with what stands behind PTX's first NUL.
+    pub(crate) fn expanded(&self, limits: &Limits) -> Result<Cow<'a, [u8]>, ImageError> {
         let unknown = EntryProblem::Compression { kind: self.kind.number(), flags: self.flags };
         let data = match self.compression {
             // Entries of other kinds use payloads of their own (LTO code under the zstd flag is no zstd frame).
@@ -231,8 +236,7 @@ impl<'a> Entry<'a> {
             Compression::Lz4 => decompress::lz4(self.payload, self.expanded_size, limits.entry_bytes).map(Cow::Owned),
             Compression::Zstd => decompress::zstd(self.payload, self.expanded_size, limits.entry_bytes).map(Cow::Owned),
         };
-        let data = data.map_err(|problem| ImageError::Entry { index: self.index, offset: self.offset, problem })?;
-        Ok(if self.kind == EntryKind::Ptx { before_nul(data) } else { data })
+        data.map_err(|problem| ImageError::Entry { index: self.index, offset: self.offset, problem })
     }
 }
 

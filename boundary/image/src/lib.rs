@@ -5,7 +5,9 @@
 #![deny(unsafe_code)]
 
 mod capability;
+mod declarations;
 mod decompress;
+mod demand;
 mod elf;
 mod error;
 mod fatbin;
@@ -20,6 +22,7 @@ mod select;
 mod variables;
 
 pub use capability::{ComputeCapability, Target, Variant};
+pub use demand::{Demand, demand};
 pub use error::{EntryProblem, ImageError};
 pub use fatbin::{Compression, Entry, EntryKind, Fatbin};
 pub use image::{Image, ImageKind, PtxText};
