@@ -1,4 +1,5 @@
-//! The daemon the measured programs reach: one floed, on a Unix socket and on TCP with a token.
+//! The daemon the measured programs reach: one floed, on a Unix socket and on TCP: in the clear, sealed by a token, and by TLS
+//! with a certificate of its own.
 //! In: an installation, a device library. Out: its addresses, its workers' process ids. It ends with the measurement.
 
 use std::fs::File;
@@ -18,7 +19,9 @@ use crate::installation::Installation;
 pub(crate) struct Server {
     process: Child,
     token_file: PathBuf,
-    tcp: String,
+    /// PEM file of its certificate, which signs itself.
+    certificate: PathBuf,
+    port: String,
     unix: String,
 }
 
@@ -38,14 +41,19 @@ impl Server {
     /// When it does not listen.
     pub(crate) fn start(installation: &Installation, library: &str, folder: &Path) -> Result<Self> {
         let token_file = folder.join("token");
+        let [certificate, key] = certificate(folder)?;
         let log = File::create(folder.join("floed.log")).context("floed's log cannot be written")?;
         let mut process = Command::new(installation.floed())
-            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", library])
+            .args(["--listen", "tcp://127.0.0.1:0", "--clear-text", "--device-library", library])
             // As many as programs ask for, which is what suits the machine unless they are told otherwise.
             .args(["--bulk-connections", &MOST_CONNECTIONS.to_string(), "--socket"])
             .arg(folder.join("floed.sock"))
             .arg("--token-file")
             .arg(&token_file)
+            .arg("--tls-certificate")
+            .arg(&certificate)
+            .arg("--tls-key")
+            .arg(key)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -62,8 +70,9 @@ impl Server {
         std::thread::spawn(move || lines.for_each(drop));
         let at = |scheme: &str| addresses.iter().find(|address| address.starts_with(scheme)).cloned();
         let tcp = at("tcp").context("floed listens on no TCP port")?;
+        let port = tcp.rsplit_once(':').context("its address has no port")?.1.to_owned();
         let unix = at("unix").context("floed listens on no Unix socket")?;
-        Ok(Self { process, token_file, tcp, unix })
+        Ok(Self { process, token_file, certificate, port, unix })
     }
 
     /// The first GPU it offers.
@@ -77,15 +86,21 @@ impl Server {
     /// Its first GPU by this way, as `floe run --on` takes it.
     pub(crate) fn device(&self, way: Way) -> String {
         match way {
-            Way::Tcp => format!("{}:0", self.tcp),
+            // What is compared with native runs and with sockets alone carries nothing but floe.
+            Way::Tcp => self.by_tcp("clear"),
             Way::Shm => format!("{}:0", self.unix.replacen("unix://", "shm://", 1)),
             Way::Native | Way::Unix => format!("{}:0", self.unix),
         }
     }
 
-    /// Has a command know the token.
+    /// Its first GPU by TCP: `clear`, `tcp` or `tls`.
+    pub(crate) fn by_tcp(&self, scheme: &str) -> String {
+        format!("{scheme}://localhost:{}:0", self.port)
+    }
+
+    /// Has a command know the token, and trust the certificate.
     pub(crate) fn give_token(&self, command: &mut Command) {
-        command.env("FLOE_TOKEN_FILE", &self.token_file);
+        command.env("FLOE_TOKEN_FILE", &self.token_file).env("FLOE_TLS_AUTHORITIES", &self.certificate);
     }
 
     /// A program under `floe run` by this way.
@@ -100,6 +115,15 @@ impl Server {
     pub(crate) fn workers(&self) -> Vec<u32> {
         crate::memory::children(self.process.id(), "floe-worker")
     }
+}
+
+/// Makes a certificate for this machine that signs itself, and its key.
+fn certificate(folder: &Path) -> Result<[PathBuf; 2]> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).context("no certificate can be made")?;
+    let paths = ["certificate.pem", "key.pem"].map(|name| folder.join(name));
+    std::fs::write(&paths[0], made.cert.pem()).context("the certificate cannot be written")?;
+    std::fs::write(&paths[1], made.signing_key.serialize_pem()).context("its key cannot be written")?;
+    Ok(paths)
 }
 
 /// The first GPU a server offers.

@@ -1,11 +1,12 @@
 //! `floe demo`: a newcomer's first minute. Runs a real CUDA program through client, daemon and worker, and says what happens.
-//! In: nothing. Out: progress and results on stdout; the program compares its results with the CPU's itself.
+//! In: nothing. Out: progress, results and what they mean on stdout. The program compares its results with the CPU's itself.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use floe_emulation::Network;
+use serde::Deserialize;
 
 use crate::install::Installation;
 use crate::{private, run, servers};
@@ -16,9 +17,28 @@ pub(crate) struct Arguments {
     /// The device to use: HOST:GPU [default: the best of this machine]
     #[arg(long, value_name = "HOST:GPU")]
     on: Option<String>,
+    /// Print all counters of the client library, too.
+    #[arg(long)]
+    stats: bool,
 }
 
-/// Runs the demo; its exit code is the program's.
+/// What of the client library's counters a newcomer is told; the file has more.
+#[derive(Debug, Deserialize)]
+struct Counters {
+    local: Class,
+    post: Class,
+    call: Class,
+    bytes_to_device: u64,
+    bytes_from_device: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Class {
+    made: u64,
+    waited: u64,
+}
+
+/// Runs the demo; its exit code says whether the program found its results right.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let installation = Installation::of_this_executable()?;
     let start = Instant::now();
@@ -29,22 +49,45 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     println!("  client   {}", installation.client_library_folder()?.join("libcuda.so.1").display());
     let program = installation.executable("floe-demo")?.display().to_string();
-    let arguments = run::Arguments {
+    let counts = tempfile::NamedTempFile::new().context("no temporary file for the counts")?;
+    let run = run::Arguments {
         on: Some(device),
         memory: None,
-        stats: true,
+        stats: false,
         device_library: None,
+        no_check: false,
         network: Network::default(),
         program: vec![program],
     };
-    let status = run::prepare(&arguments, &installation)?.status().context("the demo program does not start")?;
+    let mut command = run::prepare(&run, &installation)?;
+    command.env("FLOE_STATS", format!("json:{}", counts.path().display()));
+    let status = command.status().context("the demo program does not start")?;
     let seconds = start.elapsed().as_secs_f64();
-    if status.success() {
-        println!("floe demo: done in {seconds:.2} s; try it with a program of your own: floe run -- PROGRAM");
-        return Ok(ExitCode::SUCCESS);
+    if !status.success() {
+        println!("floe demo: failed after {seconds:.2} s ({status})\n  `floe doctor` says what is wrong");
+        return Ok(ExitCode::FAILURE);
     }
-    println!("floe demo: failed after {seconds:.2} s ({status}); `floe doctor` says what is wrong");
-    Ok(ExitCode::FAILURE)
+    let counts = std::fs::read_to_string(counts.path()).context("the client library has left no counts")?;
+    if arguments.stats {
+        println!("{}", counts.trim_end());
+    }
+    println!("{}", summary(&serde_json::from_str(&counts)?, seconds));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What has happened, and what to do next: three lines.
+fn summary(counts: &Counters, seconds: f64) -> String {
+    let classes = [&counts.local, &counts.post, &counts.call];
+    let [made, waited] =
+        [|class: &&Class| class.made, |class: &&Class| class.waited].map(|of| classes.iter().map(of).sum());
+    let (made, waited): (u64, u64) = (made, waited);
+    let [sent, fetched] = [counts.bytes_to_device, counts.bytes_from_device].map(servers::size);
+    format!(
+        "floe demo: passed in {seconds:.2} s\n  \
+         what happened: the program made {made} CUDA calls, and {waited} of them waited for the server; {sent} went to its \
+         GPU, {fetched} came back\n  \
+         what is next: floe run -- PROGRAM, here; floe run --on HOST:0 -- PROGRAM, on the GPU of a machine where floe serve runs"
+    )
 }
 
 /// Starts this machine's daemon for the demo and says what it offers.
@@ -57,4 +100,28 @@ fn start_server(installation: &Installation) -> Result<String> {
     println!("  server   floed at {address}, {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
     println!("           {} ({what})", gpu.name);
     Ok(format!("{address}:{}", gpu.index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_three_lines_for_a_newcomer() {
+        let class = |made, waited| Class { made, waited };
+        let counts = Counters {
+            local: class(160, 0),
+            post: class(70, 2),
+            call: class(10, 10),
+            bytes_to_device: 8 << 20,
+            bytes_from_device: 4 << 20,
+        };
+        let summary = summary(&counts, 0.25);
+        assert_eq!(summary.lines().count(), 3, "{summary}");
+        assert!(
+            summary.contains("passed in 0.25 s") && summary.contains("240 CUDA calls, and 12 of them"),
+            "{summary}"
+        );
+        assert!(summary.contains("8 MiB went to its GPU, 4 MiB came back"), "{summary}");
+    }
 }

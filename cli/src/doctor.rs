@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use crate::install::Installation;
+use crate::protection::{self, Weight};
 use crate::{private, servers};
 
 /// Flags of `floe doctor`.
@@ -57,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     settings(&mut findings);
     gpu_of_this_machine(&mut findings);
     local_device(&mut findings, &installation);
+    what_protects(&mut findings, &installation);
     remote_servers(&mut findings, &arguments.on)?;
     if findings.wrong == 0 {
         println!("nothing is wrong");
@@ -152,6 +154,17 @@ fn local_device(findings: &mut Findings, installation: &Installation) {
                 format!("{} ({}), {}, driver {}", gpu.name, gpu.kind, servers::size(gpu.memory), gpu.driver),
             );
         }),
+    }
+}
+
+/// What keeps clients of a server here from harming it and one another.
+fn what_protects(findings: &mut Findings, installation: &Installation) {
+    for (weight, what, words) in protection::findings(installation) {
+        match weight {
+            Weight::Good => findings.good(what, words),
+            Weight::Note => findings.note(what, words),
+            Weight::Wrong => findings.wrong(what, words),
+        }
     }
 }
 

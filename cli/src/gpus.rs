@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::{servers, table};
+use crate::install::Installation;
+use crate::servers::GpuRow;
+use crate::{private, servers, table};
 
 /// Flags of `floe gpus`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Servers to ask: HOST[,HOST…] [default: those of the settings, else this machine's daemon]
+    /// Servers to ask: HOST[,HOST…] [default: those of the settings, else this machine's daemon, else this machine itself]
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     on: Vec<String>,
     /// Print JSON
@@ -17,13 +19,24 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Prints one row per GPU; fails when no server answers.
+/// What stands in the place of a server's name where there is none: `floe run` without `--on` takes these devices.
+const NO_SERVER: &str = "(this machine)";
+
+/// Prints one row per GPU; fails when a server does not answer.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (rows, code) = servers::each(&servers::named(&arguments.on)?, servers::gpus_of);
+    let named = servers::named_by_user(&arguments.on)?;
+    let (rows, code) = if named.is_empty() {
+        (of_this_machine()?, ExitCode::SUCCESS)
+    } else {
+        servers::each(&named, servers::gpus_of)
+    };
+    if rows.is_empty() && !arguments.json {
+        return Ok(code);
+    }
     let headings = ["DEVICE", "NAME", "KIND", "COMPUTE", "DRIVER", "MEMORY", "FREE", "SESSIONS"];
     table::print(&rows, arguments.json, &headings, |gpu| {
         vec![
-            format!("{}:{}", gpu.server, gpu.index),
+            if gpu.server == NO_SERVER { NO_SERVER.to_owned() } else { format!("{}:{}", gpu.server, gpu.index) },
             gpu.name.clone(),
             gpu.kind.clone(),
             gpu.compute_capability.clone(),
@@ -34,4 +47,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         ]
     })?;
     Ok(code)
+}
+
+/// What this machine's daemon offers; where there is none, what a program would be given by `floe run`.
+fn of_this_machine() -> Result<Vec<GpuRow>> {
+    match servers::gpus_of(servers::THIS_MACHINE) {
+        Err(error) if servers::is_nobody(&error) => {
+            let daemon = private::start(&Installation::of_this_executable()?, None)?;
+            let mut gpus = servers::gpus_of(&daemon)?;
+            gpus.iter_mut().for_each(|gpu| gpu.server = NO_SERVER.to_owned());
+            Ok(gpus)
+        }
+        answer => answer,
+    }
 }

@@ -3,11 +3,14 @@
 //! No logic of its own: each command asks the crate that knows.
 
 mod bench;
+mod check;
 mod demo;
 mod doctor;
 mod gpus;
 mod install;
 mod private;
+mod program;
+mod protection;
 mod ps;
 mod relay;
 mod run;
@@ -32,14 +35,17 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 Environment:
-  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port, tls://host:port, shm:///path, unix:///path, or /path
+  FLOE_DEVICES           devices of a program: HOST:GPU[,HOST:GPU…]; HOST is a name, host:port, tcp://host:port (sealed by the token), tls://host:port, clear://host:port (nothing is sealed), shm:///path, unix:///path, or /path
   FLOE_MEMORY            memory of each vGPU in bytes (K, M, G, T allowed); all of the GPU when not set
   FLOE_TOKEN             the token itself; FLOE_TOKEN_FILE names the file that holds it
+  FLOE_NO_TOKEN          1: no token is shown, and no proof of it asked; else a server reached by TCP that does not ask for the
+                         token that is set is refused
   FLOE_TLS_AUTHORITIES   PEM file of the authorities that sign the certificates of servers reached by tls://HOST:PORT
   FLOE_TLS_CERTIFICATE   PEM file of this client's certificate, for servers that ask for one; FLOE_TLS_KEY: its key's
   FLOE_USERSPACE_TLS     1: the process itself makes TLS's records, also where the kernel can (its module tls is loaded)
   FLOE_CONFIG            the TOML file
-  FLOE_LOG               what the client library says on stderr: error, warn (default), info, debug
+  FLOE_LOG               what is said on stderr as it happens: error, warn (also what is refused to the program), info, debug;
+                         default: errors at once, and what was refused when the program ends with an exit code other than 0
   FLOE_TRACE             failures: the client library says which driver calls failed; calls: all of them, in order
   FLOE_SPIN              microseconds a waiting thread of the client library or of a worker looks again before it sleeps (for
                          workers: set it for floed), a thousand times as long where a program waits for the GPU; default 100,
@@ -91,7 +97,8 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("floe: {error:#}");
-        ExitCode::from(FAILURE_OF_FLOE)
+        let program = error.downcast_ref::<program::ProgramError>();
+        ExitCode::from(program.map_or(FAILURE_OF_FLOE, program::ProgramError::code))
     })
 }
 

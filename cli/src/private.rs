@@ -2,7 +2,8 @@
 //! In: the installation. Out: the address of a daemon that listens on a Unix socket in a folder of its own.
 //! It ends by itself when the program has ended: it watches the process it was started for.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _, Seek as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,6 +15,23 @@ use crate::install::Installation;
 /// How long a private daemon may take until it listens: loading a GPU's driver takes up to a few seconds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
+/// What a private daemon says: it is nobody's log, so it goes to the terminal only where that was asked for.
+fn log() -> Result<Option<File>> {
+    match std::env::var("FLOE_LOG") {
+        Ok(level) if !matches!(level.trim(), "" | "0" | "error") => Ok(None),
+        _ => tempfile::tempfile().map(Some).context("no temporary file for the words of the private daemon"),
+    }
+}
+
+/// The last thing it said before it ended, without its name before it.
+fn last_words(log: Option<File>) -> Option<String> {
+    let mut log = log?;
+    let mut words = String::new();
+    log.rewind().and_then(|()| log.read_to_string(&mut words)).ok()?;
+    let at = words.rfind("floed: ")?;
+    Some(words[at + "floed: ".len()..].trim_end().to_owned())
+}
+
 /// Starts `floed --private` for the process `floe` is (and the program it becomes); returns its address: the path of its
 /// socket, which means the best transport both have.
 pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -> Result<String> {
@@ -22,10 +40,12 @@ pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -
     if let Some(library) = device_library {
         command.arg("--device-library").arg(library);
     }
+    let log = log()?;
+    let stderr = log.as_ref().map(File::try_clone).transpose()?.map_or_else(Stdio::inherit, Stdio::from);
     let mut daemon = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
+        .stderr(stderr)
         .spawn()
         .context("the private daemon (floed) does not start")?;
     let output = daemon.stdout.take().expect("its stdout was asked for");
@@ -50,8 +70,10 @@ pub(crate) fn start(installation: &Installation, device_library: Option<&str>) -
             Ok(address.strip_prefix("unix://").unwrap_or(address).to_owned())
         }
         None => {
-            let status = daemon.wait().context("the private daemon's end cannot be waited for")?;
-            bail!("the private daemon did not start: {status}\n  `floe doctor` says what is wrong");
+            daemon.wait().context("the private daemon's end cannot be waited for")?;
+            let why =
+                last_words(log).unwrap_or_else(|| "it ended without a word\n  `floe doctor` says what is wrong".into());
+            bail!("this machine's device cannot be used: {why}");
         }
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
 /// Prints one row per session; fails when no server answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (rows, code) = servers::each(&servers::named(&arguments.on)?, servers::sessions_of);
+    if rows.is_empty() && !arguments.json && code != ExitCode::SUCCESS {
+        return Ok(code);
+    }
     let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER", "TRANSPORT"];
     table::print(&rows, arguments.json, &headings, |session| {
         let quota = if session.memory == 0 { "all".to_owned() } else { servers::size(session.memory) };

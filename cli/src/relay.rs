@@ -1,10 +1,12 @@
 //! `floe run --rtt --bandwidth`: an emulated network for one program. A relay process stands between program and server,
 //! started by `floe run` before it becomes the program, and ends with it.
 //! In: devices as they were named, a network. Out: the same devices behind relays.
+//! It leads to TCP servers only: to a Unix socket anybody who reaches its port would come as the socket's user.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +15,8 @@ use floe_session::settings::Place;
 use floe_transport::Address;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::servers;
 
 /// Flags of the relay process.
 #[derive(Debug, clap::Args)]
@@ -29,7 +33,8 @@ pub(crate) struct Arguments {
 
 /// These devices (`HOST:GPU,…`), with a relay of this process's own before each server.
 pub(crate) fn put_before(devices: &str, network: Network) -> Result<String> {
-    relayed(devices, |server| start_for_this_process(server, network))
+    let has_token = servers::settings()?.credentials.token.is_some();
+    relayed(devices, has_token, |server| start_for_this_process(server, network))
 }
 
 /// Starts a relay process; where it listens.
@@ -56,16 +61,38 @@ fn start_for_this_process(server: &str, network: Network) -> Result<String> {
     }
 }
 
+/// The scheme of a server that a relay may lead to.
+fn scheme(server: &Address, has_token: bool) -> Result<&'static str> {
+    let is_here = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    match server {
+        // The relay is on this machine, where nothing has to be sealed; behind it everything has.
+        Address::Tcp { host, .. } if !has_token && !is_here(host) => {
+            bail!(
+                "no token is set for {server}\n  copy the server's token file here and set FLOE_TOKEN_FILE to its path"
+            )
+        }
+        Address::Tcp { .. } => Ok("tcp"),
+        Address::Clear { .. } => Ok("clear"),
+        // Its certificate is for another name than the relay's.
+        Address::Tls { .. } => bail!("no network is emulated for TLS: {server}"),
+        Address::Unix(_) | Address::Shm(_) | Address::Local(_) => {
+            bail!("no network is emulated for a Unix socket: {server}\n  name the server by tcp://HOST:PORT")
+        }
+    }
+}
+
 /// These devices behind relays, which `start` starts, one before each server: its devices share the network.
-fn relayed(devices: &str, mut start: impl FnMut(&str) -> Result<String>) -> Result<String> {
+fn relayed(devices: &str, has_token: bool, mut start: impl FnMut(&str) -> Result<String>) -> Result<String> {
     let mut relays = HashMap::<Address, String>::new();
     let relayed = devices.split(',').map(|device| {
         let place = Place::parse("--on", device.trim())?;
-        let relay = match relays.entry(place.server.parse()?) {
+        let server: Address = place.server.parse()?;
+        let scheme = scheme(&server, has_token)?;
+        let relay = match relays.entry(server) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(start(&place.server)?),
         };
-        Ok(format!("tcp://{relay}:{}", place.gpu))
+        Ok(format!("{scheme}://{relay}:{}", place.gpu))
     });
     Ok(relayed.collect::<Result<Vec<_>>>()?.join(","))
 }
@@ -73,6 +100,7 @@ fn relayed(devices: &str, mut start: impl FnMut(&str) -> Result<String>) -> Resu
 /// Is the relay until the program has ended.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let server: Address = arguments.to.parse()?;
+    scheme(&server, true)?;
     let program = Pid::from_raw(arguments.until_exit_of).context("no process id")?;
     let program = pidfd_open(program, PidfdFlags::empty()).context("the program cannot be watched")?;
     let relay = Relay::start(arguments.network, server)?;
@@ -97,8 +125,19 @@ mod tests {
             servers.push(server.to_owned());
             Ok(format!("127.0.0.1:{}", servers.len()))
         };
-        let behind = relayed("gpu1:0, gpu2:3,tcp://gpu1:14833:1,gpu1:15000:0", start).expect("addresses");
-        assert_eq!(behind, "tcp://127.0.0.1:1:0,tcp://127.0.0.1:2:3,tcp://127.0.0.1:1:1,tcp://127.0.0.1:3:0");
-        assert_eq!(servers, ["gpu1", "gpu2", "gpu1:15000"]);
+        let behind = relayed("gpu1:0, gpu2:3,tcp://gpu1:14833:1,clear://gpu1:15000:0", true, start).expect("addresses");
+        assert_eq!(behind, "tcp://127.0.0.1:1:0,tcp://127.0.0.1:2:3,tcp://127.0.0.1:1:1,clear://127.0.0.1:3:0");
+        assert_eq!(servers, ["gpu1", "gpu2", "clear://gpu1:15000"]);
+    }
+
+    #[test]
+    fn a_relay_leads_nowhere_where_it_would_open_what_is_closed() {
+        for server in ["/run/floed.sock", "unix:///run/floed.sock", "shm:///run/floed.sock", "tls://gpu1"] {
+            let refused = relayed(&format!("{server}:0"), true, |_| panic!("a relay is started"));
+            assert!(refused.is_err_and(|error| error.to_string().contains(server)), "{server}");
+        }
+        let start = |_: &str| Ok("127.0.0.1:1".to_owned());
+        assert!(relayed("gpu1:0", false, start).is_err(), "it would go in the clear");
+        assert!(relayed("localhost:0", false, start).is_ok());
     }
 }

@@ -9,14 +9,19 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::Network;
+use floe_session::settings::{Place, WantedDevice};
 
-use crate::{install::Installation, private, relay, servers};
+use crate::check::{self, Flags};
+use crate::install::Installation;
+use crate::program::{self, ProgramError};
+use crate::servers::GpuRow;
+use crate::{private, relay, servers};
 
 /// Flags of `floe run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Devices, in the order the program shall see them: HOST:GPU[,HOST:GPU…]. HOST is a name, host:port, tcp://host:port,
-    /// unix:///path, shm:///path, or /path for the better of the two. Without it: FLOE_DEVICES, RCUDA_DEVICE_*, the TOML
+    /// tls://host:port, clear://host:port, unix:///path, shm:///path, or /path for the better of the two. Without it: FLOE_DEVICES, RCUDA_DEVICE_*, the TOML
     /// file, else a daemon of this program's own.
     #[arg(long, value_name = "HOST:GPU,…")]
     pub(crate) on: Option<String>,
@@ -29,6 +34,9 @@ pub(crate) struct Arguments {
     /// The library a private daemon drives: auto, nvidia, cpu, or the path of a libcuda.so.1.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) device_library: Option<String>,
+    /// Start the program without asking first whether the devices are there and have the memory.
+    #[arg(long)]
+    pub(crate) no_check: bool,
     #[command(flatten)]
     pub(crate) network: Network,
     /// The program and its arguments.
@@ -41,12 +49,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let installation = Installation::of_this_executable()?;
     let mut command = prepare(&arguments, &installation)?;
     let error = command.exec();
-    bail!("the program does not start: {}: {error}", arguments.program[0]);
+    Err(ProgramError::of(&arguments.program[0], &error).into())
 }
 
 /// The program's command with the environment that puts floe in front of it.
 pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Result<Command> {
     let (name, rest) = arguments.program.split_first().context("no program was named")?;
+    program::check(name)?;
     let mut command = Command::new(name);
     command.args(rest);
     command.env("LD_LIBRARY_PATH", in_front(&installation.client_library_folder()?));
@@ -64,23 +73,39 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
 
 /// What FLOE_DEVICES shall be; `None` when the settings below the flags name devices already.
 fn devices(arguments: &Arguments, installation: &Installation) -> Result<Option<String>> {
+    let flags = Flags { on: arguments.on.as_deref(), memory: arguments.memory.as_deref() };
+    let settings = flags.settings()?;
+    if settings.devices.is_empty() {
+        if arguments.network.is_asked_for() {
+            bail!("--rtt and --bandwidth need a server at the network's other end\n  name its devices with --on");
+        }
+        return own_devices(arguments, installation, &flags).map(Some);
+    }
+    if !arguments.no_check {
+        check::servers(&settings)?;
+    }
     if arguments.network.is_asked_for() {
-        let on = arguments.on.as_ref().context("--rtt and --bandwidth want to know the network's other end: --on")?;
+        let on = arguments.on.as_ref().context("--rtt and --bandwidth want the devices by --on")?;
         return relay::put_before(on, arguments.network).map(Some);
     }
-    if let Some(on) = &arguments.on {
-        return Ok(Some(on.clone()));
-    }
-    if servers::devices_are_named()? {
-        return Ok(None);
-    }
+    Ok(arguments.on.clone())
+}
+
+/// Those of a daemon of the program's own.
+fn own_devices(arguments: &Arguments, installation: &Installation, flags: &Flags<'_>) -> Result<String> {
     let address = private::start(installation, arguments.device_library.as_deref())?;
     let gpus = servers::gpus_of(&address)?;
     if gpus.is_empty() {
         bail!("this machine offers no device\n  `floe doctor` says why");
     }
-    let devices: Vec<String> = gpus.iter().map(|gpu| format!("{address}:{}", gpu.index)).collect();
-    Ok(Some(devices.join(",")))
+    let named = |gpu: &GpuRow| format!("{address}:{}", gpu.index);
+    let devices = gpus.iter().map(named).collect::<Vec<_>>().join(",");
+    let own = Flags { on: Some(&devices), ..*flags };
+    for device in own.settings()?.devices {
+        let place = Place { server: "this machine".to_owned(), ..device.place };
+        check::fits(&WantedDevice { place, ..device }, &gpus)?;
+    }
+    Ok(devices)
 }
 
 /// `LD_LIBRARY_PATH` with `folder` in front of what it holds.

@@ -4,9 +4,9 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use floe_session::Inquiry;
-use floe_session::settings::{ProcessSource, Settings};
-use floe_wire::{Call, ListGpus, ListSessions};
+use floe_session::settings::{Credentials, ProcessSource, Settings};
+use floe_session::{ConnectError, Inquiry};
+use floe_wire::{Call, ListGpus, ListSessions, printable};
 use serde::Serialize;
 
 /// A GPU a server offers.
@@ -62,24 +62,39 @@ pub(crate) fn devices_are_named() -> Result<bool> {
 
 /// What environment and TOML file say.
 pub(crate) fn settings() -> Result<Settings> {
-    Settings::read(&ProcessSource).context("the settings cannot be understood")
+    Ok(Settings::read(&ProcessSource)?)
 }
+
+/// Where a daemon of this machine listens unless it was told otherwise.
+pub(crate) const THIS_MACHINE: &str = "tcp://127.0.0.1";
 
 /// The servers a command is about.
 pub(crate) fn named(on: &[String]) -> Result<Vec<String>> {
+    let servers = named_by_user(on)?;
+    Ok(if servers.is_empty() { vec![THIS_MACHINE.to_owned()] } else { servers })
+}
+
+/// Those that flags or settings name.
+pub(crate) fn named_by_user(on: &[String]) -> Result<Vec<String>> {
     if !on.is_empty() {
         return Ok(on.to_vec());
     }
-    let mut servers: Vec<String> = settings()?.devices.into_iter().map(|device| device.place.server).collect();
-    servers.dedup();
-    if servers.is_empty() {
-        servers.push("tcp://127.0.0.1".to_owned());
+    let mut servers = Vec::new();
+    for device in settings()?.devices {
+        if !servers.contains(&device.place.server) {
+            servers.push(device.place.server);
+        }
     }
     Ok(servers)
 }
 
-fn ask<M: Call>(server: &str, message: &M) -> Result<Vec<u8>> {
-    Ok(Inquiry::open(server, &settings()?.credentials)?.ask(message)?)
+/// Whether nobody serves there, as opposed to somebody who does not answer as wanted.
+pub(crate) fn is_nobody(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ConnectError::Unreachable { .. }))
+}
+
+fn ask<M: Call>(server: &str, credentials: &Credentials, message: &M) -> Result<Vec<u8>> {
+    Ok(Inquiry::open(server, credentials)?.ask(message)?)
 }
 
 /// Asks every server; those that do not answer are named on stderr and make the exit code 1.
@@ -100,13 +115,18 @@ pub(crate) fn each<R>(servers: &[String], question: impl Fn(&str) -> Result<Vec<
 
 /// What a server offers.
 pub(crate) fn gpus_of(server: &str) -> Result<Vec<GpuRow>> {
-    let body = ask(server, &ListGpus {})?;
+    gpus_with(server, &settings()?.credentials)
+}
+
+/// What a server offers to who shows it these credentials.
+pub(crate) fn gpus_with(server: &str, credentials: &Credentials) -> Result<Vec<GpuRow>> {
+    let body = ask(server, credentials, &ListGpus {})?;
     let reply = ListGpus::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |gpu: floe_wire::Gpu<'_>| GpuRow {
         server: server.to_owned(),
         index: gpu.index,
-        name: gpu.name.to_owned(),
-        kind: gpu.kind.to_owned(),
+        name: printable(gpu.name),
+        kind: printable(gpu.kind),
         uuid: uuid_text(gpu.uuid),
         compute_capability: format!("{}.{}", gpu.compute_major, gpu.compute_minor),
         driver: format!("{}.{}", gpu.driver / 1000, gpu.driver % 1000 / 10),
@@ -119,21 +139,21 @@ pub(crate) fn gpus_of(server: &str) -> Result<Vec<GpuRow>> {
 
 /// Who uses a server.
 pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
-    let body = ask(server, &ListSessions {})?;
+    let body = ask(server, &settings()?.credentials, &ListSessions {})?;
     let reply =
         ListSessions::decode_reply(&body).with_context(|| format!("{server} does not speak floe's protocol"))?;
     let row = |session: floe_wire::SessionRow<'_>| SessionRow {
         server: server.to_owned(),
         session: session.session,
         gpu: session.gpu,
-        client: session.client.to_owned(),
+        client: printable(session.client),
         pid: session.pid,
-        program: session.program.to_owned(),
+        program: printable(session.program),
         memory: session.memory,
         used: session.used,
         seconds: session.seconds,
         worker: session.worker,
-        transport: session.transport.to_owned(),
+        transport: printable(session.transport),
     };
     Ok(reply.sessions.into_iter().map(row).collect())
 }

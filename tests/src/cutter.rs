@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,11 @@ struct Shared {
     daemon: String,
     plan: Mutex<Plan>,
     cuts: AtomicUsize,
+    /// Connections that were taken and lead to the daemon, and bytes that passed on all of them.
+    taken: AtomicUsize,
+    carried: AtomicU64,
+    /// After how many bytes the first connections are cut, also before their sessions are there.
+    first: Mutex<Vec<u64>>,
     /// Connections that are open, to be cut at once.
     open: Mutex<Vec<Arc<Wire>>>,
     /// Whether connections are taken, and lead to the daemon.
@@ -47,6 +52,8 @@ struct Wire {
     ends: [TcpStream; 2],
     /// Bytes left; `u64::MAX`: never cut.
     left: AtomicU64,
+    /// What comes is read and goes nowhere, with nothing closed.
+    swallows: AtomicBool,
 }
 
 impl Wire {
@@ -85,6 +92,9 @@ impl Cutter {
             daemon: daemon.trim_start_matches("tcp://").to_owned(),
             plan: Mutex::new(plan),
             cuts: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            carried: AtomicU64::new(0),
+            first: Mutex::default(),
             open: Mutex::default(),
             way: Mutex::new(Way::Open),
         });
@@ -113,6 +123,30 @@ impl Cutter {
     #[must_use]
     pub fn cuts(&self) -> usize {
         self.shared.cuts.load(Ordering::SeqCst)
+    }
+
+    /// How many connections were taken that lead to the daemon.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.shared.taken.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes have passed, in both directions.
+    #[must_use]
+    pub fn carried(&self) -> u64 {
+        self.shared.carried.load(Ordering::SeqCst)
+    }
+
+    /// Cuts the next connections after so many bytes each, last first, also before their sessions are there.
+    pub fn cut_first(&self, after: Vec<u64>) {
+        *lock(&self.shared.first) = after;
+    }
+
+    /// Has all connections there are swallow what comes. They stay open, as where a network drops what is sent.
+    pub fn swallow(&self) {
+        for wire in &*lock(&self.shared.open) {
+            wire.swallows.store(true, Ordering::SeqCst);
+        }
     }
 
     /// What becomes of connections from here on.
@@ -147,8 +181,11 @@ impl Shared {
     fn pass_on(self: &Arc<Self>, client: TcpStream, is_first: bool) {
         let Ok(daemon) = TcpStream::connect(&self.daemon) else { return };
         let _ = (client.set_nodelay(true), daemon.set_nodelay(true));
-        let plan = if is_first { None } else { (lock(&self.plan))() };
-        let wire = Arc::new(Wire { ends: [client, daemon], left: AtomicU64::new(plan.unwrap_or(u64::MAX)) });
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        let first = lock(&self.first).pop();
+        let plan = if first.is_some() || is_first { first } else { (lock(&self.plan))() };
+        let left = AtomicU64::new(plan.unwrap_or(u64::MAX));
+        let wire = Arc::new(Wire { ends: [client, daemon], left, swallows: AtomicBool::new(false) });
         let mut open = lock(&self.open);
         open.retain(|wire| Arc::strong_count(wire) > 1);
         open.push(Arc::clone(&wire));
@@ -156,7 +193,7 @@ impl Shared {
         for from in [0, 1] {
             let (shared, wire) = (Arc::clone(self), Arc::clone(&wire));
             // The daemon's direction tells when the session is there.
-            let watched = is_first && from == 1;
+            let watched = is_first && first.is_none() && from == 1;
             std::thread::spawn(move || shared.carry(&wire, from, watched));
         }
     }
@@ -170,6 +207,10 @@ impl Shared {
                 let left = (lock(&self.plan))();
                 wire.left.store(left.unwrap_or(u64::MAX), Ordering::SeqCst);
             }
+            if wire.swallows.load(Ordering::SeqCst) {
+                continue;
+            }
+            self.carried.fetch_add(count as u64, Ordering::SeqCst);
             let passes = if watched { count } else { wire.take(count) };
             if to.write_all(&buffer[..passes]).is_err() {
                 break;

@@ -2,15 +2,20 @@
 //! In: flags. Out: its addresses, its process id, its end. It listens on a free loopback port and on a Unix socket in a
 //! folder of its own, drives the CPU device (or what `FLOE_TEST_DEVICE` says), and dies with the test.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 /// How long anything of a daemon may take before a test calls it stuck. Generous: CI machines stall.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The name of a log.
+const LOG: &str = "log";
 
 /// A running `floed`.
 #[derive(Debug)]
@@ -37,11 +42,56 @@ impl Floed {
     /// When it does not listen within a minute.
     #[must_use]
     pub fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_on(&device(), flags, environment)
+    }
+
+    /// The same on a device library of the test's own.
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_on(device: &str, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::start_in(folder, device, flags, environment, Stdio::inherit())
+    }
+
+    /// The same with its log in a file, for [`Floed::log`].
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_logging(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = File::create(folder.path().join(LOG)).expect("a file for its log");
+        Self::start_in(folder, &device(), flags, &[], log.into())
+    }
+
+    /// The same from another installation, with its files in a folder that every user may pass.
+    ///
+    /// # Panics
+    /// When it does not listen within a minute.
+    #[must_use]
+    pub fn start_open(installation: &Path, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).expect("it is ours");
+        Self::start_from(installation, folder, &device(), flags, &[], Stdio::inherit())
+    }
+
+    fn start_in(folder: TempDir, device: &str, flags: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
+        Self::start_from(&crate::installation(), folder, device, flags, environment, log)
+    }
+
+    fn start_from(
+        installation: &Path,
+        folder: TempDir,
+        device: &str,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+        log: Stdio,
+    ) -> Self {
         let socket = folder.path().join("floed.sock");
-        let device = std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-        let mut process = Command::new(crate::installation().join("bin/floed"))
-            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", &device, "--socket"])
+        let mut process = Command::new(installation.join("bin/floed"))
+            .args(["--listen", "tcp://127.0.0.1:0", "--device-library", device, "--socket"])
             .arg(&socket)
             .arg("--token-file")
             .arg(folder.path().join("token"))
@@ -52,6 +102,7 @@ impl Floed {
             .env("FLOE_GRACE", "2")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .expect("floed starts");
         let mut lines = BufReader::new(process.stdout.take().expect("its stdout was asked for")).lines();
@@ -87,6 +138,15 @@ impl Floed {
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
         self.folder.path().join("token")
+    }
+
+    /// What it has logged so far, where [`Floed::start_logging`] started it.
+    ///
+    /// # Panics
+    /// When it did not.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join(LOG)).expect("it logs to a file")
     }
 
     /// The transports of its sessions, as `floe ps` shows them.
@@ -144,6 +204,11 @@ impl Floed {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// The device library of tests that name none.
+fn device() -> String {
+    std::env::var("FLOE_TEST_DEVICE").unwrap_or_else(|_| "cpu".to_owned())
 }
 
 impl Drop for Floed {

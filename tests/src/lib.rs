@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use cutter::{Cutter, Plan, Way};
 pub use floed::Floed;
-pub use processes::{descendants, open_files};
+pub use processes::{descendants, open_files, settled, threads};
 pub use program::{Outcome, Program, Statistics};
 pub use table::{Expectation, Linkage, example, examples};
 

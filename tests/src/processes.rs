@@ -1,6 +1,7 @@
 //! What `/proc` knows of a process: its descendants, its open files. For leak counts.
 
 use std::fs;
+use std::time::Duration;
 
 /// Process ids of all living descendants of a process.
 #[must_use]
@@ -37,4 +38,34 @@ fn living_parent(process: u32) -> Option<u32> {
 #[must_use]
 pub fn open_files(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).expect("the process lives").count()
+}
+
+/// How many threads a process has.
+///
+/// # Panics
+/// When the process is gone.
+#[must_use]
+pub fn threads(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/task")).expect("the process lives").count()
+}
+
+/// The open files and threads of a process, once five looks 100 ms apart have found the same: a process that has just started
+/// or answered still opens or closes some.
+///
+/// # Panics
+/// When the process is gone, or 600 looks found no rest.
+#[must_use]
+pub fn settled(process: u32) -> (usize, usize) {
+    let mut last = (0, 0);
+    let mut same = 0;
+    for _ in 0..600 {
+        let now = (open_files(process), threads(process));
+        same = if now == last { same + 1 } else { 1 };
+        last = now;
+        if same == 5 {
+            return now;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("process {process} never comes to rest: {last:?}");
 }

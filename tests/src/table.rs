@@ -41,6 +41,9 @@ pub struct Expectation {
     /// Whole lines of stdout, in this order, others between them allowed.
     #[serde(default)]
     pub ordered: Vec<String>,
+    /// Whether a process of it is ended by a fault on purpose: then floe may say why.
+    #[serde(default)]
+    pub faults: bool,
     /// What stderr must contain.
     #[serde(default)]
     pub stderr: Vec<String>,
@@ -86,6 +89,12 @@ impl Expectation {
         let out_of_order = self.ordered.iter().find(|line| !seen.any(|seen| seen == **line));
         if let Some(line) = out_of_order {
             return Some(format!("no line, or not in its place: {line}"));
+        }
+        // A program that runs right has nothing of floe's on its stderr.
+        let ours =
+            |line: &&str| ["floe: ", "floe[", "floed: ", "floe-worker: "].iter().any(|name| line.starts_with(name));
+        if let Some(line) = outcome.stderr.lines().find(ours).filter(|_| self.exit == 0 && !self.faults) {
+            return Some(format!("a line of floe's on stderr: {line}"));
         }
         let unsaid = self.stderr.iter().find(|part| !outcome.stderr.contains(part.as_str()));
         unsaid.map(|part| format!("stderr does not say: {part}"))

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use floe_tests::{Cutter, Floed, Linkage, Plan, Program, Way, descendants, example};
 use tempfile::TempDir;
 
-/// How long anything may take before it is stuck.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// After so long without progress something is stuck, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Numbers that look random and are the same each time.
 struct Random(u64);
@@ -95,10 +95,13 @@ fn work_while_cut(plan: Plan, is_enough: impl Fn(&Cutter) -> bool) -> usize {
     let daemon = Floed::start_with(&["--grace", "60"], &[]);
     let cutter = Cutter::start(daemon.tcp(), plan);
     let mut work = Work::start(&daemon, &cutter.address());
-    let start = Instant::now();
+    let mut last = (cutter.cuts(), Instant::now());
     while !is_enough(&cutter) {
         assert!(work.is_running(), "the program ended after {} cuts", cutter.cuts());
-        assert!(start.elapsed() < 2 * PATIENCE, "{} cuts only", cutter.cuts());
+        if cutter.cuts() > last.0 {
+            last = (cutter.cuts(), Instant::now());
+        }
+        assert!(last.1.elapsed() < PATIENCE, "nothing is cut any more after {} cuts", last.0);
         std::thread::sleep(Duration::from_millis(5));
     }
     // A program that leaves while its last words are cut off is waited for.
@@ -154,6 +157,43 @@ fn a_wire_that_is_away_for_a_while_is_a_pause() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(work.finish(), Some(0));
+    daemon.wait_for_workers(0);
+}
+
+#[test]
+fn a_wire_that_swallows_everything_is_left_and_made_again() {
+    let daemon = Floed::start_with(&["--grace", "3600"], &[]);
+    let cutter = Cutter::start(daemon.tcp(), Box::new(|| None));
+    let mut work = Work::start(&daemon, &cutter.address());
+    daemon.wait_for_workers(1);
+    for round in 0..10 {
+        // It has begun with its connections, and works on them.
+        let carried = cutter.carried();
+        wait_until("the program works", || cutter.carried() > carried + 100_000);
+        let taken = cutter.taken();
+        let swallowed = Instant::now();
+        cutter.swallow();
+        wait_until("the program makes its connections again", || cutter.taken() >= taken + 2);
+        eprintln!("round {round}: new connections after {} ms", swallowed.elapsed().as_millis());
+        assert!(work.is_running());
+    }
+    assert_eq!(work.finish(), Some(0));
+    daemon.wait_for_workers(0);
+}
+
+#[test]
+fn a_first_connection_that_is_cut_is_made_again() {
+    let daemon = Floed::start_with(&["--grace", "3"], &[]);
+    // In the midst of each of the first frames, of either side.
+    for bytes in [0, 10, 70, 150, 200, 330] {
+        let cutter = Cutter::start(daemon.tcp(), Box::new(|| None));
+        cutter.cut_first(vec![bytes; 3]);
+        // The program's own: `on` has `floe run` not ask for the device.
+        let program = example("steadyWork", Linkage::Static, &["3"]).on(&daemon, &cutter.address());
+        let outcome = program.run();
+        assert_eq!(outcome.code, Some(0), "cut after {bytes}: {}{}", outcome.stdout, outcome.stderr);
+        assert!(cutter.taken() > 3, "it was cut after {bytes}, connections: {}", cutter.taken());
+    }
     daemon.wait_for_workers(0);
 }
 
@@ -232,12 +272,11 @@ fn a_program_that_is_stopped_for_a_minute_goes_on_and_keeps_nobody_up() {
     signal("-STOP", process);
     let start = Instant::now();
     let mut others = 0;
-    while start.elapsed() < Duration::from_secs(60) {
+    while start.elapsed() < Duration::from_secs(60) || others < 4 {
         let other = example("steadyWork", Linkage::Static, &["40"]).on(&daemon, daemon.tcp()).run();
         assert_eq!(other.code, Some(0), "{}{}", other.stdout, other.stderr);
         others += 1;
     }
-    assert!(others > 3, "{others} others");
     signal("-CONT", process);
     assert_eq!(stopped.finish(), Some(0));
     daemon.wait_for_workers(0);

@@ -64,6 +64,9 @@ pub(crate) struct Run {
     /// Lines that stdout must hold in this order, other lines between them allowed.
     #[serde(default)]
     pub(crate) ordered: Vec<String>,
+    /// Whether a process of it is ended by a fault on purpose, of which floe may write a line.
+    #[serde(default)]
+    pub(crate) faults: bool,
     /// Strings of which stderr must hold each.
     #[serde(default)]
     pub(crate) stderr: Vec<String>,

@@ -37,8 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Flags of `floe bench link`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A GPU to reach: tcp://HOST[:PORT][:GPU] or unix:///PATH[:GPU]; may be given several times. Without it: a server of
-    /// this command's own on this machine, by every transport
+    /// A GPU to reach: tcp://HOST[:PORT][:GPU] (or clear://, tls://) or unix:///PATH[:GPU]; may be given several times. Without
+    /// it: a server of this command's own on this machine, by every transport, over TCP in the clear, sealed and by TLS
     #[arg(long, value_name = "ADDRESS")]
     on: Vec<String>,
     #[command(flatten)]

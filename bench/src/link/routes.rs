@@ -1,5 +1,5 @@
-//! The ways that are measured: natively, by every transport to every server, over TCP also with few connections, and
-//! through an emulated network.
+//! The ways that are measured: natively, by every transport to every server, over TCP in the clear, sealed and by TLS, in
+//! the clear also with few connections, and through an emulated network.
 //! In: flags, an installation. Out: a name and a command for each, which measures when it is run.
 
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ impl Target {
     /// Whether the server is on this machine, so that its GPU is.
     fn is_here(&self) -> bool {
         match &self.address {
-            Address::Tcp { host, .. } | Address::Tls { host, .. } => {
+            Address::Tcp { host, .. } | Address::Clear { host, .. } | Address::Tls { host, .. } => {
                 host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
             }
             _ => true,
@@ -58,7 +58,7 @@ impl Target {
     fn wire(&self) -> Option<Wire> {
         match &self.address {
             Address::Unix(_) => Some(Wire::Unix),
-            Address::Tcp { .. } if self.is_here() => Some(Wire::Tcp),
+            Address::Clear { .. } if self.is_here() => Some(Wire::Tcp),
             _ => None,
         }
     }
@@ -67,7 +67,10 @@ impl Target {
 /// All of them, in the order in which they are measured.
 pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Option<&Server>) -> Result<Vec<Route>> {
     let devices = match own {
-        Some(server) => [Way::Shm, Way::Unix, Way::Tcp].map(|way| server.device(way)).to_vec(),
+        Some(server) => {
+            let local = [Way::Shm, Way::Unix].map(|way| server.device(way));
+            local.into_iter().chain(["clear", "tcp", "tls"].map(|scheme| server.by_tcp(scheme))).collect()
+        }
         None => arguments.on.clone(),
     };
     let targets: Vec<Target> = devices.iter().map(|device| Target::parse(device)).collect::<Result<_>>()?;
@@ -115,14 +118,19 @@ fn emulated(
     target: &Target,
 ) -> Result<Option<Route>> {
     let network = arguments.network;
-    if !network.is_asked_for() || !matches!(target.address, Address::Tcp { .. }) {
+    let scheme = match target.address {
+        Address::Tcp { .. } => "tcp",
+        Address::Clear { .. } => "clear",
+        _ => return Ok(None),
+    };
+    if !network.is_asked_for() {
         return Ok(None);
     }
     let relay = Relay::start(network, target.address.clone()).context("the emulated network does not start")?;
     if let Some(warning) = relay.warning() {
         eprintln!("floe: {warning}");
     }
-    let device = format!("tcp://{}:{}", relay.address(), target.place.gpu);
+    let device = format!("{scheme}://{}:{}", relay.address(), target.place.gpu);
     let command = measuring(under_floe(installation, own, &device), arguments, DRIVER);
     let mut name = name(target, own.is_some());
     if let Some(rtt) = network.round_trip {
@@ -189,9 +197,10 @@ mod tests {
     fn sockets_are_measured_alone_where_both_ends_are_here() {
         for (device, wire) in [
             ("unix:///run/floe.sock:0", Some(Wire::Unix)),
-            ("tcp://127.0.0.1:14833:0", Some(Wire::Tcp)),
-            ("localhost:1", Some(Wire::Tcp)),
-            ("tcp://10.0.0.1:14833:0", None),
+            ("clear://127.0.0.1:14833:0", Some(Wire::Tcp)),
+            ("clear://10.0.0.1:14833:0", None),
+            ("tcp://127.0.0.1:14833:0", None),
+            ("localhost:1", None),
             ("tls://127.0.0.1:14833:0", None),
             ("shm:///run/floe.sock:0", None),
         ] {

@@ -4,6 +4,7 @@
 
 mod arrays;
 pub mod constants;
+mod contexts;
 mod copies;
 mod devices;
 mod graphs;
@@ -17,6 +18,7 @@ mod textures;
 
 pub use arrays::{Array3dDescriptor, ArrayDescriptor, ArrayShape, element_bytes};
 pub use constants::*;
+pub use contexts::{CigParam, ContextCreateParams, ExecAffinityParam};
 pub use copies::{Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand, MemcpyAttributes};
 pub use devices::{DeviceProperties, Uuid};
 pub use graphs::{

@@ -92,7 +92,7 @@ impl CopyBox {
         if !self.names_array() {
             return Ok(());
         }
-        say_once("graph of arrays", || "floe: copies of arrays in graphs and captures are not supported".to_owned());
+        say_once("graph of arrays", || "copies of arrays in graphs and captures are not supported".to_owned());
         Err(CudaError::NOT_SUPPORTED)
     }
 
@@ -220,7 +220,7 @@ impl RawEnd {
             copy_operand_type::POINTER => memory_type::UNIFIED,
             copy_operand_type::ARRAY => {
                 say_once("batch of arrays", || {
-                    "floe: arrays in batches of copies (cuMemcpy3DBatchAsync) are not supported".to_owned()
+                    "arrays in batches of copies (cuMemcpy3DBatchAsync) are not supported".to_owned()
                 });
                 return Err(CudaError::NOT_SUPPORTED);
             }

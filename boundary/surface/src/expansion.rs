@@ -5,6 +5,7 @@ pub use crate::process::{guard, guard_always};
 pub use floe_abi::*;
 pub use std::ffi::{c_char, c_void};
 
+use crate::refusals;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
@@ -63,17 +64,17 @@ impl<const WORDS: usize> Variable<WORDS> {
 #[cold]
 pub fn unsupported(name: &'static str) -> CuResult {
     say_once(name, || {
-        format!("floe: {name} is not implemented: the program gets CUDA_ERROR_NOT_SUPPORTED\n  see docs/coverage.md")
+        format!("{name} is not implemented: the program gets CUDA_ERROR_NOT_SUPPORTED\n  see docs/coverage.md")
     });
     CudaError::NOT_SUPPORTED.into()
 }
 
-/// Writes a message to stderr the first time its key comes up.
+/// Takes a message for whoever looks for the reason of an error, the first time its key comes up.
 pub(crate) fn say_once(key: &str, message: impl FnOnce() -> String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if said.insert(key.to_owned()) {
-        eprintln!("{}", message());
+        refusals::refused(format_args!("{}", message()));
     }
 }
 

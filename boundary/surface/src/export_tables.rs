@@ -70,9 +70,7 @@ pub(crate) fn find(driver: &'static dyn Driver, id: &Uuid) -> Option<*const c_vo
     if !REFUSED.contains(&id.bytes) {
         let name: String = id.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         say_once(&format!("table {name}"), || {
-            format!(
-                "floe: the hidden table {name} is unknown and refused\n  if the program fails now, please report this"
-            )
+            format!("the hidden table {name} is unknown and refused\n  if the program fails now, please report this")
         });
     }
     None
@@ -88,7 +86,7 @@ extern "C" fn unknown<const TABLE: usize, const SLOT: usize>() -> CuResult {
     let name: String = TABLES[TABLE].id.iter().map(|byte| format!("{byte:02x}")).collect();
     say_once(&format!("slot {name} {SLOT}"), || {
         format!(
-            "floe: slot {SLOT} of the hidden table {name} is unknown: the caller gets CUDA_ERROR_NOT_SUPPORTED\n  \
+            "slot {SLOT} of the hidden table {name} is unknown: the caller gets CUDA_ERROR_NOT_SUPPORTED\n  \
              if the program fails now, please report this"
         )
     });

@@ -24,6 +24,7 @@ pub mod marshal;
 mod pointer;
 mod prelude;
 mod process;
+pub mod refusals;
 mod trace;
 
 pub use beyond::Beyond;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Link, LinkError, Places, Sender, Spin};
+use floe_transport::{Link, LinkError, Places, Sender, Spin, Wait};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use dial::Joining;
@@ -445,7 +445,7 @@ impl Drop for Connection {
 
 /// Passes a failure's sentence on to the user. Answers that programs ask for and act on are no news.
 fn tell(error: CudaError, detail: &str) {
-    let detail = detail.trim_end();
+    let detail = floe_wire::printable(detail.trim_end());
     match error {
         _ if detail.is_empty() => {}
         CudaError::NOT_READY => {}
@@ -455,6 +455,11 @@ fn tell(error: CudaError, detail: &str) {
 }
 
 impl Shared {
+    /// Something waits for the server, until this is dropped.
+    fn waiting(&self) -> Option<Wait<'_>> {
+        self.keeper.as_ref().map(|keeper| keeper.waiting())
+    }
+
     /// The link failed while something was sent.
     #[cold]
     fn lost_by(&self, error: &LinkError) -> CudaError {

@@ -2,9 +2,11 @@
 //! from the receiving thread, errors go out to the program's calls. It never forgets a sticky error before a reset, nor
 //! reports a deferred one twice.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
+
+use crate::log::log;
 
 /// The errors of one session. All zero while nothing has failed.
 #[derive(Debug, Default)]
@@ -15,6 +17,8 @@ pub(crate) struct Errors {
     sticky: AtomicU32,
     /// The first failure of a posted call that no call has reported yet.
     deferred: AtomicU32,
+    /// Pinned memory that kernels do not reach and whose address a kernel was given last; 0: none.
+    unreachable: AtomicU64,
 }
 
 impl Errors {
@@ -23,6 +27,25 @@ impl Errors {
         let place = if error.is_sticky() { &self.sticky } else { &self.deferred };
         // The first one counts: later ones are mostly its consequences.
         let _ = place.compare_exchange(0, error.code(), Ordering::AcqRel, Ordering::Acquire);
+        if let Some(at) = self.culprit(error) {
+            log!(
+                Error,
+                "a kernel faulted that may have used pinned memory it cannot reach: {at:#x}\n  \
+                 copy it to the device instead, or ask for its device pointer (cudaHostGetDevicePointer)"
+            );
+        }
+    }
+
+    /// A kernel's parameters hold what may be the address of pinned memory it does not reach. Numbers that only look like
+    /// one are common, so nobody hears of it before a kernel has faulted.
+    pub(crate) fn suspect(&self, at: u64) {
+        self.unreachable.store(at, Ordering::Relaxed);
+    }
+
+    /// The memory a fault may be about, once.
+    fn culprit(&self, error: CudaError) -> Option<u64> {
+        let at = if error == CudaError::ILLEGAL_ADDRESS { self.unreachable.swap(0, Ordering::Relaxed) } else { 0 };
+        (at != 0).then_some(at)
     }
 
     /// The link is over.
@@ -94,6 +117,16 @@ mod tests {
         assert_eq!(errors.check(), Err(CudaError::ILLEGAL_ADDRESS));
         errors.reset();
         assert_eq!(errors.report(), Ok(()));
+    }
+
+    #[test]
+    fn unreachable_memory_is_named_once_and_only_behind_a_fault() {
+        let errors = Errors::default();
+        assert_eq!(errors.culprit(CudaError::ILLEGAL_ADDRESS), None);
+        errors.suspect(0x6000_0000_0001);
+        assert_eq!(errors.culprit(CudaError::INVALID_VALUE), None);
+        assert_eq!(errors.culprit(CudaError::ILLEGAL_ADDRESS), Some(0x6000_0000_0001));
+        assert_eq!(errors.culprit(CudaError::ILLEGAL_ADDRESS), None);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What floe says to the user: lines on stderr that begin with `floe: `, up to the level `FLOE_LOG` names. Text comes in,
-//! one write per line goes out, so that lines of several threads do not mix. Nothing here fails or allocates when the level
-//! is off.
+//! one write per line goes out, so that lines of several threads do not mix; warnings wait for the end of the process, and are
+//! dropped when that is a success, unless the user has named a level. Nothing here fails or allocates when the level is off.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use floe_surface::refusals::{self, Telling};
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Level {
     /// Something failed.
     Error = 1,
-    /// Something is not as the program may expect; the default.
+    /// Something is not as the program may expect; the default, which tells it when the program ends with an error.
     Warn = 2,
     /// What happens: connections, module loads, compiler logs.
     Info = 3,
@@ -34,9 +36,14 @@ impl Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
-/// Sets the level for the process.
-pub fn set_level(level: Level) {
-    LEVEL.store(level as u8, Ordering::Relaxed);
+/// Sets the level for the process; `None`: nobody has named one.
+pub fn set_level(level: Option<Level>) {
+    LEVEL.store(level.unwrap_or(Level::Warn) as u8, Ordering::Relaxed);
+    refusals::tell(match level {
+        None => Telling::AtFailure,
+        Some(Level::Error) => Telling::Never,
+        Some(_) => Telling::AtOnce,
+    });
 }
 
 /// Whether lines of this level are written.
@@ -46,7 +53,9 @@ pub(crate) fn enabled(level: Level) -> bool {
 
 /// Writes one line; use the `log!` macro.
 pub fn line(level: Level, text: std::fmt::Arguments<'_>) {
-    if enabled(level) {
+    if level == Level::Warn {
+        refusals::refused(text);
+    } else if enabled(level) {
         // A closed stderr is the program's wish: there is nobody left to tell.
         let _ = std::io::stderr().write_all(format!("floe: {text}\n").as_bytes());
     }

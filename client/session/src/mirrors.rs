@@ -247,12 +247,8 @@ impl Client {
         for at in placed_addresses(parameters) {
             let at = DevicePtr(at);
             let reached = session.mirrors.touches(at.0, 1) || self.reaches_shared(at, 1, session);
-            if !reached && !self.mirror_pinned(at, session) {
-                log!(
-                    Warn,
-                    "a kernel is given the address of pinned memory it cannot reach: {:#x}\n  copy it to the device instead",
-                    at.0
-                );
+            if !reached && self.host_memory.find(at.0).is_some() && !self.mirror_pinned(at, session) {
+                session.errors.suspect(at.0);
             }
         }
     }

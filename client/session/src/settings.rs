@@ -42,17 +42,19 @@ const MOST_COPY_THREADS: usize = 64;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SettingsError {
     /// A variable or key whose value cannot be read.
-    #[error("{name}: {reason}: {value}")]
+    #[error("{name}: {reason}: {value}\n  {advice}")]
     Value {
-        /// The variable, or the file's path and key.
+        /// The variable, the flag, or the file's path and key.
         name: String,
-        /// What was expected.
+        /// What it is not.
         reason: &'static str,
         /// What stood there.
         value: String,
+        /// What to write instead.
+        advice: &'static str,
     },
     /// A file that was named and cannot be read.
-    #[error("{name} names a file that cannot be read: {path}")]
+    #[error("{name} names a file that cannot be read: {path}\n  name one that is there and that this user may read")]
     Unreadable {
         /// The variable that names it.
         name: &'static str,
@@ -60,15 +62,17 @@ pub enum SettingsError {
         path: String,
     },
     /// The TOML file does not parse, or has a key nobody knows.
-    #[error("{path}: {reason}")]
+    #[error("{path}:{}: {mistake}", mistake.line)]
     File {
         /// The file.
         path: String,
-        /// The parser's message, with line and column.
-        reason: String,
+        /// The line, and what is wrong there.
+        mistake: floe_toml::Mistake,
     },
     /// `RCUDA_DEVICE_COUNT` promises a device that no variable describes.
-    #[error("RCUDA_DEVICE_COUNT is {count}, but a variable is not set: RCUDA_DEVICE_{missing}")]
+    #[error(
+        "RCUDA_DEVICE_COUNT is {count}, but a variable is not set: RCUDA_DEVICE_{missing}\n  set it to HOST[@PORT][:GPU]"
+    )]
     MissingDevice {
         /// The promised number.
         count: usize,
@@ -109,8 +113,8 @@ pub struct Settings {
     pub visible: Visible,
     /// What is shown to servers, and which of them are trusted.
     pub credentials: Credentials,
-    /// What is logged.
-    pub log: Level,
+    /// What is logged; `None` where nobody has said so.
+    pub log: Option<Level>,
     /// Whether statistics are printed at exit.
     pub report: Report,
     /// Variables the worker's driver must see, as name and value.
@@ -177,12 +181,13 @@ impl Settings {
             })
             .collect();
         let log = match variable("FLOE_LOG").or_else(|| file.log.clone()) {
-            Some(text) => Level::parse(&text).ok_or_else(|| SettingsError::Value {
+            Some(text) => Some(Level::parse(&text).ok_or_else(|| SettingsError::Value {
                 name: "FLOE_LOG".into(),
-                reason: "one of error, warn, info, debug is expected",
+                reason: "not a level",
                 value: text,
-            })?,
-            None => Level::Warn,
+                advice: "write error, warn, info or debug",
+            })?),
+            None => None,
         };
         let report = match (variable("FLOE_STATS"), file.stats) {
             (Some(text), _) => parse_report(&text),
@@ -228,8 +233,9 @@ fn parse_places<'a>(name: &str, texts: impl Iterator<Item = &'a str>) -> Result<
 fn rcuda_places(source: &dyn Source, count: &str) -> Result<Vec<Place>, SettingsError> {
     let count: usize = count.trim().parse().ok().filter(|count| *count <= 64).ok_or_else(|| SettingsError::Value {
         name: "RCUDA_DEVICE_COUNT".into(),
-        reason: "a number of at most 64 is expected",
+        reason: "not a number of devices",
         value: count.to_owned(),
+        advice: "write a number of at most 64",
     })?;
     (0..count)
         .map(|index| {
@@ -250,11 +256,15 @@ fn credentials(source: &dyn Source, file: &file::File) -> Result<Credentials, Se
     let key = path("FLOE_TLS_KEY", &file.tls_key);
     let half = |_| SettingsError::Value {
         name: "FLOE_TLS_CERTIFICATE and FLOE_TLS_KEY".into(),
-        reason: "a certificate and its key are named together",
-        value: "only one of them is".into(),
+        reason: "only one of the two is set",
+        value: if source.variable("FLOE_TLS_KEY").is_some() { "the key" } else { "the certificate" }.into(),
+        advice: "name the certificate and its key together",
     };
+    let no_token = source.variable("FLOE_NO_TOKEN").map_or(file.no_token, |text| is_yes(&text));
+    let token = if no_token { None } else { token(source, file.token.clone(), file.token_file.clone())? };
     Ok(Credentials {
-        token: token(source, file.token.clone(), file.token_file.clone())?,
+        // An empty one would prove nothing.
+        token: token.filter(|token| !token.is_empty()),
         authorities: path("FLOE_TLS_AUTHORITIES", &file.tls_authorities),
         identity: Identity::of(certificate, key).map_err(half)?,
         userspace_tls: source.variable("FLOE_USERSPACE_TLS").map_or(file.userspace_tls, |text| is_yes(&text)),
@@ -291,8 +301,9 @@ fn is_yes(text: &str) -> bool {
 fn bulk_connections(variable: Option<String>, in_file: Option<u32>) -> Result<u32, SettingsError> {
     let wrong = |value| SettingsError::Value {
         name: "FLOE_BULK_CONNECTIONS".into(),
-        reason: "a number of at most 8 is expected",
+        reason: "not a number of connections",
         value,
+        advice: "write a number of at most 8",
     };
     let wanted = match variable {
         Some(text) => Some(text.trim().parse().map_err(|_| wrong(text))?),
@@ -319,8 +330,9 @@ fn parse_threads(text: &str) -> Result<usize, SettingsError> {
     let number = text.trim().parse().ok().filter(|threads| (1..=MOST_COPY_THREADS).contains(threads));
     number.ok_or_else(|| SettingsError::Value {
         name: "FLOE_COPY_THREADS".into(),
-        reason: "a number of threads from 1 to 64 is expected",
+        reason: "not a number of threads",
         value: text.to_owned(),
+        advice: "write a number from 1 to 64",
     })
 }
 
@@ -329,8 +341,9 @@ fn parse_quotas(name: &str, text: &str) -> Result<Vec<u64>, SettingsError> {
         .map(|part| {
             floe_size::bytes(part).ok_or_else(|| SettingsError::Value {
                 name: name.to_owned(),
-                reason: "a size such as 512MiB, 8GiB or a number of bytes is expected",
+                reason: "not a size",
                 value: part.trim().to_owned(),
+                advice: "write it as 8G, 512M or a number of bytes",
             })
         })
         .collect()

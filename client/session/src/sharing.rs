@@ -72,7 +72,8 @@ impl Session {
             match connection.ask_with(&message, arena.file()) {
                 Ok(answer) if answer.status == 0 => true,
                 Ok(answer) => {
-                    log!(Info, "pinned memory is not shared with the server: {}", answer.detail.trim_end());
+                    let why = floe_wire::printable(answer.detail.trim_end());
+                    log!(Info, "pinned memory is not shared with the server: {why}");
                     false
                 }
                 Err(_) => false,
@@ -108,7 +109,7 @@ impl Session {
     fn offer(&self, start: u64, bytes: u64) -> CudaResult<Pages> {
         let answer = self.connection.ask(&MapShared { at: floe_wire::DevicePtr(start), bytes })?;
         if answer.status != 0 {
-            let why = answer.detail.trim_end();
+            let why = floe_wire::printable(answer.detail.trim_end());
             log!(Info, "{bytes} bytes of pinned memory are not shared with the server ({}): {why}", answer.status);
             return Ok(Pages::Refused);
         }

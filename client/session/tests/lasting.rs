@@ -310,10 +310,20 @@ fn a_session_that_is_gone_is_given_up_at_once() {
 
 #[test]
 fn servers_that_count_wrong_are_left() {
+    is_left_by(Wires::count_wrong);
+}
+
+#[test]
+fn servers_that_have_others_bytes_are_left() {
+    is_left_by(Wires::have_others);
+}
+
+/// A server that answers so when connections are made again.
+fn is_left_by(answer: fn(&Wires)) {
     let server = usual(LONG);
     let (client, wires) = (client(&server), server.wires());
     let at = client.mem_alloc(16).unwrap();
-    wires.count_wrong();
+    answer(&wires);
     wires.cut();
     until("the end of the session", || {
         let is_over = client.ctx_synchronize().is_err();

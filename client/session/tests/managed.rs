@@ -94,7 +94,7 @@ fn launches_of_other_threads_stand_behind_what_is_sent(client: &Client, function
         });
         let began = Instant::now();
         while ASKED.load(Ordering::SeqCst) == 0 {
-            assert!(began.elapsed() < Duration::from_secs(20), "nothing is sent ahead of the launch");
+            assert!(began.elapsed() < Duration::from_secs(300), "nothing is sent ahead of the launch");
             std::thread::yield_now();
         }
         launch();

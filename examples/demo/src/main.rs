@@ -7,6 +7,7 @@ mod device;
 mod matrix_multiply;
 mod vector_add;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -37,7 +38,9 @@ fn demonstrate() -> Result<()> {
     let device = device::open()?;
     println!("  device   {}", device.description()?);
     for (number, (what, run)) in STEPS.iter().enumerate() {
-        eprint!("  [{}/{}] {what} …\r", number + 1, STEPS.len());
+        if std::io::stderr().is_terminal() {
+            eprint!("  [{}/{}] {what} …\r", number + 1, STEPS.len());
+        }
         let began = Instant::now();
         let result = run(&device)?;
         println!("  [{}/{}] {what}: {result}, {:.0} ms", number + 1, STEPS.len(), began.elapsed().as_secs_f64() * 1e3);

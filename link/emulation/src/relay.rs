@@ -160,7 +160,9 @@ enum Both {
 impl Both {
     fn connect(server: &Address) -> io::Result<Self> {
         match server {
-            Address::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).map(Self::Tcp),
+            Address::Tcp { host, port } | Address::Clear { host, port } => {
+                TcpStream::connect((host.as_str(), *port)).map(Self::Tcp)
+            }
             Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
                 UnixStream::connect(path).map(Self::Unix)
             }

@@ -11,7 +11,7 @@ use floe_emulation::{Network, Relay};
 use floe_transport::Address;
 
 /// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Sends back what comes until its peer ends, for every connection.
 fn echo(mut peer: impl Read + Write) {

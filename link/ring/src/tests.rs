@@ -110,7 +110,7 @@ fn pair(bytes: usize) -> (Ring, Ring) {
 }
 
 /// For what a thread that has failed will never do.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Writes everything, sleeping for room.
 fn write_all(ring: &Ring, mut bytes: &[u8]) {

@@ -1,4 +1,5 @@
-//! Where a server is, and by which transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`; the same with `tls://`;
+//! Where a server is, and by which transport: `tcp://host:port`, `host`, `host:port`, `[v6]:port`; the same with `tls://`
+//! and `clear://`;
 //! `unix:///path`, `shm:///path`, or a path alone for the best that both sides have.
 //! In: text a person wrote. Out: an address, or what is wrong with the text.
 //! It resolves no names and opens nothing.
@@ -15,8 +16,15 @@ pub const DEFAULT_PORT: u16 = 14833;
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// A host name or IP address (without brackets) and a port.
+    /// A host name or IP address (without brackets) and a port; sealed by the token.
     Tcp {
+        /// Name or IP address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// The same, in the clear.
+    Clear {
         /// Name or IP address.
         host: String,
         /// TCP port.
@@ -53,7 +61,7 @@ impl Address {
     #[must_use]
     pub fn rings(&self) -> RingsWish {
         match self {
-            Self::Tcp { .. } | Self::Tls { .. } | Self::Unix(_) => RingsWish::Never,
+            Self::Tcp { .. } | Self::Clear { .. } | Self::Tls { .. } | Self::Unix(_) => RingsWish::Never,
             Self::Local(_) => RingsWish::WherePossible,
             Self::Shm(_) => RingsWish::Always,
         }
@@ -78,7 +86,7 @@ pub enum AddressError {
     #[error("not an absolute path in address: {0:?}")]
     Path(String),
     /// None that is known.
-    #[error("unknown scheme (tcp://, tls://, unix:// and shm:// are known) in address: {0:?}")]
+    #[error("unknown scheme (tcp://, tls://, clear://, unix:// and shm:// are known) in address: {0:?}")]
     Scheme(String),
 }
 
@@ -96,6 +104,7 @@ impl FromStr for Address {
         };
         match scheme {
             "tcp" => host_and_port(rest, text).map(tcp),
+            "clear" => host_and_port(rest, text).map(|(host, port)| Self::Clear { host, port }),
             "tls" => host_and_port(rest, text).map(|(host, port)| Self::Tls { host, port }),
             "unix" | "shm" if !rest.starts_with('/') => Err(AddressError::Path(text.to_owned())),
             "unix" => Ok(Self::Unix(rest.into())),
@@ -135,6 +144,7 @@ impl fmt::Display for Address {
             Self::Shm(path) => return write!(formatter, "shm://{}", path.display()),
             Self::Local(path) => return write!(formatter, "{}", path.display()),
             Self::Tcp { host, port } => ("tcp", host, port),
+            Self::Clear { host, port } => ("clear", host, port),
             Self::Tls { host, port } => ("tls", host, port),
         };
         if host.contains(':') {
@@ -169,8 +179,8 @@ mod tests {
     #[test]
     fn what_is_shown_is_read_back() {
         let local = ["unix:///run/floe", "shm:///run/floe", "/run/floe"];
-        for text in ["tcp://node7:5000", "tcp://[::1]:9", "tls://node7:5000", "tls://[::1]:9"].into_iter().chain(local)
-        {
+        let network = ["tcp://node7:5000", "tcp://[::1]:9", "tls://node7:5000", "tls://[::1]:9", "clear://[::1]:9"];
+        for text in network.into_iter().chain(local) {
             assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(text.to_owned()));
         }
     }

@@ -2,7 +2,7 @@
 //! In: an address and a time limit. Out: a link on which nothing has been said yet.
 //! It tries each address a name has, in order, within the one time limit.
 
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use socket2::SockRef;
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::link::Link;
+use crate::secret::Secret;
 use crate::tls::ClientTls;
 
 /// Silence after which the operating system asks whether the peer is still there.
@@ -25,18 +26,33 @@ const KEEPALIVE_COUNT: u32 = 4;
 /// How long a peer's machine may be silent before a connection that asks it counts as broken.
 const SILENCE: Duration = Duration::from_secs(20);
 
+/// The same while the peer has been asked whether it is there.
+const SILENCE_OF_ASKED: Duration = Duration::from_secs(3);
+
 /// Bytes under way in one direction of a Unix socket. TCP finds its own measure.
 const SEND_BUFFER: usize = 4 << 20;
 /// Bytes of a TCP socket that the system has not begun to send, at most: what lies there longer than it must is in no cache
 /// when it is sent. It does not limit what is under way, however far the peer is.
 const MOST_UNSENT: u32 = 256 << 10;
 
-/// Connects to `address` within `timeout`; `tls` is what a `tls://` address needs.
+/// What a client goes by when it connects.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trust<'a> {
+    /// What a `tls://` address needs.
+    pub tls: Option<&'a ClientTls>,
+    /// What seals a `tcp://` address.
+    pub secret: Option<&'a Secret>,
+}
+
+/// Connects to `address` within `timeout`. A `tcp://` address is sealed by the secret. Without one it is in the clear where the
+/// server is on this machine, and not had elsewhere.
 ///
 /// # Errors
 /// [`LinkError`] naming the address when it does not resolve, refuses, or does not answer in time; [`LinkError::Tls`] where
-/// its certificate is not trusted, [`LinkError::NoTls`] where `tls` is missing.
-pub fn connect(address: &Address, timeout: Duration, tls: Option<&ClientTls>) -> Result<Link, LinkError> {
+/// its certificate is not trusted, [`LinkError::NoTls`] and [`LinkError::NoToken`] where what it needs is missing,
+/// [`LinkError::Unproved`] and [`LinkError::Unsealed`] where a server does not seal by the same secret.
+pub fn connect(address: &Address, timeout: Duration, trust: &Trust<'_>) -> Result<Link, LinkError> {
+    let deadline = Instant::now() + timeout;
     match address {
         Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
             let stream = UnixStream::connect(path)
@@ -45,34 +61,43 @@ pub fn connect(address: &Address, timeout: Duration, tls: Option<&ClientTls>) ->
             prepare_unix(&socket);
             Ok(Link::new(socket))
         }
+        Address::Clear { host, port } => Ok(connect_tcp(address, host, *port, timeout)?.0),
         Address::Tcp { host, port } => {
-            let socket = connect_tcp(address, host, *port, timeout)?;
-            prepare_tcp(&socket)?;
-            Ok(Link::new(socket))
+            let (mut link, place) = connect_tcp(address, host, *port, timeout)?;
+            match trust.secret {
+                Some(secret) => link.seal(secret, deadline)?,
+                None if place.ip().to_canonical().is_loopback() => {}
+                None => return Err(LinkError::NoToken),
+            }
+            Ok(link)
         }
         Address::Tls { host, port } => {
-            let tls = tls.ok_or(LinkError::NoTls)?;
-            let deadline = Instant::now() + timeout;
-            let socket = connect_tcp(address, host, *port, timeout)?;
-            prepare_tcp(&socket)?;
-            let mut link = Link::new(socket);
+            let tls = trust.tls.ok_or(LinkError::NoTls)?;
+            let (mut link, _) = connect_tcp(address, host, *port, timeout)?;
             link.secure(tls, host, deadline)?;
             Ok(link)
         }
     }
 }
 
-fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> Result<OwnedFd, LinkError> {
+/// A link on which nothing has been said, and where it leads.
+fn connect_tcp(address: &Address, host: &str, port: u16, timeout: Duration) -> Result<(Link, SocketAddr), LinkError> {
     let what = || format!("connecting to {address}");
     let end = Instant::now() + timeout;
     let mut failure = None;
-    for place in (host, port).to_socket_addrs().map_err(|source| LinkError::system(what(), source))? {
+    // The resolver's own words are of its making: "failed to lookup address information", and the reason behind them.
+    let unknown = |_| LinkError::system(what(), std::io::Error::new(std::io::ErrorKind::NotFound, "host not found"));
+    for place in (host, port).to_socket_addrs().map_err(unknown)? {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(failure.unwrap_or(LinkError::TimedOut { what: what(), after: timeout }));
         }
         match TcpStream::connect_timeout(&place, left) {
-            Ok(stream) => return Ok(stream.into()),
+            Ok(stream) => {
+                let socket = stream.into();
+                prepare_tcp(&socket)?;
+                return Ok((Link::new(socket), place));
+            }
             Err(source) if source.kind() == std::io::ErrorKind::TimedOut => {
                 failure = Some(LinkError::TimedOut { what: what(), after: timeout });
             }
@@ -104,8 +129,14 @@ pub(crate) fn prepare_tcp(socket: &OwnedFd) -> Result<(), LinkError> {
 /// stopped, but where nothing fits any more that is not enough.
 pub(crate) fn watch_peer(socket: &OwnedFd) {
     // A Unix socket has none of these and needs none.
-    let _ = sockopt::set_tcp_user_timeout(socket, u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX));
+    limit_silence(socket, false);
     let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_INTERVAL);
+}
+
+/// How long the peer's machine may be silent on a connection that is watched, while its peer `is_asked` or else.
+pub(crate) fn limit_silence(socket: &OwnedFd, is_asked: bool) {
+    let time = if is_asked { SILENCE_OF_ASKED } else { SILENCE };
+    let _ = sockopt::set_tcp_user_timeout(socket, u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
 }
 
 /// Writer and reader of bulk data run further apart with a larger buffer; the system cuts the wish down to its limit.
@@ -126,6 +157,8 @@ mod tests {
         prepare_tcp(&socket).expect("set up");
         watch_peer(&socket);
         assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 20_000);
+        limit_silence(&socket, true);
+        assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 3_000);
         assert_eq!(sockopt::tcp_keepidle(&socket).expect("asked"), KEEPALIVE_INTERVAL);
         assert_eq!(SockRef::from(&socket).tcp_notsent_lowat().expect("asked"), MOST_UNSENT);
         let (unix, _other) = UnixStream::pair().expect("made");

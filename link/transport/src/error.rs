@@ -1,5 +1,5 @@
 //! Why a link is over.
-//! Every error says what was being done; the operating system's reason is the source.
+//! Every error says what was being done and why it failed in one sentence, so it has no source that says it again.
 //! It never says what the session should do about it.
 
 use std::io;
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::lasting::Lost;
+use crate::sealed::Unsealed;
 
 /// Why a pipe does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,8 @@ pub enum LinkError {
     System {
         /// What was being done.
         what: String,
-        /// Why it failed.
-        source: io::Error,
+        /// Why it failed; a raw name, since the sentence has it already.
+        r#source: io::Error,
     },
     /// The peer said nothing in time.
     #[error("{what}: nothing after {}.{:03} s", .after.as_secs(), .after.subsec_millis())]
@@ -96,6 +97,18 @@ pub enum LinkError {
         /// What was sent.
         sent: u64,
     },
+    /// What the peer has read is not what was sent.
+    #[error(
+        "place {place}: the {received} bytes that came are not those that were sent: one side has been set back to an earlier \
+         state while the session went on\n  a session goes on in one process only: a restored image, snapshot or clone of it \
+         cannot"
+    )]
+    History {
+        /// The connection's place in its session.
+        place: u32,
+        /// How many the peer says it has.
+        received: u64,
+    },
     /// The connection broke, and nobody made it again.
     #[error("the connection broke and was not made again within {}.{:03} s", .0.as_secs(), .0.subsec_millis())]
     NotMadeAgain(Duration),
@@ -137,6 +150,15 @@ pub enum LinkError {
          signed the server's certificate"
     )]
     NoTls,
+    /// A server answers a sealed greeting in the clear.
+    #[error("it does not answer sealed: {}", .0.detail)]
+    Unsealed(Unsealed),
+    /// A server's answer does not prove that it knows the token.
+    #[error("its answer does not prove that it knows the token")]
+    Unproved,
+    /// There is no token to seal a connection to another machine with.
+    #[error("no token is set, and without one nothing goes to another machine over tcp://")]
+    NoToken,
     /// A peer that does not speak TLS where only TLS is spoken, or the other way round.
     #[error("{0}")]
     Speech(&'static str),
@@ -150,6 +172,16 @@ impl LinkError {
         Self::System { what: what.into(), source: source.into() }
     }
 
+    /// Why it failed, without what was being done: for sentences that say that themselves.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::System { source, .. } => plain(source),
+            Self::TimedOut { after, .. } => format!("no answer in {} s", after.as_secs_f32()),
+            other => other.to_string(),
+        }
+    }
+
     /// What a pipe's failure means to the link.
     pub(crate) fn during(what: &str, failure: Failure) -> Self {
         match failure {
@@ -158,6 +190,19 @@ impl LinkError {
             Failure::Lost(Lost::Grace(grace)) => Self::NotMadeAgain(grace),
             Failure::Lost(Lost::Gone) => Self::Gone,
             Failure::Lost(Lost::Unreadable) => Self::Unreadable,
+        }
+    }
+
+    /// Whether a connection that was there ended in the midst.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        match self {
+            Self::CutOff { .. } => true,
+            Self::System { source, .. } => {
+                matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+            }
+            _ => false,
         }
     }
 
@@ -172,8 +217,38 @@ impl LinkError {
                 | Self::Length { .. }
                 | Self::Chunk { .. }
                 | Self::Acknowledgement { .. }
+                | Self::History { .. }
                 | Self::Kind { .. }
                 | Self::Index(_)
         )
+    }
+}
+
+/// The system's reason as part of a sentence: without its number, in lower case.
+#[must_use]
+pub fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words);
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn a_reason_is_part_of_a_sentence_and_said_once() {
+        let refused = || io::Error::from_raw_os_error(Errno::CONNREFUSED.raw_os_error());
+        assert_eq!(plain(&refused()), "connection refused");
+        assert_eq!(plain(&io::Error::other("")), "");
+        let error = LinkError::system("connecting to tcp://h:1", refused());
+        assert_eq!(error.reason(), "connection refused");
+        assert!(error.to_string().starts_with("connecting to tcp://h:1: Connection refused"), "{error}");
+        assert!(error.source().is_none());
+        let late = LinkError::TimedOut { what: "connecting".into(), after: Duration::from_secs(10) };
+        assert_eq!(late.reason(), "no answer in 10 s");
     }
 }

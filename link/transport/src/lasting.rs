@@ -8,23 +8,30 @@
 //! others are full of, and what the peer has need not be kept. What this side's process is told of a peer that is gone for
 //! good is that connection's end, too: the system ends it when the peer's machine does not answer.
 
+mod history;
 mod log;
 mod pipe;
 mod place;
+mod pulse;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_wire::{Acknowledge, Decode as _, Leave, Message as _};
+use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
 
 use crate::error::LinkError;
 use crate::link::Link;
 use crate::receiver::Receiver;
+pub use history::Mark;
+pub(crate) use history::{SALTED_FROM, is_salt, salt};
 pub(crate) use place::Place;
+use pulse::{LONGEST, Step, TICK};
 use shared::{Shared, State};
+pub use waits::Wait;
 
 /// The place of the session's own connection.
 pub const OWN_PLACE: u32 = 0;
@@ -62,6 +69,13 @@ pub enum Standing {
     Over,
 }
 
+/// A question whether the peer is there, which ought to have been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    epoch: u64,
+    question: u64,
+}
+
 /// The connections of one session; threads share it by cloning.
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -81,7 +95,7 @@ impl Places {
         let places = Self { shared: Arc::new(Shared::new(grace, reach)) };
         let place = places.shared.place(OWN_PLACE);
         // Nothing has been said at this place, so nothing can be wrong.
-        let _ = place.attach(1, link.pipe(), 0, || true);
+        let _ = place.attach(1, link.pipe(), Mark::none(), || true);
         let link = link.go_on_at(place);
         (places, link)
     }
@@ -143,25 +157,33 @@ impl Places {
         true
     }
 
-    /// How many bytes have been read at a place; none is before it goes on. For the place of acknowledgements: 0.
+    /// What has been read at a place; none is before it goes on. The place of acknowledgements has no history.
     #[must_use]
-    pub fn freeze(&self, place: u32) -> u64 {
-        if place == ACKNOWLEDGEMENTS_PLACE { 0 } else { self.shared.place(place).freeze() }
+    pub fn freeze(&self, place: u32) -> Mark {
+        if place == ACKNOWLEDGEMENTS_PLACE { Mark::none() } else { self.shared.place(place).freeze() }
     }
 
-    /// Goes on at a place with a new connection, whose peer has read `received` bytes there. What it lacks is written first,
+    /// Whether a peer that says it has read this at a place can have.
+    ///
+    /// # Errors
+    /// [`LinkError::Acknowledgement`] where it cannot have read so many bytes, [`LinkError::History`] where it has read others.
+    pub fn check(&self, place: u32, mark: Mark) -> Result<(), LinkError> {
+        if place == ACKNOWLEDGEMENTS_PLACE { Ok(()) } else { self.shared.place(place).check(mark) }
+    }
+
+    /// Goes on at a place with a new connection, whose peer has read this there. What it lacks is written first,
     /// which may take until it reads. A connection of another epoch is closed.
     ///
     /// # Errors
-    /// [`LinkError::Acknowledgement`] where the peer cannot have read so many.
+    /// As [`Places::check`].
     ///
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
-    pub fn go_on(&self, place: u32, epoch: u64, mut link: Link, received: u64) -> Result<(), LinkError> {
+    pub fn go_on(&self, place: u32, epoch: u64, mut link: Link, mark: Mark) -> Result<(), LinkError> {
         link.go_into_kernel();
         let shared = Arc::clone(&self.shared);
         let is_valid = move || shared.is_of(epoch);
-        self.shared.place(place).attach(epoch, link.into_pipe(), received, is_valid)
+        self.shared.place(place).attach(epoch, link.into_pipe(), mark, is_valid)
     }
 
     /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Places::listen`].
@@ -169,9 +191,11 @@ impl Places {
     pub fn hear(&self, epoch: u64, mut link: Link) -> Receiver {
         link.go_into_kernel();
         link.watch_peer();
+        let socket = link.own_socket();
         let (sender, receiver) = link.halves();
         {
             let mut state = self.shared.state();
+            state.watched = socket;
             if state.epoch == epoch && state.failed < epoch && state.over.is_none() {
                 state.acknowledgements = Some((sender, epoch));
                 self.shared.changed.notify_all();
@@ -196,6 +220,9 @@ impl Places {
             };
             let heard = match frame.kind {
                 Acknowledge::KIND => self.acknowledged(frame.payload),
+                Beat::KIND => Beat::decode(frame.payload).map_err(LinkError::from).map(|beat| {
+                    self.shared.peer_beats(beat);
+                }),
                 Leave::KIND => {
                     self.shared.peer_leaves();
                     Ok(())
@@ -211,10 +238,88 @@ impl Places {
     }
 
     fn acknowledged(&self, payload: &[u8]) -> Result<(), LinkError> {
-        let Acknowledge { place, received } = Acknowledge::decode(payload)?;
+        let Acknowledge { place, received, digest } = Acknowledge::decode(payload)?;
         let there = self.shared.state().places.iter().find(|other| other.index == place).cloned();
         let there = there.ok_or(LinkError::Acknowledgement { place, received, acknowledged: 0, sent: 0 })?;
-        there.acknowledge(received)
+        there.acknowledge(Mark { received, digest })
+    }
+
+    /// Something of this side waits for the peer, until the wait is dropped: while that is long, the peer is asked whether it is
+    /// there.
+    #[must_use]
+    pub fn wait(&self) -> Wait<'_> {
+        self.shared.waits.begin()
+    }
+
+    /// The way to the peer and back took so long.
+    pub fn went(&self, trip: Duration) {
+        self.shared.pulse().went(trip);
+    }
+
+    /// Asks the peer now and then while something waits, here or there, and no byte comes; returns with the first question that
+    /// ought to have been answered. `None`: the session is over. For one thread.
+    ///
+    /// A peer that has not answered may be stopped, or have no processor: the caller finds out otherwise that its connections
+    /// are dead, and leaves them by [`Places::broke_in`].
+    #[must_use]
+    pub fn await_doubt(&self) -> Option<Doubt> {
+        let (mut last, mut received) = (Instant::now(), self.shared.received());
+        loop {
+            if !self.shared.waits.any() && !self.peer_waits() {
+                self.shared.pulse().calm();
+                if !self.shared.waits.rest() {
+                    return None;
+                }
+                last = Instant::now();
+            }
+            if !self.shared.waits.pass(TICK) {
+                return None;
+            }
+            let (now, came) = (Instant::now(), self.shared.received());
+            let has_heard = std::mem::replace(&mut received, came) != came;
+            if let Some(doubt) = self.look(now - last, has_heard) {
+                return Some(doubt);
+            }
+            last = now;
+        }
+    }
+
+    /// One look of who asks.
+    fn look(&self, passed: Duration, has_heard: bool) -> Option<Doubt> {
+        let epoch = self.shared.state().acknowledgements.as_ref().map(|(_, epoch)| *epoch);
+        let Some(epoch) = epoch else {
+            // Connections are being made, or are missing; who makes them sees to that.
+            self.shared.pulse().calm();
+            return None;
+        };
+        if has_heard {
+            self.shared.state().asked.1 = None;
+            // Also where little comes: a peer that is set back to an earlier state in the midst of a connection finds out.
+            self.shared.tell(false);
+        }
+        let waits = self.shared.waits.any() || self.peer_waits();
+        let step = self.shared.pulse().tick(passed, waits, has_heard);
+        match step {
+            Step::Nothing => None,
+            Step::Ask(_) => {
+                self.shared.beat();
+                None
+            }
+            Step::Doubt(question) => Some(Doubt { epoch, question }),
+        }
+    }
+
+    /// Whether the peer has asked lately, and said nothing else since.
+    fn peer_waits(&self) -> bool {
+        self.shared.state().asked.1.is_some_and(|since| since.elapsed() < 3 * LONGEST)
+    }
+
+    /// The connections that a question was asked on are dead, unless it has been answered.
+    pub fn broke_in(&self, doubt: Doubt) {
+        let Doubt { epoch, question } = doubt;
+        if self.shared.pulse().is_open(question) {
+            self.shared.broke(epoch);
+        }
     }
 
     /// A connection of this epoch cannot be made: all of it are left.

@@ -2,27 +2,45 @@
 //! In: a connected socket. Out: frames, one at a time, with a deadline for each: what a handshake needs.
 //! It reads no byte beyond the frame it returns, so the socket can be handed to another process between two frames.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_wire::Message;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use floe_wire::{Ended, Message};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
-use crate::connect::watch_peer;
+use crate::connect::{prepare_tcp, prepare_unix, watch_peer};
 use crate::error::LinkError;
 use crate::lasting::Place;
-use crate::pipe::Pipe;
+use crate::listener::Peer;
+use crate::opening::{self, Speech};
+use crate::pipe::{Pipe, Reach};
 use crate::receiver::{Frame, Receiver};
 use crate::rings::Rings;
+use crate::sealed::{self, Sealed, SealedKeys};
+use crate::secret::{Channel, Secret};
 use crate::sender::Sender;
 use crate::socket::Socket;
-use crate::tls::{ClientTls, Kernel, RECORD_HEAD, ServerTls, Tls, tunnel};
+use crate::tls::{ClientTls, Kernel, ServerTls, Tls, Tunnel, tunnel};
 
-/// Who makes a link's bytes into TLS's records.
+/// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
+const NOT_PERMITTED: u32 = 800;
+const NOT_SUPPORTED: u32 = 801;
+const SYSTEM_NOT_READY: u32 = 802;
+
+/// What a server goes by when clients connect by TCP.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Answering<'a> {
+    /// What TLS needs, where it is spoken.
+    pub tls: Option<&'a ServerTls>,
+    /// Whether nothing else is.
+    pub tls_only: bool,
+    /// What clients that seal prove to know.
+    pub secret: Option<&'a Secret>,
+}
+
+/// Who makes a link's bytes into sealed records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealer {
     /// Nobody: they go as they are.
@@ -31,6 +49,8 @@ pub enum Sealer {
     Process,
     /// The system's kernel.
     Kernel,
+    /// This process, by the token and without certificates.
+    Token,
 }
 
 /// What another process needs to go on with a link.
@@ -44,6 +64,8 @@ pub struct Parts {
     pub received: u64,
     /// Where the kernel makes the socket's bytes into records: how many bytes its key may still seal.
     pub may_seal: Option<u64>,
+    /// Where it is sealed by the token: its keys.
+    pub sealed: Option<SealedKeys>,
 }
 
 /// Where a link's keys are.
@@ -54,9 +76,11 @@ enum Keys {
     /// Here, or in the kernel later.
     Process(Arc<Tls>),
     /// With threads that pass its bytes on.
-    Tunnel,
+    Tunnel(Tunnel),
     /// In the kernel.
     Kernel(Arc<Kernel>),
+    /// Here, from the token.
+    Token(Arc<Sealed>),
 }
 
 /// A connection to a peer.
@@ -68,6 +92,7 @@ pub struct Link {
     pipe: Arc<dyn Pipe>,
     has_gone_over: bool,
     keys: Keys,
+    channel: Channel,
     sender: Sender,
     receiver: Receiver,
 }
@@ -76,31 +101,66 @@ impl Link {
     /// A link on a socket on which nothing has been said.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
-        Self::resume(Parts { socket, sent: 0, received: 0, may_seal: None })
+        Self::with(Arc::new(socket), Keys::None, 0, 0)
     }
 
     /// The link that another process had.
-    #[must_use]
-    pub fn resume(parts: Parts) -> Self {
-        let Parts { socket, sent, received, may_seal } = parts;
+    ///
+    /// # Errors
+    /// [`LinkError::Speech`] where its records' cipher is not known here.
+    pub fn resume(parts: Parts) -> Result<Self, LinkError> {
+        let Parts { socket, sent, received, may_seal, sealed } = parts;
         let socket = Arc::new(socket);
-        let kernel = may_seal.map(|left| Arc::new(Kernel::new(Arc::clone(&socket), left)));
-        let (pipe, keys): (Arc<dyn Pipe>, _) = match kernel {
-            None => (Arc::new(Socket::new(Arc::clone(&socket))), Keys::None),
-            Some(kernel) => (Arc::clone(&kernel) as _, Keys::Kernel(kernel)),
+        let keys = match (may_seal, sealed) {
+            (None, None) => Keys::None,
+            (Some(left), _) => Keys::Kernel(Arc::new(Kernel::new(Arc::clone(&socket), left))),
+            (None, Some(keys)) => {
+                let sealed = Sealed::resume(Arc::new(Socket::new(Arc::clone(&socket))), &keys);
+                let unknown = "its records are sealed by a cipher that is not known here";
+                Keys::Token(Arc::new(sealed.ok_or(LinkError::Speech(unknown))?))
+            }
         };
-        let sender = Sender::new(Arc::clone(&pipe), sent);
-        let receiver = Receiver::new(Arc::clone(&pipe), received);
-        Self { socket: Some(socket), pipe, has_gone_over: false, keys, sender, receiver }
+        Ok(Self::with(socket, keys, sent, received))
     }
 
-    /// Who makes its bytes into TLS's records.
+    /// A link on a socket that was accepted, of which nothing has been read. Whoever else holds the socket may shut it down.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] where the socket cannot be set up.
+    pub fn accepted(socket: Arc<OwnedFd>, peer: &Peer) -> Result<Self, LinkError> {
+        match peer {
+            Peer::Tcp(_) => prepare_tcp(&socket)?,
+            Peer::Unix { .. } => prepare_unix(&socket),
+        }
+        Ok(Self::with(socket, Keys::None, 0, 0))
+    }
+
+    fn with(socket: Arc<OwnedFd>, keys: Keys, sent: u64, received: u64) -> Self {
+        let pipe: Arc<dyn Pipe> = match &keys {
+            Keys::Kernel(kernel) => Arc::clone(kernel) as _,
+            Keys::Token(sealed) => Arc::clone(sealed) as _,
+            _ => Arc::new(Socket::new(Arc::clone(&socket))),
+        };
+        let channel = if pipe.reach() == Reach::Machine { Channel::Local } else { Channel::Clear };
+        let sender = Sender::new(Arc::clone(&pipe), sent);
+        let receiver = Receiver::new(Arc::clone(&pipe), received);
+        Self { socket: Some(socket), pipe, has_gone_over: false, keys, channel, sender, receiver }
+    }
+
+    /// How its bytes are protected, as both ends of the connection see it until it is handed to another process.
+    #[must_use]
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Who makes its bytes into sealed records.
     #[must_use]
     pub fn sealer(&self) -> Sealer {
         match self.keys {
             Keys::None => Sealer::Nobody,
-            Keys::Process(_) | Keys::Tunnel => Sealer::Process,
+            Keys::Process(_) | Keys::Tunnel(_) => Sealer::Process,
             Keys::Kernel(_) => Sealer::Kernel,
+            Keys::Token(_) => Sealer::Token,
         }
     }
 
@@ -177,6 +237,18 @@ impl Link {
         }
     }
 
+    /// The socket that carries it, or tells when its peer is gone; `None`: it has never had one of its own. Ending the link
+    /// shuts it down.
+    #[must_use]
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(|socket| socket.as_fd())
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn own_socket(&self) -> Option<Arc<OwnedFd>> {
+        self.socket.clone()
+    }
+
     /// What carries it.
     pub(crate) fn pipe(&self) -> Arc<dyn Pipe> {
         Arc::clone(&self.pipe)
@@ -217,8 +289,10 @@ impl Link {
 
     /// From here on more may be read than what is asked for.
     fn read_ahead(&self) {
-        if let Keys::Process(tls) = &self.keys {
-            tls.read_ahead();
+        match &self.keys {
+            Keys::Process(tls) => tls.read_ahead(),
+            Keys::Token(sealed) => sealed.read_ahead(),
+            Keys::None | Keys::Tunnel(_) | Keys::Kernel(_) => {}
         }
     }
 
@@ -233,7 +307,8 @@ impl Link {
     pub(crate) fn over(place: Arc<Place>) -> Self {
         let pipe: Arc<dyn Pipe> = place;
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
-        Self { socket: None, pipe, has_gone_over: true, keys: Keys::None, sender, receiver }
+        let (keys, channel) = (Keys::None, Channel::Clear);
+        Self { socket: None, pipe, has_gone_over: true, keys, channel, sender, receiver }
     }
 
     /// Agrees on TLS with a server whose certificate is for `host`. Nothing has been said on the link.
@@ -245,66 +320,115 @@ impl Link {
             .map_err(|_| LinkError::Tls(rustls::Error::General(format!("no name a certificate can be for: {host}"))))?;
         let connection = ClientConnection::new(Arc::clone(&tls.0), name).map_err(LinkError::Tls)?;
         let pipe = Tls::agree(Arc::clone(&self.pipe), connection.into(), tls.is_for_kernel(), deadline)?;
-        self.go_on_with_keys(pipe);
-        Ok(())
+        self.go_on_with_keys(pipe)
     }
 
-    fn go_on_with_keys(&mut self, tls: Tls) {
+    fn go_on_with_keys(&mut self, tls: Tls) -> Result<(), LinkError> {
+        self.channel = Channel::Tls(tls.exported()?);
         let tls = Arc::new(tls);
         self.go_on_with(Arc::clone(&tls) as _);
         self.keys = Keys::Process(tls);
+        Ok(())
     }
 
-    /// The link behind what a client says first, on which nothing has been said: itself, or where the client begins to speak
-    /// TLS, one whose bytes are sealed by the kernel or by threads of this process. The socket of any can be handed on.
+    /// Agrees with a server that knows the same secret on keys that seal everything from here on. Nothing has been said on
+    /// the link.
     ///
     /// # Errors
-    /// [`LinkError::Tls`] where they do not agree, [`LinkError::Speech`] where a client speaks TLS to a server without, or
-    /// does not where it must, [`LinkError::TimedOut`].
-    pub fn answer(mut self, tls: Option<&ServerTls>, must: bool, deadline: Instant) -> Result<Self, LinkError> {
-        match (self.speaks_tls(deadline)?, tls) {
-            (false, _) if must => Err(LinkError::Speech("it does not speak TLS, and nothing else is spoken here")),
-            (false, _) => Ok(self),
-            (true, None) => Err(LinkError::Speech("it speaks TLS, and this server has no certificate")),
-            (true, Some(tls)) => {
-                let connection = ServerConnection::new(Arc::clone(&tls.0)).map_err(LinkError::Tls)?;
-                let agreed = Tls::agree(Arc::clone(&self.pipe), connection.into(), tls.is_for_kernel(), deadline)?;
-                self.go_on_with_keys(agreed);
-                self.go_into_kernel();
-                if self.sealer() == Sealer::Kernel { Ok(self) } else { self.through_tunnel() }
+    /// [`LinkError::Unproved`] where the server does not know it, [`LinkError::Unsealed`] where it answers in the clear, else
+    /// as a frame's.
+    pub(crate) fn seal(&mut self, secret: &Secret, deadline: Instant) -> Result<(), LinkError> {
+        let agreed = sealed::open(Arc::clone(&self.pipe), secret, deadline)?;
+        self.go_on_sealed(agreed);
+        Ok(())
+    }
+
+    fn go_on_sealed(&mut self, agreed: sealed::Agreed) {
+        let pipe = Arc::new(agreed.pipe);
+        self.go_on_with(Arc::clone(&pipe) as _);
+        (self.keys, self.has_gone_over) = (Keys::Token(pipe), false);
+        self.channel = Channel::Sealed(agreed.hash);
+    }
+
+    /// The link behind what a client says first, on which nothing has been said: itself in the clear, or where the client
+    /// begins to seal or to speak TLS, one whose bytes are sealed. The socket of any can be handed on.
+    ///
+    /// # Errors
+    /// [`LinkError::Tls`] where they do not agree, [`LinkError::Speech`] where the client does not speak what it must, is not
+    /// understood or does not know the token, [`LinkError::TimedOut`]. A client that seals is told why.
+    pub fn answer(self, by: &Answering<'_>, deadline: Instant) -> Result<Self, LinkError> {
+        match (self.speech(deadline)?, by.tls) {
+            (Speech::Tls, None) => Err(LinkError::Speech("it speaks TLS, and this server has no certificate")),
+            (Speech::Tls, Some(tls)) => self.answer_tls(tls, deadline),
+            (Speech::Sealed, _) => self.answer_sealed(by, deadline),
+            (Speech::Clear, _) if by.tls_only => {
+                Err(LinkError::Speech("it does not speak TLS, and nothing else is spoken here"))
+            }
+            (Speech::Clear, _) => Ok(self),
+        }
+    }
+
+    fn answer_tls(mut self, tls: &ServerTls, deadline: Instant) -> Result<Self, LinkError> {
+        let connection = ServerConnection::new(Arc::clone(&tls.0)).map_err(LinkError::Tls)?;
+        let agreed = Tls::agree(Arc::clone(&self.pipe), connection.into(), tls.is_for_kernel(), deadline)?;
+        self.go_on_with_keys(agreed)?;
+        self.go_into_kernel();
+        if self.sealer() == Sealer::Kernel { Ok(self) } else { self.through_tunnel() }
+    }
+
+    fn answer_sealed(mut self, by: &Answering<'_>, deadline: Instant) -> Result<Self, LinkError> {
+        if by.tls_only {
+            return self.refuse(SYSTEM_NOT_READY, "this server speaks TLS only: reach it by tls://");
+        }
+        let Some(secret) = by.secret else {
+            return self.refuse(NOT_SUPPORTED, "this server knows no token");
+        };
+        match sealed::accept(Arc::clone(&self.pipe), secret, deadline)? {
+            sealed::Opening::Agreed(agreed) => {
+                self.go_on_sealed(*agreed);
+                Ok(self)
+            }
+            sealed::Opening::Stranger => Err(self.turn_away()),
+            sealed::Opening::Unknown => {
+                self.refuse(SYSTEM_NOT_READY, "this server seals in another way: take the same release")
             }
         }
+    }
+
+    /// Tells a client that seals by another token so; what it is that it was told. On a connection on which nothing was sent
+    /// it does not wait.
+    #[must_use]
+    pub fn turn_away(self) -> LinkError {
+        self.say_no(NOT_PERMITTED, "the token is wrong")
+    }
+
+    fn refuse(self, status: u32, why: &'static str) -> Result<Self, LinkError> {
+        Err(self.say_no(status, why))
+    }
+
+    /// Tells a client that seals, in the clear, why it is not let in.
+    fn say_no(mut self, status: u32, why: &'static str) -> LinkError {
+        // It may be gone; then nobody needs to know.
+        let _ = self.send(&Ended { status, detail: why });
+        LinkError::Speech(why)
     }
 
     fn through_tunnel(self) -> Result<Self, LinkError> {
-        let clear = tunnel(self.into_pipe())?;
-        Ok(Self { keys: Keys::Tunnel, ..Self::new(clear) })
+        let Some(socket) = self.socket.clone() else { return Ok(self) };
+        let channel = self.channel;
+        let (clear, tunnel) = tunnel(self.into_pipe(), socket)?;
+        Ok(Self { keys: Keys::Tunnel(tunnel), channel, ..Self::new(clear) })
     }
 
-    /// Whether the peer's first bytes are TLS's. They stay where they are.
-    fn speaks_tls(&self, deadline: Instant) -> Result<bool, LinkError> {
-        /// Between looks while only a part of the first bytes has come.
-        const AGAIN: Duration = Duration::from_millis(1);
-        const DOING: &str = "waiting for a client's first bytes";
-        let failed = |source: Errno| LinkError::system(DOING, source);
-        let Some(socket) = &self.socket else { return Ok(false) };
-        let began = Instant::now();
-        let mut first = [0; RECORD_HEAD.len() + 1];
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(LinkError::TimedOut { what: DOING.into(), after: deadline - began });
-            }
-            self.pipe.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
-            match recv(&**socket, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Ok(false),
-                // The third byte is part of a version as well; of a frame's length it would make one that is refused.
-                Ok((_, 3)) => return Ok(first.starts_with(&RECORD_HEAD) && first[2] != 0),
-                Ok(_) => std::thread::sleep(AGAIN),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(source) => return Err(failed(source)),
-            }
-        }
+    /// The tunnel it goes through, which stays with this process when the link is handed on.
+    #[must_use]
+    pub fn tunnel(&self) -> Option<Tunnel> {
+        if let Keys::Tunnel(tunnel) = &self.keys { Some(tunnel.clone()) } else { None }
+    }
+
+    /// What the peer's first bytes begin. They stay where they are.
+    fn speech(&self, deadline: Instant) -> Result<Speech, LinkError> {
+        self.socket.as_ref().map_or(Ok(Speech::Clear), |socket| opening::await_speech(socket.as_fd(), deadline))
     }
 
     /// The two directions, for two threads. Posted messages leave by themselves from here on.
@@ -325,7 +449,8 @@ impl Link {
     /// What [`Link::resume`] needs in another process.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the socket cannot be duplicated.
+    /// [`LinkError::System`] when the socket cannot be duplicated, [`LinkError::Speech`] where something has come in a sealed
+    /// record that nobody has read.
     ///
     /// # Panics
     /// When it has gone over to rings or to TLS of this process: these stay where they are.
@@ -335,6 +460,11 @@ impl Link {
             .try_clone()
             .map_err(|source| LinkError::system("duplicating a socket for another process", source))?;
         let may_seal = if let Keys::Kernel(kernel) = &self.keys { Some(kernel.left()) } else { None };
-        Ok(Parts { socket, sent: self.sender.sent(), received: self.receiver.received(), may_seal })
+        let ahead = LinkError::Speech("it said more than it may before its connection is its worker's");
+        let sealed = match &self.keys {
+            Keys::Token(sealed) => Some(sealed.keys().ok_or(ahead)?),
+            _ => None,
+        };
+        Ok(Parts { socket, sent: self.sender.sent(), received: self.receiver.received(), may_seal, sealed })
     }
 }

@@ -8,13 +8,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::net::sockopt;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::address::Address;
-use crate::connect::{prepare_tcp, prepare_unix};
 use crate::error::LinkError;
 use crate::link::Link;
+
+/// Connections that the system keeps until they are accepted: a thousand at once are no reason for a client to wait a second
+/// until it tries again. The system cuts it down to its own limit.
+const BACKLOG: i32 = 4096;
 
 /// Who is at the other end of an accepted connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +30,7 @@ pub enum Peer {
     Unix {
         /// Its effective user id when it connected.
         uid: u32,
-        /// Its process id when it connected.
+        /// Its process id when it connected; 0: it is of another process namespace, and not shown in this one.
         pid: i32,
     },
 }
@@ -34,6 +39,7 @@ impl std::fmt::Display for Peer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp(address) => write!(formatter, "{address}"),
+            Self::Unix { uid, pid: 0 } => write!(formatter, "a process of user {uid} in another namespace"),
             Self::Unix { uid, pid } => write!(formatter, "process {pid} of user {uid}"),
         }
     }
@@ -72,23 +78,24 @@ impl Listener {
     /// # Errors
     /// [`LinkError::System`] when the operating system gives no connection, for example for want of descriptors.
     pub fn accept(&self) -> Result<Option<(Link, Peer)>, LinkError> {
-        match self.accept_socket() {
-            Ok((socket, peer)) => {
-                match peer {
-                    Peer::Tcp(_) => prepare_tcp(&socket)?,
-                    Peer::Unix { .. } => prepare_unix(&socket),
-                }
-                Ok(Some((Link::new(socket), peer)))
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {
-                Ok(None)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        let Some((socket, peer)) = self.accept_socket()? else { return Ok(None) };
+        Ok(Some((Link::accepted(Arc::new(socket), &peer)?, peer)))
+    }
+
+    /// As [`Listener::accept`], for who makes a link of it by [`Link::accepted`] or closes it.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn accept_socket(&self) -> Result<Option<(OwnedFd, Peer)>, LinkError> {
+        use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+        match self.next() {
+            Ok(accepted) => Ok(Some(accepted)),
+            Err(error) if matches!(error.kind(), WouldBlock | ConnectionAborted | Interrupted) => Ok(None),
             Err(source) => Err(LinkError::system(format!("accepting on {}", self.address), source)),
         }
     }
 
-    fn accept_socket(&self) -> io::Result<(OwnedFd, Peer)> {
+    fn next(&self) -> io::Result<(OwnedFd, Peer)> {
         match &self.inner {
             Inner::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
@@ -96,8 +103,9 @@ impl Listener {
             }
             Inner::Unix { listener, .. } => {
                 let (stream, _) = listener.accept()?;
-                let who = sockopt::socket_peercred(&stream)?;
-                Ok((stream.into(), Peer::Unix { uid: who.uid.as_raw(), pid: who.pid.as_raw_nonzero().get() }))
+                // Who cannot be told is not let in; the next in line has done nothing.
+                let who = getsockopt(&stream, PeerCredentials).map_err(|_| io::ErrorKind::ConnectionAborted)?;
+                Ok((stream.into(), Peer::Unix { uid: who.uid(), pid: who.pid() }))
             }
         }
     }
@@ -128,12 +136,16 @@ fn bind(address: &Address) -> io::Result<Listener> {
         Address::Tcp { host, port } => {
             let listener = TcpListener::bind((host.as_str(), *port))?;
             listener.set_nonblocking(true)?;
+            rustix::net::listen(&listener, BACKLOG)?;
             let port = listener.local_addr()?.port();
             Ok(Listener { inner: Inner::Tcp(listener), address: Address::Tcp { host: host.clone(), port } })
         }
         // Which of the two is spoken on a port is for what the clients say first.
         Address::Tls { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "listen on tcp:// and name a certificate"))
+        }
+        Address::Clear { .. } => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "listen on tcp:// and allow clear text"))
         }
         Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
             remove_stale(path)?;
@@ -152,4 +164,55 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Where the test listens when it is started in a process namespace of its own.
+    const INSIDE: &str = "FLOE_TEST_LISTEN_AT";
+
+    fn accept_inside(path: &Path) {
+        let listener = Listener::bind(&Address::Unix(path.to_owned())).unwrap();
+        let accepted = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            listener.accept_socket().unwrap()
+        });
+        let (_, peer) = accepted.flatten().next().unwrap();
+        let Peer::Unix { pid, .. } = peer else { panic!("not a Unix socket's: {peer}") };
+        println!("its process: {pid}; {peer}");
+    }
+
+    #[test]
+    fn a_peer_of_another_process_namespace_is_accepted_and_not_shown() {
+        if let Some(path) = std::env::var_os(INSIDE) {
+            return accept_inside(Path::new(&path));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut inside = Command::new("unshare");
+        inside.args(["--user", "--map-root-user", "--pid", "--fork"]).arg(std::env::current_exe().unwrap());
+        let name = "listener::tests::a_peer_of_another_process_namespace_is_accepted_and_not_shown";
+        inside.args(["--exact", name, "--nocapture"]).env(INSIDE, &path);
+        let mut inside = match inside.stdout(Stdio::piped()).spawn() {
+            Ok(inside) => inside,
+            Err(error) => return println!("no namespaces to try: {error}"),
+        };
+        let connected = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            UnixStream::connect(&path)
+        });
+        let mut connected = connected.take_while(|_| inside.try_wait().unwrap().is_none());
+        let Some(_stream) = connected.find_map(Result::ok) else {
+            return println!("this machine allows no namespaces");
+        };
+        let output = inside.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("its process: 0; a process of user"), "{said}");
+    }
 }

@@ -4,9 +4,10 @@
 
 use std::collections::VecDeque;
 
-use floe_wire::{FrameHeader, HEADER_BYTES, Message, PAYLOAD_LIMIT};
+use floe_wire::{FrameHeader, HEADER_BYTES, Message, PAYLOAD_LIMIT, Salt};
 
 use crate::error::{Failure, LinkError};
+use crate::lasting::{SALTED_FROM, salt};
 
 /// A buffer larger than this is given back instead of being used again.
 const KEPT_BYTES: usize = 1 << 20;
@@ -59,6 +60,8 @@ pub(crate) struct Outgoing {
     in_segments: usize,
     spare: Vec<Vec<u8>>,
     sent: u64,
+    /// Whether a random word goes ahead of each large frame.
+    is_salted: bool,
     pub(crate) state: State,
     /// Whether posted frames leave by themselves.
     pub(crate) flusher_runs: bool,
@@ -100,13 +103,14 @@ impl std::fmt::Debug for Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(sent: u64) -> Self {
+    pub(crate) fn new(sent: u64, is_salted: bool) -> Self {
         Self {
             segments: VecDeque::new(),
             buffer: Vec::new(),
             in_segments: 0,
             spare: Vec::new(),
             sent,
+            is_salted,
             state: State::Open,
             flusher_runs: false,
             flusher_sleeps: false,
@@ -153,6 +157,7 @@ impl Outgoing {
             self.buffer.truncate(start);
             return None;
         }
+        let start = self.salt(start, tail.len());
         self.buffer.extend_from_slice(tail);
         Some(self.finish::<M>(start, 0))
     }
@@ -161,6 +166,7 @@ impl Outgoing {
     pub(crate) fn add_head<'m, M: Message>(&mut self, message: &'m M) -> (u64, &'m [u8]) {
         let start = self.begin();
         let tail = message.encode_head(&mut self.buffer);
+        let start = self.salt(start, tail.len());
         (self.finish::<M>(start, tail.len()), tail)
     }
 
@@ -241,6 +247,27 @@ impl Outgoing {
         let count = u32::try_from(length).expect("a piece is far below 4 GiB");
         let end = self.buffer.len();
         self.buffer[end - 4..].copy_from_slice(&count.to_le_bytes());
+        self.salt(start, length)
+    }
+
+    /// Puts a random word ahead of the frame that begins at `start` and has `outside` more bytes than the buffer, where it is
+    /// large; returns where it begins then.
+    #[inline]
+    fn salt(&mut self, start: usize, outside: usize) -> usize {
+        if !self.is_salted || self.buffer.len() - start - HEADER_BYTES + outside < SALTED_FROM {
+            return start;
+        }
+        self.put_salt(start)
+    }
+
+    #[cold]
+    fn put_salt(&mut self, start: usize) -> usize {
+        let frame = self.buffer.split_off(start);
+        self.begin();
+        let tail = salt().encode_head(&mut self.buffer).len();
+        self.finish::<Salt>(start, tail);
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&frame);
         start
     }
 

@@ -101,6 +101,11 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
     /// Everything that was read is where it belongs, and the peer may be waiting to hear that.
     fn taken(&self) {}
 
+    /// Whether what went through it is told from what another history would have sent: then large frames are salted.
+    fn has_history(&self) -> bool {
+        false
+    }
+
     /// The descriptor that came last, where it does not come with bytes: it was there before the first byte of its frame.
     fn descriptor(&self) -> Option<OwnedFd> {
         None

@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use floe_wire::{FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT};
+use floe_wire::{Decode as _, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, Salt};
 
 use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
+use crate::lasting::is_salt;
 use crate::pipe::Pipe;
 use crate::reading::{Reading, Wait};
 use crate::sender::BULK_BYTES;
@@ -260,8 +261,19 @@ impl Receiver {
         }
     }
 
-    /// The next frame's header, which stays where it is until the frame is taken.
+    /// The header of the next frame that is none of a place's own, which stays where it is until the frame is taken.
     fn header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
+        loop {
+            match self.any_header(ahead, wait)? {
+                Header::Is(header) if is_salt(header.kind) && self.reading.pipe.has_history() => {
+                    Salt::decode(self.whole(header, ahead, wait)?.payload)?;
+                }
+                header => return Ok(header),
+            }
+        }
+    }
+
+    fn any_header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
         if self.broken {
             return Err(LinkError::Closed);
         }

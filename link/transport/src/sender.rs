@@ -45,8 +45,8 @@ impl Sender {
     pub(crate) fn new(pipe: Arc<dyn Pipe>, sent: u64) -> Self {
         let shared = Arc::new(Shared {
             is_prompt: pipe.is_prompt(),
+            outgoing: Mutex::new(Outgoing::new(sent, pipe.has_history())),
             pipe,
-            outgoing: Mutex::new(Outgoing::new(sent)),
             writing: Mutex::new(()),
             posted: Condvar::new(),
         });

@@ -6,14 +6,15 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, writev};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, Shutdown, recv, recvmsg, sendmsg, sockopt,
+    SendFlags, Shutdown, recv, recvmsg, send, sendmsg, sockopt,
 };
 
 use crate::error::Failure;
@@ -23,6 +24,15 @@ use crate::pipe::{Pipe, Reach, Slot};
 
 /// How often a connection is reset that the system does not reset yet, a millisecond apart.
 const MOST_RESETS: u32 = 100;
+
+/// Whether this process gives no descriptors away.
+static WITHOUT_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+
+/// From here on this process writes to sockets without `sendmsg`, which alone carries descriptors: a sandbox may refuse it then.
+/// Only for a process that ignores SIGPIPE, as Rust's own programs do.
+pub fn write_without_descriptors() {
+    WITHOUT_DESCRIPTORS.store(true, Ordering::Relaxed);
+}
 
 /// A connected stream socket.
 #[derive(Debug)]
@@ -41,10 +51,7 @@ impl Socket {
 
     fn send(&self, mut head: &[u8], mut tail: &[u8], flags: SendFlags) -> Result<(), Failure> {
         while !head.is_empty() || !tail.is_empty() {
-            let parts = [IoSlice::new(head), IoSlice::new(tail)];
-            // No SIGPIPE: the client's library lives in a program that may not expect one.
-            let flags = flags | SendFlags::NOSIGNAL;
-            match sendmsg(&*self.descriptor, &parts, &mut SendAncillaryBuffer::default(), flags) {
+            match write_parts(&self.descriptor, head, tail, flags) {
                 Ok(count) => {
                     let from_head = count.min(head.len());
                     head = &head[from_head..];
@@ -124,6 +131,20 @@ impl Pipe for Socket {
     }
 }
 
+/// Writes as much as there is room for.
+fn write_parts(socket: &OwnedFd, head: &[u8], tail: &[u8], flags: SendFlags) -> Result<usize, Errno> {
+    // No SIGPIPE: the client's library lives in a program that may not expect one.
+    let flags = flags | SendFlags::NOSIGNAL;
+    if head.is_empty() || tail.is_empty() {
+        return send(socket, if tail.is_empty() { head } else { tail }, flags);
+    }
+    let parts = [IoSlice::new(head), IoSlice::new(tail)];
+    if WITHOUT_DESCRIPTORS.load(Ordering::Relaxed) {
+        return writev(socket, &parts);
+    }
+    sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), flags)
+}
+
 /// Resets a connection: what has not left must not leave, since its owner may write to it from here on. What a peer of this
 /// machine has not read yet is shared with it all the same.
 fn reset(socket: &OwnedFd) {
@@ -168,12 +189,24 @@ pub fn receive_with(
 /// # Errors
 /// The system's own, but for `INTR`.
 pub fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
+    send_flagged(socket, bytes, descriptor, SendFlags::empty())
+}
+
+/// As [`send_with`], without waiting for room.
+///
+/// # Errors
+/// `AGAIN` where there is no room, else as [`send_with`].
+pub fn try_send_with(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> Result<usize, Errno> {
+    send_flagged(socket, bytes, descriptor, SendFlags::DONTWAIT)
+}
+
+fn send_flagged(socket: &OwnedFd, bytes: &[u8], descriptor: BorrowedFd<'_>, flags: SendFlags) -> Result<usize, Errno> {
     let descriptors = [descriptor];
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     loop {
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             result => return result,
         }

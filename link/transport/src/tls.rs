@@ -20,10 +20,10 @@ use thiserror::Error;
 
 pub(crate) use kernel::Kernel;
 pub(crate) use pipe::Tls;
+pub use tunnel::Tunnel;
 pub(crate) use tunnel::tunnel;
 
-/// Bytes that tell a client that speaks TLS from one that does not: a handshake record of some version 3. As the head of a
-/// frame they would be a payload longer than any that comes first.
+/// The first bytes of a client that speaks TLS: a handshake record of some version 3.
 pub(crate) const RECORD_HEAD: [u8; 2] = [0x16, 0x03];
 
 /// Why certificates and keys are of no use.
@@ -36,8 +36,8 @@ pub enum TlsError {
         what: &'static str,
         /// Where.
         path: PathBuf,
-        /// Why not.
-        source: pem::Error,
+        /// Why not; a raw name, since the sentence has it already.
+        r#source: pem::Error,
     },
     /// They do not fit together, or are for something else.
     #[error("these certificates and keys are of no use: {0}")]
@@ -161,7 +161,7 @@ pub fn kernel_tls() -> std::io::Result<()> {
 }
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 fn useless(error: impl std::fmt::Display) -> TlsError {

@@ -18,7 +18,7 @@ use floe_wire::{
 };
 use limit::{Limit, join};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(300);
 const HOLLOW: CopyToDevice<'static> = CopyToDevice { stream: StreamId(1), to: DevicePtr(2), bytes: &[] };
 
 /// Bytes that count when they are given back.

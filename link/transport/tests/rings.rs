@@ -18,7 +18,7 @@ use floe_wire::{
 };
 use limit::{Limit, join};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(300);
 const BYTES: u32 = 64 << 10;
 
 fn soon() -> Option<Instant> {

@@ -3,47 +3,80 @@
 //! to whose worker the connection then belongs.
 //! Nothing is believed before it is proved, and nobody can make it wait or remember without limit.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use floe_transport::{Link, LinkError, Peer, Sealer};
+use floe_transport::{Channel, Link, LinkError, Peer, Sealer, Side};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
-    ListGpusReply, ListSessionsReply, MAGIC, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry, ReadTelemetryReply, Reply,
-    Request, SETUP_PAYLOAD_LIMIT,
+    ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry,
+    ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
-use floe_worker::hand_over::Giver;
 
+use crate::door::Way;
 use crate::error::DaemonError;
+use crate::limits::{SILENCE, Source, UNPROVED};
 use crate::sessions::Admission;
 use crate::status;
 use crate::token::{RANDOM_BYTES, Token, random};
 
-/// How long a peer may be silent before it has a session.
-pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+/// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.
+const UNPROVED_PAYLOAD_LIMIT: u32 = 1 << 10;
+/// Bytes of a client's nonce: fewer would not make its question its own.
+const NONCE_BYTES: RangeInclusive<usize> = 16..=64;
+/// What a client is told that does not seal.
+const NOT_IN_THE_CLEAR: &str = "this server takes no clear text\n  copy its token file to the client, which seals tcp:// \
+     by it: ~/.config/floe/token, or where FLOE_TOKEN_FILE says; clear:// is for servers with --clear-text";
+/// More of it nobody shows.
+const _: () = assert!(NOT_IN_THE_CLEAR.len() <= MOST_WORDS);
 /// How much a peer may ask before it attaches: enough for every list, far too little for a flood.
 const FRAMES: usize = 256;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    /// The other end of the connection.
+    pub(crate) peer: &'a Peer,
+    /// Whose share it counts for, and whose sessions it is shown; `None`: the server's own user's, who has all.
+    pub(crate) source: Option<Source>,
+}
 
 /// What the conversation asks of the server.
 pub(crate) trait Host {
     /// The token peers must know.
     fn token(&self) -> Option<&Token>;
-    /// May a peer come in without one?
+    /// May a peer come in without one, where it holds its end of the socket itself?
     fn trusts(&self, peer: &Peer) -> bool;
+    /// May it also where it only passes bytes on, as far as is known?
+    fn trusts_forwarded(&self) -> bool;
+    /// Do TCP clients come in that do not seal?
+    fn takes_clear_text(&self) -> bool;
     /// The reply to `ListGpus`, encoded.
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>));
-    /// The reply to `ListSessions`, encoded.
-    fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>));
-    /// The reply to `ReadTelemetry`, encoded.
-    fn telemetry(&self, request: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>));
+    /// The reply to `ListSessions`, encoded: what this caller may see.
+    fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>));
+    /// The reply to `ReadTelemetry`, encoded: what this caller may see.
+    fn telemetry(
+        &self,
+        caller: &Caller<'_>,
+        request: &ReadTelemetry<'_>,
+        answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
+    );
     /// Room for a session, or why there is none.
-    fn admit(&self, request: &Attach<'_>, peer: &Peer, sealer: Sealer) -> Result<Admission, Refusal>;
-    /// The peer has gone before it could be told of its session: there is none.
-    fn withdraw(&self, admission: &Admission);
+    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal>;
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
     /// The way to the worker of a session that is there, or why a connection may not join it.
-    fn join(&self, request: &Join<'_>) -> Result<Arc<Giver>, Refusal>;
+    fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal>;
+}
+
+/// How much time a peer has.
+pub(crate) trait Time {
+    /// Until when it has to say something.
+    fn deadline(&self, now: Instant) -> Instant;
+    /// It has proved who it is, or need not; whom it counts as from here on.
+    fn prove(&mut self, now: Instant, source: Source);
 }
 
 /// What a conversation came to.
@@ -54,7 +87,7 @@ pub(crate) enum Outcome {
     /// It has a session; its connection is at a frame's border.
     Attached(Admission),
     /// Its connection, at a frame's border, belongs to the worker this leads to.
-    Joined(Arc<Giver>),
+    Joined(Arc<Way>),
 }
 
 /// Why an Attach or a Join is refused: the CUDA code the program gets, and a sentence.
@@ -77,24 +110,21 @@ pub(crate) enum ConversationError {
     Daemon(#[from] DaemonError),
 }
 
-/// Leads the conversation to its outcome.
-pub(crate) fn lead(link: &mut Link, peer: &Peer, host: &dyn Host) -> Result<Outcome, ConversationError> {
-    link.limit_payload(SETUP_PAYLOAD_LIMIT);
-    link.limit_writes(Some(SILENCE))?;
-    let mut conversation = Conversation { link, peer, host, nonce: random()?, stage: Stage::Silent };
+/// Leads the conversation to its outcome. Writes stay limited behind it: who gives the link to a worker lifts that.
+pub(crate) fn lead(
+    link: &mut Link,
+    peer: &Peer,
+    host: &dyn Host,
+    pass: &mut dyn Time,
+) -> Result<Outcome, ConversationError> {
+    link.limit_payload(UNPROVED_PAYLOAD_LIMIT);
+    link.limit_writes(Some(UNPROVED))?;
+    let mut conversation =
+        Conversation { link, peer, host, pass, nonce: random()?, stage: Stage::Silent, is_known: false };
     for _ in 0..FRAMES {
         match conversation.step() {
             Ok(Step::Go) => {}
-            Ok(Step::Over(outcome)) => {
-                return match (link.limit_writes(None), outcome) {
-                    (Ok(()), outcome) => Ok(outcome),
-                    (Err(error), Outcome::Attached(admission)) => {
-                        host.withdraw(&admission);
-                        Err(error.into())
-                    }
-                    (Err(error), _) => Err(error.into()),
-                };
-            }
+            Ok(Step::Over(outcome)) => return Ok(outcome),
             Err(error) => {
                 conversation.say_why(&error);
                 return Err(error);
@@ -125,13 +155,18 @@ struct Conversation<'a> {
     link: &'a mut Link,
     peer: &'a Peer,
     host: &'a dyn Host,
+    pass: &'a mut dyn Time,
     nonce: [u8; RANDOM_BYTES],
     stage: Stage,
+    /// Whether it was known before it said anything.
+    is_known: bool,
 }
 
 impl Conversation<'_> {
     fn step(&mut self) -> Result<Step, ConversationError> {
-        let deadline = Instant::now() + SILENCE;
+        let deadline = self.pass.deadline(Instant::now());
+        // Nobody else's descriptors are taken.
+        self.link.take_descriptors(self.stage == Stage::Silent && self.host.trusts(self.peer));
         let Some(frame) = self.link.receive(Some(deadline))? else { return Ok(Step::Over(Outcome::Left)) };
         let sequence = frame.sequence;
         let payload = frame.payload.to_vec();
@@ -155,26 +190,72 @@ impl Conversation<'_> {
         let version = hello.newest.min(NEWEST_VERSION);
         if version < hello.oldest || version < OLDEST_VERSION {
             let words = format!(
-                "no common protocol version: the client speaks {} to {}, this server {OLDEST_VERSION} to {NEWEST_VERSION}",
+                "no common protocol version: the client speaks {} to {}, this server {OLDEST_VERSION} to {NEWEST_VERSION}\n  take \
+                 the same release of floe on both sides",
                 hello.oldest, hello.newest
             );
             return self.refuse(sequence, status::SYSTEM_DRIVER_MISMATCH, words);
         }
-        let authenticate = self.host.token().is_some() && !self.host.trusts(self.peer);
-        self.stage = if authenticate { Stage::Greeted } else { Stage::Welcome };
+        if *self.link.channel() == Channel::Clear && !self.host.takes_clear_text() {
+            return self.refuse(sequence, status::NOT_PERMITTED, NOT_IN_THE_CLEAR.to_owned());
+        }
+        self.is_known = self.shows_itself();
+        let authenticate = self.host.token().is_some() && !self.is_known;
+        self.stage = Stage::Greeted;
+        if !authenticate {
+            self.is_welcome()?;
+        }
         let server = concat!("floed ", env!("CARGO_PKG_VERSION"));
         let nonce = self.nonce;
         self.answer(sequence, &HelloReply { version, server, authenticate, nonce: &nonce })
     }
 
+    /// Whether the peer has proved who it is before it said anything: by the token that seals its connection, or as a process
+    /// of this machine that may come in without.
+    fn shows_itself(&mut self) -> bool {
+        match self.link.channel() {
+            Channel::Sealed(_) => true,
+            Channel::Local if self.host.trusts(self.peer) => {
+                let shown = self.link.descriptor();
+                self.host.trusts_forwarded() || self.peer.is_shown_by(shown.as_ref())
+            }
+            Channel::Local | Channel::Clear | Channel::Tls(_) => false,
+        }
+    }
+
     fn authenticate(&mut self, sequence: u64, message: &Authenticate<'_>) -> Result<Step, ConversationError> {
-        let token = self.host.token().filter(|token| token.client_knows(&self.nonce, message.nonce, message.proof));
-        let Some(token) = token else {
+        if !NONCE_BYTES.contains(&message.nonce.len()) {
+            let words = format!("a client's nonce has 16 to 64 bytes, this one: {}", message.nonce.len());
+            return self.refuse(sequence, status::INVALID_VALUE, words);
+        }
+        let (channel, theirs) = (*self.link.channel(), message.nonce);
+        let secret = self.host.token().map(Token::secret);
+        let secret = secret.filter(|secret| secret.proves(Side::Client, &channel, &self.nonce, theirs, message.proof));
+        let Some(secret) = secret else {
             return self.refuse(sequence, status::NOT_PERMITTED, "the token is wrong".to_owned());
         };
-        let proof = token.proof_of_server(&self.nonce, message.nonce);
-        self.stage = Stage::Welcome;
+        let proof = secret.proof(Side::Server, &channel, &self.nonce, theirs);
+        self.is_welcome()?;
         self.answer(sequence, &AuthenticateReply { proof: &proof })
+    }
+
+    /// The peer has proved who it is, or need not.
+    fn is_welcome(&mut self) -> Result<(), ConversationError> {
+        self.stage = Stage::Welcome;
+        let source = self.caller().source.unwrap_or_else(|| Source::of(self.peer));
+        self.pass.prove(Instant::now(), source);
+        self.link.limit_payload(SETUP_PAYLOAD_LIMIT);
+        Ok(self.link.limit_writes(Some(SILENCE))?)
+    }
+
+    /// Whoever proves the token behind a socket that somebody else passes on is not the socket's user.
+    fn caller(&self) -> Caller<'_> {
+        let source = match (self.host.trusts(self.peer), self.is_known) {
+            (true, true) => None,
+            (true, false) => Some(Source::behind(self.peer)),
+            (false, _) => Some(Source::of(self.peer)),
+        };
+        Caller { peer: self.peer, source }
     }
 
     fn list_gpus(&mut self, sequence: u64) -> Result<Step, ConversationError> {
@@ -185,28 +266,24 @@ impl Conversation<'_> {
 
     fn list_sessions(&mut self, sequence: u64) -> Result<Step, ConversationError> {
         let mut body = Vec::new();
-        self.host.sessions(&mut |reply| reply.write(&mut body));
+        self.host.sessions(&self.caller(), &mut |reply| reply.write(&mut body));
         self.reply(sequence, &body)
     }
 
     fn read_telemetry(&mut self, sequence: u64, request: &ReadTelemetry<'_>) -> Result<Step, ConversationError> {
         let mut body = Vec::new();
-        self.host.telemetry(request, &mut |reply| reply.write(&mut body));
+        self.host.telemetry(&self.caller(), request, &mut |reply| reply.write(&mut body));
         self.reply(sequence, &body)
     }
 
     fn attach(&mut self, sequence: u64, request: &Attach<'_>) -> Result<Step, ConversationError> {
-        match self.host.admit(request, self.peer, self.link.sealer()) {
+        match self.host.admit(request, &self.caller(), self.link.sealer()) {
             Ok(admission) => {
                 let mut body = Vec::new();
                 self.host.attached(&admission).write(&mut body);
-                match self.reply(sequence, &body) {
-                    Ok(_) => Ok(Step::Over(Outcome::Attached(admission))),
-                    Err(error) => {
-                        self.host.withdraw(&admission);
-                        Err(error)
-                    }
-                }
+                // A peer that has gone before it could be told of its session has none: its row goes with the admission.
+                self.reply(sequence, &body)?;
+                Ok(Step::Over(Outcome::Attached(admission)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }
@@ -214,9 +291,9 @@ impl Conversation<'_> {
 
     fn join(&mut self, sequence: u64, request: &Join<'_>) -> Result<Step, ConversationError> {
         match self.host.join(request) {
-            Ok(giver) => {
+            Ok(way) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Joined(giver)))
+                Ok(Step::Over(Outcome::Joined(way)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }

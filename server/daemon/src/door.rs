@@ -1,11 +1,16 @@
 //! How connections come to a session's worker: its own, and those that join later with its key.
 //! In: keys of peers. Out: the way to the worker, for as many as the session may have.
-//! Whether a key is right takes the same time whatever differs.
+//! Whether a key is right takes the same time whatever differs. What this process does for connections that it has handed
+//! over, to seal them, is counted here and ends with the session.
 
+use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use floe_worker::hand_over::{Giver, Taker, pair};
+use floe_transport::{Link, Tunnel};
+use floe_worker::Granted;
+use floe_worker::cache_channel::CacheEnd;
+use floe_worker::hand_over::{Giver, Role, Taker, pair};
 use subtle::ConstantTimeEq as _;
 
 use crate::error::DaemonError;
@@ -13,6 +18,9 @@ use crate::token::random;
 
 /// Bytes of a session's key: nobody guesses one.
 const KEY_BYTES: usize = 16;
+/// Connections beside those with bulk data that may be on their way to a worker: the session's own, the one with
+/// acknowledgements, and one of each that was left behind when they broke.
+const SPARE: u32 = 4;
 
 /// A session's key.
 pub(crate) type Key = [u8; KEY_BYTES];
@@ -23,17 +31,73 @@ pub(crate) struct Door {
     key: Key,
     /// How many connections may still join; `None`: any number, as long as there is the session.
     left: Option<u32>,
-    giver: Arc<Giver>,
+    way: Arc<Way>,
     /// Until the worker has it.
     taker: Option<Taker>,
 }
 
+/// The way to a worker, and the tunnels of connections that went it.
+#[derive(Debug)]
+pub(crate) struct Way {
+    giver: Giver,
+    /// The most tunnels at once: two for every connection a session has.
+    most: usize,
+    /// `None`: the session is over.
+    tunnels: Mutex<Option<Vec<Tunnel>>>,
+}
+
+impl Way {
+    /// Gives the worker its way to the cache of modules.
+    ///
+    /// # Errors
+    /// When the worker is gone.
+    pub(crate) fn give_modules(&self, end: &CacheEnd) -> io::Result<()> {
+        self.giver.give_modules(end)
+    }
+
+    /// Gives a connection to the worker, and never waits for that.
+    ///
+    /// # Errors
+    /// As [`Giver::give`]; `WouldBlock` also when more tunnels than the session may have are not over.
+    pub(crate) fn give(&self, role: Role, link: Link) -> io::Result<()> {
+        if let Some(tunnel) = link.tunnel() {
+            let mut tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
+            let tunnels = tunnels.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+            tunnels.retain(|tunnel| !tunnel.is_over());
+            if tunnels.len() >= self.most {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            tunnels.push(tunnel);
+        }
+        self.giver.give(role, link)
+    }
+
+    /// Says what the session may have of the device's memory.
+    ///
+    /// # Errors
+    /// As [`Giver::grant`].
+    pub(crate) fn grant(&self, granted: Granted) -> io::Result<()> {
+        self.giver.grant(granted)
+    }
+
+    /// The worker is gone: the tunnels are over when this returns, and there will be no more.
+    pub(crate) fn end_tunnels(&self) {
+        let tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner).take();
+        tunnels.iter().flatten().for_each(Tunnel::finish);
+    }
+}
+
 impl Door {
-    /// A way in for the session's own connection and `joining` more, or any number.
-    pub(crate) fn new(joining: Option<u32>) -> Result<Self, DaemonError> {
-        let (giver, taker) = pair().map_err(DaemonError::system("making a socket for a worker"))?;
+    /// A way in for the session's own connection and so many more with bulk data: once each, or as often as they break
+    /// where the session outlives them.
+    pub(crate) fn new(bulk_connections: u32, outlives: bool) -> Result<Self, DaemonError> {
+        let most = bulk_connections.saturating_add(SPARE);
+        let (giver, taker) = pair(most).map_err(DaemonError::system("making a socket for a worker"))?;
         let key = *random()?.first_chunk().expect("a nonce is longer than a key");
-        Ok(Self { key, left: joining, giver: Arc::new(giver), taker: Some(taker) })
+        let left = (!outlives).then_some(bulk_connections);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
+        let way = Arc::new(Way { giver, most, tunnels: Mutex::new(Some(Vec::new())) });
+        Ok(Self { key, left, way, taker: Some(taker) })
     }
 
     /// What lets connections join.
@@ -47,19 +111,19 @@ impl Door {
     }
 
     /// The way for the session's own connection.
-    pub(crate) fn giver(&self) -> Arc<Giver> {
-        Arc::clone(&self.giver)
+    pub(crate) fn way(&self) -> Arc<Way> {
+        Arc::clone(&self.way)
     }
 
     /// The way for one that joins; `None` where the key is wrong or as many have joined as may.
-    pub(crate) fn join(&mut self, key: &[u8]) -> Option<Arc<Giver>> {
+    pub(crate) fn join(&mut self, key: &[u8]) -> Option<Arc<Way>> {
         if !bool::from(self.key.as_slice().ct_eq(key)) {
             return None;
         }
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(1)?;
         }
-        Some(self.giver())
+        Some(self.way())
     }
 }
 
@@ -69,7 +133,7 @@ mod tests {
 
     #[test]
     fn as_many_join_as_may_and_only_with_the_key() {
-        let mut door = Door::new(Some(2)).expect("made");
+        let mut door = Door::new(2, false).expect("made");
         let key = door.key();
         assert!(door.join(&[0; KEY_BYTES]).is_none());
         assert!(door.join(&key[..8]).is_none());
@@ -77,12 +141,12 @@ mod tests {
         assert!(door.join(&key).is_some());
         assert!(door.join(&key).is_some());
         assert!(door.join(&key).is_none(), "a third");
-        assert_ne!(Door::new(Some(0)).expect("made").key(), key);
+        assert_ne!(Door::new(0, false).expect("made").key(), key);
     }
 
     #[test]
     fn connections_that_are_made_again_join_as_often_as_they_break() {
-        let mut door = Door::new(None).expect("made");
+        let mut door = Door::new(2, true).expect("made");
         let key = door.key();
         assert!((0..1000).all(|_| door.join(&key).is_some()));
         assert!(door.join(&[0; KEY_BYTES]).is_none());

@@ -5,26 +5,44 @@
 
 use std::io::Write as _;
 
+mod account;
+mod accounting;
+mod closing;
 mod conversation;
 mod door;
+mod driver_settings;
 mod error;
+mod gate;
+mod journal;
 mod life;
+mod limits;
+mod lines;
 mod listen;
+mod module_cache;
+mod module_keeper;
 mod options;
 mod probe;
+pub mod protection;
+mod second_look;
 mod server;
 mod sessions;
 mod status;
+mod supervision;
 mod telemetry;
 mod token;
 mod worker_process;
 
 pub use error::DaemonError;
 pub use life::run;
-pub use options::{FileOptions, Options, Settings};
+pub use options::{CachePlace, FileOptions, Options, Settings};
 
 /// A line for the operator, on stderr.
 fn log(words: std::fmt::Arguments<'_>) {
+    log_entry(&format!("floed: {words}\n"));
+}
+
+/// Whole lines for the operator, each with who says it.
+fn log_entry(entry: &str) {
     // Not `eprintln`, which panics when nobody reads stderr any more: the daemon serves on without a log.
-    let _ = std::io::stderr().write_all(format!("floed: {words}\n").as_bytes());
+    let _ = std::io::stderr().write_all(entry.as_bytes());
 }

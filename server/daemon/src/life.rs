@@ -2,26 +2,36 @@
 //! In: settings. Out: an exit without leftovers: no socket file, no worker process, no folder.
 
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_transport::{Address, Listener, kernel_tls};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use floe_worker::contract::Probe;
+use rustix::net::Shutdown;
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tempfile::TempDir;
 
+use crate::account::{self, Account};
 use crate::error::DaemonError;
+use crate::gate::Gate;
+use crate::journal::Journal;
+use crate::limits::{SessionLimits, Share};
 use crate::listen::{Doors, accept_all};
-use crate::options::Settings;
-use crate::server::{Conversations, Server};
-use crate::sessions::Sessions;
+use crate::module_cache::ModuleCache;
+use crate::options::{CachePlace, Settings, is_loopback};
+use crate::server::Server;
+use crate::sessions::{Sessions, Table};
 use crate::telemetry::Telemetry;
 use crate::token::Token;
-use crate::{log, probe};
+use crate::{log, probe, protection, second_look};
 
+/// Where root's daemon has its socket.
+const SOCKET_FOLDER: &str = "/run/floe";
 /// How long workers may take to end when they are told to, before they are killed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -35,11 +45,17 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let folder = served.is_some().then(private_folder).transpose()?;
     let token = token(settings)?;
     say_who_seals(settings);
-    let probe = probe::probe(&settings.worker, &settings.device_library)?;
-    let offered = offered(&settings.gpus, probe.gpus.len())?;
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
-    announce(&listeners, served.is_some())?;
+    // A private daemon serves its own user, and what it says stands among a program's own words.
+    let private = served.is_some();
+    let account = if private { None } else { leave_root(settings)? };
+    let probe = probe::probe(&settings.worker, &settings.device_library)?;
+    account.map_or(Ok(()), |account| account.shut())?;
+    let offered = offered(&settings.gpus, probe.gpus.len())?;
+    let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
     let telemetry = Telemetry::new(&probe.kind);
+    let gate = Arc::new(Gate::new(raise_descriptors())?);
+    let sessions = sessions(&probe, &offered);
     let server = Arc::new(Server {
         telemetry,
         // Workers open what the probe found, so that a session never gets another device than was offered.
@@ -49,23 +65,69 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         token,
         tls: settings.tls.clone(),
         tls_only: settings.tls_only,
+        clear_text: settings.clear_text,
+        trust_forwarded: settings.trust_forwarded,
         worker: settings.worker.clone(),
         memory_per_session: settings.memory_per_session,
         shared_memory: settings.shared_memory,
         bulk_connections: settings.bulk_connections,
         transport_memory: settings.transport_memory,
+        host_memory: settings.host_memory,
         rings: settings.rings,
         grace: settings.grace,
-        module_cache: settings.module_cache.clone(),
-        max_sessions: settings.max_sessions,
-        sessions: Mutex::new(Sessions::default()),
-        conversations: Conversations::default(),
+        idle_limit: settings.idle_limit,
+        module_cache: settings.module_cache.as_ref().and_then(open_cache),
+        sandbox: settings.sandbox,
+        unprotected,
+        fixed_addresses: settings.fixed_addresses,
+        session_limits: session_limits(settings),
+        sessions: Table::new(sessions),
+        gate,
+        journal: Journal::default(),
     });
+    second_look::start(&server)?;
     let doors = Doors { listeners, signal, served };
-    let outcome = accept_all(&doors, &server);
-    drop(doors);
+    let outcome = accept_all(&doors, &server, || announce(&doors.listeners, doors.served.is_some()));
+    close(doors);
     end_workers(&server);
+    // Sockets of peers are closed by the process's end, which waits for nothing that has come there.
+    std::mem::forget(server);
     outcome
+}
+
+/// Nobody comes in any more, and the socket's file is gone. Connections that nobody has accepted are closed by the process's
+/// end: what has come there may take as long to close as its sender likes.
+fn close(doors: Doors) {
+    for listener in &doors.listeners {
+        // Without a descriptor for it the listener is closed here.
+        if let Ok(listener) = listener.as_fd().try_clone_to_owned() {
+            let _ = rustix::net::shutdown(&listener, Shutdown::Both);
+            std::mem::forget(listener);
+        }
+    }
+    drop(doors);
+}
+
+fn session_limits(settings: &Settings) -> SessionLimits {
+    let sessions = Share { all: settings.max_sessions, each: settings.max_sessions_per_peer };
+    SessionLimits { sessions, waiting: settings.max_waiting_per_peer }
+}
+
+/// As many descriptors as this process may have: each connection and each session takes some. Returns their number.
+fn raise_descriptors() -> u64 {
+    let limits = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limits.maximum, maximum: limits.maximum };
+    // Where the system refuses, there are as many as before.
+    let _ = setrlimit(Resource::Nofile, raised);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Without the cache every module is sent each time, which is slow and no failure.
+fn open_cache(place: &CachePlace) -> Option<Arc<ModuleCache>> {
+    let failed = |error: &std::io::Error| {
+        log(format_args!("modules are not cached in {}: {error}", place.folder.display()));
+    };
+    ModuleCache::open(&place.folder, place.limit).inspect_err(failed).ok().map(Arc::new)
 }
 
 /// A socket that becomes readable on SIGTERM and SIGINT.
@@ -106,8 +168,46 @@ fn token(settings: &Settings) -> Result<Option<Token>, DaemonError> {
     Ok(Some(token))
 }
 
-/// Where TLS is spoken, the operator may want to know what it costs.
+/// Becomes the user the operator names, with what only root can prepare; warns where it stays root.
+fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
+    let account = Account::find(settings.user.as_deref())?;
+    if let Some(account) = &account {
+        let prepare = || {
+            settings.module_cache.as_ref().map_or(Ok(()), |place| account.give(&place.folder))?;
+            let Some(socket) = &settings.socket else { return Ok(()) };
+            account.own(socket)?;
+            // A folder that is for sockets alone, as the one made here is; else the socket file stays at the end.
+            match socket.parent() {
+                Some(folder) if folder == Path::new(SOCKET_FOLDER) => account.own(folder),
+                _ => Ok(()),
+            }
+        };
+        prepare().map_err(DaemonError::system("preparing folders for the user to run as"))?;
+        account.become_it()?;
+    }
+    account::warn_of_root();
+    Ok(account)
+}
+
+/// What of the workers' sandbox is not there, said now and kept for what is said with each session.
+fn say_what_protects(settings: &Settings, library: &str) -> Result<Option<String>, DaemonError> {
+    let words = protection::words(&settings.worker, library, settings.sandbox)?;
+    if let Some(words) = &words {
+        log(format_args!("WARNING: {words}: a client that takes over its worker has what that lacks"));
+    }
+    if settings.fixed_addresses {
+        log(format_args!("WARNING: addresses are the same in every worker (--fixed-addresses): one attack fits all"));
+    }
+    Ok(words)
+}
+
+/// What is not sealed the operator is told, and where TLS is spoken, what it costs.
 fn say_who_seals(settings: &Settings) {
+    if let Some(address) = settings.tcp.as_ref().filter(|address| settings.clear_text && !is_loopback(address)) {
+        log(format_args!(
+            "clear text is allowed: whoever is on the way reads and changes what clients send to {address}"
+        ));
+    }
     match &settings.tls {
         None => {}
         Some(tls) if !tls.is_for_kernel() => log(format_args!("TLS: the records are made by this process")),
@@ -119,6 +219,17 @@ fn say_who_seals(settings: &Settings) {
             }
         },
     }
+}
+
+/// No session, and the GPUs they may have memory of. NVIDIA's driver shares out its own; the CPU device is one in each process.
+fn sessions(probe: &Probe, offered: &[u32]) -> Sessions {
+    let mut sessions = Sessions::default();
+    for &index in offered {
+        if let Some(gpu) = usize::try_from(index).ok().and_then(|index| probe.gpus.get(index)) {
+            sessions.accounting().offer(index, gpu.free, probe.kind == "cpu");
+        }
+    }
+    sessions
 }
 
 fn offered(wanted: &[u32], count: usize) -> Result<Vec<u32>, DaemonError> {
@@ -137,7 +248,10 @@ fn listeners(settings: &Settings, private: Option<&Path>) -> Result<Vec<Listener
         make_folder_of(&socket)?;
         addresses.push(Address::Unix(socket));
     }
-    addresses.iter().map(|address| Listener::bind(address).map_err(DaemonError::from)).collect()
+    let bind = |address: &Address| {
+        Listener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })
+    };
+    addresses.iter().map(bind).collect()
 }
 
 /// The folder of a socket, for its owner only, unless it is there already.
@@ -166,13 +280,8 @@ fn announce(listeners: &[Listener], private: bool) -> Result<(), DaemonError> {
 /// Ends every worker: first politely, then not.
 fn end_workers(server: &Server) {
     let tell = |signal| {
-        for worker in server.sessions().workers() {
-            let process = i32::try_from(worker).ok().and_then(Pid::from_raw);
-            if let Some(process) = process {
-                // It may have ended in this moment.
-                let _ = kill_process(process, signal);
-            }
-        }
+        let enders = server.sessions().enders();
+        enders.iter().for_each(|worker| worker.signal(signal));
     };
     tell(Signal::TERM);
     let start = Instant::now();

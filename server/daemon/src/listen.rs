@@ -1,22 +1,44 @@
-//! The loop that accepts: every address at once, until a signal or, in a private daemon, the end of the process it serves.
-//! In: listeners, a socket that becomes readable on a signal, perhaps a process. Out: links, handed to the server.
+//! The porch: accepts on every address, and holds connections until their first message is there, until a signal or, in a
+//! private daemon, the end of the process it serves.
+//! In: listeners, a socket that becomes readable on a signal, perhaps a process. Out: connections that may speak, handed to
+//! the server.
+//! One thread for all of them: who says nothing, or a byte at a time, costs a row and a wake-up for each byte. It never closes a
+//! Unix socket of a peer, which may take as long as the peer likes; where too many are being closed, it accepts no more.
 
+use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use floe_transport::Listener;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use floe_transport::{Address, LinkError, Listener, Opening, look};
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 
+use crate::closing::{AGAIN, MOST};
 use crate::error::DaemonError;
+use crate::gate::{Connection, Gate};
 use crate::log;
 use crate::server::Server;
 
 /// How often a private daemon whose process has ended looks whether its last session is over.
 const LAST_SESSIONS: Duration = Duration::from_millis(50);
-/// After the operating system gave no connection (no descriptors, say), how long not to ask again.
+/// After the operating system had nothing to give a connection with, how long not to ask again.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// Connections that are accepted before the others are looked at again.
+const AT_ONCE: usize = 64;
+/// For how long a pause that was said is not said again.
+const SAID: Duration = Duration::from_secs(1);
+/// Events that are heard together.
+const EVENTS: usize = 64;
+
+/// What an event is about: a listener's index and a connection's number are added to these.
+const SIGNAL: u64 = 0;
+const SERVED: u64 = 1;
+const LEFT: u64 = 2;
+const LISTENERS: u64 = 3;
+const CONNECTIONS: u64 = 1 << 32;
 
 /// What the loop waits for.
 pub(crate) struct Doors {
@@ -27,56 +49,216 @@ pub(crate) struct Doors {
     pub(crate) served: Option<OwnedFd>,
 }
 
-/// Accepts until it is time to end.
-pub(crate) fn accept_all(doors: &Doors, server: &Arc<Server>) -> Result<(), DaemonError> {
+/// Accepts until it is time to end; says so by `announce` when it begins.
+pub(crate) fn accept_all(
+    doors: &Doors,
+    server: &Arc<Server>,
+    announce: impl FnOnce() -> Result<(), DaemonError>,
+) -> Result<(), DaemonError> {
+    let porch = Porch::new(doors, &server.gate).map_err(failed)?;
+    announce()?;
+    let mut served_ended = false;
     loop {
-        let woken = wait(doors)?;
-        if woken == Woken::Signal {
+        let events = porch.wait(served_ended.then_some(LAST_SESSIONS)).map_err(failed)?;
+        for event in &events {
+            match *event {
+                SIGNAL => return Ok(()),
+                SERVED => served_ended = porch.hear_end_of_served().map_err(failed)?,
+                LEFT => server.gate.hear(),
+                CONNECTIONS.. => porch.look(*event - CONNECTIONS, server),
+                listener => porch.accept(listener - LISTENERS, server),
+            }
+        }
+        let (speaking, closed) = server.gate.decide(Instant::now());
+        closed.iter().for_each(|(connection, why)| server.journal.refused(&connection.peer, why));
+        speaking.into_iter().for_each(|(pass, connection)| server.welcome(pass, connection));
+        porch.see_to_closing();
+        // A process that the served one started may be on its way in.
+        if served_ended && events.is_empty() && server.is_idle() {
             return Ok(());
         }
-        doors.listeners.iter().for_each(|listener| accept_one(listener, server));
-        if woken == Woken::ServedEnded {
-            // A process it started may be on its way in.
-            if server.is_idle() {
-                return Ok(());
+    }
+}
+
+fn failed(error: Errno) -> DaemonError {
+    DaemonError::system("waiting for connections")(error.into())
+}
+
+/// What is waited for, and how.
+struct Porch<'a> {
+    events: OwnedFd,
+    doors: &'a Doors,
+    gate: &'a Arc<Gate>,
+    /// Whether nothing is accepted from Unix sockets.
+    is_paused: Cell<bool>,
+    /// When that was said last.
+    said_paused: Cell<Option<Instant>>,
+}
+
+impl<'a> Porch<'a> {
+    fn new(doors: &'a Doors, gate: &'a Arc<Gate>) -> Result<Self, Errno> {
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let porch = Self { events, doors, gate, is_paused: Cell::new(false), said_paused: Cell::new(None) };
+        porch.watch(&doors.signal, SIGNAL)?;
+        porch.watch(gate.left(), LEFT)?;
+        if let Some(served) = &doors.served {
+            porch.watch(served, SERVED)?;
+        }
+        for (listener, index) in doors.listeners.iter().zip(LISTENERS..) {
+            porch.watch(listener, index)?;
+        }
+        Ok(porch)
+    }
+
+    fn watch(&self, what: impl AsFd, event: u64) -> Result<(), Errno> {
+        epoll::add(&self.events, what, epoll::EventData::new_u64(event), epoll::EventFlags::IN)
+    }
+
+    /// The next events, none after `time` or when something is to be decided.
+    fn wait(&self, time: Option<Duration>) -> Result<Vec<u64>, Errno> {
+        // What ends a pause tells nobody.
+        let closing = if self.is_paused.get() { Some(AGAIN) } else { self.gate.closer.patience() };
+        let left = self.gate.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let time = left.into_iter().chain(time).chain(closing).min();
+        // Whole milliseconds and one more: some systems know no parts of them, and would not wait at all.
+        let time = time.and_then(|time| Timespec::try_from(Duration::from_millis(whole_millis(time) + 1)).ok());
+        let mut room = [MaybeUninit::uninit(); EVENTS];
+        match epoll::wait(&self.events, &mut room, time.as_ref()) {
+            Ok((events, _)) => Ok(events.iter().map(|event| event.data.u64()).collect()),
+            Err(Errno::INTR) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn accept(&self, listener: u64, server: &Server) {
+        let listener = usize::try_from(listener).ok().and_then(|index| self.doors.listeners.get(index));
+        let Some(listener) = listener else { return };
+        for _ in 0..AT_ONCE {
+            if is_unix(listener) && self.gate.closer.is_full() {
+                return;
             }
-            std::thread::sleep(LAST_SESSIONS);
+            match listener.accept_socket() {
+                Ok(Some((socket, peer))) => {
+                    let (number, closed) = self.gate.arrive(socket, peer, Instant::now());
+                    if let Some(closed) = closed {
+                        server
+                            .journal
+                            .refused(&closed.peer, &"closed for newer connections, since it had not proved itself");
+                    }
+                    self.await_first_message(number, server);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    server.journal.not_accepted(&error);
+                    if is_for_want(&error) {
+                        std::thread::sleep(AFTER_FAILURE);
+                    }
+                    return;
+                }
+            }
         }
     }
-}
 
-fn accept_one(listener: &Listener, server: &Arc<Server>) {
-    match listener.accept() {
-        Ok(Some((link, peer))) => server.welcome(link, peer),
-        Ok(None) => {}
-        Err(error) => {
-            log(format_args!("{error}"));
-            std::thread::sleep(AFTER_FAILURE);
+    /// Each arrival of bytes wakes once: bytes that are there already do not.
+    fn await_first_message(&self, number: u64, server: &Server) {
+        let Some(Connection { socket, peer, .. }) = self.gate.connection(number) else { return };
+        let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(CONNECTIONS + number);
+        if let Err(error) = epoll::add(&self.events, &**socket, data, events) {
+            self.gate.over(number);
+            server
+                .journal
+                .refused(&peer, &format_args!("closed, since its first message cannot be waited for: {error}"));
         }
     }
-}
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Woken {
-    Signal,
-    ServedEnded,
-    Connections,
-}
-
-fn wait(doors: &Doors) -> Result<Woken, DaemonError> {
-    let mut watched: Vec<PollFd<'_>> = vec![PollFd::new(&doors.signal, PollFlags::IN)];
-    watched.extend(doors.listeners.iter().map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
-    watched.extend(doors.served.iter().map(|served| PollFd::new(served, PollFlags::IN)));
-    match poll(&mut watched, None::<&Timespec>) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(DaemonError::system("waiting for connections")(error.into())),
+    /// Accepts nothing from Unix sockets while as many are being closed as may be: those that come would be closed as well.
+    fn see_to_closing(&self) {
+        self.gate.closer.go_on();
+        let is_full = self.gate.closer.is_full();
+        if is_full == self.is_paused.get() {
+            return;
+        }
+        let events = if is_full { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        for (listener, index) in self.doors.listeners.iter().zip(LISTENERS..).filter(|(listener, _)| is_unix(listener))
+        {
+            // It is being watched; what it is watched for takes no memory.
+            let _ = epoll::modify(&self.events, listener, epoll::EventData::new_u64(index), events);
+        }
+        self.is_paused.set(is_full);
+        if is_full {
+            self.say_paused();
+        }
     }
-    let ready = |watched: &PollFd<'_>| !watched.revents().is_empty();
-    if watched.first().is_some_and(ready) {
-        Ok(Woken::Signal)
-    } else if doors.served.is_some() && watched.last().is_some_and(ready) {
-        Ok(Woken::ServedEnded)
-    } else {
-        Ok(Woken::Connections)
+
+    /// Once for each pause, or once for all of a second.
+    fn say_paused(&self) {
+        let now = Instant::now();
+        if self.said_paused.get().is_none_or(|said| now.saturating_duration_since(said) >= SAID) {
+            self.said_paused.set(Some(now));
+            log(format_args!(
+                "no connections are accepted from Unix sockets for now: so many that are over are not closed yet, since what \
+                 local users have sent there takes long to close: {MOST}"
+            ));
+        }
+    }
+
+    /// Looks how much of a connection's first message has come. One that proves another token is turned away here: it costs no
+    /// thread.
+    fn look(&self, number: u64, server: &Server) {
+        let Some(Connection { socket, peer, .. }) = self.gate.connection(number) else { return };
+        match look(&**socket) {
+            Ok(Opening::Partly) => {}
+            Ok(Opening::Whole) => {
+                // It may have been heard before; what it says from here on is for another thread.
+                let _ = epoll::delete(&self.events, &**socket);
+                if server.turns_away(&socket, &peer) {
+                    self.gate.over(number);
+                } else {
+                    self.gate.is_ready(number);
+                }
+            }
+            Ok(Opening::Closed) | Err(_) => self.gate.over(number),
+        }
+    }
+
+    /// The served process has ended, which need not be said again.
+    fn hear_end_of_served(&self) -> Result<bool, Errno> {
+        if let Some(served) = &self.doors.served {
+            epoll::delete(&self.events, served)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Whether the system lacks descriptors or memory. Another failure was one connection's, and the next is not its business.
+fn is_for_want(error: &LinkError) -> bool {
+    let LinkError::System { source, .. } = error else { return false };
+    let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    wants.iter().any(|want| source.raw_os_error() == Some(want.raw_os_error()))
+}
+
+/// Whether what comes in there may carry descriptors.
+fn is_unix(listener: &Listener) -> bool {
+    !matches!(listener.address(), Address::Tcp { .. })
+}
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::from(u32::MAX)).min(u64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_systems_want_of_something_has_all_wait() {
+        let failed = |errno: Errno| LinkError::System { what: "accepting".into(), source: errno.into() };
+        for want in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
+            assert!(is_for_want(&failed(want)), "{want}");
+        }
+        for one in [Errno::CONNABORTED, Errno::PROTO, Errno::PERM, Errno::NETUNREACH] {
+            assert!(!is_for_want(&failed(one)), "{one}");
+        }
     }
 }

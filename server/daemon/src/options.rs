@@ -7,15 +7,20 @@ use std::time::Duration;
 
 use clap::Args;
 use floe_transport::{Address, Identity, MOST_CONNECTIONS, ServerTls, suitable_connections};
-use floe_worker::contract::CachePlace;
+use floe_worker::contract::Demand;
 use serde::Deserialize;
 
 use crate::error::DaemonError;
+use crate::limits::Share;
 
 /// How many sessions there may be at once unless the operator says otherwise: a context takes half a gigabyte on a GPU.
 const MAX_SESSIONS: usize = 64;
 /// Pinned memory of a session for data on their way: at 25 GB/s more than a millisecond of work in each direction.
 const TRANSPORT_MEMORY: u64 = 64 << 20;
+/// Host memory of a worker: the largest programs' modules in the driver's copies, and a compiler at work on some.
+const HOST_MEMORY: u64 = 4 << 30;
+/// What a worker needs before it has done anything, and as much again.
+const LEAST_HOST_MEMORY: u64 = 128 << 20;
 /// How long a session outlives its connections: a switch that starts anew, a cable that is put in again.
 const GRACE: Duration = Duration::from_secs(60);
 /// What the modules of several large programs take for one kind of GPU: PyTorch's are about 150 MiB.
@@ -25,7 +30,7 @@ const MODULE_CACHE_LIMIT: u64 = 4 << 30;
 /// TOML file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// TCP address to listen on [default: tcp://127.0.0.1:14833]
+    /// TCP address to listen on; clients prove the token, which also seals what they send [default: tcp://127.0.0.1:14833]
     #[arg(long, env = "FLOE_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Unix socket to listen on [default: $XDG_RUNTIME_DIR/floe/floed.sock, else /run/floe/floed.sock]
@@ -34,7 +39,7 @@ pub struct Options {
     /// File with the token TCP clients must know; made at the first start [default: ~/.config/floe/token]
     #[arg(long, env = "FLOE_TOKEN_FILE", value_name = "PATH")]
     pub token_file: Option<PathBuf>,
-    /// Ask TCP clients for no token; for loopback addresses only, unless --insecure is given
+    /// Ask TCP clients for no token, and seal nothing but by TLS; for loopback addresses only, unless --insecure is given
     #[arg(long)]
     pub no_token: bool,
     /// Allow --no-token on an address others can reach
@@ -49,9 +54,21 @@ pub struct Options {
     /// PEM file of authorities: TCP clients must show a certificate that one of them has signed
     #[arg(long, env = "FLOE_SERVER_TLS_CLIENT_AUTHORITIES", value_name = "PATH")]
     pub tls_client_authorities: Option<PathBuf>,
-    /// Serve TCP clients by TLS only; implied by --tls-client-authorities
-    #[arg(long)]
+    /// Serve TCP clients by TLS only; implied by --tls-client-authorities, and by a certificate where --listen is no loopback
+    /// address
+    #[arg(long, conflicts_with_all = ["tls_optional", "clear_text"])]
     pub tls_only: bool,
+    /// With a certificate, also take clients that seal by the token (tcp://HOST:PORT)
+    #[arg(long)]
+    pub tls_optional: bool,
+    /// Also take TCP clients in the clear (clear://HOST:PORT), which is only for networks where nobody else is; the token is
+    /// still asked for. Implied by --no-token, without which there is nothing to seal by
+    #[arg(long)]
+    pub clear_text: bool,
+    /// Ask nobody for the token whose end of the Unix socket this server's user or root holds, also where that process only
+    /// passes bytes on, as socat or a hypervisor's vsock proxy does: whoever reaches it comes in
+    #[arg(long)]
+    pub trust_forwarded: bool,
     /// Have this process make TLS's records, also where the kernel can
     #[arg(long, env = "FLOE_USERSPACE_TLS", num_args = 0, default_missing_value = "1",
         value_parser = clap::builder::FalseyValueParser::new())]
@@ -78,22 +95,52 @@ pub struct Options {
     /// a while [default: 64M]
     #[arg(long, env = "FLOE_TRANSPORT_MEMORY", value_name = "BYTES")]
     pub transport_memory: Option<String>,
+    /// Host memory of a session's worker for everything but what it shares with its client and what a CPU device has: bytes,
+    /// or with K, M, G, T, 128M at least; 0: all there is [default: 4G]
+    #[arg(long, env = "FLOE_HOST_MEMORY", value_name = "BYTES")]
+    pub host_memory: Option<String>,
     /// For how many seconds a session whose connection broke waits for its client to make it again; 0: it ends with it. Rings
     /// need no such time [default: 60]
     #[arg(long, env = "FLOE_GRACE", value_name = "SECONDS", value_parser = seconds)]
     pub grace: Option<Duration>,
+    /// End sessions whose program sends nothing for so many seconds, also while its work on the GPU runs; 0: never
+    /// [default: 0]
+    #[arg(long, env = "FLOE_IDLE_LIMIT", value_name = "SECONDS", value_parser = seconds)]
+    pub idle_limit: Option<Duration>,
     /// Have clients of this machine send everything over the Unix socket, none through rings in shared memory
     #[arg(long, env = "FLOE_NO_RINGS", value_parser = clap::builder::FalseyValueParser::new())]
     pub no_rings: bool,
     /// The most sessions at once [default: 64]
     #[arg(long, env = "FLOE_MAX_SESSIONS", value_name = "COUNT")]
     pub max_sessions: Option<usize>,
+    /// The most sessions at once of one peer: a client address (of IPv6 its first 64 bits) or another user of this machine;
+    /// the server's own user has no such limit [default: a quarter of --max-sessions]
+    #[arg(long, env = "FLOE_MAX_SESSIONS_PER_PEER", value_name = "COUNT")]
+    pub max_sessions_per_peer: Option<usize>,
+    /// Of these, the most that wait for their client after their connection broke: of more, those that have waited longest
+    /// end [default: as many as --max-sessions-per-peer]
+    #[arg(long, env = "FLOE_MAX_WAITING_PER_PEER", value_name = "COUNT")]
+    pub max_waiting_per_peer: Option<usize>,
     /// Folder where contents of modules are kept, so that a client sends them once [default: $XDG_CACHE_HOME/floe/modules, else ~/.cache/floe/modules; for root /var/cache/floe/modules]
     #[arg(long, env = "FLOE_MODULE_CACHE", value_name = "FOLDER")]
     pub module_cache: Option<PathBuf>,
     /// The most that folder holds: bytes, or with K, M, G, T; 0 keeps nothing [default: 4G]
     #[arg(long, env = "FLOE_MODULE_CACHE_LIMIT", value_name = "BYTES")]
     pub module_cache_limit: Option<String>,
+    /// Run workers without their sandbox: a client that takes one over has all that this daemon's user has
+    #[arg(long, env = "FLOE_NO_SANDBOX", conflicts_with = "require_sandbox",
+        value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_sandbox: bool,
+    /// Refuse sessions where the kernel lacks a part of the sandbox (Landlock, seccomp)
+    #[arg(long, env = "FLOE_REQUIRE_SANDBOX", value_parser = clap::builder::FalseyValueParser::new())]
+    pub require_sandbox: bool,
+    /// Have what drivers load lie at the same addresses in every worker: migration will need it. It costs address-space
+    /// randomization, so that an attack on one worker works on all
+    #[arg(long, env = "FLOE_FIXED_ADDRESSES", value_parser = clap::builder::FalseyValueParser::new())]
+    pub fixed_addresses: bool,
+    /// The user to run as, where root has started this [default: floe, where there is such a user]
+    #[arg(long, env = "FLOE_USER", value_name = "NAME")]
+    pub user: Option<String>,
     /// The worker's executable [default: floe-worker beside this one]
     #[arg(long, env = "FLOE_WORKER", value_name = "PATH")]
     pub worker: Option<PathBuf>,
@@ -124,6 +171,9 @@ pub struct FileOptions {
     tls_key: Option<PathBuf>,
     tls_client_authorities: Option<PathBuf>,
     tls_only: bool,
+    tls_optional: bool,
+    clear_text: bool,
+    trust_forwarded: bool,
     userspace_tls: bool,
     device_library: Option<String>,
     gpus: Vec<u32>,
@@ -131,11 +181,19 @@ pub struct FileOptions {
     shared_memory: Option<String>,
     bulk_connections: Option<u32>,
     transport_memory: Option<String>,
+    host_memory: Option<String>,
     grace: Option<f64>,
+    idle_limit: Option<f64>,
     no_rings: bool,
     max_sessions: Option<usize>,
+    max_sessions_per_peer: Option<usize>,
+    max_waiting_per_peer: Option<usize>,
     module_cache: Option<PathBuf>,
     module_cache_limit: Option<String>,
+    no_sandbox: bool,
+    require_sandbox: bool,
+    fixed_addresses: bool,
+    user: Option<String>,
     worker: Option<PathBuf>,
 }
 
@@ -143,6 +201,15 @@ pub struct FileOptions {
 #[serde(default)]
 struct File {
     server: FileOptions,
+}
+
+/// A folder for contents of modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachePlace {
+    /// The folder; made where it is not there.
+    pub folder: PathBuf,
+    /// The most bytes in it.
+    pub limit: u64,
 }
 
 /// What holds, with defaults.
@@ -156,6 +223,10 @@ pub struct Settings {
     pub tls: Option<ServerTls>,
     /// Whether nothing else is spoken over TCP.
     pub tls_only: bool,
+    /// Whether TCP clients may speak in the clear.
+    pub clear_text: bool,
+    /// Whether who only passes bytes on to the Unix socket counts as its user.
+    pub trust_forwarded: bool,
     /// The token's file; `None` when TCP clients need none.
     pub token_file: Option<PathBuf>,
     /// See [`Options::device_library`].
@@ -170,14 +241,28 @@ pub struct Settings {
     pub bulk_connections: u32,
     /// Bytes of pinned memory for a session's data on their way.
     pub transport_memory: u64,
+    /// Bytes of host memory of a worker; 0: all there is.
+    pub host_memory: u64,
     /// For how long a session outlives its connections; zero: it ends with any of them.
     pub grace: Duration,
+    /// For how long a session's client may send nothing; zero: for ever.
+    pub idle_limit: Duration,
     /// Whether clients of this machine may have rings in shared memory.
     pub rings: bool,
     /// The most sessions at once.
     pub max_sessions: usize,
+    /// The most sessions at once of one peer.
+    pub max_sessions_per_peer: usize,
+    /// The most of these that wait for their client.
+    pub max_waiting_per_peer: usize,
     /// Where contents of modules are kept; `None`: nowhere.
     pub module_cache: Option<CachePlace>,
+    /// How much of the sandbox workers must have.
+    pub sandbox: Demand,
+    /// See [`Options::fixed_addresses`].
+    pub fixed_addresses: bool,
+    /// The user to run as, where root has started this.
+    pub user: Option<String>,
     /// The worker's executable.
     pub worker: PathBuf,
     /// The process a private daemon serves.
@@ -195,25 +280,38 @@ impl Settings {
         let memory = flags.memory_per_session.or(file.memory_per_session);
         let shared = flags.shared_memory.or(file.shared_memory);
         let transport = flags.transport_memory.or(file.transport_memory);
+        let max_sessions = flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS);
+        let of_peer = flags.max_sessions_per_peer.or(file.max_sessions_per_peer);
+        let max_sessions_per_peer = of_peer.unwrap_or_else(|| Share::quarters(max_sessions).each);
+        let waiting = flags.max_waiting_per_peer.or(file.max_waiting_per_peer);
         let mut settings = Self {
             tcp: None,
             socket: None,
             token_file: None,
             tls: None,
             tls_only: false,
+            clear_text: false,
+            trust_forwarded: flags.trust_forwarded || file.trust_forwarded,
             device_library: flags.device_library.or(file.device_library).unwrap_or_else(|| "auto".to_owned()),
             gpus: if flags.gpus.is_empty() { file.gpus } else { flags.gpus },
             memory_per_session: memory.as_deref().map_or(Ok(0), bytes)?,
             shared_memory: shared.as_deref().map_or_else(|| Ok(half_of_memory()), bytes)?,
             bulk_connections: bulk_connections(flags.bulk_connections.or(file.bulk_connections)),
             transport_memory: transport.as_deref().map_or(Ok(TRANSPORT_MEMORY), bytes)?,
-            grace: grace(flags.grace, file.grace)?,
+            host_memory: host_memory(flags.host_memory.or(file.host_memory).as_deref())?,
+            grace: time(flags.grace, file.grace, GRACE)?,
+            idle_limit: time(flags.idle_limit, file.idle_limit, Duration::ZERO)?,
             rings: !(flags.no_rings || file.no_rings),
-            max_sessions: flags.max_sessions.or(file.max_sessions).unwrap_or(MAX_SESSIONS),
+            max_sessions,
+            max_sessions_per_peer,
+            max_waiting_per_peer: waiting.unwrap_or(max_sessions_per_peer),
             module_cache: module_cache(
                 flags.module_cache.or(file.module_cache),
                 flags.module_cache_limit.or(file.module_cache_limit).as_deref(),
             )?,
+            sandbox: demand(flags.no_sandbox || file.no_sandbox, flags.require_sandbox || file.require_sandbox)?,
+            fixed_addresses: flags.fixed_addresses || file.fixed_addresses,
+            user: flags.user.or(file.user),
             worker: flags.worker.or(file.worker).map_or_else(worker_beside_this_executable, Ok)?,
             until_exit_of: flags.until_exit_of,
         };
@@ -226,8 +324,12 @@ impl Settings {
             return Err(DaemonError::Insecure(tcp.to_string()));
         }
         let authorities = flags.tls_client_authorities.or(file.tls_client_authorities);
-        settings.tls_only = flags.tls_only || file.tls_only || authorities.is_some();
         let certificate = flags.tls_certificate.or(file.tls_certificate);
+        let clear_text = flags.clear_text || file.clear_text;
+        let others_too = flags.tls_optional || file.tls_optional || clear_text || is_loopback(&tcp);
+        settings.tls_only =
+            flags.tls_only || file.tls_only || authorities.is_some() || (certificate.is_some() && !others_too);
+        settings.clear_text = clear_text || no_token;
         let identity = Identity::of(certificate, flags.tls_key.or(file.tls_key))?;
         settings.tls = identity.map(|identity| ServerTls::new(&identity, authorities.as_deref())).transpose()?;
         if flags.userspace_tls.unwrap_or(file.userspace_tls) || settings.grace.is_zero() {
@@ -255,17 +357,32 @@ fn bulk_connections(wanted: Option<u32>) -> u32 {
     wanted.unwrap_or_else(suitable_connections).min(MOST_CONNECTIONS)
 }
 
+/// What is less than a worker needs is as much as it needs.
+fn host_memory(text: Option<&str>) -> Result<u64, DaemonError> {
+    let wanted = text.map_or(Ok(HOST_MEMORY), bytes)?;
+    Ok(if wanted == 0 { 0 } else { wanted.max(LEAST_HOST_MEMORY) })
+}
+
 /// A time in seconds, also a part of one.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("not a number of seconds: {text}"))?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-fn grace(flag: Option<Duration>, file: Option<f64>) -> Result<Duration, DaemonError> {
+fn time(flag: Option<Duration>, file: Option<f64>, otherwise: Duration) -> Result<Duration, DaemonError> {
     match (flag, file) {
         (Some(time), _) => Ok(time),
         (None, Some(seconds)) => Duration::try_from_secs_f64(seconds).map_err(|_| DaemonError::Seconds(seconds)),
-        (None, None) => Ok(GRACE),
+        (None, None) => Ok(otherwise),
+    }
+}
+
+fn demand(off: bool, required: bool) -> Result<Demand, DaemonError> {
+    match (off, required) {
+        (true, true) => Err(DaemonError::Sandbox),
+        (true, false) => Ok(Demand::Off),
+        (false, true) => Ok(Demand::Required),
+        (false, false) => Ok(Demand::Usual),
     }
 }
 
@@ -273,9 +390,9 @@ fn read_file(named: Option<&Path>) -> Result<FileOptions, DaemonError> {
     let places = [Some(configuration_folder().join("floe.toml")), Some(PathBuf::from("/etc/floe/floe.toml"))];
     let found = named.map(Path::to_path_buf).or_else(|| places.into_iter().flatten().find(|path| path.is_file()));
     let Some(path) = found else { return Ok(FileOptions::default()) };
-    let wrong = |reason: String| DaemonError::Configuration { path: path.clone(), reason };
-    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|source| DaemonError::Configuration { path: path.clone(), source })?;
+    let file: File = floe_toml::read(&text).map_err(|mistake| DaemonError::Settings { path, mistake })?;
     Ok(file.server)
 }
 
@@ -321,9 +438,9 @@ fn worker_beside_this_executable() -> Result<PathBuf, DaemonError> {
     Ok(this.with_file_name("floe-worker"))
 }
 
-fn is_loopback(address: &Address) -> bool {
+pub(crate) fn is_loopback(address: &Address) -> bool {
     match address {
-        Address::Tcp { host, .. } | Address::Tls { host, .. } => {
+        Address::Tcp { host, .. } | Address::Clear { host, .. } | Address::Tls { host, .. } => {
             host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         }
         Address::Unix(_) | Address::Shm(_) | Address::Local(_) => true,
@@ -373,6 +490,37 @@ mod tests {
         assert!(is_for_kernel(with_tls.clone()));
         assert!(!is_for_kernel(Options { userspace_tls: Some(true), ..with_tls.clone() }));
         assert!(!is_for_kernel(Options { grace: Some(Duration::ZERO), ..with_tls }));
+    }
+
+    #[test]
+    fn with_a_certificate_others_than_loopback_are_served_by_tls_only_unless_the_operator_says_otherwise() {
+        let authority = Authority::new();
+        let [tls_certificate, tls_key] = authority.sign("localhost").map(Some);
+        let at = |address: &str| Options {
+            listen: Some(address.into()),
+            tls_certificate: tls_certificate.clone(),
+            tls_key: tls_key.clone(),
+            ..flags()
+        };
+        let tls_only = |options| Settings::new(options).expect("understood").tls_only;
+        assert!(tls_only(at("tcp://0.0.0.0:1")));
+        assert!(!tls_only(at("tcp://127.0.0.1:1")));
+        assert!(!tls_only(Options { tls_optional: true, ..at("tcp://0.0.0.0:1") }));
+        assert!(!tls_only(Options { clear_text: true, ..at("tcp://0.0.0.0:1") }));
+        assert!(tls_only(Options {
+            tls_optional: true,
+            tls_client_authorities: Some(authority.file()),
+            ..at("tcp://0.0.0.0:1")
+        }));
+        assert!(!tls_only(Options { listen: Some("tcp://0.0.0.0:1".into()), ..flags() }), "there is no certificate");
+    }
+
+    #[test]
+    fn clear_text_is_allowed_where_the_operator_says_so_or_there_is_nothing_to_seal_by() {
+        let clear_text = |options| Settings::new(options).expect("understood").clear_text;
+        assert!(!clear_text(flags()));
+        assert!(clear_text(Options { clear_text: true, ..flags() }));
+        assert!(clear_text(Options { no_token: true, ..flags() }));
     }
 
     #[test]
@@ -443,6 +591,39 @@ mod tests {
             settings.expect("a size").transport_memory
         };
         assert_eq!([memory(None), memory(Some("200M"))], [64 << 20, 200 << 20]);
+    }
+
+    #[test]
+    fn a_peer_has_a_quarter_of_the_sessions_unless_the_operator_says_otherwise() {
+        let limits = |options| {
+            let settings = Settings::new(options).expect("numbers");
+            (settings.max_sessions_per_peer, settings.max_waiting_per_peer)
+        };
+        assert_eq!(limits(flags()), (16, 16));
+        assert_eq!(limits(Options { max_sessions: Some(2), ..flags() }), (1, 1));
+        assert_eq!(limits(Options { max_sessions_per_peer: Some(40), ..flags() }), (40, 40));
+        assert_eq!(limits(Options { max_waiting_per_peer: Some(0), ..flags() }), (16, 0));
+    }
+
+    #[test]
+    fn a_worker_has_four_gibibytes_of_host_memory_unless_the_operator_says_otherwise() {
+        let memory = |text: Option<&str>| {
+            let settings = Settings::new(Options { host_memory: text.map(Into::into), ..flags() });
+            settings.expect("a size").host_memory
+        };
+        assert_eq!([memory(None), memory(Some("1G")), memory(Some("0"))], [4 << 30, 1 << 30, 0]);
+        assert_eq!(memory(Some("1K")), LEAST_HOST_MEMORY);
+    }
+
+    #[test]
+    fn the_sandbox_is_on_and_can_be_demanded_or_left_away_but_not_both() {
+        let demand = |no_sandbox, require_sandbox| {
+            Settings::new(Options { no_sandbox, require_sandbox, ..flags() }).map(|settings| settings.sandbox)
+        };
+        assert_eq!(demand(false, false).expect("the default"), Demand::Usual);
+        assert_eq!(demand(true, false).expect("a choice"), Demand::Off);
+        assert_eq!(demand(false, true).expect("a choice"), Demand::Required);
+        assert!(matches!(demand(true, true), Err(DaemonError::Sandbox)));
     }
 
     #[test]

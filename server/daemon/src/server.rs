@@ -1,42 +1,38 @@
 //! What every connection's thread shares: devices, token, sessions; and a connection's life from accept to worker.
 //! In: accepted links. Out: worker processes. A peer's mistake ends its own connection only.
 
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Link, Peer, Sealer, ServerTls};
+use floe_transport::{Answering, Link, Peer, Sealer, ServerTls, is_stranger};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
 };
-use floe_worker::contract::{CachePlace, Probe, Report, Snapshot};
-use floe_worker::hand_over::{Giver, Role};
+use floe_worker::Granted;
+use floe_worker::cache_channel::cache_ends;
+use floe_worker::contract::{Demand, Probe, Report, Snapshot};
+use floe_worker::hand_over::Role;
+use rustix::process::Signal;
 
-use crate::conversation::{self, ConversationError, Host, Outcome, Refusal, SILENCE};
-use crate::door::Door;
+use crate::accounting::Share;
+use crate::conversation::{self, Caller, ConversationError, Host, Outcome, Refusal, Time as _};
+use crate::door::{Door, Way};
+use crate::driver_settings;
+use crate::gate::{Connection, Gate, Pass};
+use crate::journal::Journal;
+use crate::limits::{SessionLimits, Source};
 use crate::log;
-use crate::sessions::{Admission, Applicant, Sessions};
+use crate::module_cache::ModuleCache;
+use crate::module_keeper::ModuleKeeper;
+use crate::sessions::{Admission, Applicant, Sessions, Table};
 use crate::status;
 use crate::telemetry::{Readings, Target, Telemetry};
 use crate::token::Token;
 use crate::worker_process::{self, Place};
-
-/// Connections that have no session yet: each is a thread that waits at most seconds. The server's own user and
-/// strangers are counted apart, so that strangers who say nothing do not keep the user out.
-const MAX_CONVERSATIONS: usize = 128;
-
-/// The program's variables that reach its worker's driver: they change how it works, not what it may touch.
-const DRIVER_SETTINGS: [&str; 7] = [
-    "CUDA_MODULE_LOADING",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_DISABLE_PTX_JIT",
-    "CUDA_CACHE_DISABLE",
-    "CUDA_CACHE_MAXSIZE",
-];
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);
@@ -51,6 +47,10 @@ pub(crate) struct Server {
     pub(crate) tls: Option<ServerTls>,
     /// Whether TCP clients must speak TLS.
     pub(crate) tls_only: bool,
+    /// Whether TCP clients may speak in the clear.
+    pub(crate) clear_text: bool,
+    /// Whether who only passes bytes on to the Unix socket counts as its user.
+    pub(crate) trust_forwarded: bool,
     pub(crate) device_library: String,
     pub(crate) worker: PathBuf,
     pub(crate) memory_per_session: u64,
@@ -60,126 +60,206 @@ pub(crate) struct Server {
     pub(crate) bulk_connections: u32,
     /// Bytes of pinned memory for a session's data on their way.
     pub(crate) transport_memory: u64,
+    /// Bytes of host memory a worker may have; 0: all there is.
+    pub(crate) host_memory: u64,
     /// Whether clients of this machine may have rings in shared memory.
     pub(crate) rings: bool,
     /// For how long a session outlives its connections.
     pub(crate) grace: Duration,
-    /// Where workers keep contents of modules.
-    pub(crate) module_cache: Option<CachePlace>,
-    pub(crate) max_sessions: usize,
-    pub(crate) sessions: Mutex<Sessions>,
-    pub(crate) conversations: Conversations,
+    /// For how long a client may send nothing; zero: for ever.
+    pub(crate) idle_limit: Duration,
+    /// Contents of modules that are kept, where they are.
+    pub(crate) module_cache: Option<Arc<ModuleCache>>,
+    /// How much of the sandbox workers must have.
+    pub(crate) sandbox: Demand,
+    /// What of it they lack, for the log.
+    pub(crate) unprotected: Option<String>,
+    /// Whether addresses are the same in every worker.
+    pub(crate) fixed_addresses: bool,
+    pub(crate) session_limits: SessionLimits,
+    pub(crate) sessions: Table,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) journal: Journal,
     pub(crate) telemetry: Telemetry,
 }
 
-/// How many connections have no session yet.
-#[derive(Debug, Default)]
-pub(crate) struct Conversations {
-    trusted: AtomicUsize,
-    strangers: AtomicUsize,
-}
-
 impl Server {
-    /// The table of sessions. A thread that panicked with it left it whole: every change is one step.
+    /// The table of sessions.
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// Does nobody have a session, or ask for one?
     pub(crate) fn is_idle(&self) -> bool {
         // In this order: who asks gets a row in the table before its conversation ends.
-        let Conversations { trusted, strangers } = &self.conversations;
-        let asking = trusted.load(Ordering::SeqCst) + strangers.load(Ordering::SeqCst);
-        asking == 0 && self.sessions().count() == 0
+        self.gate.count() == 0 && self.sessions().count() == 0
     }
 
-    fn conversations(&self, peer: &Peer) -> &AtomicUsize {
-        if self.trusts(peer) { &self.conversations.trusted } else { &self.conversations.strangers }
-    }
-
-    /// Takes a connection over, on a thread of its own.
-    pub(crate) fn welcome(self: &Arc<Self>, mut link: Link, peer: Peer) {
-        if self.conversations(&peer).fetch_add(1, Ordering::SeqCst) >= MAX_CONVERSATIONS {
-            self.conversations(&peer).fetch_sub(1, Ordering::SeqCst);
-            let words = format!("too many connections without a session: {MAX_CONVERSATIONS}");
-            log(format_args!("{words}; closing the one of {peer}"));
-            // Nothing was sent on it before, so this does not wait; who does not read does not need to know.
-            let _ = link.send(&Ended { status: status::SYSTEM_NOT_READY, detail: &words });
-            return;
+    /// Turns a connection away whose first message proves another token, and tells it so.
+    pub(crate) fn turns_away(&self, socket: &Arc<OwnedFd>, peer: &Peer) -> bool {
+        let seals = matches!(peer, Peer::Tcp(_)) && !self.tls_only;
+        let Some(secret) = self.token.as_ref().filter(|_| seals).map(Token::secret) else { return false };
+        if !is_stranger(socket, &secret) {
+            return false;
         }
-        let counted = peer.clone();
+        match Link::accepted(Arc::clone(socket), peer) {
+            Ok(link) => self.journal.refused(peer, &link.turn_away()),
+            Err(error) => self.journal.refused(peer, &error),
+        }
+        true
+    }
+
+    /// Takes a connection over whose first message is there, on a thread of its own.
+    pub(crate) fn welcome(self: &Arc<Self>, pass: Pass, connection: Connection) {
         let server = Arc::clone(self);
-        let started = std::thread::Builder::new().name("connection".into()).spawn(move || server.serve(link, &peer));
-        if let Err(error) = started {
-            self.conversations(&counted).fetch_sub(1, Ordering::SeqCst);
+        let serve = move || server.serve(pass, connection);
+        if let Err(error) = std::thread::Builder::new().name("connection".into()).spawn(serve) {
             log(format_args!("no thread for a connection: {error}"));
         }
     }
 
-    fn serve(&self, link: Link, peer: &Peer) {
-        let outcome = self.converse(link, peer);
-        self.conversations(peer).fetch_sub(1, Ordering::SeqCst);
-        match outcome {
+    fn serve(&self, mut pass: Pass, connection: Connection) {
+        // It outlives every link on its socket: what a peer has sent there is not closed with a link.
+        let peer = connection.peer.clone();
+        match self.converse(Arc::clone(&connection.socket), &peer, &mut pass) {
             Ok((link, Outcome::Attached(admission))) => {
-                self.work(link, &admission);
-                self.sessions().remove(admission.session);
+                // From here on its session is counted, and nobody closes it for newer ones.
+                let source = pass.source();
+                drop(pass);
+                self.work(connection, link, &admission, source);
             }
-            Ok((link, Outcome::Joined(giver))) => {
-                // A worker that is gone has taken its session along, which the client hears by itself.
-                let _ = giver.give(Role::Joined, link);
+            Ok((link, Outcome::Joined(way))) => {
+                // A worker that is gone has taken its session along, and one that takes nothing is given no more: the
+                // client hears the end of its connection.
+                let _ = give(&way, Role::Joined, link);
             }
-            Ok((_, Outcome::Left)) => {}
-            Err(error) => log(format_args!("{peer}: {error}")),
+            Ok((link, Outcome::Left)) => close(link),
+            Err(error) => self.journal.refused(&peer, &error),
         }
     }
 
     /// Leads the conversation, sealed where the client begins it so.
-    fn converse(&self, mut link: Link, peer: &Peer) -> Result<(Link, Outcome), ConversationError> {
+    fn converse(
+        &self,
+        socket: Arc<OwnedFd>,
+        peer: &Peer,
+        pass: &mut Pass,
+    ) -> Result<(Link, Outcome), ConversationError> {
+        let mut link = Link::accepted(socket, peer)?;
         if matches!(peer, Peer::Tcp(_)) {
-            link = link.answer(self.tls.as_ref(), self.tls_only, Instant::now() + SILENCE)?;
+            let secret = self.token.as_ref().map(Token::secret);
+            let by = Answering { tls: self.tls.as_ref(), tls_only: self.tls_only, secret: secret.as_ref() };
+            link = link.answer(&by, pass.deadline(Instant::now()))?;
         }
-        let outcome = conversation::lead(&mut link, peer, self)?;
-        Ok((link, outcome))
+        match conversation::lead(&mut link, peer, self, pass) {
+            Ok(outcome) => Ok((link, outcome)),
+            Err(error) => {
+                close(link);
+                Err(error)
+            }
+        }
     }
 
     /// Gives the connection to a worker and follows it to its end.
-    fn work(&self, mut link: Link, admission: &Admission) {
+    fn work(&self, connection: Connection, mut link: Link, admission: &Admission, source: Source) {
         let session = admission.session;
-        let ends = self.sessions().door(session).and_then(|door| Some((door.giver(), door.worker_end()?)));
-        let Some((giver, door)) = ends else {
-            return log(format_args!("session {session} has no way to its worker"));
+        let say = |words: std::fmt::Arguments<'_>| {
+            self.journal.of_session(source, &format!("floed: session {session}{words}\n"));
+        };
+        let ends = self.sessions().door(session).and_then(|door| Some((door.way(), door.worker_end()?)));
+        let Some((way, door)) = ends else {
+            return say(format_args!(" has no way to its worker"));
         };
         let place = Place {
             worker: &self.worker,
             library: &self.device_library,
-            cache: self.module_cache.as_ref(),
             shared_memory: self.shared_memory,
             transport_memory: self.transport_memory,
+            idle_limit: self.idle_limit,
+            host_memory: self.host_memory,
+            sandbox: self.sandbox,
+            fixed_addresses: self.fixed_addresses,
         };
         let started = worker_process::start(&place, admission, door);
         let worker = match started {
             Ok(worker) => worker,
             Err(error) => {
-                log(format_args!("session {session}: {error}"));
-                // The client may be gone; then nobody needs to know.
-                let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail: &error.to_string() });
-                return;
+                say(format_args!(": {error}"));
+                // The client may be gone; then nobody needs to know. Where the worker lies is not its business.
+                let detail = "the server could not start a worker; its log says why";
+                let _ = link.send(&Ended { status: status::DEVICE_UNAVAILABLE, detail });
+                return close(link);
             }
         };
-        self.sessions().started(session, worker.id());
-        if let Err(error) = giver.give(Role::Session, link) {
-            // The worker ends without a connection, and is followed to that end.
-            log(format_args!("session {session}: its connection does not reach the worker: {error}"));
+        self.sessions().started(session, worker.id(), Some(worker.ender()));
+        if let Some(words) = &self.unprotected {
+            say(format_args!(": {words}"));
         }
-        drop(giver);
+        if let Err(error) = self.give_modules(session, &way) {
+            say(format_args!(": its modules are sent each time: {error}"));
+        }
+        if let Err(error) = give(&way, Role::Session, link) {
+            // The worker goes with the handle.
+            return say(format_args!(": its connection does not reach the worker: {error}"));
+        }
+        drop((way, connection));
+        let target = (u32::try_from(admission.gpu).unwrap_or(u32::MAX), worker.id());
         let report = |report| match report {
             Report::Used(bytes) => self.sessions().uses(session, bytes),
-            Report::Broken(broken) => self.sessions().breaks(session, broken.then(Instant::now)),
-            Report::Ready | Report::Ended(_) => {}
+            Report::Wants(bytes) => self.share(session, bytes),
+            Report::Keeps(bytes) => self.sessions().accounting().keep(session, bytes),
+            Report::Broken(broken) => self.breaks(session, source, broken),
+            Report::Ready => self.measure(session, &target),
+            Report::Ended(_) => {}
         };
-        if let Some(why) = worker_process::follow(worker, report) {
-            log(format_args!("session {session} ended: {why}"));
+        let grace = Duration::from_millis(admission.grace_ms);
+        let log = |entry: &str| self.journal.of_session(source, entry);
+        if let Some(why) = worker.follow(session, grace, log, report) {
+            say(format_args!(" ended: {why}"));
         }
+    }
+
+    /// A session waits for its client, or does no more. Of one peer's that wait, those that are too many end.
+    fn breaks(&self, session: u64, source: Source, broken: bool) {
+        let mut sessions = self.sessions();
+        sessions.breaks(session, broken.then(Instant::now));
+        for (late, _) in sessions.too_many_waiting(session, &self.session_limits) {
+            self.journal
+                .of_session(source, &format!("floed: session {late} ends: its peer has more that wait than it may\n"));
+            if let Some(worker) = sessions.ender(late) {
+                worker.signal(Signal::KILL);
+            }
+        }
+    }
+
+    /// Answers a worker that wants memory of the device.
+    fn share(&self, session: u64, bytes: u64) {
+        let mut sessions = self.sessions();
+        let Share { total, left } = sessions.accounting().want(session, bytes);
+        let way = sessions.door(session).map(|door| door.way());
+        drop(sessions);
+        // A worker that is gone, or does not listen, has no need of it.
+        let _ = way.map(|way| way.grant(Granted { total, left }));
+    }
+
+    /// Bytes that each process has on a GPU, where somebody can say.
+    pub(crate) fn processes(&self, index: u32) -> Option<BTreeMap<u32, u64>> {
+        self.telemetry.processes(&self.gpu(index)?.uuid)
+    }
+
+    /// A worker says that its context is made and nothing else: what it has on the GPU is what a context takes.
+    fn measure(&self, session: u64, &(index, worker): &(u32, u32)) {
+        if let Some(bytes) = self.processes(index).and_then(|mut all| all.remove(&worker)) {
+            self.sessions().accounting().measured(session, bytes);
+        }
+    }
+
+    /// Gives the worker its way to the cache of modules, where there is one.
+    fn give_modules(&self, session: u64, way: &Way) -> std::io::Result<()> {
+        let Some(cache) = &self.module_cache else { return Ok(()) };
+        let (ours, theirs) = cache_ends()?;
+        ModuleKeeper::new(session, Arc::clone(cache)).start(ours)?;
+        way.give_modules(&theirs)
     }
 
     fn gpu(&self, index: u32) -> Option<&Snapshot> {
@@ -196,11 +276,26 @@ impl Server {
     }
 }
 
+/// Gives a connection to a worker, which waits for its client to read as long as that lasts. This process does not.
+fn give(way: &Way, role: Role, link: Link) -> std::io::Result<()> {
+    link.limit_writes(None).map_err(std::io::Error::other)?;
+    way.give(role, link)
+}
+
+/// Closes a connection that no worker has. What this process does to seal it is over then.
+fn close(link: Link) {
+    let tunnel = link.tunnel();
+    drop(link);
+    if let Some(tunnel) = tunnel {
+        tunnel.finish();
+    }
+}
+
 /// The process of a client of this machine. A socket that something else holds for it, or a client that sees itself by another
 /// id (in a container), tells nothing.
 fn process_of(request: &Attach<'_>, peer: &Peer) -> Option<i32> {
     match peer {
-        Peer::Unix { pid, .. } if u32::try_from(*pid) == Ok(request.pid) => Some(*pid),
+        Peer::Unix { pid, .. } if *pid > 0 && u32::try_from(*pid) == Ok(request.pid) => Some(*pid),
         Peer::Unix { .. } | Peer::Tcp(_) => None,
     }
 }
@@ -219,6 +314,14 @@ impl Host for Server {
         matches!(peer, Peer::Unix { uid, .. } if *uid == own || *uid == 0)
     }
 
+    fn trusts_forwarded(&self) -> bool {
+        self.trust_forwarded
+    }
+
+    fn takes_clear_text(&self) -> bool {
+        self.clear_text
+    }
+
     fn gpus(&self, answer: &mut dyn FnMut(ListGpusReply<'_>)) {
         let sessions = self.sessions();
         let row = |&index: &u32| {
@@ -228,7 +331,7 @@ impl Host for Server {
                 name: &gpu.name,
                 uuid: &gpu.uuid,
                 memory: gpu.memory,
-                free: gpu.free.saturating_sub(sessions.used_on_gpu(index)),
+                free: sessions.free_on_gpu(index),
                 kind: &self.probe.kind,
                 driver: self.probe.driver,
                 compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
@@ -239,12 +342,17 @@ impl Host for Server {
         answer(ListGpusReply { gpus: self.offered.iter().filter_map(row).collect() });
     }
 
-    fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
+    fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
         let mut sessions = Server::sessions(self);
-        answer(ListSessionsReply { sessions: sessions.rows(Instant::now()) });
+        answer(ListSessionsReply { sessions: sessions.rows(Instant::now(), caller.source) });
     }
 
-    fn telemetry(&self, request: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>)) {
+    fn telemetry(
+        &self,
+        caller: &Caller<'_>,
+        request: &ReadTelemetry<'_>,
+        answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
+    ) {
         let wanted = |index: &&u32| request.gpus.is_empty() || request.gpus.contains(index);
         let pictures: Vec<_> = self
             .offered
@@ -264,7 +372,7 @@ impl Host for Server {
             uuid: &gpu.uuid,
             pci_bus: &gpu.pci_bus,
             memory: gpu.memory,
-            free: gpu.free.saturating_sub(sessions.used_on_gpu(*index)),
+            free: sessions.free_on_gpu(*index),
             compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
             compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
             serial: &picture.labels.serial,
@@ -272,7 +380,7 @@ impl Host for Server {
             firmware: &picture.labels.firmware,
             readings: to_wire(&picture.readings),
             sessions: sessions
-                .tenants(*index, request.host)
+                .tenants(*index, request.host, caller.source)
                 .into_iter()
                 .map(|tenant| SessionTelemetry {
                     pid: tenant.pid,
@@ -290,7 +398,8 @@ impl Host for Server {
         });
     }
 
-    fn admit(&self, request: &Attach<'_>, peer: &Peer, sealer: Sealer) -> Result<Admission, Refusal> {
+    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal> {
+        let Caller { peer, source } = *caller;
         let no = |status, detail: String| Err(Refusal { status, detail });
         let there = i32::try_from(request.gpu).ok().zip(self.gpu(request.gpu));
         let Some((gpu_index, gpu)) = there else {
@@ -303,33 +412,37 @@ impl Host for Server {
             let words = format!("a program has at most {WINDOW_COUNT} vGPUs, this would be number {}", request.ordinal);
             return no(status::INVALID_DEVICE, words);
         }
+        let settings = match driver_settings::of(&request.settings) {
+            Ok(settings) => settings,
+            Err(error) => return no(status::INVALID_VALUE, error.to_string()),
+        };
         let memory = self.quota(request.memory, gpu);
         // A Unix socket has no more to give to several than to one.
         let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
         let rings = self.rings && request.rings > 0 && matches!(peer, Peer::Unix { .. });
         // Rings are memory of this machine: they do not break while both processes are there.
         let grace_ms = if rings { 0 } else { u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX) };
-        let door = match Door::new((grace_ms == 0).then_some(bulk_connections)) {
+        let door = match Door::new(bulk_connections, grace_ms != 0) {
             Ok(door) => door,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
         };
         let key = door.key();
         let mut sessions = Server::sessions(self);
-        if sessions.count() >= self.max_sessions {
-            let words = format!("this server has as many sessions as it may: {}", self.max_sessions);
-            return no(status::SYSTEM_NOT_READY, words);
+        if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
+            return no(status::SYSTEM_NOT_READY, error.to_string());
         }
-        let applicant = Applicant::new(request, peer, sealer, rings);
-        let settings = request.settings.iter().filter(|setting| DRIVER_SETTINGS.contains(&setting.name));
-        let settings = settings.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect();
+        let applicant = Applicant { source, ..Applicant::new(request, peer, sealer, rings) };
+        let session = sessions.add(applicant, request.gpu, memory, door, Instant::now());
         Ok(Admission {
-            session: sessions.add(applicant, request.gpu, memory, door, Instant::now()),
+            session,
+            _row: self.sessions.row(session),
             gpu: gpu_index,
             ordinal: request.ordinal,
             granularity: gpu.granularity,
             window: WINDOW_BASE + u64::from(request.ordinal) * WINDOW_BYTES,
             window_bytes: WINDOW_BYTES,
             memory,
+            asks_for_memory: sessions.accounting().is_shared_out(request.gpu),
             settings,
             key,
             bulk_connections,
@@ -337,10 +450,6 @@ impl Host for Server {
             client: process_of(request, peer),
             rings,
         })
-    }
-
-    fn withdraw(&self, admission: &Admission) {
-        Server::sessions(self).remove(admission.session);
     }
 
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
@@ -362,10 +471,10 @@ impl Host for Server {
         }
     }
 
-    fn join(&self, request: &Join<'_>) -> Result<Arc<Giver>, Refusal> {
+    fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal> {
         let mut sessions = Server::sessions(self);
-        let giver = sessions.door(request.session).and_then(|door| door.join(request.key));
-        giver.ok_or_else(|| Refusal {
+        let way = sessions.door(request.session).and_then(|door| door.join(request.key));
+        way.ok_or_else(|| Refusal {
             status: status::NOT_PERMITTED,
             detail: format!("no connection may join by this key (any more): session {}", request.session),
         })

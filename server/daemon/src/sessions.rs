@@ -2,18 +2,64 @@
 //! In: admissions, reports of workers, ends. Out: rows. Pure: no process, no clock but the instant it is given.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_transport::{Peer, Sealer};
 use floe_wire::{Attach, SessionRow};
 
+use crate::accounting::Accounting;
 use crate::door::{Door, Key};
+use crate::limits::{SessionLimits, Source};
+use crate::supervision::Ender;
+
+/// All sessions of a daemon, for its threads.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table(Arc<Mutex<Sessions>>);
+
+impl Table {
+    /// These sessions.
+    pub(crate) fn new(sessions: Sessions) -> Self {
+        Self(Arc::new(Mutex::new(sessions)))
+    }
+
+    /// A thread that panicked with it left it whole: every change is one step.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The row of a session that was added; the session ends with it.
+    pub(crate) fn row(&self, session: u64) -> Row {
+        Row { table: self.clone(), session }
+    }
+}
+
+/// A session's row in the table, which goes when this is dropped, however its thread ends.
+#[derive(Debug)]
+pub(crate) struct Row {
+    table: Table,
+    session: u64,
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        let way = self.table.lock().door(self.session).map(|door| door.way());
+        if let Some(way) = way {
+            way.end_tunnels();
+        }
+        // Its way to the worker is closed when nobody is kept waiting: a worker may have sent what takes long to close.
+        let gone = self.table.lock().remove(self.session);
+        drop(gone);
+    }
+}
 
 /// A session as it was admitted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Admission {
     /// Its number; never used again by this daemon.
     pub(crate) session: u64,
+    /// Its row, for as long as it lasts.
+    pub(crate) _row: Row,
     /// The GPU's index in the device library.
     pub(crate) gpu: i32,
     /// The vGPU's ordinal in the client.
@@ -26,6 +72,8 @@ pub(crate) struct Admission {
     pub(crate) window_bytes: u64,
     /// The quota in bytes; 0 for all there is.
     pub(crate) memory: u64,
+    /// Whether its worker asks for memory before it takes it.
+    pub(crate) asks_for_memory: bool,
     /// Variables of the program that belong to the driver.
     pub(crate) settings: Vec<(String, String)>,
     /// What lets further connections join.
@@ -42,13 +90,15 @@ pub(crate) struct Admission {
 
 /// A session that is there.
 #[derive(Debug)]
-struct Session {
+pub(crate) struct Session {
     gpu: u32,
     applicant: Applicant,
     memory: u64,
     used: u64,
     since: Instant,
     worker: u32,
+    /// What signals its worker, once that has started.
+    ender: Option<Ender>,
     door: Door,
     /// Since when its client is missing.
     broken: Option<Instant>,
@@ -56,9 +106,18 @@ struct Session {
     transport: String,
 }
 
+impl Session {
+    /// Whether it is one of this peer's; the server's own user (`None`) is shown all.
+    fn is_shown_to(&self, peer: Option<Source>) -> bool {
+        peer.is_none() || self.applicant.source == peer
+    }
+}
+
 /// Who asks for a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Applicant {
+    /// Whose share it counts for; `None`: the server's own user's, who has no share but all.
+    pub(crate) source: Option<Source>,
     /// Host and address.
     pub(crate) client: String,
     /// The host as it names itself.
@@ -92,14 +151,18 @@ impl Applicant {
     pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, rings: bool) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
         Self {
+            source: Some(Source::of(peer)),
             client,
             host: printable(request.host),
             program: printable(request.program),
             pid: request.pid,
             ordinal: request.ordinal,
             transport: match peer {
-                Peer::Tcp(_) if sealer != Sealer::Nobody => "tls",
-                Peer::Tcp(_) => "tcp",
+                Peer::Tcp(_) => match sealer {
+                    Sealer::Token => "tcp",
+                    Sealer::Process | Sealer::Kernel => "tls",
+                    Sealer::Nobody => "clear",
+                },
                 Peer::Unix { .. } if rings => "shm",
                 Peer::Unix { .. } => "unix",
             },
@@ -107,14 +170,9 @@ impl Applicant {
     }
 }
 
-/// A peer's words as they may stand in others' terminals: no escape sequences, no lines of their own, not without end.
-fn printable(words: &str) -> String {
-    let turns_text =
-        |character| matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown = |character: char| {
-        if character.is_control() || turns_text(character) { char::REPLACEMENT_CHARACTER } else { character }
-    };
-    words.chars().take(NAME_CHARACTERS).map(shown).collect()
+/// A name that a peer says, as it may stand in others' terminals.
+fn printable(name: &str) -> String {
+    floe_wire::printable_within(NAME_CHARACTERS, name)
 }
 
 /// All sessions of this daemon.
@@ -122,6 +180,7 @@ fn printable(words: &str) -> String {
 pub(crate) struct Sessions {
     last: u64,
     rows: BTreeMap<u64, Session>,
+    accounting: Accounting,
 }
 
 impl Sessions {
@@ -136,18 +195,39 @@ impl Sessions {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Bytes used on a GPU by all of them.
-    pub(crate) fn used_on_gpu(&self, gpu: u32) -> u64 {
-        let of_gpu = self.rows.values().filter(|session| session.gpu == gpu);
-        of_gpu.fold(0, |sum, session| sum.saturating_add(session.used))
+    /// How many a peer has.
+    pub(crate) fn of_peer(&self, source: Source) -> usize {
+        self.rows.values().filter(|session| session.applicant.source == Some(source)).count()
+    }
+
+    /// Of the sessions that wait for their client, of the same peer as `session`, those that are too many, with their workers.
+    pub(crate) fn too_many_waiting(&self, session: u64, limits: &SessionLimits) -> Vec<(u64, u32)> {
+        let Some(source) = self.rows.get(&session).and_then(|row| row.applicant.source) else { return Vec::new() };
+        let its = self.rows.iter().filter(|(_, row)| row.applicant.source == Some(source));
+        let mut waiting: Vec<_> = its.filter_map(|(number, row)| Some((row.broken?, *number, row.worker))).collect();
+        waiting.sort_unstable();
+        let leaving = waiting.len().saturating_sub(limits.waiting);
+        waiting.into_iter().take(leaving).map(|(_, number, worker)| (number, worker)).collect()
+    }
+
+    /// Who has how much memory: an account begins and ends with its session.
+    pub(crate) fn accounting(&mut self) -> &mut Accounting {
+        &mut self.accounting
+    }
+
+    /// Bytes of a GPU that nobody has.
+    pub(crate) fn free_on_gpu(&self, gpu: u32) -> u64 {
+        self.accounting.free(gpu)
     }
 
     /// Adds a session whose connections come in by `door`, returns its number.
     pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, door: Door, now: Instant) -> u64 {
         self.last += 1;
         let transport = applicant.transport.to_owned();
-        let session = Session { gpu, applicant, memory, used: 0, since: now, worker: 0, door, broken: None, transport };
+        let (worker, ender, broken) = (0, None, None);
+        let session = Session { gpu, applicant, memory, used: 0, since: now, worker, ender, door, broken, transport };
         self.rows.insert(self.last, session);
+        self.accounting.begin(self.last, gpu, memory);
         self.last
     }
 
@@ -157,16 +237,16 @@ impl Sessions {
     }
 
     /// A session's worker process has started.
-    pub(crate) fn started(&mut self, session: u64, worker: u32) {
+    pub(crate) fn started(&mut self, session: u64, worker: u32, ender: Option<Ender>) {
         if let Some(row) = self.rows.get_mut(&session) {
-            row.worker = worker;
+            (row.worker, row.ender) = (worker, ender);
         }
     }
 
     /// A session's worker says how much it uses.
     pub(crate) fn uses(&mut self, session: u64, bytes: u64) {
         if let Some(row) = self.rows.get_mut(&session) {
-            row.used = bytes;
+            row.used = self.accounting.uses(session, bytes);
         }
     }
 
@@ -177,9 +257,11 @@ impl Sessions {
         }
     }
 
-    /// A session is over.
-    pub(crate) fn remove(&mut self, session: u64) {
-        self.rows.remove(&session);
+    /// A session is over; what it had, to be dropped when the table is not locked any more.
+    #[must_use]
+    pub(crate) fn remove(&mut self, session: u64) -> Option<Session> {
+        self.accounting.end(session);
+        self.rows.remove(&session)
     }
 
     /// The workers of a GPU's sessions.
@@ -188,10 +270,12 @@ impl Sessions {
         of_gpu.map(|session| session.worker).collect()
     }
 
-    /// The sessions on a GPU whose programs run on this host.
-    pub(crate) fn tenants(&self, gpu: u32, host: &str) -> Vec<Tenant> {
+    /// The sessions on a GPU whose programs run on this host, of those that may be shown: `peer`'s own, or all. What a host
+    /// is called is only what its programs say.
+    pub(crate) fn tenants(&self, gpu: u32, host: &str, peer: Option<Source>) -> Vec<Tenant> {
         let host = printable(host);
-        let rows = self.rows.values().filter(|row| row.gpu == gpu && row.applicant.host == host);
+        let its = |row: &&Session| row.gpu == gpu && row.applicant.host == host && row.is_shown_to(peer);
+        let rows = self.rows.values().filter(its);
         rows.map(|row| Tenant {
             pid: row.applicant.pid,
             ordinal: row.applicant.ordinal,
@@ -202,13 +286,24 @@ impl Sessions {
         .collect()
     }
 
-    /// Process ids of all workers.
-    pub(crate) fn workers(&self) -> Vec<u32> {
-        self.rows.values().map(|session| session.worker).filter(|worker| *worker != 0).collect()
+    /// What signals a session's worker; `None` where none has started.
+    pub(crate) fn ender(&self, session: u64) -> Option<Ender> {
+        self.rows.get(&session)?.ender.clone()
     }
 
-    /// Rows for `ListSessions`.
-    pub(crate) fn rows(&mut self, now: Instant) -> Vec<SessionRow<'_>> {
+    /// Sessions of a GPU, with their workers.
+    pub(crate) fn sessions_on_gpu(&self, gpu: u32) -> Vec<(u64, u32)> {
+        let rows = self.rows.iter().filter(|(_, row)| row.gpu == gpu && row.worker != 0);
+        rows.map(|(session, row)| (*session, row.worker)).collect()
+    }
+
+    /// What signals each of the workers.
+    pub(crate) fn enders(&self) -> Vec<Ender> {
+        self.rows.values().filter_map(|session| session.ender.clone()).collect()
+    }
+
+    /// Rows for `ListSessions`: those of one peer, without what is the server's own business, or all.
+    pub(crate) fn rows(&mut self, now: Instant, peer: Option<Source>) -> Vec<SessionRow<'_>> {
         for row in self.rows.values_mut() {
             let its = row.applicant.transport;
             let missing = row.broken.map(|since| now.saturating_duration_since(since).as_secs());
@@ -216,6 +311,7 @@ impl Sessions {
         }
         self.rows
             .iter()
+            .filter(|(_, row)| row.is_shown_to(peer))
             .map(|(&session, row)| SessionRow {
                 session,
                 gpu: row.gpu,
@@ -225,7 +321,7 @@ impl Sessions {
                 memory: row.memory,
                 used: row.used,
                 seconds: now.saturating_duration_since(row.since).as_secs(),
-                worker: row.worker,
+                worker: if peer.is_none() { row.worker } else { 0 },
                 transport: &row.transport,
             })
             .collect()
@@ -237,22 +333,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::limits::Share;
 
     fn applicant() -> Applicant {
         let text = String::from;
         let (client, host, program) = (text("host"), text("host"), text("program"));
-        Applicant { client, host, program, pid: 7, ordinal: 2, transport: "unix" }
+        let source = Some(Source::User(1));
+        Applicant { source, client, host, program, pid: 7, ordinal: 2, transport: "unix" }
     }
 
     fn door() -> Door {
-        Door::new(Some(0)).expect("made")
+        Door::new(0, false).expect("made")
     }
 
     #[test]
     fn numbers_are_not_used_again() {
         let mut sessions = Sessions::default();
         let first = sessions.add(applicant(), 0, 0, door(), Instant::now());
-        sessions.remove(first);
+        assert!(sessions.remove(first).is_some());
         assert_ne!(sessions.add(applicant(), 0, 0, door(), Instant::now()), first);
     }
 
@@ -262,7 +360,7 @@ mod tests {
         let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
         let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, false);
         assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
-        assert!(applicant.program.starts_with("a\u{fffd}[2Jb\u{fffd}c\u{fffd}xxx"), "{}", applicant.program);
+        assert!(applicant.program.starts_with("a\u{fffd}[2Jb c\u{fffd}xxx"), "{}", applicant.program);
         assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);
     }
 
@@ -270,13 +368,34 @@ mod tests {
     fn tenants_are_those_of_one_host_and_one_gpu() {
         let mut sessions = Sessions::default();
         let number = sessions.add(applicant(), 1, 10, door(), Instant::now());
-        sessions.started(number, 99);
+        sessions.started(number, 99, None);
         sessions.uses(number, 5);
         sessions.add(Applicant { host: "other".into(), ..applicant() }, 1, 10, door(), Instant::now());
         sessions.add(applicant(), 0, 10, door(), Instant::now());
         let tenant = Tenant { pid: 7, ordinal: 2, memory: 10, used: 5, worker: 99 };
-        assert_eq!(sessions.tenants(1, "host"), [tenant]);
+        assert_eq!(sessions.tenants(1, "host", None), [tenant]);
+        assert_eq!(sessions.tenants(1, "host", Some(Source::User(1))), [tenant]);
+        assert_eq!(sessions.tenants(1, "host", Some(Source::User(2))), [], "another's");
         assert_eq!(sessions.workers_on_gpu(1), [99]);
+    }
+
+    #[test]
+    fn of_a_peers_sessions_that_wait_those_that_have_waited_longest_are_too_many() {
+        let (mut sessions, start) = (Sessions::default(), Instant::now());
+        let limits = SessionLimits { sessions: Share { all: 9, each: 9 }, waiting: 1 };
+        let numbers = [(); 3].map(|()| sessions.add(applicant(), 0, 0, door(), start));
+        let other = Applicant { source: Some(Source::User(2)), ..applicant() };
+        let other = sessions.add(other, 0, 0, door(), start);
+        let own = sessions.add(Applicant { source: None, ..applicant() }, 0, 0, door(), start);
+        assert_eq!(sessions.of_peer(Source::User(1)), 3);
+        for (number, seconds) in [(own, 0), (other, 0), (numbers[1], 1), (numbers[0], 2)] {
+            sessions.started(number, 90, None);
+            sessions.breaks(number, Some(start + Duration::from_secs(seconds)));
+        }
+        assert_eq!(sessions.too_many_waiting(numbers[0], &limits), [(numbers[1], 90)]);
+        assert_eq!(sessions.too_many_waiting(own, &limits), []);
+        sessions.breaks(numbers[1], None);
+        assert_eq!(sessions.too_many_waiting(numbers[0], &limits), []);
     }
 
     #[test]
@@ -284,12 +403,24 @@ mod tests {
         let start = Instant::now();
         let mut sessions = Sessions::default();
         let number = sessions.add(applicant(), 1, 10, door(), start);
-        sessions.started(number, 99);
+        sessions.started(number, 99, None);
         sessions.uses(number, 5);
-        let rows = sessions.rows(start + Duration::from_secs(3));
+        let rows = sessions.rows(start + Duration::from_secs(3), None);
         assert_eq!((rows[0].seconds, rows[0].used, rows[0].worker, rows[0].gpu), (3, 5, 99, 1));
         assert_eq!(rows[0].transport, "unix");
-        assert_eq!((sessions.on_gpu(1), sessions.on_gpu(0), sessions.used_on_gpu(1)), (1, 0, 5));
+        assert_eq!((sessions.on_gpu(1), sessions.on_gpu(0), sessions.accounting.used(1)), (1, 0, 5));
+    }
+
+    #[test]
+    fn a_peer_is_shown_its_own_sessions_and_no_process_of_the_server() {
+        let (mut sessions, now) = (Sessions::default(), Instant::now());
+        let own = sessions.add(applicant(), 1, 10, door(), now);
+        sessions.started(own, 99, None);
+        sessions.add(Applicant { source: Some(Source::User(2)), ..applicant() }, 1, 10, door(), now);
+        sessions.add(Applicant { source: None, ..applicant() }, 1, 10, door(), now);
+        let rows = sessions.rows(now, Some(Source::User(1)));
+        assert_eq!(rows.iter().map(|row| (row.session, row.worker)).collect::<Vec<_>>(), [(own, 0)]);
+        assert_eq!(sessions.rows(now, None).len(), 3);
     }
 
     #[test]
@@ -298,8 +429,8 @@ mod tests {
         let mut sessions = Sessions::default();
         let number = sessions.add(applicant(), 1, 10, door(), start);
         sessions.breaks(number, Some(start));
-        assert_eq!(sessions.rows(start + Duration::from_secs(12))[0].transport, "unix, broken 12 s");
+        assert_eq!(sessions.rows(start + Duration::from_secs(12), None)[0].transport, "unix, broken 12 s");
         sessions.breaks(number, None);
-        assert_eq!(sessions.rows(start + Duration::from_secs(13))[0].transport, "unix");
+        assert_eq!(sessions.rows(start + Duration::from_secs(13), None)[0].transport, "unix");
     }
 }

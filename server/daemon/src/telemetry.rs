@@ -118,6 +118,14 @@ impl Telemetry {
         picture
     }
 
+    /// Bytes that each process has on a GPU, by process id; `None` where nobody can say.
+    pub(crate) fn processes(&self, uuid: &[u8]) -> Option<BTreeMap<u32, u64>> {
+        match self.source() {
+            Source::Nvidia(nvidia) => nvidia.processes(uuid),
+            Source::Machine(_) | Source::None => None,
+        }
+    }
+
     /// A thread that panicked with them left each whole.
     fn pictures(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
         self.pictures.lock().unwrap_or_else(PoisonError::into_inner)

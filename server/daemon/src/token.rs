@@ -1,21 +1,24 @@
-//! The shared token: made at the first start, never sent, proved by both sides.
-//! In: a file's path; nonces. Out: the token; proofs and whether one is right.
-//! The comparison takes the same time whatever differs.
+//! The shared token: made at the first start, never sent.
+//! In: a file's path. Out: the token, and the secret that connections are sealed and proved by.
+//! It is never shown.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use hmac::{Hmac, Mac as _};
-use sha2::Sha256;
+use floe_transport::Secret;
 
 use crate::error::DaemonError;
 
-/// What both proofs cover beside the nonces.
-const PURPOSE: &[u8] = b"floe-token-v1";
 /// Random bytes in a token and in a nonce: as many as the hash gives.
 pub(crate) const RANDOM_BYTES: usize = 32;
+/// The least characters of a token: nobody guesses a random one, and nothing slows down who tries.
+const LEAST_CHARACTERS: usize = 32;
+/// Random characters in the name of a token's draft.
+const DRAFT_CHARACTERS: usize = 16;
+/// The most bytes of a token's file that are read.
+const MOST_BYTES: u64 = 4096;
 
 /// The shared secret.
 #[derive(Clone)]
@@ -34,6 +37,18 @@ pub(crate) fn random() -> Result<[u8; RANDOM_BYTES], DaemonError> {
     Ok(bytes)
 }
 
+/// What is in the file, whose it is and who may read it: all of the file that is open, whatever becomes of its name.
+fn read(path: &Path) -> io::Result<(String, u32, u32)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok((text, metadata.uid(), metadata.mode() & 0o777))
+}
+
 impl Token {
     /// Reads the token, or makes the file with a new one. Says whether it was made.
     pub(crate) fn read_or_make(path: &Path) -> Result<(Self, bool), DaemonError> {
@@ -43,14 +58,19 @@ impl Token {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(wrong(error)),
         }
-        let mode = fs::metadata(path).map_err(wrong)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(DaemonError::TokenMode { path: path.to_path_buf(), mode });
+        let (text, owner, mode) = read(path).map_err(wrong)?;
+        let path = || path.to_path_buf();
+        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+            return Err(DaemonError::TokenOwner { path: path(), owner });
         }
-        let text = fs::read_to_string(path).map_err(wrong)?;
-        match text.trim() {
-            "" => Err(DaemonError::TokenEmpty(path.to_path_buf())),
-            token => Ok((Self(token.to_owned()), false)),
+        if mode & 0o077 != 0 {
+            return Err(DaemonError::TokenMode { path: path(), mode });
+        }
+        let token = text.trim();
+        match token.chars().count() {
+            0 => Err(DaemonError::TokenEmpty(path())),
+            characters @ 1..LEAST_CHARACTERS => Err(DaemonError::TokenShort { path: path(), characters }),
+            _ => Ok((Self(token.to_owned()), false)),
         }
     }
 
@@ -63,45 +83,42 @@ impl Token {
         fs::create_dir_all(folder)?;
         let random = random().map_err(|error| io::Error::other(error.to_string()))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let draft = folder.join(format!(".token-{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.write_all(token.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        // A link fails where the name is taken; a rename would replace another daemon's token.
-        let named = fs::hard_link(&draft, path);
-        fs::remove_file(&draft)?;
-        named.map(|()| Self(token))
+        // A random name, a file that was not there before and mode 0600: tempfile's own promises.
+        let mut draft = tempfile::Builder::new().prefix(".token-").rand_bytes(DRAFT_CHARACTERS).tempfile_in(folder)?;
+        draft.write_all(token.as_bytes())?;
+        draft.write_all(b"\n")?;
+        draft.as_file().sync_all()?;
+        // It fails where the name is taken, and never replaces another daemon's token.
+        draft.persist_noclobber(path)?;
+        Ok(Self(token))
     }
 
-    fn mac(&self, side: &[u8], server: &[u8], client: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
-        for part in [PURPOSE, side, server, client] {
-            mac.update(part);
-        }
-        mac
-    }
-
-    /// Is this the client's proof?
-    pub(crate) fn client_knows(&self, server: &[u8], client: &[u8], proof: &[u8]) -> bool {
-        self.mac(b"C", server, client).verify_slice(proof).is_ok()
-    }
-
-    /// The client's proof, for a test that is one.
+    /// One of a test's own.
     #[cfg(test)]
-    pub(crate) fn proof_of_client(&self, server: &[u8], client: &[u8]) -> Vec<u8> {
-        self.mac(b"C", server, client).finalize().into_bytes().to_vec()
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self(text.to_owned())
     }
 
-    /// The server's own proof.
-    pub(crate) fn proof_of_server(&self, server: &[u8], client: &[u8]) -> Vec<u8> {
-        self.mac(b"S", server, client).finalize().into_bytes().to_vec()
+    /// What connections and proofs need of it.
+    pub(crate) fn secret(&self) -> Secret {
+        Secret::of(&self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    fn written(text: &str, mode: u32) -> (tempfile::TempDir, Result<(Token, bool), DaemonError>) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("token");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("changed");
+        let outcome = Token::read_or_make(&path);
+        (folder, outcome)
+    }
 
     #[test]
     fn a_token_is_made_once_and_for_its_owner_only() {
@@ -118,20 +135,41 @@ mod tests {
 
     #[test]
     fn a_token_others_can_read_is_refused() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("token");
-        fs::write(&path, "secret").expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
-        assert!(matches!(Token::read_or_make(&path), Err(DaemonError::TokenMode { mode: 0o644, .. })));
+        let (_folder, outcome) = written(&"s".repeat(64), 0o644);
+        assert!(matches!(outcome, Err(DaemonError::TokenMode { mode: 0o644, .. })));
     }
 
     #[test]
-    fn a_proof_is_bound_to_side_and_nonces() {
-        let token = Token("secret".into());
-        let proof = token.mac(b"C", b"server", b"client").finalize().into_bytes();
-        assert!(token.client_knows(b"server", b"client", &proof));
-        assert!(!token.client_knows(b"server", b"other", &proof));
-        assert!(!Token("another".into()).client_knows(b"server", b"client", &proof));
-        assert_ne!(token.proof_of_server(b"server", b"client"), proof.to_vec());
+    fn a_token_of_another_users_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("token");
+        fs::write(&path, "s".repeat(64)).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_err() {
+            return; // Only root gives files away.
+        }
+        assert!(matches!(Token::read_or_make(&path), Err(DaemonError::TokenOwner { owner: 65534, .. })));
+    }
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused_and_the_words_say_what_to_do() {
+        let (_folder, outcome) = written(&"s".repeat(31), 0o600);
+        let error = outcome.expect_err("31 characters");
+        assert!(matches!(error, DaemonError::TokenShort { characters: 31, .. }));
+        assert!(error.to_string().contains("a new one is made"), "{error}");
+        assert!(written(&"s".repeat(32), 0o600).1.is_ok());
+        assert!(matches!(written(" \n", 0o600).1, Err(DaemonError::TokenEmpty(_))));
+    }
+
+    #[test]
+    fn a_file_that_waits_for_the_draft_gets_no_token() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let waiting = folder.path().join(format!(".token-{}", std::process::id()));
+        fs::write(&waiting, "").expect("written");
+        let token = Token::read_or_make(&folder.path().join("token")).expect("made").0;
+        assert_eq!(fs::read_to_string(&waiting).expect("it is still there"), "");
+        let whole = fs::metadata(folder.path().join("token")).expect("made");
+        assert_eq!((whole.nlink(), whole.mode() & 0o777), (1, 0o600));
+        assert_eq!(token.0.len(), 2 * RANDOM_BYTES);
     }
 }

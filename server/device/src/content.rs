@@ -23,9 +23,9 @@ impl Content {
     /// The first `bytes` of a file, without reading them: what nobody looks at takes no memory, and what was looked at can
     /// be given back by the system.
     ///
-    /// The file must not change as long as the value lives. Files of the worker's cache never do: they are complete before
-    /// they get their name, nobody writes to one that has it, one that is removed stays as long as it is mapped, and the
-    /// folder is refused where anybody but the worker's own user could write to it.
+    /// The file must not change as long as the value lives. Files of the daemon's cache never do: they are complete before
+    /// they get their name, they are for reading only, workers have no other descriptor of them and cannot open their paths,
+    /// one that is removed stays as long as it is mapped, and a folder is refused where another user could write to it.
     ///
     /// # Errors
     /// INVALID_DATA for a file of another size, else the system's.

@@ -6,6 +6,7 @@
 
 mod order;
 mod pace;
+mod release;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,8 @@ use crate::stripes;
 pub(crate) use order::Lane;
 use order::Order;
 pub(crate) use pace::Pace;
+use release::Release;
+pub(crate) use release::Releaser;
 
 /// Something to do when the GPU has come so far.
 pub(crate) struct Task<D: Device> {
@@ -64,12 +67,14 @@ pub(crate) enum Action<D: Device> {
 /// The issuer's and the driver's callbacks' way to the completer.
 pub(crate) struct Tasks<D: Device> {
     channel: Channel<Task<D>>,
+    releases: Channel<Release<D>>,
     open: Arc<Open>,
 }
 
 impl<D: Device> Clone for Tasks<D> {
     fn clone(&self) -> Self {
-        Self { channel: self.channel.clone(), open: Arc::clone(&self.open) }
+        let (channel, releases) = (self.channel.clone(), self.releases.clone());
+        Self { channel, releases, open: Arc::clone(&self.open) }
     }
 }
 
@@ -131,7 +136,7 @@ impl<D: Device> Tasks<D> {
 
     /// Does what was never handed over; it leaves with the next flush.
     pub(crate) fn finish(&self, shared: &Arc<Shared<D>>, task: Task<D>) -> Result<(), LinkError> {
-        finish(shared, &self.open, task, Ok(()))
+        finish(shared, (&self.open, &self.releases), task, Ok(()))
     }
 }
 
@@ -139,24 +144,28 @@ impl<D: Device> Tasks<D> {
 pub(crate) struct Completer<D: Device> {
     shared: Arc<Shared<D>>,
     incoming: Receiver<Task<D>>,
+    releases: Channel<Release<D>>,
     open: Arc<Open>,
     order: Order<D>,
     spin: Spin,
 }
 
 impl<D: Device> Completer<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>, spin: Spin) -> (Self, Tasks<D>) {
+    /// Also what gives memory up beside it.
+    pub(crate) fn new(shared: Arc<Shared<D>>, spin: Spin) -> (Self, Releaser<D>, Tasks<D>) {
         let (channel, incoming) = std::sync::mpsc::channel();
+        let (releases, given_up) = std::sync::mpsc::channel();
         let open = Arc::new(Open::default());
-        let tasks = Tasks { channel, open: Arc::clone(&open) };
-        (Self { shared, incoming, open, order: Order::default(), spin }, tasks)
+        let tasks = Tasks { channel, releases: releases.clone(), open: Arc::clone(&open) };
+        let releaser = Releaser { shared: Arc::clone(&shared), incoming: given_up, open: Arc::clone(&open) };
+        (Self { shared, incoming, releases, open, order: Order::default(), spin }, releaser, tasks)
     }
 
     /// Runs until the link or every [`Tasks`] is gone.
     ///
     /// # Errors
     /// [`LinkError`] when the client cannot be told any more.
-    pub(crate) fn run(mut self) -> Result<(), LinkError> {
+    pub(crate) fn run(&mut self) -> Result<(), LinkError> {
         if self.spin.is_on() {
             sleep_precisely();
         }
@@ -164,7 +173,7 @@ impl<D: Device> Completer<D> {
         while self.take_in(&mut pace) {
             let mut finished = false;
             while let Some((task, outcome)) = self.order.next() {
-                finish(&self.shared, &self.open, task, outcome)?;
+                finish(&self.shared, (&self.open, &self.releases), task, outcome)?;
                 if self.order.is_empty() {
                     // Ahead of the next wait, which the issuer may see to.
                     self.shared.queue.expect(false);
@@ -221,7 +230,7 @@ impl<D: Device> Completer<D> {
 /// Does what is to be done, and says it with the next flush.
 fn finish<D: Device>(
     shared: &Arc<Shared<D>>,
-    open: &Arc<Open>,
+    (open, releases): (&Open, &Channel<Release<D>>),
     task: Task<D>,
     outcome: CudaResult<()>,
 ) -> Result<(), LinkError> {
@@ -243,7 +252,12 @@ fn finish<D: Device>(
         Action::Release { pages, failed } => {
             let error = failed.or(outcome.err());
             task.marks.iter().for_each(|mark| mark.settle());
-            release(shared, open, task.sequence, pages, error);
+            open.change(1);
+            if let Err(unsent) = releases.send(Release { request: task.sequence, pages, error }) {
+                // The session is over: what it holds of the device goes with the process.
+                std::mem::forget(unsent);
+                open.change(-1);
+            }
             Ok(())
         }
         Action::Report { stream, reached } => report(shared, stream, reached, outcome),
@@ -257,34 +271,6 @@ fn finish<D: Device>(
             shared.show_printed(outcome.is_err())?;
             shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
         }
-    }
-}
-
-/// Gives shared memory up in a thread of its own: the driver may wait for work that waits for what is told here.
-fn release<D: Device>(
-    shared: &Arc<Shared<D>>,
-    open: &Arc<Open>,
-    request: u64,
-    pages: SharedPages<D::Mapped>,
-    error: Option<CudaError>,
-) {
-    open.change(1);
-    let (releasing, counted) = (Arc::clone(shared), Arc::clone(open));
-    let body = move || {
-        // On a context beyond use the driver refuses; the pages go all the same.
-        let _ = releasing.device.enter();
-        drop(pages);
-        // A client that cannot be told is gone, which others notice.
-        let status = error.map_or(0, CudaError::code);
-        let _ = releasing.queue_reply(request, status).and_then(|()| releasing.sender.flush());
-        counted.change(-1);
-    };
-    let started = std::thread::Builder::new().name("floe-release".into()).spawn(body);
-    if let Err(error) = started {
-        // The memory went with the thread that is not.
-        shared.log.line(format_args!("no thread to give shared memory up: {error}"));
-        let _ = shared.queue_reply(request, CudaError::OPERATING_SYSTEM.code());
-        open.change(-1);
     }
 }
 

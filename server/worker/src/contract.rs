@@ -2,13 +2,16 @@
 //! In and out: plain data.
 //! The worker's standard input is where it is handed connections (`hand_over`); the daemon's log is its standard error.
 
-use std::path::PathBuf;
-
 use floe_wire::{Attribute, DeviceSnapshot, Limit};
 use serde::{Deserialize, Serialize};
 
+pub use crate::sandbox::{Demand, Protection, Standing};
+
 /// The environment variable that holds a [`Task`] as JSON.
 pub const TASK_VARIABLE: &str = "FLOE_WORKER_TASK";
+
+/// The exit status of a worker that did not come to its end in time, and ended at once.
+pub const STUCK: u8 = 3;
 
 /// The session a worker is started for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,12 @@ pub struct Task {
     pub memory: u64,
     /// Physical memory comes in multiples of this many bytes.
     pub granularity: u64,
+    /// Whether the device's memory is shared out by the daemon, which is asked for it then.
+    #[serde(default)]
+    pub asks_for_memory: bool,
+    /// Bytes of host memory the worker may have, without what is shared; 0: all there is.
+    #[serde(default)]
+    pub host_memory: u64,
     /// The most bytes of host memory it may share with its client; 0: none.
     pub shared_memory: u64,
     /// Bytes of pinned memory for its data on their way.
@@ -33,21 +42,16 @@ pub struct Task {
     pub rings: bool,
     /// Milliseconds for which the session outlives its connections; 0: it ends with any of them.
     pub grace_ms: u64,
+    /// Milliseconds for which its client may send nothing; 0: for ever.
+    pub idle_ms: u64,
     /// The most connections that carry its bulk data.
     pub bulk_connections: u32,
     /// The client's process, where that is of this machine.
     pub client: Option<i32>,
-    /// Where contents of modules are kept; `None`: nowhere.
-    pub cache: Option<CachePlace>,
-}
-
-/// A folder for contents of modules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CachePlace {
-    /// The folder; made where it is not there.
-    pub folder: PathBuf,
-    /// The most bytes in it.
-    pub limit: u64,
+    /// How much of the sandbox is demanded.
+    pub sandbox: Demand,
+    /// Whether addresses are the same in every worker, which migration needs and an attacker welcomes.
+    pub fixed_addresses: bool,
 }
 
 /// A line of a worker that serves a session.
@@ -56,8 +60,12 @@ pub struct CachePlace {
 pub enum Report {
     /// The session can be used: the context exists and the window is reserved.
     Ready,
-    /// Bytes of physical memory the session holds.
+    /// Bytes of the device's memory the session holds.
     Used(u64),
+    /// Bytes of the device's memory the session wants in all; it waits to be told what it may have.
+    Wants(u64),
+    /// It keeps no more than these bytes of what it was granted.
+    Keeps(u64),
     /// Whether the session waits for its client to make connections again.
     Broken(bool),
     /// The session is over, and why.

@@ -11,6 +11,8 @@ use floe_abi::{
 };
 use floe_device::{Content, LinkInput, LoadOption};
 
+use crate::ledger::Costs;
+
 /// Bytes of a page of host memory.
 pub(crate) const PAGE: usize = 4096;
 
@@ -318,6 +320,8 @@ pub trait Device: Send + Sync + 'static {
     fn synchronize(&self) -> CudaResult<()>;
     /// Gives the context up and makes a new one.
     fn reset(&self) -> CudaResult<()>;
+    /// What its driver takes by itself.
+    fn costs(&self) -> CudaResult<Costs>;
     /// Sets a limit and returns the value in force.
     fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64>;
 

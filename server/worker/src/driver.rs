@@ -5,6 +5,7 @@
 mod graph;
 mod mapped;
 mod pinned;
+mod reach;
 mod rows;
 
 use std::ffi::CString;
@@ -16,15 +17,16 @@ use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel,
     LaunchAttribute, MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream,
     StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
-    granularity, location_type, pointer_attribute, resource_type,
+    granularity, limit, location_type, pointer_attribute, resource_type,
 };
 use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 
 use crate::contract::{Probe, Snapshot};
 use crate::device::{
-    ClusterQuestion, Code, Device, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
+    ClusterQuestion, Code, Device, End, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
     Loading, NodeEdge, NodeWork, PageSize, Pattern, Place, Rows, RowsEnd, TextureRequest,
 };
+use crate::ledger::{Costs, Limits};
 use crate::open::{OpenLibraryError, open};
 pub use mapped::MappedMemory;
 pub use pinned::PinnedMemory;
@@ -40,12 +42,20 @@ const PARAMETERS: usize = 32_764;
 /// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `…_PCI_DEVICE_ID` and `…_PCI_DOMAIN_ID`.
 const PCI: [i32; 3] = [33, 34, 50];
 
+/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT` and `…_MAX_THREADS_PER_MULTIPROCESSOR`.
+const RESIDENT: [u32; 2] = [16, 39];
+/// What an H100's driver takes for a stream: 512 MiB for 936 of them (docs/facts/device-memory.md).
+const STREAM_BYTES: u64 = 576 << 10;
+/// What it takes for a kernel of an instantiated graph: 44 MiB for 20,000.
+const NODE_BYTES: u64 = 2560;
+
 /// One GPU of a driver library, with its primary context.
 #[derive(Debug)]
 pub struct Gpu {
     driver: &'static Driver,
     device: floe_abi::Device,
     context: Mutex<Context>,
+    reach: reach::Reach,
 }
 
 fn size(bytes: u64) -> CudaResult<usize> {
@@ -76,7 +86,8 @@ impl Gpu {
         let context =
             driver.device_primary_ctx_retain(device).map_err(|error| failed("cuDevicePrimaryCtxRetain", error))?;
         driver.ctx_set_current(context).map_err(|error| failed("cuCtxSetCurrent", error))?;
-        Ok(Self { driver, device, context: Mutex::new(context) })
+        let reach = reach::Reach::of(driver, device);
+        Ok(Self { driver, device, context: Mutex::new(context), reach })
     }
 
     /// Whether the library says things of its own on standard output and error, as floe's CPU device does, and not only what
@@ -169,6 +180,23 @@ impl Device for Gpu {
         self.enter()
     }
 
+    fn costs(&self) -> CudaResult<Costs> {
+        let attribute = |number| {
+            self.driver.device_get_attribute(number, self.device).map(|value| u64::from(value.max(0).unsigned_abs()))
+        };
+        let [processors, threads] = RESIDENT.map(attribute);
+        let begins_with = |number| self.driver.ctx_get_limit(number).map(wide);
+        let defaults = Limits {
+            stack: begins_with(limit::STACK_SIZE)?,
+            printing: begins_with(limit::PRINTF_FIFO_SIZE)?,
+            heap: begins_with(limit::MALLOC_HEAP_SIZE)?,
+        };
+        let resident_threads = processors?.saturating_mul(threads?);
+        // The CPU device keeps its streams and graphs in host memory.
+        let [stream, node] = if self.speaks() { [0, 0] } else { [STREAM_BYTES, NODE_BYTES] };
+        Ok(Costs { resident_threads, stream, node, defaults })
+    }
+
     fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64> {
         let limit = u32::try_from(limit).map_err(|_| CudaError::UNSUPPORTED_LIMIT)?;
         self.driver.ctx_set_limit(limit, size(value)?)?;
@@ -176,7 +204,9 @@ impl Device for Gpu {
     }
 
     fn reserve(&self, bytes: u64, wish: DevicePtr) -> CudaResult<DevicePtr> {
-        self.driver.mem_address_reserve(size(bytes)?, 0, wish, 0)
+        let at = self.driver.mem_address_reserve(size(bytes)?, 0, wish, 0)?;
+        self.reach.reserved(at, bytes);
+        Ok(at)
     }
 
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle> {
@@ -224,6 +254,7 @@ impl Device for Gpu {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()> {
+        self.reach.demand(self.driver, to, wide(bytes))?;
         from.upload(to, offset, bytes, stream)
     }
 
@@ -235,18 +266,26 @@ impl Device for Gpu {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()> {
+        self.reach.demand(self.driver, from, wide(bytes))?;
         to.download(offset, from, bytes, stream)
     }
 
     fn upload_rows(&self, to: Rows, from: &PinnedMemory, offset: usize, stream: Stream) -> CudaResult<()> {
+        self.reach.demand_rows(self.driver, to)?;
         from.upload_rows(to, offset, stream)
     }
 
     fn download_rows(&self, to: &PinnedMemory, offset: usize, from: Rows, stream: Stream) -> CudaResult<()> {
+        self.reach.demand_rows(self.driver, from)?;
         to.download_rows(offset, from, stream)
     }
 
     fn copy(&self, to: Place<'_, Self>, from: Place<'_, Self>, bytes: u64, stream: Stream) -> CudaResult<()> {
+        for end in [&to, &from] {
+            if let End::Device(at) = end {
+                self.reach.demand(self.driver, *at, bytes)?;
+            }
+        }
         mapped::copy(self.driver, to, from, size(bytes)?, stream)
     }
 
@@ -257,10 +296,14 @@ impl Device for Gpu {
         [width, height]: [u64; 2],
         stream: Stream,
     ) -> CudaResult<()> {
+        for end in [&to, &from] {
+            self.reach.demand_end(self.driver, end, [width, height])?;
+        }
         mapped::copy_rows(self.driver, to, from, [size(width)?, size(height)?], stream)
     }
 
     fn fill(&self, at: DevicePtr, pattern: Pattern, stream: Stream) -> CudaResult<()> {
+        self.reach.demand_pattern(self.driver, at, &pattern)?;
         let Pattern { element, value, width, height, pitch } = pattern;
         let (width, height, pitch) = (size(width)?, size(height)?, size(pitch)?);
         let [first, second, ..] = value.to_le_bytes();
@@ -285,6 +328,7 @@ impl Device for Gpu {
     }
 
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
+        self.reach.demand_texture(self.driver, &request)?;
         self.driver.tex_object_create(request.resource, request.description, request.view)
     }
 
@@ -462,6 +506,7 @@ impl Device for Gpu {
     }
 
     fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode> {
+        self.reach.demand_node(self.driver, work)?;
         graph::add(self.driver, self.context(), graph, after, work)
     }
 
@@ -478,6 +523,7 @@ impl Device for Gpu {
     }
 
     fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()> {
+        self.reach.demand_node(self.driver, work)?;
         graph::set(self.driver, self.context(), exec, node, work)
     }
 
@@ -510,6 +556,7 @@ impl Device for Gpu {
     }
 
     fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()> {
+        self.reach.demand_words(self.driver, operations)?;
         self.driver.stream_batch_mem_op(stream, operations, 0)
     }
 

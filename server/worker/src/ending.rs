@@ -1,6 +1,8 @@
 //! Why a session ends.
 //! In: what became of its connections, and of the device. Out: one reason, and what the client is told of it.
 
+use std::time::Duration;
+
 use floe_abi::CudaError;
 use floe_transport::LinkError;
 use thiserror::Error;
@@ -25,6 +27,9 @@ pub enum Ending {
         /// The driver's error.
         error: CudaError,
     },
+    /// The client sent nothing for as long as the operator allows.
+    #[error("the client sent nothing for {} s, and the server's operator allows no more", .0.as_secs_f64())]
+    Idle(Duration),
     /// The worker itself failed.
     #[error("the worker failed: {0}")]
     Bug(String),
@@ -38,6 +43,7 @@ impl Ending {
             Self::ClientLeft | Self::Link(_) => None,
             Self::Contract(_) => Some(CudaError::INVALID_VALUE),
             Self::Device { error, .. } => Some(*error),
+            Self::Idle(_) => Some(CudaError::DEVICE_UNAVAILABLE),
             Self::Bug(_) => Some(CudaError::UNKNOWN),
         }
     }

@@ -20,6 +20,16 @@ pub(crate) enum Fault {
     Contract(String),
 }
 
+impl Fault {
+    /// What later uses of an object are answered whose creation failed so.
+    pub(crate) fn code(&self) -> CudaError {
+        match self {
+            Self::Program(error) | Self::Explained(error, _) => *error,
+            Self::Contract(_) => CudaError::INVALID_HANDLE,
+        }
+    }
+}
+
 impl From<CudaError> for Fault {
     fn from(error: CudaError) -> Self {
         Self::Program(error)

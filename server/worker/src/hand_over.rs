@@ -1,17 +1,26 @@
 //! Connections on their way from the daemon to a worker.
-//! In: at the daemon's end, links with what they are for. Out: the same at the worker's end, which is its standard input.
+//! In: at the daemon's end, links with what they are for, and the way to the cache. Out: the same at the worker's end, which is
+//! its standard input.
 //! Each goes with its counts of frames, so that the worker goes on where the daemon stopped; none is read or written here.
+//! The daemon never waits for the worker: what a worker does not take in time is not given to it.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, PoisonError};
 
-use floe_transport::{Link, LinkError, Parts, receive_with, send_with};
+use floe_transport::{Link, LinkError, Parts, SealedKeys, receive_with, try_send_with};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use serde::{Deserialize, Serialize};
 
+use crate::cache_channel::CacheEnd;
+use crate::ledger::Granted;
+
 /// The most bytes of a notice.
-const NOTICE_BYTES: usize = 256;
+const NOTICE_BYTES: usize = 1024;
+/// What the worker says when it has taken a connection.
+const TAKEN: &[u8] = b"t";
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +32,49 @@ pub enum Role {
     Joined,
 }
 
+/// [`SealedKeys`], as they are said.
+#[derive(Serialize, Deserialize)]
+struct Keys {
+    suite: u8,
+    sending: [u8; 32],
+    sent: u64,
+    receiving: [u8; 32],
+    received: u64,
+}
+
+impl From<SealedKeys> for Keys {
+    fn from(keys: SealedKeys) -> Self {
+        let SealedKeys { suite, sending, sent, receiving, received } = keys;
+        Self { suite, sending, sent, receiving, received }
+    }
+}
+
+impl From<Keys> for SealedKeys {
+    fn from(keys: Keys) -> Self {
+        let Keys { suite, sending, sent, receiving, received } = keys;
+        Self { suite, sending, sent, receiving, received }
+    }
+}
+
+/// What a worker is handed.
+#[derive(Debug)]
+pub enum Handed {
+    /// A connection with what it is for.
+    Connection(Role, Link),
+    /// The way to the daemon's cache of modules; it comes ahead of the session's own connection.
+    Modules(CacheEnd),
+}
+
+/// What is said with what is handed over.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Said {
+    Connection(Notice),
+    Modules,
+}
+
 /// What is said with a connection.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Notice {
     role: Role,
     /// Frames the daemon has sent on it.
@@ -33,36 +83,93 @@ struct Notice {
     received: u64,
     /// Where the kernel seals the connection: how many bytes its key may still seal.
     may_seal: Option<u64>,
+    /// Where it is sealed by the token: its keys.
+    sealed: Option<Keys>,
+}
+
+/// What is said without a connection: what the session may have of the device's memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Grant {
+    granted: u64,
+    left: u64,
 }
 
 /// The daemon's end.
 #[derive(Debug)]
-pub struct Giver(OwnedFd);
+pub struct Giver {
+    socket: OwnedFd,
+    /// The most connections before the worker when one more joins.
+    most: u32,
+    /// Connections the worker has not taken yet.
+    under_way: Mutex<u32>,
+}
 
 /// The worker's end.
 #[derive(Debug)]
-pub struct Taker(OwnedFd);
+pub struct Taker {
+    socket: OwnedFd,
+    /// Who waits for grants.
+    grants: Option<SyncSender<Granted>>,
+}
 
-/// The two ends of the way to one worker.
+/// The two ends of the way to one worker, on which at most so many connections that join wait to be taken.
 ///
 /// # Errors
 /// When the system gives no socket.
-pub fn pair() -> io::Result<(Giver, Taker)> {
-    let (giver, taker) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    Ok((Giver(giver), Taker(taker)))
+pub fn pair(most: u32) -> io::Result<(Giver, Taker)> {
+    let (socket, taker) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok((Giver { socket, most, under_way: Mutex::default() }, Taker::new(taker)))
 }
 
 impl Giver {
-    /// Gives a connection away, at a frame's border. Does not wait for the worker, unless that lags many connections
-    /// behind.
+    /// Gives a connection away, at a frame's border, and never waits for the worker.
     ///
     /// # Errors
-    /// When the worker is gone, or the connection cannot be duplicated.
+    /// `WouldBlock` when the worker has as many connections before it as may wait; others when the worker is gone, or
+    /// the connection cannot be duplicated.
     pub fn give(&self, role: Role, link: Link) -> io::Result<()> {
         let lost = |error: LinkError| io::Error::other(error.to_string());
-        let Parts { socket, sent, received, may_seal } = link.into_parts().map_err(lost)?;
-        let notice = serde_json::to_vec(&Notice { role, sent, received, may_seal })?;
-        send_with(&self.0, &notice, socket.as_fd())?;
+        let Parts { socket, sent, received, may_seal, sealed } = link.into_parts().map_err(lost)?;
+        let sealed = sealed.map(Keys::from);
+        let notice = serde_json::to_vec(&Said::Connection(Notice { role, sent, received, may_seal, sealed }))?;
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hear_of_taken(&mut under_way);
+        if role == Role::Joined && *under_way >= self.most {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        try_send_with(&self.socket, &notice, socket.as_fd())?;
+        *under_way += 1;
+        Ok(())
+    }
+
+    /// Gives the worker its way to the cache of modules.
+    ///
+    /// # Errors
+    /// When the worker is gone.
+    pub fn give_modules(&self, end: &CacheEnd) -> io::Result<()> {
+        try_send_with(&self.socket, &serde_json::to_vec(&Said::Modules)?, end.descriptor())?;
+        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Ok(())
+    }
+
+    /// Takes off what the worker says it has taken. A worker that says so of connections there are none of gains
+    /// nothing: the system holds no more for it than for one that lags.
+    fn hear_of_taken(&self, under_way: &mut u32) {
+        let mut word = [0; TAKEN.len()];
+        while *under_way > 0 && matches!(recv(&self.socket, &mut word, RecvFlags::DONTWAIT), Ok((_, 1..))) {
+            *under_way -= 1;
+        }
+    }
+}
+
+impl Giver {
+    /// Says what the session may have of the device's memory. A worker that lags behind is not waited for.
+    ///
+    /// # Errors
+    /// When the worker is gone, or lags many notices behind.
+    pub fn grant(&self, granted: Granted) -> io::Result<()> {
+        let notice = serde_json::to_vec(&Grant { granted: granted.total, left: granted.left })?;
+        send(&self.socket, &notice, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
         Ok(())
     }
 }
@@ -71,33 +178,58 @@ impl Taker {
     /// The worker's end as it was inherited.
     #[must_use]
     pub fn new(inherited: OwnedFd) -> Self {
-        Self(inherited)
+        Self { socket: inherited, grants: None }
+    }
+
+    /// Has `grants` told what the session may have of the device's memory.
+    #[must_use]
+    pub fn telling(self, grants: SyncSender<Granted>) -> Self {
+        Self { grants: Some(grants), ..self }
     }
 
     /// For the process that inherits it.
     #[must_use]
     pub fn into_descriptor(self) -> OwnedFd {
-        self.0
+        self.socket
     }
 
-    /// Waits for the next connection; `None` when the daemon gives no more.
+    /// Waits for what is handed over next; `None` when the daemon gives no more.
     ///
     /// # Errors
-    /// When what comes is no connection with a notice.
-    pub fn take(&self) -> io::Result<Option<(Role, Link)>> {
+    /// When what comes is no grant and has no notice or no descriptor.
+    pub fn take(&self) -> io::Result<Option<Handed>> {
         let (mut bytes, mut connection) = ([0; NOTICE_BYTES], None);
         let count = loop {
-            match receive_with(&self.0, &mut bytes, &mut connection, RecvFlags::empty()) {
+            match receive_with(&self.socket, &mut bytes, &mut connection, RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
+                // A daemon that goes has not heard of all that was taken.
+                Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
+                Ok(count) if connection.is_none() && self.tell(&bytes[..count]) => {}
                 received => break received?,
             }
         };
-        if count == 0 {
-            return Ok(None);
-        }
         let socket = connection.ok_or_else(|| io::Error::other("a notice came without its connection"))?;
-        let Notice { role, sent, received, may_seal } = serde_json::from_slice(&bytes[..count])?;
-        Ok(Some((role, Link::resume(Parts { socket, sent, received, may_seal }))))
+        let said = serde_json::from_slice(&bytes[..count])?;
+        // A daemon that does not hear it is gone, which the next call says.
+        let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        Ok(Some(match said {
+            Said::Connection(Notice { role, sent, received, may_seal, sealed }) => {
+                let parts = Parts { socket, sent, received, may_seal, sealed: sealed.map(SealedKeys::from) };
+                let link = Link::resume(parts).map_err(|error| io::Error::other(error.to_string()))?;
+                Handed::Connection(role, link)
+            }
+            Said::Modules => Handed::Modules(CacheEnd::of(socket)),
+        }))
+    }
+
+    /// Hands a grant on to who waits for it. False: it is none.
+    fn tell(&self, notice: &[u8]) -> bool {
+        let Ok(Grant { granted: total, left }) = serde_json::from_slice(notice) else { return false };
+        if let Some(grants) = &self.grants {
+            // Who has stopped to wait needs none.
+            let _ = grants.try_send(Granted { total, left });
+        }
+        true
     }
 }
 
@@ -109,13 +241,79 @@ mod tests {
 
     use floe_transport::Sealer;
     use floe_wire::{Decode as _, MemoryInfo, Message as _, StreamId, SynchronizeStream};
-    use rustix::net::SendFlags;
 
     use super::*;
+    use crate::cache_channel::{CacheRequest, cache_ends};
+
+    fn connection(taker: &Taker) -> (Role, Link) {
+        match taker.take().unwrap().unwrap() {
+            Handed::Connection(role, link) => (role, link),
+            Handed::Modules(_) => panic!("the way to the cache"),
+        }
+    }
+
+    #[test]
+    fn the_way_to_the_cache_comes_ahead_of_the_session() {
+        let (giver, taker) = pair(MOST).unwrap();
+        let (daemon, worker) = cache_ends().unwrap();
+        giver.give_modules(&worker).unwrap();
+        drop(worker);
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        giver.give(Role::Session, Link::new(ours.into())).unwrap();
+        let Handed::Modules(end) = taker.take().unwrap().unwrap() else { panic!("a connection") };
+        assert_eq!(connection(&taker).0, Role::Session);
+        end.ask(CacheRequest::Damaged([1; 32])).unwrap();
+        assert_eq!(daemon.request().unwrap(), Some(CacheRequest::Damaged([1; 32])));
+    }
+
+    #[test]
+    fn grants_come_between_connections_to_who_waits_for_them() {
+        let (giver, taker) = pair(MOST).unwrap();
+        let (grants, granted) = std::sync::mpsc::sync_channel(2);
+        let taker = taker.telling(grants);
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        giver.grant(Granted { total: 5, left: 6 }).unwrap();
+        giver.give(Role::Joined, Link::new(ours.into())).unwrap();
+        giver.grant(Granted { total: 7, left: 8 }).unwrap();
+        drop(giver);
+        assert_eq!(connection(&taker).0, Role::Joined);
+        assert!(taker.take().unwrap().is_none());
+        let all: Vec<Granted> = granted.try_iter().collect();
+        assert_eq!(all, [Granted { total: 5, left: 6 }, Granted { total: 7, left: 8 }]);
+    }
+
+    const MOST: u32 = 3;
+
+    #[test]
+    fn a_worker_that_takes_nothing_is_given_no_more_than_may_wait_and_nobody_waits_for_it() {
+        let (giver, taker) = pair(MOST).unwrap();
+        let give = || giver.give(Role::Joined, Link::new(UnixStream::pair().unwrap().0.into()));
+        assert!((0..MOST).all(|_| give().is_ok()));
+        for _ in 0..100 {
+            assert_eq!(give().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        taker.take().unwrap().unwrap();
+        give().unwrap();
+        assert_eq!(give().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_worker_that_lies_about_what_it_has_taken_is_not_waited_for() {
+        let (giver, taker) = pair(u32::MAX).unwrap();
+        while send(&taker.socket, TAKEN, SendFlags::DONTWAIT).is_ok() {}
+        let mut given = 0;
+        let refused = loop {
+            match giver.give(Role::Joined, Link::new(UnixStream::pair().unwrap().0.into())) {
+                Ok(()) => given += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "after {given}");
+    }
 
     #[test]
     fn connections_come_in_order_with_their_roles_and_go_on_where_they_were() {
-        let (giver, taker) = pair().unwrap();
+        let (giver, taker) = pair(MOST).unwrap();
         let mut peers = Vec::new();
         for role in [Role::Joined, Role::Session] {
             let (ours, theirs) = UnixStream::pair().unwrap();
@@ -126,7 +324,7 @@ mod tests {
             peers.push(peer);
         }
         for (peer, role) in peers.iter_mut().zip([Role::Joined, Role::Session]) {
-            let (its, mut link) = taker.take().unwrap().unwrap();
+            let (its, mut link) = connection(&taker);
             assert_eq!(its, role);
             peer.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
             let frame = link.receive(None).unwrap().unwrap();
@@ -139,12 +337,13 @@ mod tests {
 
     #[test]
     fn what_a_key_may_still_seal_goes_along() {
-        let (giver, taker) = pair().unwrap();
+        let (giver, taker) = pair(MOST).unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let left = 300;
-        let link = Link::resume(Parts { socket: ours.into(), sent: 0, received: 0, may_seal: Some(left) });
+        let parts = Parts { socket: ours.into(), sent: 0, received: 0, may_seal: Some(left), sealed: None };
+        let link = Link::resume(parts).unwrap();
         giver.give(Role::Session, link).unwrap();
-        let (_, mut link) = taker.take().unwrap().unwrap();
+        let (_, mut link) = connection(&taker);
         assert_eq!(link.sealer(), Sealer::Kernel);
         while link.send(&MemoryInfo {}).is_ok() {}
         drop(link);
@@ -154,9 +353,36 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_a_sealed_connection_go_along() {
+        let (giver, taker) = pair(MOST).unwrap();
+        let [(ours, theirs), (_, other)] = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+        let largest =
+            SealedKeys { suite: 1, sending: [255; 32], sent: u64::MAX, receiving: [254; 32], received: u64::MAX - 1 };
+        let mirrored = SealedKeys { sending: [254; 32], sent: 7, receiving: [255; 32], received: 3, ..largest.clone() };
+        let keys = SealedKeys { sent: 3, received: 7, ..largest.clone() };
+        let link = |socket: UnixStream, keys| {
+            Link::resume(Parts { socket: socket.into(), sent: 1, received: 2, may_seal: None, sealed: Some(keys) })
+                .unwrap()
+        };
+        giver.give(Role::Session, link(ours, keys)).unwrap();
+        let (_, mut near) = connection(&taker);
+        assert_eq!(near.sealer(), Sealer::Token);
+        let far = link(theirs, mirrored).into_parts().unwrap();
+        let mut far = Link::resume(Parts { sent: 2, received: 1, ..far }).unwrap();
+        near.send(&MemoryInfo {}).unwrap();
+        far.send(&SynchronizeStream { stream: StreamId(9) }).unwrap();
+        assert_eq!(far.receive(None).unwrap().unwrap().kind, MemoryInfo::KIND);
+        let frame = near.receive(None).unwrap().unwrap();
+        assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(9));
+        giver.give(Role::Session, link(other, largest.clone())).unwrap();
+        let (_, taken) = connection(&taker);
+        assert_eq!(taken.into_parts().unwrap().sealed, Some(largest), "the longest notice");
+    }
+
+    #[test]
     fn what_is_no_connection_is_refused_and_a_worker_that_is_gone_is_told() {
-        let (giver, taker) = pair().unwrap();
-        rustix::net::send(&giver.0, b"{}", SendFlags::empty()).unwrap();
+        let (giver, taker) = pair(MOST).unwrap();
+        send(&giver.socket, b"{}", SendFlags::empty()).unwrap();
         assert!(taker.take().is_err());
         drop(taker);
         let (ours, _theirs) = UnixStream::pair().unwrap();

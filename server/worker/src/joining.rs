@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, OWN_PLACE, Places};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, Mark, OWN_PLACE, Places};
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
 use crate::device::Device;
 use crate::ending::{Ending, InputEnd};
-use crate::hand_over::{Role, Taker};
+use crate::hand_over::{Handed, Role, Taker};
 use crate::shared::Shared;
 use crate::stripes;
 use crate::threads::Threads;
@@ -39,7 +39,7 @@ impl Joining {
     /// Those of `join`.
     pub(crate) fn each<E>(self, mut join: impl FnMut(Link) -> Result<(), E>) -> Result<(), E> {
         self.early.into_iter().try_for_each(&mut join)?;
-        while let Some(Ok(Some((Role::Joined, link)))) = self.taker.as_ref().map(Taker::take) {
+        while let Some(Ok(Some(Handed::Connection(Role::Joined, link)))) = self.taker.as_ref().map(Taker::take) {
             join(link)?;
         }
         Ok(())
@@ -48,21 +48,21 @@ impl Joining {
 
 /// Has every connection that joins carry bulk data.
 pub(crate) fn take_all<D: Device>(shared: &Arc<Shared<D>>, joining: Joining, threads: &Threads) -> Result<(), Ending> {
-    let (shared, of_each) = (Arc::clone(shared), threads.clone());
+    let (shared, of_each, mut joining) = (Arc::clone(shared), threads.clone(), Some(joining));
     let take = move |link: Link| {
         // The daemon's limit was for the handshake.
         link.limit_writes(None).map_err(|error| Ending::Link(error.to_string()))?;
         carry(&shared, link, &of_each)
     };
-    threads.start("floe-join", move || joining.each(take).err())
+    threads.start("floe-join", move || joining.take()?.each(&take).err())
 }
 
 /// Has a link carry bulk data, with a thread that reads it.
 fn carry<D: Device>(shared: &Arc<Shared<D>>, link: Link, threads: &Threads) -> Result<(), Ending> {
-    let (sender, receiver) = link.halves();
+    let (sender, mut receiver) = link.halves();
     shared.stripes.add(sender).map_err(|error| Ending::no_thread(&error))?;
     let shared = Arc::clone(shared);
-    threads.start("floe-bulk-read", move || stripes::read(&shared, receiver).ending())
+    threads.start("floe-bulk-read", move || stripes::read(&shared, &mut receiver).ending())
 }
 
 /// Takes connections of a session that outlives them.
@@ -81,8 +81,8 @@ pub(crate) struct Reception<D: Device> {
 struct Agreed {
     epoch: u64,
     place: u32,
-    /// Bytes that have come to the client there.
-    peer_received: u64,
+    /// What has come to the client there.
+    peer: Mark,
 }
 
 /// Why a connection is not taken.
@@ -104,9 +104,9 @@ impl<D: Device> Reception<D> {
 
     /// Takes every connection, each on a thread of its own: what the client lacks there may take long to write.
     pub(crate) fn take_all(self: Arc<Self>, joining: Joining) -> Result<(), Ending> {
-        let threads = self.threads.clone();
+        let (threads, mut joining) = (self.threads.clone(), Some(joining));
         threads.start("floe-join", move || {
-            let welcomed: Result<(), Ending> = joining.each(|link| {
+            let welcomed: Result<(), Ending> = joining.take()?.each(|link| {
                 self.welcome(link);
                 Ok(())
             });
@@ -119,8 +119,8 @@ impl<D: Device> Reception<D> {
             self.unknown.fetch_sub(1, Ordering::Relaxed);
             return self.shared.log.line(format_args!("more connections than {MOST_UNKNOWN} joined and said nothing"));
         }
-        let this = Arc::clone(self);
-        if self.threads.start("floe-place", move || this.take(link)).is_err() {
+        let (this, mut link) = (Arc::clone(self), Some(link));
+        if self.threads.start("floe-place", move || this.take(link.take()?)).is_err() {
             // The connection is closed, and the client tries again.
             self.unknown.fetch_sub(1, Ordering::Relaxed);
         }
@@ -130,13 +130,16 @@ impl<D: Device> Reception<D> {
     fn take(&self, mut link: Link) -> Option<Ending> {
         let agreed = self.agree(&mut link);
         self.unknown.fetch_sub(1, Ordering::Relaxed);
-        let Agreed { epoch, place, peer_received } = match agreed {
+        let Agreed { epoch, place, peer } = match agreed {
             Ok(agreed) => agreed?,
             Err(ending) => return Some(ending),
         };
         if link.limit_writes(None).is_err() {
             self.places.broke(epoch);
             return None;
+        }
+        if let Some(socket) = link.socket() {
+            self.threads.watchdog().connected(epoch, socket);
         }
         if place == ACKNOWLEDGEMENTS_PLACE {
             let receiver = self.places.hear(epoch, link);
@@ -145,22 +148,26 @@ impl<D: Device> Reception<D> {
                 Heard::Contract(error) => Some(Ending::Contract(error.to_string())),
             };
         }
-        let went_on = self.places.go_on(place, epoch, link, peer_received);
+        let went_on = self.places.go_on(place, epoch, link, peer);
         went_on.err().map(|error| Ending::Contract(error.to_string()))
     }
 
     /// Hears which connection it is and answers; `None`: it is of no use.
     fn agree(&self, link: &mut Link) -> Result<Option<Agreed>, Ending> {
         let Some((request, message)) = heard(link)? else { return Ok(None) };
-        let Continue { epoch, place, received } = message;
-        let (status, detail, received_here) = match self.admit(&message) {
-            Ok(received) => (0, String::new(), received),
-            Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, 0),
+        let Continue { epoch, place, received, digest } = message;
+        let (status, detail, here) = match self.admit(&message) {
+            Ok(mark) => (0, String::new(), mark),
+            Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, Mark::none()),
             Err(Refused::Contract(words)) => return Err(Ending::Contract(words)),
             Err(Refused::Ending(ending)) => return Err(ending),
         };
+        // Before it is told: whatever it does next, it is a client that can come back.
+        if status == 0 && place == ACKNOWLEDGEMENTS_PLACE {
+            self.shared.client.has_acknowledgements();
+        }
         let mut body = Vec::new();
-        ContinueReply { received: received_here }.write(&mut body);
+        ContinueReply { received: here.received, digest: here.digest }.write(&mut body);
         let answered = link.send(&Reply { request, status, earlier: 0, detail: &detail, body: &body });
         if status != 0 {
             return Ok(None);
@@ -169,12 +176,12 @@ impl<D: Device> Reception<D> {
             self.places.broke(epoch);
             return Ok(None);
         }
-        Ok(Some(Agreed { epoch, place, peer_received: received }))
+        Ok(Some(Agreed { epoch, place, peer: Mark { received, digest } }))
     }
 
-    /// Whether a connection may be at its place; how many bytes have come there, of which none is read before it goes on.
-    fn admit(&self, message: &Continue) -> Result<u64, Refused> {
-        let &Continue { epoch, place, .. } = message;
+    /// Whether a connection may be at its place; what has come there, where nothing is read before it goes on.
+    fn admit(&self, message: &Continue) -> Result<Mark, Refused> {
+        let &Continue { epoch, place, received, digest } = message;
         let contract = |words: String| Err(Refused::Contract(words));
         let is_bulk = (1..=self.bulk_connections).contains(&place);
         if !is_bulk && ![OWN_PLACE, ACKNOWLEDGEMENTS_PLACE].contains(&place) {
@@ -194,6 +201,8 @@ impl<D: Device> Reception<D> {
         if is_bulk && !self.places.has(place) {
             carry(&self.shared, self.places.link(place), &self.threads).map_err(Refused::Ending)?;
         }
+        // Before the client goes on anywhere: what it has may be another history's at this place only.
+        self.places.check(place, Mark { received, digest }).map_err(|error| Refused::Contract(error.to_string()))?;
         Ok(self.places.freeze(place))
     }
 }

@@ -4,7 +4,9 @@
 #![deny(unsafe_code)]
 
 mod batch;
+mod budget;
 mod cache;
+pub mod cache_channel;
 mod completer;
 pub mod contract;
 pub mod device;
@@ -16,6 +18,7 @@ mod fault;
 pub mod hand_over;
 mod host_functions;
 mod joining;
+mod ledger;
 mod log;
 mod mirrors;
 mod objects;
@@ -27,6 +30,7 @@ mod queue;
 mod reader;
 mod ring;
 mod rings;
+pub mod sandbox;
 mod serve;
 mod session;
 mod shared;
@@ -35,19 +39,22 @@ mod stripes;
 mod threads;
 mod vigil;
 mod watch;
+mod watchdog;
 mod window;
 
-pub use cache::{Cache, Hash};
+pub use cache::Cache;
 pub use driver::{Gpu, MappedMemory, PinnedMemory, probe};
 pub use ending::Ending;
 pub use joining::Joining;
-pub use log::Log;
+pub use ledger::{Costs, Granted, Grants, Limits};
+pub use log::{Log, one_entry};
 pub use open::{Kind, OpenLibraryError};
 pub use output::Output;
-pub use process::{end, without_randomization};
+pub use process::{close_inherited, end, without_randomization};
 pub use rings::use_rings;
 pub use serve::{Plan, serve};
 pub use watch::{Lasting, Process};
+pub use watchdog::Watchdog;
 
 #[cfg(test)]
 mod tests;

@@ -27,9 +27,16 @@ const LINES: u32 = 1000;
 /// Bytes of one line: compilers' words may be long.
 const LINE_BYTES: usize = 8 << 10;
 
-/// One entry of the log. Words may quote the client, so nothing in them can look like another entry or move a cursor.
+/// One entry of the log.
 fn entry(session: u64, words: &str) -> String {
-    let mut line = format!("floe-worker: session {session}: ");
+    format!("floe-worker: session {session}: {}\n", one_entry(words))
+}
+
+/// Words as they may stand in a log behind who says them. They may quote a client, or be those of a worker that is not itself
+/// any more, so nothing in them can look like another entry or move a cursor, and they are not long.
+#[must_use]
+pub fn one_entry(words: &str) -> String {
+    let mut line = String::new();
     for character in words.trim_end().chars() {
         if line.len() >= LINE_BYTES {
             line.push_str(" …");
@@ -42,7 +49,6 @@ fn entry(session: u64, words: &str) -> String {
             other => line.push(other),
         }
     }
-    line.push('\n');
     line
 }
 
@@ -86,7 +92,7 @@ mod tests {
     fn what_a_client_wrote_cannot_look_like_another_entry() {
         let line = entry(3, "bad name: \u{1b}[2Jx\nfloed: session 4 ended\n");
         assert_eq!(line, "floe-worker: session 3: bad name: \u{fffd}[2Jx\n    floed: session 4 ended\n");
-        assert!(entry(3, &"x".repeat(1 << 20)).len() < LINE_BYTES + 10);
+        assert!(entry(3, &"x".repeat(1 << 20)).len() < LINE_BYTES + 40);
     }
 
     #[test]

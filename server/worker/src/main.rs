@@ -3,29 +3,37 @@
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
 #![forbid(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_transport::Link;
-use floe_worker::contract::{Report, TASK_VARIABLE, Task};
-use floe_worker::hand_over::{Role, Taker};
+use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
+use floe_worker::hand_over::{Handed, Role, Taker};
 use floe_worker::{
-    Cache, Ending, Gpu, Joining, Lasting, Log, OpenLibraryError, Output, Plan, Process, end, serve, use_rings,
-    without_randomization,
+    Cache, Ending, Gpu, Granted, Grants, Joining, Lasting, Log, OpenLibraryError, Output, Plan, Process, Watchdog,
+    close_inherited, end, one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
-const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)";
+const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)\n  floe-worker --check-sandbox LIBRARY shows what protects others from a worker on it";
 /// How often the use of memory and a missing client are reported at most.
 const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Workers are ended before others when the machine runs out of memory: 1000 is the most.
+const OOM_SCORE_ADJUSTMENT: i32 = 500;
+/// How often the daemon is asked for memory at most, with a word of what is kept each time: it allows 1000 words a second.
+const ASK_EVERY: Duration = Duration::from_millis(3);
+/// How long a grant of memory is waited for: the daemon answers at once.
+const GRANT_WAIT: Duration = Duration::from_secs(10);
 /// The exit status when the session ended otherwise than by its client's leaving.
 const FAILED: u8 = 1;
 
@@ -38,6 +46,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         (["--probe", library], _) => probe(library),
+        (["--check-sandbox", library], _) => check_sandbox(library),
         ([], Ok(task)) => session(&task),
         _ => Err(anyhow::anyhow!(USAGE)),
     };
@@ -62,95 +71,174 @@ fn probe(library: &str) -> Result<()> {
     end(0)
 }
 
+/// Enters the sandbox as a session does, and says what of it holds.
+fn check_sandbox(library: &str) -> Result<()> {
+    let mut line = serde_json::to_string(&sandbox::enter(Path::new(library), Demand::Usual)?)?;
+    line.push('\n');
+    io::stdout().write_all(line.as_bytes())?;
+    Ok(())
+}
+
+/// Becomes a process that harms nobody but its own session, whatever a client makes of it. Nothing of the client has been read.
+/// Returns the client's process, which cannot be found from within.
+fn shut_in(task: &Task) -> Result<Option<Process>> {
+    // Those that come are the daemon's.
+    floe_transport::write_without_descriptors();
+    if let Err(error) = close_inherited() {
+        eprintln!("floe-worker: session {}: inherited descriptors stay open: {error}", task.session);
+    }
+    if task.fixed_addresses
+        && let Err(error) = without_randomization()
+    {
+        eprintln!("floe-worker: session {}: addresses stay random, so it cannot move: {error}", task.session);
+    }
+    // Neither the daemon's terminal nor its signals are a session's. A worker that leads a session already is as good.
+    let _ = rustix::process::setsid();
+    let client = task.client.and_then(Process::of);
+    bound_host_memory(task);
+    // What the kernel lacks of it the daemon has said.
+    sandbox::enter(Path::new(&task.library), task.sandbox)?;
+    Ok(client)
+}
+
 fn session(task: &str) -> Result<()> {
     // The daemon's end is noticed by its pipe too; this is for a worker that is stuck in the driver.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task = serde_json::from_str(task).with_context(|| format!("{TASK_VARIABLE} is no task"))?;
-    if let Err(error) = without_randomization() {
-        eprintln!("floe-worker: session {}: addresses stay random, so it cannot move: {error}", task.session);
-    }
+    let client = shut_in(&task)?;
     let taker = Taker::new(io::stdin().as_fd().try_clone_to_owned()?);
     let reports = Reports::on_standard_output()?;
     let log = Log::to_standard_error(task.session)?;
+    let (taker, grants) = if task.asks_for_memory { Asking::begin(taker, &reports) } else { (taker, None) };
     let nothing = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     let output = Output::capture().context("files in memory for what kernels print")?;
     let seen = Seen::default();
-    reports.watch(seen.clone(), log.clone())?;
-    say_panics(log.clone());
-    let Some((mut link, joining)) = own_connection(taker)? else { end(FAILED) };
+    let watchdog = reports.watchdog(&task)?;
+    reports.watch(seen.clone(), log.clone(), watchdog.clone())?;
+    say_panics(log.clone(), watchdog.clone());
+    let lasting = lasting(&task, client, &seen.broken);
+    let Some((mut link, joining, cache)) = own_connection(taker)? else { end(FAILED) };
+    watchdog.begins(&link);
     let ready = if task.rings { use_rings(&mut link, &log) } else { Ok(()) };
     let ending = match ready {
-        Ok(()) => work(&task, link, joining, &seen, output, &reports, &log),
+        Ok(()) => {
+            let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
+            work(&task, Connections { link, joining, lasting, cache }, &seen, output, grants, &told)
+        }
         Err(ending) => ending,
     };
+    watchdog.is_over();
     if ending != Ending::ClientLeft {
         log.line(format_args!("{ending}"));
     }
-    reports.say(&Report::Ended(ending.to_string()));
+    reports.say(&Report::Ended(one_entry(&ending.to_string())));
     end(if ending == Ending::ClientLeft { 0 } else { FAILED })
 }
 
-/// The session's own connection, and what joins it; `None` when the daemon gives none.
-fn own_connection(taker: Taker) -> Result<Option<(Link, Joining)>> {
-    let mut early = Vec::new();
+/// The session's own connection, what joins it, and the cache where there is one; `None` when the daemon gives no connection.
+fn own_connection(taker: Taker) -> Result<Option<(Link, Joining, Option<Cache>)>> {
+    let (mut early, mut cache) = (Vec::new(), None);
     loop {
         match taker.take().context("taking the session's connection over")? {
-            Some((Role::Session, link)) => return Ok(Some((link, Joining { early, taker: Some(taker) }))),
-            Some((Role::Joined, link)) => early.push(link),
+            Some(Handed::Connection(Role::Session, link)) => {
+                return Ok(Some((link, Joining { early, taker: Some(taker) }, cache)));
+            }
+            Some(Handed::Connection(Role::Joined, link)) => early.push(link),
+            Some(Handed::Modules(end)) => cache = Some(Cache::new(end)),
             None => return Ok(None),
         }
     }
 }
 
-fn work(
-    task: &Task,
+/// Has the system bound what this process takes for itself, and take it first when the machine runs out of memory.
+/// The sandbox lets it change neither.
+fn bound_host_memory(&Task { session, host_memory: bytes, .. }: &Task) {
+    if bytes != 0 {
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        if let Err(error) = setrlimit(Resource::Data, limit) {
+            eprintln!("floe-worker: session {session}: its host memory is bounded by counting only: {error}");
+        }
+    }
+    let adjustment = Path::new("/proc/self/oom_score_adj");
+    let present = fs::read_to_string(adjustment).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    if present.is_some_and(|present| present < OOM_SCORE_ADJUSTMENT)
+        && let Err(error) = fs::write(adjustment, OOM_SCORE_ADJUSTMENT.to_string())
+    {
+        eprintln!("floe-worker: session {session}: the system may end others before it when memory runs out: {error}");
+    }
+}
+
+/// What the client speaks on.
+struct Connections {
     link: Link,
     joining: Joining,
+    lasting: Option<Lasting>,
+    cache: Option<Cache>,
+}
+
+/// Who is told how the session goes.
+struct Told<'a> {
+    reports: &'a Reports,
+    log: &'a Log,
+    watchdog: &'a Watchdog,
+}
+
+fn work(
+    task: &Task,
+    Connections { link, joining, lasting, cache }: Connections,
     seen: &Seen,
     output: Output,
-    reports: &Reports,
-    log: &Log,
+    grants: Option<Box<dyn Grants>>,
+    &Told { reports, log, watchdog }: &Told<'_>,
 ) -> Ending {
     let gpu = match Gpu::start(&task.library, task.gpu) {
         Ok(gpu) => gpu,
-        Err(error) => return refuse(link, error),
+        Err(error) => {
+            watchdog.is_over();
+            return refuse(link, error);
+        }
     };
+    match sandbox::close_behind_start(task.sandbox) {
+        Ok(missing) => missing.iter().for_each(|words| log.line(format_args!("the sandbox is incomplete: {words}"))),
+        Err(error) => {
+            watchdog.is_over();
+            return refuse_unprotected(link, &error);
+        }
+    }
     reports.say(&Report::Ready);
     let plan = Plan {
         ordinal: task.ordinal,
         memory: task.memory,
         granularity: task.granularity,
+        host_memory: task.host_memory,
+        grants,
         shared_memory: task.shared_memory,
         transport_memory: task.transport_memory,
         device_speaks: gpu.speaks(),
-        cache: cache(task, log),
+        cache,
         used: Arc::clone(&seen.used),
         joining,
-        lasting: lasting(task, &seen.broken),
+        lasting,
+        idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
+        watchdog: watchdog.clone(),
     };
     serve(Arc::new(gpu), link, plan, output, log.clone())
 }
 
 /// How long the session outlives its connections, where it does.
-fn lasting(task: &Task, broken: &Arc<AtomicBool>) -> Option<Lasting> {
+fn lasting(task: &Task, client: Option<Process>, broken: &Arc<AtomicBool>) -> Option<Lasting> {
     let grace = Duration::from_millis(task.grace_ms);
-    let (bulk_connections, client) = (task.bulk_connections, task.client.and_then(Process::of));
+    let bulk_connections = task.bulk_connections;
     (!grace.is_zero()).then_some(Lasting { grace, bulk_connections, client, broken: Arc::clone(broken) })
 }
 
-/// The cache the daemon names. Without it every module is sent each time, which is slow and no failure.
-fn cache(task: &Task, log: &Log) -> Option<Cache> {
-    let place = task.cache.as_ref()?;
-    let failed = |error: &io::Error| {
-        log.line(format_args!("modules are not cached in {}: {error}", place.folder.display()));
-    };
-    Cache::open(&place.folder, place.limit).inspect_err(failed).ok()
-}
-
-/// Tells the client that there is no device for it.
+/// Tells the client that there is no device for it, but not where the server's files lie.
 fn refuse(mut link: Link, error: OpenLibraryError) -> Ending {
-    let words = error.to_string();
+    let words = match &error {
+        OpenLibraryError::Driver { what, error, .. } => format!("{what}: {error}"),
+        _ => "the server's device library cannot be used; its log says why".to_owned(),
+    };
     let ending = match error {
         OpenLibraryError::Driver { what, library, error } => {
             Ending::Device { what: format!("{what} of {library}"), error }
@@ -164,9 +252,20 @@ fn refuse(mut link: Link, error: OpenLibraryError) -> Ending {
     ending
 }
 
-/// A panic's words go to the daemon's log: fd 2 is the kernels'.
-fn say_panics(log: Log) {
-    std::panic::set_hook(Box::new(move |panic| log.line(format_args!("{panic}"))));
+/// Tells the client that there is no session without a sandbox.
+fn refuse_unprotected(mut link: Link, error: &sandbox::SandboxError) -> Ending {
+    let (status, detail) = (CudaError::DEVICE_UNAVAILABLE.code(), "the server's log says why");
+    let _ = link.limit_writes(Some(Duration::from_secs(1)));
+    let _ = link.send(&floe_wire::Ended { status, detail });
+    Ending::Device { what: error.to_string(), error: CudaError::DEVICE_UNAVAILABLE }
+}
+
+/// A panic's words go to the daemon's log: fd 2 is the kernels'. It ends the session, whatever the thread still waits for.
+fn say_panics(log: Log, watchdog: Watchdog) {
+    std::panic::set_hook(Box::new(move |panic| {
+        watchdog.is_over();
+        log.line(format_args!("{panic}"));
+    }));
 }
 
 /// What the daemon is told of the session while it lasts.
@@ -200,8 +299,14 @@ impl Reports {
         let _ = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }
 
+    /// Starts what ends this process when nothing else does.
+    fn watchdog(&self, task: &Task) -> Result<Watchdog> {
+        let daemon = OwnedFd::from(self.pipe.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?);
+        Ok(Watchdog::start(Duration::from_millis(task.grace_ms), daemon, || end(STUCK))?)
+    }
+
     /// Reports what the session uses and whether its client is missing when that changes, and ends this process when the daemon is gone.
-    fn watch(&self, seen: Seen, log: Log) -> Result<()> {
+    fn watch(&self, seen: Seen, log: Log, watchdog: Watchdog) -> Result<()> {
         let reports = self.clone();
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?;
         let watch = move || {
@@ -210,6 +315,7 @@ impl Reports {
                 // Only errors are asked for: a pipe that nobody reads any more has one.
                 let mut fds = [PollFd::new(&pipe, PollFlags::empty())];
                 if matches!(poll(&mut fds, Some(&REPORT_EVERY)), Ok(1..)) {
+                    watchdog.is_over();
                     log.line(format_args!("the daemon is gone"));
                     end(FAILED);
                 }
@@ -225,5 +331,44 @@ impl Reports {
         };
         std::thread::Builder::new().name("floe-report".into()).spawn(watch)?;
         Ok(())
+    }
+}
+
+/// The way to ask the daemon for memory of the device.
+struct Asking {
+    reports: Reports,
+    answers: Receiver<Granted>,
+    /// What is granted.
+    granted: u64,
+    /// Until when it does not ask again.
+    pause: Instant,
+}
+
+impl Asking {
+    fn begin(taker: Taker, reports: &Reports) -> (Taker, Option<Box<dyn Grants>>) {
+        let (told, answers) = sync_channel(16);
+        let asking: Box<dyn Grants> =
+            Box::new(Self { reports: reports.clone(), answers, granted: 0, pause: Instant::now() });
+        (taker.telling(told), Some(asking))
+    }
+}
+
+impl Grants for Asking {
+    fn ask(&mut self, total: u64) -> Granted {
+        // The daemon takes a worker that reports without end for a hostile one.
+        std::thread::sleep(self.pause.saturating_duration_since(Instant::now()));
+        self.pause = Instant::now() + ASK_EVERY;
+        // An answer that came too late is to another question.
+        while self.answers.try_recv().is_ok() {}
+        self.reports.say(&Report::Wants(total));
+        let nothing = Granted { total: self.granted, left: 0 };
+        let granted = self.answers.recv_timeout(GRANT_WAIT).unwrap_or(nothing);
+        self.granted = granted.total;
+        granted
+    }
+
+    fn hold(&mut self, total: u64) {
+        self.granted = total;
+        self.reports.say(&Report::Keeps(total));
     }
 }

@@ -1,6 +1,6 @@
-//! This process as the kernel sees it: where its addresses lie, and how it ends.
+//! This process as the kernel sees it: what it inherits, where its addresses lie, and how it ends.
 //! In and out: nothing but the process.
-//! Everything unsafe a worker needs beside the driver is here, three calls of the C library.
+//! Everything unsafe a worker needs beside the driver is here, four calls of the C library.
 #![allow(unsafe_code, reason = "the C library has these calls, no safe wrapper among our dependencies does")]
 
 use std::io;
@@ -30,6 +30,20 @@ pub fn without_randomization() -> io::Result<()> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     Err(std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec())
+}
+
+/// Closes every descriptor but the three standard ones: the daemon's own are not inherited, but a library it has loaded, or
+/// whoever started it, may have left some open.
+///
+/// # Errors
+/// On kernels before 5.9, which cannot do it at once.
+pub fn close_inherited() -> io::Result<()> {
+    let (first, last, flags): (libc::c_uint, libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX, 0);
+    // SAFETY: the process has just begun and owns no descriptor but 0, 1 and 2; closing others takes nothing from it.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Ends this process at once. The driver's exit handlers do not run: they would wait for kernels, and one that never

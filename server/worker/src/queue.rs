@@ -14,9 +14,6 @@ use floe_transport::{Expected, Spin};
 use crate::batch::{Batch, Command};
 use words::Words;
 
-/// Bytes of waiting batches at which a session ends whose stream is held: what lets it go on comes behind everything posted
-/// meanwhile, so reading must go on until then.
-const BYTES_WHILE_HELD: usize = 1 << 30;
 /// Emptied batches kept to be filled again: as many as an issuer that is busy for a moment falls behind.
 const SPARE: usize = 16;
 
@@ -25,6 +22,9 @@ const SPARE: usize = 16;
 pub(crate) struct Queue {
     /// Bytes of waiting batches from which on the reader reads no further.
     limit: usize,
+    /// Bytes of waiting batches at which a session ends whose stream is held: what lets it go on comes behind everything
+    /// posted meanwhile, so reading must go on until then.
+    limit_while_held: usize,
     line: Mutex<Line>,
     /// Wakes the issuer.
     filled: Condvar,
@@ -82,10 +82,11 @@ impl Line {
 }
 
 impl Queue {
-    /// A queue of `limit` bytes, whose issuer looks again for a moment before it sleeps, and on while commands are expected.
-    pub(crate) fn new(limit: usize, spin: Spin, expected: Expected) -> Self {
+    /// A queue of `limit` bytes, of `limit_while_held` while a stream is held, whose issuer looks again for a moment before it sleeps, and on while commands are expected.
+    pub(crate) fn new(limit: usize, limit_while_held: usize, spin: Spin, expected: Expected) -> Self {
         Self {
             limit,
+            limit_while_held,
             line: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
@@ -110,7 +111,7 @@ impl Queue {
     pub(crate) fn push(&self, batch: &mut Batch) -> Result<(), Overrun> {
         let mut line = self.line();
         loop {
-            if line.is_held() && line.bytes >= BYTES_WHILE_HELD {
+            if line.is_held() && line.bytes >= self.limit_while_held {
                 return Err(Overrun);
             }
             // Whatever the limit, what is in line is never less than a batch.

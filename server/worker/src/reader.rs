@@ -32,12 +32,12 @@ pub(crate) struct Reader<D: Device> {
 
 impl<D: Device> Reader<D> {
     /// Reads until the connection ends.
-    pub(crate) fn run(&self, mut receiver: Receiver) -> InputEnd {
+    pub(crate) fn run(&self, receiver: &mut Receiver) -> InputEnd {
         // It looks for room in short steps.
         sleep_precisely();
         let mut batch = Batch::default();
         loop {
-            if let Err(end) = self.read(&mut receiver, &mut batch) {
+            if let Err(end) = self.read(receiver, &mut batch) {
                 return end;
             }
         }
@@ -72,6 +72,7 @@ impl<D: Device> Reader<D> {
     /// Has the frame stand in line for the issuer, or does at once what may not wait there.
     fn take(&self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let Frame { sequence, kind, payload } = frame;
+        self.shared.client.has_frame(sequence, kind);
         let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
         if kind == HostFunctionDone::KIND {
             let message = HostFunctionDone::decode(payload).map_err(unreadable)?;
@@ -130,6 +131,7 @@ impl<D: Device> Reader<D> {
     fn take_bulk(&self, mut bulk: Bulk<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let hollow = bulk.hollow()?;
         let (sequence, kind) = (bulk.sequence(), bulk.kind());
+        self.shared.client.has_frame(sequence, kind);
         if let Some(staged) = self.stage(&mut bulk)? {
             batch.push(Command { sequence, kind, payload: &hollow, staged: Some(staged) });
             return Ok(());

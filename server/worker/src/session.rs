@@ -30,12 +30,14 @@ use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Request, StreamId};
 
 use crate::batch::Command;
+use crate::budget::{Budget, cost};
 use crate::cache::Cache;
 use crate::completer::{Action, Lane, Task, Tasks};
 use crate::device::Device;
 use crate::events::{Mark, Pool};
 use crate::fault::{Fault, broken};
 use crate::host_functions::HostFunctions;
+use crate::ledger::Ledger;
 use crate::objects::Objects;
 use crate::queue::Issuing;
 use crate::shared::Shared;
@@ -44,11 +46,12 @@ use crate::vigil::{Next, Vigil};
 use crate::window::Window;
 
 /// What the session may have.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     pub(crate) window: Window,
-    /// Bytes of device memory; 0: all there is.
-    pub(crate) quota: u64,
+    /// Of device memory.
+    pub(crate) ledger: Ledger,
+    /// Of host memory.
+    pub(crate) budget: Budget,
     /// Physical memory comes in multiples of this.
     pub(crate) granularity: u64,
     /// The most bytes of host memory it may share with its client.
@@ -73,7 +76,7 @@ pub(crate) struct Session<D: Device> {
     allowance: Allowance,
     blocks: Objects<memory::Block>,
     mappings: BTreeMap<u64, memory::Mapping>,
-    libraries: Objects<crate::device::Code>,
+    libraries: Objects<library::Loaded>,
     contents: contents::Contents,
     linked: link::Linked,
     kernels: Objects<library::Kernel>,
@@ -127,7 +130,8 @@ impl<D: Device> Session<D> {
         spin: Spin,
     ) -> Self {
         let pool = Pool::new(Arc::clone(&shared.device));
-        let contents = contents::Contents::new(cache, shared.log.clone());
+        let contents = contents::Contents::new(cache, shared.log.clone(), &allowance.budget);
+        let budget = allowance.budget.clone();
         Self {
             shared,
             tasks,
@@ -135,31 +139,31 @@ impl<D: Device> Session<D> {
             functions,
             pool,
             uploads,
-            late: Uploads::new(allowance.rings.late),
+            late: Uploads::new(allowance.rings.late, &budget),
             staged: None,
-            downloads: Downloads::new(allowance.rings.download),
+            downloads: Downloads::new(allowance.rings.download, &budget),
             allowance,
-            blocks: Objects::new("block"),
+            blocks: Objects::new("block", cost::BLOCK, &budget),
             mappings: BTreeMap::new(),
-            libraries: Objects::new("library"),
+            libraries: Objects::new("library", cost::LIBRARY, &budget),
             contents,
-            linked: link::Linked::default(),
-            kernels: Objects::new("kernel"),
+            linked: link::Linked::new(&budget),
+            kernels: Objects::new("kernel", cost::KERNEL, &budget),
             attributes: Vec::new(),
-            streams: Objects::new("stream"),
+            streams: Objects::new("stream", cost::STREAM, &budget),
             legacy_used: false,
             orphans: Vec::new(),
-            events: Objects::new("event"),
-            graphs: Objects::new("graph"),
-            arrays: Objects::new("array"),
-            textures: Objects::new("texture"),
-            surfaces: Objects::new("surface"),
+            events: Objects::new("event", cost::EVENT, &budget),
+            graphs: Objects::new("graph", cost::GRAPH, &budget),
+            arrays: Objects::new("array", cost::ARRAY, &budget),
+            textures: Objects::new("texture", cost::TEXTURE, &budget),
+            surfaces: Objects::new("surface", cost::TEXTURE, &budget),
             sharing: sharing::Sharing::default(),
         }
     }
 
     /// Carries commands out until the queue is closed.
-    pub(crate) fn run(mut self) -> Result<(), Stop> {
+    pub(crate) fn run(&mut self) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let mut issuing = Issuing::default();
         while let Some(batch) = shared.queue.next(&mut issuing) {
@@ -315,7 +319,8 @@ impl<D: Device> Session<D> {
                 broken("a host function's end stands in the line of commands")
             }
             Request::Chunk(_) => broken("only a bulk connection carries a chunk"),
-            Request::Acknowledge(_) | Request::Leave(_) => {
+            Request::Salt(_) => broken("only a place of a session that outlives its connections has salt"),
+            Request::Acknowledge(_) | Request::Leave(_) | Request::Beat(_) => {
                 broken("only the connection with acknowledgements carries these")
             }
             Request::Hello(_)

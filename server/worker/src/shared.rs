@@ -3,7 +3,6 @@
 //! It keeps no objects of the session; these are the issuer's alone.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use floe_abi::CudaError;
@@ -18,6 +17,7 @@ use crate::output::Output;
 use crate::printing::Printing;
 use crate::queue::Queue;
 use crate::stripes::Upload;
+use crate::watch::Use;
 
 /// What the threads of a worker share.
 pub(crate) struct Shared<D: Device> {
@@ -36,15 +36,11 @@ pub(crate) struct Shared<D: Device> {
     pub(crate) mirrors: Mirrors<D::Mapped>,
     /// What came with `ShareMemory`, until that is carried out.
     pub(crate) descriptor: Mutex<Option<OwnedFd>>,
-    /// Bytes of physical memory the session holds.
-    pub(crate) used: Arc<AtomicU64>,
+    /// What the client has done with the session.
+    pub(crate) client: Arc<Use>,
 }
 
 impl<D: Device> Shared<D> {
-    pub(crate) fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
     /// Answers a request, with the first posted failure no reply has carried yet.
     pub(crate) fn reply(&self, request: u64, status: u32, detail: &str, body: &[u8]) -> Result<(), LinkError> {
         // What is not ready has not failed, and is asked in loops.

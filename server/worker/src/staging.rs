@@ -15,6 +15,7 @@ use floe_abi::CudaResult;
 use floe_transport::Giving;
 use floe_wire::PIECE_BYTES;
 
+use crate::budget::Budget;
 use crate::device::{Device, PageSize, Pinned as _};
 use crate::events::Mark;
 use crate::ring::Ticket;
@@ -76,8 +77,8 @@ pub(crate) struct Staged {
 
 impl<D: Device> Uploads<D> {
     /// Rings of `bytes`, which are taken from the device when they are asked for first.
-    pub(crate) fn new(bytes: usize) -> Arc<Self> {
-        let state = UploadState { rings: Rings::of(PageSize::Large), flying: VecDeque::new() };
+    pub(crate) fn new(bytes: usize, budget: &Budget) -> Arc<Self> {
+        let state = UploadState { rings: Rings::of(PageSize::Large, budget), flying: VecDeque::new() };
         Arc::new(Self { bytes, state: Mutex::new(state) })
     }
 
@@ -97,7 +98,7 @@ impl<D: Device> Uploads<D> {
     /// Takes one more ring, if there may be one, and room in it before anybody else has it.
     fn grow(self: &Arc<Self>, device: &Arc<D>, bytes: usize) -> CudaResult<Option<Staged>> {
         let mut state = self.state();
-        if state.rings.count() < MOST_BYTES / self.bytes {
+        if state.rings.count() < MOST_BYTES / self.bytes && state.rings.may_grow(self.bytes) {
             state.rings.add(device, self.bytes)?;
             state.rings.watch(device, self);
         }
@@ -255,9 +256,9 @@ pub(crate) struct Landing<D: Device> {
 
 impl<D: Device> Downloads<D> {
     /// Rings of `bytes`, which are taken from the device when they are asked for first.
-    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+    pub(crate) fn new(bytes: usize, budget: &Budget) -> Arc<Self> {
         // From here sockets are given pages.
-        let rings = Mutex::new(Rings::of(PageSize::Small));
+        let rings = Mutex::new(Rings::of(PageSize::Small, budget));
         Arc::new(Self { bytes, rings, released: Condvar::new(), waiting: AtomicUsize::new(0) })
     }
 
@@ -291,7 +292,7 @@ impl<D: Device> Downloads<D> {
             // A client that does not read what is on its way, and resets the context again and again, waits here.
             let has_room = rings.taken() < (MOST_BYTES / self.bytes).max(1);
             let wants = rings.is_empty() || held() && begun.elapsed() >= PATIENCE;
-            if wants && has_room {
+            if wants && has_room && (rings.is_empty() || rings.may_grow(self.bytes)) {
                 rings.add(device, self.bytes)?;
                 rings.watch(device, self);
                 continue;

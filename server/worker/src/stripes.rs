@@ -100,6 +100,6 @@ pub(crate) fn deliver<D: Device>(
 }
 
 /// Reads a bulk connection until it ends.
-pub(crate) fn read<D: Device>(shared: &Shared<D>, mut receiver: Receiver) -> InputEnd {
-    pull(&mut receiver, &shared.transfers).err().map_or(InputEnd::Closed, InputEnd::from)
+pub(crate) fn read<D: Device>(shared: &Shared<D>, receiver: &mut Receiver) -> InputEnd {
+    pull(receiver, &shared.transfers).err().map_or(InputEnd::Closed, InputEnd::from)
 }

@@ -11,6 +11,7 @@ mod lasting;
 mod launches;
 mod linking;
 mod mirrors;
+mod quota;
 mod sharing;
 mod steady;
 mod stream_memory;
@@ -30,13 +31,17 @@ use floe_wire::*;
 use crate::cache::{Hash, hash_of};
 use crate::hand_over::{Giver, Role, pair};
 use crate::staging::RingBytes;
-use crate::{Ending, Joining, Lasting, Log, Output, Plan, serve};
+use crate::{Ending, Joining, Lasting, Log, Output, Plan, Watchdog, serve};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Connections that may wait for a worker to take them.
+const MOST_JOINING: u32 = 200;
+const PATIENCE: Duration = Duration::from_secs(300);
 const BLOCK: u64 = 2 << 20;
 const BASE: u64 = WINDOW_BASE;
 /// Bytes of host memory a session may share.
 const SHARED: u64 = 1 << 20;
+/// Bytes of host memory it may have.
+const HOST_MEMORY: u64 = 4 << 30;
 /// Pinned memory of its rings.
 const TRANSPORT: u64 = 64 << 20;
 
@@ -87,26 +92,40 @@ impl Client {
     /// With rings of other sizes.
     fn with_transport(
         transport: u64,
-        (ours, theirs): (UnixStream, UnixStream),
+        sockets: (UnixStream, UnixStream),
         device: Arc<Fake>,
         memory: u64,
         lasting: Option<Lasting>,
     ) -> Self {
-        let (giver, taker) = pair().unwrap();
+        Self::planned(sockets, device, |plan| {
+            plan.memory = memory;
+            plan.transport_memory = transport;
+            plan.lasting = lasting;
+        })
+    }
+
+    /// With what a test changes of a session that may have all there is.
+    fn planned((ours, theirs): (UnixStream, UnixStream), device: Arc<Fake>, change: impl FnOnce(&mut Plan)) -> Self {
+        let (giver, taker) = pair(MOST_JOINING).unwrap();
         let joining = Joining { early: Vec::new(), taker: Some(taker) };
         let used = Arc::new(AtomicU64::new(0));
-        let plan = Plan {
+        let mut plan = Plan {
             ordinal: 0,
-            memory,
+            memory: 0,
             granularity: BLOCK,
+            host_memory: HOST_MEMORY,
+            grants: None,
             shared_memory: SHARED,
-            transport_memory: transport,
+            transport_memory: TRANSPORT,
             device_speaks: false,
             cache: None,
             used: Arc::clone(&used),
             joining,
-            lasting,
+            lasting: None,
+            idle: None,
+            watchdog: Watchdog::nobody(),
         };
+        change(&mut plan);
         let served = Arc::clone(&device);
         let worker =
             std::thread::spawn(move || serve(served, Link::new(theirs.into()), plan, Output::none(), Log::nowhere()));
@@ -689,19 +708,6 @@ fn slices_under_way_keep_their_bytes_when_a_later_slice_fails() {
     client.ok(&SynchronizeContext {});
     assert_eq!(client.device.memory(BASE, 4), [1, 2, 3, 4]);
     assert_eq!(client.device.memory(BASE + 64, 8), [9; 8]);
-}
-
-#[test]
-fn heap_and_printing_space_of_kernels_stay_within_the_quota() {
-    let mut client = Client::with(4 * BLOCK);
-    client.ok(&CreateBlock { block: BlockId(1), bytes: 3 * BLOCK });
-    for limit in [1, 2] {
-        assert_eq!(client.call(&SetLimit { limit, value: BLOCK + 1 }).0, 2);
-        client.ok(&SetLimit { limit, value: BLOCK });
-    }
-    client.ok(&SetLimit { limit: 0, value: 8 * BLOCK });
-    let mut free = Client::new();
-    free.ok(&SetLimit { limit: 2, value: 1 << 40 });
 }
 
 #[test]

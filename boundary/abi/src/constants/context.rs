@@ -81,3 +81,12 @@ pub mod shared_config {
     /// `CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE`.
     pub const EIGHT_BYTE_BANK_SIZE: u32 = Raw::CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE as u32;
 }
+
+/// Whose graphics work a context is to share the GPU with.
+pub mod cig_data {
+    use cudarc::driver::sys::CUcigDataType_enum as Raw;
+    /// `CIG_DATA_TYPE_D3D12_COMMAND_QUEUE`.
+    pub const D3D12_COMMAND_QUEUE: u32 = Raw::CIG_DATA_TYPE_D3D12_COMMAND_QUEUE as u32;
+    /// `CIG_DATA_TYPE_NV_BLOB`.
+    pub const NV_BLOB: u32 = Raw::CIG_DATA_TYPE_NV_BLOB as u32;
+}

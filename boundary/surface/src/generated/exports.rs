@@ -98,12 +98,12 @@ pub unsafe extern "C" fn cuCtxCreate(context: *mut Context, flags: u32, device: 
 guard("cuCtxCreate", || unsafe { $crate::generated::context::cuCtxCreate_v2(driver(), context, flags, device) })
 }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxCreate_v3(context: *mut Context, affinity: *mut c_void, count: i32, flags: u32, device: Device) -> CuResult {
+pub unsafe extern "C" fn cuCtxCreate_v3(context: *mut Context, affinity: *mut ExecAffinityParam, count: i32, flags: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuCtxCreate_v3", || unsafe { $crate::marshal::context::cuCtxCreate_v3(driver(), context, affinity, count, flags, device) })
 }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxCreate_v4(context: *mut Context, parameters: *mut c_void, flags: u32, device: Device) -> CuResult {
+pub unsafe extern "C" fn cuCtxCreate_v4(context: *mut Context, parameters: *mut ContextCreateParams, flags: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
 guard("cuCtxCreate_v4", || unsafe { $crate::marshal::context::cuCtxCreate_v4(driver(), context, parameters, flags, device) })
 }

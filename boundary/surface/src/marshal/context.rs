@@ -1,24 +1,29 @@
-//! Contexts: forms of creation with parameters nobody can honour, and the calls that may end a context, after which the
-//! values kept for it are destroyed. C arguments come in; which context is current stays the implementation's matter.
+//! Contexts: forms of creation with parameters, of which those that ask for something are refused as the driver refuses them,
+//! and the calls that may end a context, after which the values kept for it are destroyed. C arguments come in; which context
+//! is current stays the implementation's matter.
 
 use super::marshallers;
 use crate::context_storage::context_gone;
+use crate::expansion::say_once;
 use crate::prelude::*;
 
 marshallers! {
-    /// `cuCtxCreate_v3`: execution affinity is NOT_SUPPORTED, since no device here has it.
-    fn cuCtxCreate_v3(driver, context: *mut Context, affinity: *mut c_void, count: i32, flags: u32, device: Device) {
-        if !affinity.is_null() && count != 0 {
-            return Err(CudaError::UNSUPPORTED_EXEC_AFFINITY);
-        }
+    /// `cuCtxCreate_v3`: an execution affinity is refused as the driver refuses it without MPS.
+    fn cuCtxCreate_v3(
+        driver, context: *mut Context, affinity: *mut ExecAffinityParam, count: i32, flags: u32, device: Device,
+    ) {
+        refuse_affinity(affinity, count)?;
         // SAFETY: as the program passed it.
         unsafe { crate::generated::context::cuCtxCreate_v2(driver, context, flags, device) }
     }
 
-    /// `cuCtxCreate_v4`: parameters (affinity, graphics sharing) are NOT_SUPPORTED.
-    fn cuCtxCreate_v4(driver, context: *mut Context, parameters: *mut c_void, flags: u32, device: Device) {
-        if !parameters.is_null() {
-            return Err(CudaError::NOT_SUPPORTED);
+    /// `cuCtxCreate_v4`, which is `cuCtxCreate` since CUDA 13: parameters that ask for nothing make a plain context.
+    fn cuCtxCreate_v4(driver, context: *mut Context, parameters: *mut ContextCreateParams, flags: u32, device: Device) {
+        // SAFETY: the program's struct of this type, or NULL.
+        if let Some(parameters) = unsafe { c::optional(parameters) } {
+            // SAFETY: the program's struct of this type, or NULL.
+            unsafe { c::optional(parameters.cig) }.map_or(Ok(()), refuse_cig)?;
+            refuse_affinity(parameters.affinity, parameters.affinity_count)?;
         }
         // SAFETY: as the program passed it.
         unsafe { crate::generated::context::cuCtxCreate_v2(driver, context, flags, device) }
@@ -62,5 +67,55 @@ marshallers! {
     /// `cuCtxSynchronize` of CUDA 13: NULL means the current context.
     fn cuCtxSynchronize_v2(driver, context: Context) {
         if context.is_null() { driver.ctx_synchronize() } else { driver.ctx_synchronize_of(context) }
+    }
+}
+
+/// What the driver answers to an execution affinity where no MPS server partitions the GPU (driver 13.0 on an H100): a count
+/// that is not positive asks for none, whatever the pointer.
+fn refuse_affinity(affinity: *const ExecAffinityParam, count: i32) -> CudaResult<()> {
+    match count {
+        ..=0 => Ok(()),
+        _ if affinity.is_null() => Err(CudaError::INVALID_VALUE),
+        _ => Err(CudaError::UNSUPPORTED_EXEC_AFFINITY),
+    }
+}
+
+/// What the driver answers on Linux to a context that is to share the GPU with graphics work (driver 13.0 on an H100).
+fn refuse_cig(cig: &CigParam) -> CudaResult<()> {
+    match cig.kind {
+        cig_data::D3D12_COMMAND_QUEUE => {}
+        cig_data::NV_BLOB if !cig.data.is_null() => {}
+        _ => return Err(CudaError::INVALID_VALUE),
+    }
+    say_once("cuCtxCreate_v4", || {
+        "cuCtxCreate_v4: contexts that share the GPU with graphics work (cigParams) are not supported".to_owned()
+    });
+    Err(CudaError::NOT_SUPPORTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_affinity_is_asked_for_by_a_positive_count_alone() {
+        let one = ExecAffinityParam::default();
+        for count in [0, -1] {
+            assert_eq!(refuse_affinity(&one, count), Ok(()));
+            assert_eq!(refuse_affinity(std::ptr::null(), count), Ok(()));
+        }
+        assert_eq!(refuse_affinity(std::ptr::null(), 1), Err(CudaError::INVALID_VALUE));
+        assert_eq!(refuse_affinity(&one, 1), Err(CudaError::UNSUPPORTED_EXEC_AFFINITY));
+    }
+
+    #[test]
+    fn graphics_work_that_cannot_be_is_invalid_and_what_can_be_is_not_supported() {
+        let answer = |kind, data: usize| refuse_cig(&CigParam { kind, data: std::ptr::without_provenance_mut(data) });
+        for (kind, data) in [(0, 0), (0, 8), (2, 0), (3, 0), (3, 8)] {
+            assert_eq!(answer(kind, data), Err(CudaError::INVALID_VALUE), "{kind} {data}");
+        }
+        for (kind, data) in [(1, 0), (1, 8), (2, 8)] {
+            assert_eq!(answer(kind, data), Err(CudaError::NOT_SUPPORTED), "{kind} {data}");
+        }
     }
 }

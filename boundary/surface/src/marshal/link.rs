@@ -74,7 +74,7 @@ marshallers! {
         let path = std::path::Path::new(OsStr::from_bytes(path.to_bytes()));
         let bytes = std::fs::read(path).map_err(|error| {
             say_once(&format!("file {}", path.display()), || {
-                format!("floe: an input of a link cannot be read: {}: {error}", path.display())
+                format!("an input of a link cannot be read: {}: {error}", path.display())
             });
             CudaError::FILE_NOT_FOUND
         })?;

@@ -55,7 +55,7 @@ marshallers! {
 pub(crate) unsafe fn image_at<'a>(image: *const c_void) -> CudaResult<Image<'a>> {
     // SAFETY: our caller vouches for it.
     unsafe { floe_image::program::from_program(image, &Limits::default()) }.map_err(|error| {
-        say_once(&format!("image {error}"), || format!("floe: a module image cannot be read: {error}"));
+        say_once(&format!("image {error}"), || format!("a module image cannot be read: {error}"));
         error.code()
     })
 }
@@ -65,12 +65,12 @@ pub(crate) fn image_in(path: &CStr) -> CudaResult<Image<'static>> {
     let path = std::path::Path::new(OsStr::from_bytes(path.to_bytes()));
     let bytes = std::fs::read(path).map_err(|error| {
         say_once(&format!("file {}", path.display()), || {
-            format!("floe: a module file cannot be read: {}: {error}", path.display())
+            format!("a module file cannot be read: {}: {error}", path.display())
         });
         CudaError::FILE_NOT_FOUND
     })?;
     Image::from_bytes(&bytes, &Limits::default()).map_err(|error| {
-        say_once(&format!("image {error}"), || format!("floe: a module image cannot be read: {error}"));
+        say_once(&format!("image {error}"), || format!("a module image cannot be read: {error}"));
         error.code()
     })
 }

@@ -3,6 +3,7 @@
 
 use super::marshallers;
 use crate::prelude::*;
+use crate::refusals::refused;
 
 marshallers! {
     /// `cuMemPoolGetAttribute`.
@@ -78,7 +79,7 @@ fn place_of(location: &MemLocation, kind: u32) -> CudaResult<Device> {
         (is::PINNED, at::DEVICE) => Ok(Device(location.id)),
         (is::PINNED, at::INVALID) => Err(CudaError::INVALID_VALUE),
         (is::PINNED | is::MANAGED, _) => {
-            eprintln!("floe: memory pools of the host and of managed memory are not supported");
+            refused(format_args!("memory pools of the host and of managed memory are not supported"));
             Err(CudaError::NOT_SUPPORTED)
         }
         _ => Err(CudaError::INVALID_VALUE),

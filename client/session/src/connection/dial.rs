@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Address, Link, suitable_copiers};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Address, Link, Mark, suitable_copiers};
 use floe_wire::{Call as _, Continue, Join};
 
 use super::error::ConnectError;
@@ -39,23 +39,30 @@ impl Joining {
     }
 
     fn is_sealed(&self) -> bool {
-        matches!(self.server.parse(), Ok(Address::Tls { .. }))
+        self.server.parse().is_ok_and(|address: Address| self.credentials.seals(&address))
     }
 
-    /// Makes one more connection of the session; `limit` is for each step.
-    pub(super) fn join(&self, limit: Duration) -> Result<Link, ConnectError> {
+    /// Makes one more connection of the session; `limit` is for each step. With how long the way there and back took.
+    pub(super) fn join(&self, limit: Duration) -> Result<(Link, Duration), ConnectError> {
         let Self { server, credentials, session, key, .. } = self;
         let mut dialogue = Dialogue::open(server, &server.parse()?, credentials, limit)?;
         dialogue.ask(&Join { session: *session, key }, JOINING, limit)?;
-        Ok(dialogue.link)
+        Ok((dialogue.link, dialogue.trip))
     }
 
-    /// Has a connection that has joined go on at its place; with how many bytes the server has there.
-    pub(super) fn go_on(&self, link: Link, message: &Continue, limit: Duration) -> Result<(Link, u64), ConnectError> {
-        let mut dialogue = Dialogue { link, server: &self.server, limit };
+    /// Has a connection that has joined go on at its place, where this side has this; with what the server has there.
+    pub(super) fn go_on(
+        &self,
+        link: Link,
+        (epoch, place): (u64, u32),
+        mark: Mark,
+        limit: Duration,
+    ) -> Result<(Link, Mark), ConnectError> {
+        let message = &Continue { epoch, place, received: mark.received, digest: mark.digest };
+        let mut dialogue = Dialogue { link, server: &self.server, limit, trip: Duration::ZERO };
         let body = dialogue.ask(message, GOING_ON, limit)?;
         let reply = Continue::decode_reply(&body).map_err(|source| dialogue.garbled(source))?;
-        Ok((dialogue.link, reply.received))
+        Ok((dialogue.link, Mark { received: reply.received, digest: reply.digest }))
     }
 }
 
@@ -63,8 +70,9 @@ impl Attached {
     /// Gives up a session that nobody has used. Its server hears it, so that it does not wait for other connections.
     pub(crate) fn leave(self) {
         let Some(places) = self.places else { return };
-        let message = Continue { epoch: places.epoch(), place: ACKNOWLEDGEMENTS_PLACE, received: 0 };
-        let made = self.joining.join(CONNECT).and_then(|link| self.joining.go_on(link, &message, CONNECT));
+        let which = (places.epoch(), ACKNOWLEDGEMENTS_PLACE);
+        let made =
+            self.joining.join(CONNECT).and_then(|(link, _)| self.joining.go_on(link, which, Mark::none(), CONNECT));
         match made {
             Ok((link, _)) => drop(places.hear(places.epoch(), link)),
             Err(error) => log!(Info, "a session that is not used ends when its server stops waiting: {error}"),
@@ -87,6 +95,10 @@ mod tests {
         assert_eq!(copiers("tcp://server:7070", 2, Some(1)), 0);
         assert_eq!(copiers("tcp://server:7070", 0, Some(4)), 0);
         assert_eq!(copiers("tls://server:7070", 2, Some(4)), 0);
+        let credentials = Credentials { token: Some("token".into()), ..Credentials::default() };
+        for (server, sealed) in [("tcp://server", true), ("clear://server", false), ("/run/floed.sock", false)] {
+            assert_eq!(credentials.seals(&server.parse().expect("an address")), sealed, "{server}");
+        }
         assert_eq!(copiers("tcp://server:7070", 2, None), suitable_copiers(2));
     }
 }

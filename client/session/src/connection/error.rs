@@ -1,8 +1,8 @@
-//! Why a session's connection could not be had. Each says what to do where there is something to be done; the code is what
-//! the program gets.
+//! Why a session's connection could not be had. Each says the cause once, within its sentence (so none has a source that says
+//! it again), and on the next line what to do where there is something to be done; the code is what the program gets.
 
 use floe_abi::CudaError;
-use floe_transport::{AddressError, LinkError, TlsError};
+use floe_transport::{Address, AddressError, LinkError, TlsError, Unsealed};
 use floe_wire::{DecodeError, NEWEST_VERSION, OLDEST_VERSION};
 
 use super::dial::{GOING_ON, JOINING};
@@ -14,25 +14,68 @@ pub enum ConnectError {
     /// The settings name no address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Nobody answers there, or not as a server does.
-    #[error("no floe server answers at {server}: {source}\n  start one there with: floe serve")]
+    /// Nobody answers there.
+    #[error("no server at {server}: {}\n  {}", source.reason(), advice(source))]
+    Unreachable {
+        /// Where.
+        server: String,
+        /// Why.
+        r#source: LinkError,
+    },
+    /// The connection broke before there was a session, or somebody answers there who is no server.
+    #[error("the connection to {server} broke: {}\n  is it a floe server? its log says why it closed the connection", source.reason())]
     Link {
         /// Where.
         server: String,
         /// Why.
-        source: LinkError,
+        r#source: LinkError,
     },
     /// It does not show a certificate that is trusted, or asks for one there is none of.
-    #[error("{server} is there, and is not to be talked to: {source}")]
+    #[error("{server} is not to be talked to: {source}")]
     Tls {
         /// Where.
         server: String,
         /// Why.
-        source: LinkError,
+        r#source: LinkError,
     },
     /// Certificates or keys of this side are of no use.
     #[error(transparent)]
     Certificates(#[from] TlsError),
+    /// It knows no token, and this client has one.
+    #[error("{server} knows no token, so it may be anybody\n  where it is meant to know none: FLOE_NO_TOKEN=1")]
+    KnowsNoToken {
+        /// Where.
+        server: String,
+    },
+    /// A server answers in the clear where a sealed answer belongs.
+    #[error(
+        "{server} does not speak sealed: {detail}\n  take the same release of floe on both sides; clear:// and tls:// are for \
+         servers that are started so"
+    )]
+    Unsealed {
+        /// Where.
+        server: String,
+        /// Its words, which nobody has proved.
+        detail: String,
+    },
+    /// There is no token to seal with.
+    #[error(
+        "no token is set for {server}, and without one nothing goes to another machine over tcp://\n  {}",
+        COPY_TOKEN
+    )]
+    NothingToSealWith {
+        /// Where.
+        server: String,
+    },
+    /// It does not ask for the token that is set, so nothing tells who it is.
+    #[error(
+        "{server} asks for no proof of the token that is set, so it may be anybody\n  where it is meant to know none: \
+         FLOE_NO_TOKEN=1"
+    )]
+    NoProof {
+        /// Where.
+        server: String,
+    },
     /// The server closed the connection.
     #[error("the server closed the connection while {doing}: {server}")]
     Closed {
@@ -42,12 +85,12 @@ pub enum ConnectError {
         doing: &'static str,
     },
     /// What came is not what a server says.
-    #[error("{server} does not speak floe's protocol: {source}")]
+    #[error("{server} does not speak floe's protocol: {source}\n  is it a floe server?")]
     Garbled {
         /// Where.
         server: String,
         /// What is wrong.
-        source: DecodeError,
+        r#source: DecodeError,
     },
     /// It speaks another version of the protocol than it was offered.
     #[error(
@@ -60,7 +103,7 @@ pub enum ConnectError {
         version: u32,
     },
     /// The server said no.
-    #[error("{server} refused {doing}: {error}: {detail}")]
+    #[error("{server} refused {doing}: {}", reason(*error, detail))]
     Refused {
         /// Where.
         server: String,
@@ -71,16 +114,20 @@ pub enum ConnectError {
         /// Its sentence.
         detail: String,
     },
+    /// It has another token.
+    #[error("{server} refused the token: it is not the one this server made\n  {}", COPY_TOKEN)]
+    WrongToken {
+        /// Where.
+        server: String,
+    },
     /// It wants a token and there is none.
-    #[error(
-        "{server} asks for a token and none is set\n  copy the server's token file here and set FLOE_TOKEN_FILE to its path"
-    )]
+    #[error("{server} asks for a token and none is set\n  {}", COPY_TOKEN)]
     NoToken {
         /// Where.
         server: String,
     },
     /// Its own proof is wrong: it does not know the token.
-    #[error("{server} does not know the token it asks for, so it is not the server the token belongs to")]
+    #[error("{server} does not prove that it knows the token, so it is not the server the token belongs to")]
     Impostor {
         /// Where.
         server: String,
@@ -115,14 +162,62 @@ pub enum ConnectError {
         /// Where.
         server: String,
         /// Why.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// No randomness for a nonce.
     #[error("the system gives no random bytes for a nonce: {0}")]
     Random(String),
 }
 
+/// What to do about a token.
+const COPY_TOKEN: &str = "copy the server's token file here: ~/.config/floe/token, or where FLOE_TOKEN_FILE says";
+
+/// What to do where nobody answers.
+fn advice(source: &LinkError) -> &'static str {
+    use std::io::ErrorKind as Is;
+    match source {
+        LinkError::System { source, .. } => match source.kind() {
+            Is::ConnectionRefused => "start one there: floe serve",
+            Is::NotFound if source.raw_os_error().is_some() => "start one: floe serve, which says where its socket is",
+            Is::NotFound => "write the name as the network knows it, or the address: HOST:GPU, HOST:PORT:GPU",
+            Is::PermissionDenied => {
+                "only the server's own user may use this socket; others use its TCP address and token"
+            }
+            _ => "is the network there, and the machine in reach?",
+        },
+        _ => "is the machine up, and its port open to this one?",
+    }
+}
+
+/// A server's own words; its code where it has none.
+fn reason(error: CudaError, detail: &str) -> String {
+    if detail.is_empty() { error.to_string() } else { detail.to_owned() }
+}
+
 impl ConnectError {
+    /// Why there is no connection.
+    pub(super) fn of_connecting(server: &str, address: &Address, source: LinkError) -> Self {
+        use std::io::ErrorKind as Is;
+        let server = server.to_owned();
+        let code = |unsealed: &Unsealed| CudaError::from_code(unsealed.status);
+        match source {
+            LinkError::Tls(_) | LinkError::NoTls => Self::Tls { server, source },
+            LinkError::NoToken => Self::NothingToSealWith { server },
+            LinkError::Unproved => Self::Impostor { server },
+            LinkError::Unsealed(why) if code(&why) == Some(CudaError::NOT_PERMITTED) => Self::WrongToken { server },
+            LinkError::Unsealed(why) if code(&why) == Some(CudaError::NOT_SUPPORTED) => Self::KnowsNoToken { server },
+            LinkError::Unsealed(Unsealed { detail, .. }) => Self::Unsealed { server, detail },
+            LinkError::CutOff { .. } => Self::Link { server, source },
+            // It answered, and went away while keys were agreed on.
+            LinkError::System { source: ref why, .. }
+                if [Is::ConnectionReset, Is::BrokenPipe].contains(&why.kind()) =>
+            {
+                Self::Link { server, source }
+            }
+            source => Self::Unreachable { server: address.to_string(), source },
+        }
+    }
+
     /// The code `cuInit` answers with.
     pub fn code(&self) -> CudaError {
         match self {
@@ -133,6 +228,15 @@ impl ConnectError {
             }
             Self::Version { .. } => CudaError::SYSTEM_DRIVER_MISMATCH,
             _ => CudaError::SYSTEM_NOT_READY,
+        }
+    }
+
+    /// Whether the connection was cut: another may not be.
+    pub(super) fn is_cut(&self) -> bool {
+        match self {
+            Self::Closed { .. } => true,
+            Self::Link { source, .. } | Self::Tls { source, .. } => source.is_cut(),
+            _ => false,
         }
     }
 

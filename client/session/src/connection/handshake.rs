@@ -4,16 +4,16 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, Link, LinkError, Places};
+use floe_transport::{Address, Channel, Link, LinkError, Places, Secret, Side, Trust};
 use floe_wire::{
-    Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, Push, Setting,
+    Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, PAYLOAD_LIMIT,
+    Push, SETUP_PAYLOAD_LIMIT, Setting, printable,
 };
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
 
 use super::dial::Joining;
 use super::error::ConnectError;
 use super::offer::Offer;
+use crate::log::log;
 use crate::settings::{Credentials, WantedDevice};
 use crate::snapshot::Snapshot;
 
@@ -21,10 +21,10 @@ use crate::snapshot::Snapshot;
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 /// Attaching may have to wait for other sessions' workers to start.
 pub(super) const ATTACH: Duration = Duration::from_secs(60);
+/// Before each further attempt of a first handshake whose connection was cut.
+const PAUSES_MS: [u64; 4] = [1, 10, 100, 500];
 /// Whatever the server says, nobody waits longer for it.
 const LONGEST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-/// What the proof covers beside the nonces.
-const PURPOSE: &[u8] = b"floe-token-v1";
 
 /// What the last step is called.
 pub(super) const ATTACHING: &str = "the attach";
@@ -67,6 +67,22 @@ pub(crate) struct Attached {
 
 /// Connects and attaches vGPU `ordinal`.
 pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+    unless_cut(|| attach_once(wanted, ordinal, greeting))
+}
+
+/// Does something on a connection of its own, and again on another where that is cut.
+fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>) -> Result<T, ConnectError> {
+    for pause in PAUSES_MS.map(Duration::from_millis) {
+        match attempt() {
+            Err(error) if error.is_cut() => log!(Info, "{error}; it is tried again"),
+            outcome => return outcome,
+        }
+        std::thread::sleep(pause);
+    }
+    attempt()
+}
+
+fn attach_once(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
     let server = &wanted.place.server;
     let address: Address = server.parse()?;
     let dialogue = Dialogue::open(server, &address, &greeting.credentials, CONNECT)?;
@@ -77,10 +93,10 @@ pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -
 /// A connection on which nothing has been said, sealed where the address asks for it.
 fn connect(server: &str, address: &Address, credentials: &Credentials, limit: Duration) -> Result<Link, ConnectError> {
     let tls = credentials.tls(address)?;
-    floe_transport::connect(address, limit, tls.as_ref()).map_err(|source| match source {
-        LinkError::Tls(_) | LinkError::NoTls => ConnectError::Tls { server: server.to_owned(), source },
-        source => ConnectError::Link { server: server.to_owned(), source },
-    })
+    let secret = credentials.secret();
+    let trust = Trust { tls: tls.as_ref(), secret: secret.as_ref() };
+    floe_transport::connect(address, limit, &trust)
+        .map_err(|source| ConnectError::of_connecting(server, address, source))
 }
 
 pub(super) struct Dialogue<'a> {
@@ -88,6 +104,8 @@ pub(super) struct Dialogue<'a> {
     pub(super) server: &'a str,
     /// How long a step before the attach may take.
     pub(super) limit: Duration,
+    /// How long the greeting's answer took.
+    pub(super) trip: Duration,
 }
 
 impl<'a> Dialogue<'a> {
@@ -98,20 +116,28 @@ impl<'a> Dialogue<'a> {
         credentials: &Credentials,
         limit: Duration,
     ) -> Result<Self, ConnectError> {
-        let mut dialogue = Self { link: connect(server, address, credentials, limit)?, server, limit };
-        dialogue.greet(credentials.token.as_deref())?;
+        let link = connect(server, address, credentials, limit)?;
+        let mut dialogue = Self { link, server, limit, trip: Duration::ZERO };
+        // Until then it may be anybody.
+        dialogue.link.limit_payload(SETUP_PAYLOAD_LIMIT);
+        dialogue.greet(credentials.secret().as_ref())?;
+        dialogue.link.limit_payload(PAYLOAD_LIMIT);
         Ok(dialogue)
     }
 
-    /// Hello, and the proofs where the server asks for them.
-    fn greet(&mut self, token: Option<&str>) -> Result<(), ConnectError> {
+    /// Hello, and the proofs where the server asks for them. It has to where a token is known here: what comes by TCP may be
+    /// anybody's word.
+    fn greet(&mut self, secret: Option<&Secret>) -> Result<(), ConnectError> {
         let hello = Hello {
             magic: MAGIC,
             oldest: OLDEST_VERSION,
             newest: NEWEST_VERSION,
             client: concat!("floe ", env!("CARGO_PKG_VERSION")),
         };
-        let body = self.ask(&hello, "the greeting", self.limit)?;
+        let began = Instant::now();
+        let sequence = self.link.send_in_person(&hello).map_err(|source| self.broken(source))?;
+        let body = self.reply_to(sequence, "the greeting", self.limit)?;
+        self.trip = began.elapsed();
         let (version, authenticate, theirs) = {
             let reply = Hello::decode_reply(&body).map_err(|source| self.garbled(source))?;
             (reply.version, reply.authenticate, reply.nonce.to_vec())
@@ -119,24 +145,30 @@ impl<'a> Dialogue<'a> {
         if !(OLDEST_VERSION..=NEWEST_VERSION).contains(&version) {
             return Err(ConnectError::Version { server: self.server.to_owned(), version });
         }
-        if authenticate {
-            self.authenticate(token, &theirs)?;
+        let server = || self.server.to_owned();
+        match (authenticate, secret, *self.link.channel()) {
+            (true, Some(secret), channel) => self.authenticate(secret, &channel, &theirs),
+            (true, None, _) => Err(ConnectError::NoToken { server: server() }),
+            // Without the token there would be no such connection.
+            (false, _, Channel::Sealed(_)) | (false, _, Channel::Local) | (false, None, _) => Ok(()),
+            (false, Some(_), Channel::Clear | Channel::Tls(_)) => Err(ConnectError::NoProof { server: server() }),
         }
-        Ok(())
     }
 
-    fn authenticate(&mut self, token: Option<&str>, theirs: &[u8]) -> Result<(), ConnectError> {
-        let Some(token) = token else {
-            return Err(ConnectError::NoToken { server: self.server.to_owned() });
-        };
+    fn authenticate(&mut self, secret: &Secret, channel: &Channel, theirs: &[u8]) -> Result<(), ConnectError> {
         let mut ours = [0; 32];
         getrandom::fill(&mut ours).map_err(|error| ConnectError::Random(error.to_string()))?;
-        let proof = proof(token, b"C", theirs, &ours).finalize().into_bytes();
+        let proof = secret.proof(Side::Client, channel, theirs, &ours);
         let message = Authenticate { nonce: &ours, proof: &proof };
-        let body = self.ask(&message, "the token", self.limit)?;
+        let body = self.ask(&message, "the token", self.limit).map_err(|error| match error {
+            ConnectError::Refused { server, error: CudaError::NOT_PERMITTED, .. } => {
+                ConnectError::WrongToken { server }
+            }
+            other => other,
+        })?;
         let reply = Authenticate::decode_reply(&body).map_err(|source| self.garbled(source))?;
-        let expected = self::proof(token, b"S", theirs, &ours);
-        expected.verify_slice(reply.proof).map_err(|_| ConnectError::Impostor { server: self.server.to_owned() })
+        let is_proved = secret.proves(Side::Server, channel, theirs, &ours, reply.proof);
+        if is_proved { Ok(()) } else { Err(ConnectError::Impostor { server: self.server.to_owned() }) }
     }
 
     fn attach(
@@ -223,7 +255,7 @@ impl<'a> Dialogue<'a> {
             server: server.to_owned(),
             doing,
             error: CudaError::from_code(status).unwrap_or(CudaError::SYSTEM_NOT_READY),
-            detail: detail.to_owned(),
+            detail: with_advice(detail),
         };
         let push = Push::decode(frame.kind, frame.payload)
             .map_err(|source| ConnectError::Garbled { server: server.to_owned(), source })?;
@@ -253,14 +285,6 @@ fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Places>, Link) {
     (Some(places), link)
 }
 
-fn proof(token: &str, side: &[u8], theirs: &[u8], ours: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("HMAC takes keys of any length");
-    for part in [PURPOSE, side, theirs, ours] {
-        mac.update(part);
-    }
-    mac
-}
-
 /// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps`, `floe doctor` and the management
 /// library need.
 #[derive(Debug)]
@@ -284,7 +308,8 @@ impl Inquiry {
     /// # Errors
     /// [`ConnectError`] saying what to do.
     pub fn open_within(server: &str, credentials: &Credentials, limit: Duration) -> Result<Self, ConnectError> {
-        let dialogue = Dialogue::open(server, &server.parse()?, credentials, limit)?;
+        let address: Address = server.parse()?;
+        let dialogue = unless_cut(|| Dialogue::open(server, &address, credentials, limit))?;
         Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
     }
 
@@ -293,22 +318,35 @@ impl Inquiry {
     /// # Errors
     /// [`ConnectError`] when the server refuses or goes away.
     pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
-        let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit };
+        let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit, trip: Duration::ZERO };
         dialogue.ask(message, M::NAME, self.limit)
+    }
+}
+
+/// A server's sentence, and where there is a second line, what to do, behind two spaces: so that it cannot pass for words of
+/// another program.
+fn with_advice(words: &str) -> String {
+    match words.trim_end().split_once('\n') {
+        Some((sentence, advice)) => format!("{}\n  {}", printable(sentence), printable(advice.trim_start())),
+        None => printable(words.trim_end()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
     use std::time::Instant;
 
     use floe_abi::CudaError;
-    use floe_wire::{Field as _, HelloReply, Reply};
+    use floe_wire::{AuthenticateReply, Decode as _, Field as _, HelloReply, Reply};
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(20);
+    const TOKEN: &str = "the token";
+    /// The server's.
+    const NONCE: &[u8] = &[9; 32];
 
     /// What a client says to a server that answers its greeting so.
     fn greeted(status: u32, reply: HelloReply<'static>) -> Result<(), ConnectError> {
@@ -320,10 +358,49 @@ mod tests {
             reply.write(&mut body);
             link.send(&Reply { request, status, earlier: 0, detail: "why", body: &body }).expect("sent");
         });
-        let mut dialogue = Dialogue { link: Link::new(ours.into()), server: "unix:///there", limit: LIMIT };
+        let mut dialogue =
+            Dialogue { link: Link::new(ours.into()), server: "unix:///there", limit: LIMIT, trip: Duration::ZERO };
         let outcome = dialogue.greet(None);
         server.join().expect("it does not panic");
         outcome
+    }
+
+    /// What a client makes of a server that answers its greeting with a refusal of these words.
+    fn refused_with(detail: &str) -> ConnectError {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = format!("unix://{}", folder.path().join("socket").display());
+        let address: Address = place.parse().expect("an address");
+        let listener = floe_transport::Listener::bind(&address).expect("a socket");
+        let detail = detail.to_owned();
+        let server = std::thread::spawn(move || {
+            let (mut link, _) = loop {
+                if let Some(accepted) = listener.accept().expect("accepted") {
+                    break accepted;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            let request = link.receive(Some(Instant::now() + LIMIT)).expect("a frame").expect("not closed").sequence;
+            // One that is not read is not sent to its end.
+            let _ = link.send(&Reply { request, status: 800, earlier: 0, detail: &detail, body: &[] });
+        });
+        let outcome = Dialogue::open(&place, &address, &Credentials::default(), LIMIT);
+        let error = outcome.err().expect("it refuses");
+        server.join().expect("it does not panic");
+        error
+    }
+
+    #[test]
+    fn a_refusal_is_two_short_lines_at_most_that_move_no_cursor() {
+        let words = format!("no\u{1b}[2J\u{1b}]0;title\u{7}\nfloe: all is well\u{202e}{}", "x".repeat(2000));
+        let shown = refused_with(&words).to_string();
+        assert!(shown.contains("no\u{fffd}[2J\u{fffd}]0;title\u{fffd}\n  floe: all is well\u{fffd}xxx"), "{shown}");
+        assert!(shown.lines().count() == 2 && shown.chars().count() < 500, "{}", shown.len());
+    }
+
+    #[test]
+    fn a_server_that_has_proved_nothing_sends_no_more_than_a_greeting_needs() {
+        let error = refused_with(&"x".repeat(1 << 20));
+        assert!(matches!(error, ConnectError::Link { .. }), "{}", &error.to_string()[..100]);
     }
 
     #[test]
@@ -342,5 +419,79 @@ mod tests {
         assert!(refused.to_string().contains("why"), "{refused}");
         let other = greeted(CudaError::NOT_PERMITTED.code(), reply(0)).expect_err("refused");
         assert_eq!(other.code(), CudaError::SYSTEM_NOT_READY);
+    }
+
+    /// Takes one frame; what is written for its payload is the body of the reply.
+    fn answer(link: &mut Link, write: impl FnOnce(&[u8], &mut Vec<u8>)) {
+        let frame = link.receive(Some(Instant::now() + LIMIT)).expect("a frame").expect("not closed");
+        let (request, mut body) = (frame.sequence, Vec::new());
+        write(frame.payload, &mut body);
+        link.send(&Reply { request, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
+    }
+
+    /// A server's proof, given the client's.
+    type Proving = fn(&Authenticate<'_>) -> Vec<u8>;
+
+    /// What a client with a token comes to at a server in the clear that proves itself so, or asks for no proof.
+    fn proved(proving: Option<Proving>) -> Result<(), ConnectError> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let ours = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        let theirs = listener.accept().expect("somebody connects").0;
+        let server = std::thread::spawn(move || {
+            let mut link = Link::new(theirs.into());
+            let authenticate = proving.is_some();
+            let reply = HelloReply { version: NEWEST_VERSION, server: "test", authenticate, nonce: NONCE };
+            answer(&mut link, |_, body| reply.write(body));
+            if let Some(proving) = proving {
+                answer(&mut link, |payload, body| {
+                    let proof = proving(&Authenticate::decode(payload).expect("a proof"));
+                    AuthenticateReply { proof: &proof }.write(body);
+                });
+            }
+        });
+        let link = Link::new(ours.into());
+        assert_eq!(*link.channel(), Channel::Clear);
+        let mut dialogue = Dialogue { link, server: "clear://there", limit: LIMIT, trip: Duration::ZERO };
+        let outcome = dialogue.greet(Some(&Secret::of(TOKEN)));
+        drop(dialogue);
+        server.join().expect("it does not panic");
+        outcome
+    }
+
+    /// The proof of a side that knows this token, as if the connection were of this kind.
+    fn proof(token: &str, side: Side, channel: Channel, client: &[u8]) -> Vec<u8> {
+        Secret::of(token).proof(side, &channel, NONCE, client).to_vec()
+    }
+
+    #[test]
+    fn a_server_whose_proof_is_wrong_or_empty_is_an_impostor() {
+        let right: Proving = |message| proof(TOKEN, Side::Server, Channel::Clear, message.nonce);
+        assert!(proved(Some(right)).is_ok());
+        let wrong: [(&str, Proving); 8] = [
+            ("nothing", |_| Vec::new()),
+            ("zeros", |_| vec![0; 32]),
+            ("what the client has said", |message| message.proof.to_vec()),
+            ("the client's side", |message| proof(TOKEN, Side::Client, Channel::Clear, message.nonce)),
+            ("another token", |message| proof("another", Side::Server, Channel::Clear, message.nonce)),
+            ("another connection", |message| proof(TOKEN, Side::Server, Channel::Tls([1; 32]), message.nonce)),
+            ("another question", |_| proof(TOKEN, Side::Server, Channel::Clear, &[7; 32])),
+            ("a part", |message| proof(TOKEN, Side::Server, Channel::Clear, message.nonce)[..31].to_vec()),
+        ];
+        for (name, proving) in wrong {
+            let outcome = proved(Some(proving));
+            assert!(matches!(outcome, Err(ConnectError::Impostor { .. })), "{name}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn advice_of_a_server_is_one_line_more_and_never_begins_a_line() {
+        assert_eq!(with_advice("no\n  do this\nfloe: forged\n"), "no\n  do this floe: forged");
+        assert_eq!(with_advice("no\u{1b}\n"), "no\u{fffd}");
+    }
+
+    #[test]
+    fn a_server_that_welcomes_a_token_without_a_proof_is_left() {
+        let outcome = proved(None);
+        assert!(matches!(outcome, Err(ConnectError::NoProof { .. })), "{outcome:?}");
     }
 }

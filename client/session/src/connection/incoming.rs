@@ -82,6 +82,7 @@ impl Incoming {
     /// Waits until `is_over` says so, reading meanwhile or leaving that to another thread. What makes it say so also fills
     /// or nudges `waiter`.
     pub(super) fn wait(&self, shared: &Shared, waiter: &Arc<Waiter>, is_over: &dyn Fn() -> bool) {
+        let _waiting = shared.waiting();
         let mut followed = false;
         while !is_over() {
             match self.take_turn(waiter) {

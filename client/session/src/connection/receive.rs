@@ -1,6 +1,7 @@
 //! Where what the server says goes: replies to who waits for them, pieces of data into the program's memory, output to its
 //! descriptors, host functions to the thread that runs them. It waits for nobody but, within a large piece, for its bytes.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,6 +13,7 @@ use floe_wire::{Decode, Delivery, DeliveryFollows, Ended, Message as _, Progress
 
 use super::Shared;
 use super::pending::{Answer, Expected, Incomplete};
+use crate::log::log;
 
 /// Why the link is over.
 #[derive(Debug)]
@@ -90,7 +92,7 @@ fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
         }
         Push::Ended(ended) => {
             let error = CudaError::from_code(ended.status).unwrap_or(CudaError::DEVICE_UNAVAILABLE);
-            Err(End { error, reason: ended.detail.to_owned() })
+            Err(End { error, reason: floe_wire::printable(ended.detail) })
         }
     }
 }
@@ -187,12 +189,62 @@ fn note(shared: &Shared, reply: &Reply<'_>) {
     }
 }
 
-/// Writes what a kernel printed to the program's own descriptors, wherever they lead by now.
+/// Writes what a kernel printed to the program's own descriptors, wherever they lead by now. What a CPU device says on its
+/// stderr of what it refuses is told as the client's own refusals are.
 fn show(fd: u32, bytes: &[u8]) {
+    let bytes = if fd == 2 { refusals_taken(bytes) } else { Cow::Borrowed(bytes) };
+    if bytes.is_empty() {
+        return;
+    }
     let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
     let fd: BorrowedFd<'_> = if fd == 2 { stderr.as_fd() } else { stdout.as_fd() };
     // A program that closed its output does not want to see it.
     if let Ok(own) = fd.try_clone_to_owned() {
-        let _ = File::from(own).write_all(bytes);
+        let _ = File::from(own).write_all(&bytes);
+    }
+}
+
+/// Takes the lines that begin as the CPU device's refusals do, with those indented below them; the others are left.
+fn refusals_taken(bytes: &[u8]) -> Cow<'_, [u8]> {
+    const NAME: &[u8] = b"floe: ";
+    let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
+    if !lines().any(|line| line.starts_with(NAME)) {
+        return Cow::Borrowed(bytes);
+    }
+    let (mut left, mut refusal) = (Vec::new(), String::new());
+    for line in lines() {
+        let text = String::from_utf8_lossy(line);
+        if line.starts_with(NAME) {
+            tell_refusal(&std::mem::take(&mut refusal));
+            refusal.push_str(&text[NAME.len()..]);
+        } else if !refusal.is_empty() && line.starts_with(b"  ") {
+            refusal.push_str(&text);
+        } else {
+            tell_refusal(&std::mem::take(&mut refusal));
+            left.extend_from_slice(line);
+        }
+    }
+    tell_refusal(&refusal);
+    Cow::Owned(left)
+}
+
+fn tell_refusal(text: &str) {
+    if !text.is_empty() {
+        log!(Warn, "{}", text.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_device_refused_is_kept_apart_from_what_kernels_say() {
+        let text = b"a.cu:1: assertion\nfloe: no cubes\n  use squares\n  or lines\nnot floe: this\nfloe: no more\n";
+        assert_eq!(*refusals_taken(text), *b"a.cu:1: assertion\nnot floe: this\n");
+        assert_eq!(*refusals_taken(b"floe: no cubes\n"), *b"");
+        for text in [&b"not floe: this\n  indented\n"[..], b"", b"floe", b"\n"] {
+            assert!(matches!(refusals_taken(text), Cow::Borrowed(same) if same == text));
+        }
     }
 }

@@ -140,6 +140,7 @@ impl Connection {
     /// Waits until nobody reads these data any more, and helps to send them.
     pub(crate) fn see_off(&self, load: &Load) {
         let Bulk { stripes, statistics, .. } = &self.shared.bulk;
+        let _waiting = self.shared.waiting();
         stripes.see_off(load);
         statistics.staged_for_bulk(stripes.take_staged());
     }
@@ -150,7 +151,7 @@ pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Re
     // Connections that end with the session are given no pages.
     let copiers = if shared.keeper.is_some() { joining.copiers() } else { 0 };
     if let Err(error) = shared.bulk.stripes.stage(copiers, STAGED_FROM) {
-        log!(Warn, "copies have fewer threads than they could: {error}");
+        log!(Info, "copies have fewer threads than they could: {error}");
     }
     for place in 1..=joining.count {
         let (shared, joining) = (Arc::clone(shared), Arc::clone(joining));
@@ -160,7 +161,7 @@ pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Re
                 run(&shared, sender, receiver);
             }
             Err(_) if shared.errors.is_lost() => {}
-            Err(error) => log!(Warn, "copies have a connection less than they could: {error}"),
+            Err(error) => log!(Info, "copies have a connection less than they could: {error}"),
         };
         std::thread::Builder::new().name("floe-bulk".into()).spawn(body)?;
     }
@@ -170,7 +171,7 @@ pub(super) fn start(shared: &Arc<Shared>, joining: &Arc<Joining>) -> std::io::Re
 fn make(shared: &Shared, joining: &Joining, place: u32) -> Result<Link, ConnectError> {
     match &shared.keeper {
         Some(keeper) => keeper.make_first(shared, place),
-        None => joining.join(CONNECT),
+        None => joining.join(CONNECT).map(|(link, _)| link),
     }
 }
 

@@ -131,12 +131,16 @@ fn forget(session: &Session, id: u64) -> CudaResult<()> {
     session.connection.post(&UnloadLibrary { library: LibraryId(id) }).map(drop)
 }
 
+/// Lines of a compiler's words that the user is shown; the program gets all.
+const SHOWN_LINES: usize = 20;
+
 /// Tells the program and the user why a load or a link failed.
 pub(crate) fn refused(error: CudaError, detail: &str, options: &mut JitOptions) -> CudaError {
     options.write_info("");
     options.write_error(detail);
     if !detail.is_empty() {
-        log!(Warn, "a module could not be loaded: {error}: {}", detail.trim_end());
+        let lines: Vec<String> = detail.trim_end().lines().take(SHOWN_LINES).map(floe_wire::printable).collect();
+        log!(Warn, "a module could not be loaded: {error}: {}", lines.join("\n  "));
     }
     error
 }

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use floe_transport::{Address, ClientTls, Identity, TlsError};
+use floe_transport::{Address, ClientTls, Identity, Secret, TlsError};
 
 /// The token and the files for TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The shared secret for servers that ask for one.
+    /// The token: what is sent to `tcp://` addresses is sealed by it, and a server reached by TCP has to know it. `None`:
+    /// nothing is shown, and nothing asked.
     pub token: Option<String>,
     /// PEM file of the authorities that sign servers' certificates.
     pub authorities: Option<PathBuf>,
@@ -19,6 +20,22 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// What seals and proves connections, where there is a token.
+    #[must_use]
+    pub fn secret(&self) -> Option<Secret> {
+        self.token.as_deref().map(Secret::of)
+    }
+
+    /// Whether a connection to this address is sealed in this process or in its kernel.
+    #[must_use]
+    pub fn seals(&self, address: &Address) -> bool {
+        match address {
+            Address::Tls { .. } => true,
+            Address::Tcp { .. } => self.token.is_some(),
+            Address::Clear { .. } | Address::Unix(_) | Address::Shm(_) | Address::Local(_) => false,
+        }
+    }
+
     /// What a connection to this address needs for TLS; `None` where it is of another kind, or nobody is trusted.
     ///
     /// # Errors

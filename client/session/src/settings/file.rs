@@ -18,6 +18,9 @@ pub(super) struct File {
     pub(super) token: Option<String>,
     /// The file that holds it.
     pub(super) token_file: Option<String>,
+    /// Whether servers are shown no token and asked for no proof of one.
+    #[serde(default)]
+    pub(super) no_token: bool,
     /// As `FLOE_BULK_CONNECTIONS`.
     pub(super) bulk_connections: Option<u32>,
     /// The authorities that sign servers' certificates.
@@ -65,5 +68,5 @@ pub(super) fn find(source: &dyn Source) -> Result<File, SettingsError> {
 }
 
 fn parse(path: &str, text: &str) -> Result<File, SettingsError> {
-    toml::from_str(text).map_err(|error| SettingsError::File { path: path.to_owned(), reason: error.to_string() })
+    floe_toml::read(text).map_err(|mistake| SettingsError::File { path: path.to_owned(), mistake })
 }

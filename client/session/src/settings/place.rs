@@ -6,6 +6,9 @@ use super::SettingsError;
 /// No server has so many GPUs; a larger number after a single colon is a port somebody meant.
 const MOST_GPUS: u32 = 256;
 
+/// How a device is written.
+const FORM: &str = "write HOST:GPU, with a port HOST:PORT:GPU";
+
 /// A server and one of its GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -22,19 +25,20 @@ impl Place {
     /// # Errors
     /// [`SettingsError::Value`] saying what to write instead.
     pub fn parse(name: &str, text: &str) -> Result<Self, SettingsError> {
-        let bad = |reason| SettingsError::Value { name: name.to_owned(), reason, value: text.to_owned() };
+        let bad =
+            |reason, advice| SettingsError::Value { name: name.to_owned(), reason, value: text.to_owned(), advice };
         // A bracketed IPv6 address ends in a bracket and so has no number after its last colon.
         let (server, gpu) = match text.rsplit_once(':') {
             Some((server, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-                (server, digits.parse().map_err(|_| bad("the GPU's index is too large"))?)
+                (server, digits.parse().map_err(|_| bad("the last number is too large for a GPU's index", FORM))?)
             }
             _ => (text, 0),
         };
         if server.is_empty() || server.ends_with("//") {
-            return Err(bad("a server is expected before the GPU's index"));
+            return Err(bad("no server before the GPU's index", FORM));
         }
         if gpu >= MOST_GPUS {
-            return Err(bad("the last number is the GPU's index; with a port write HOST:PORT:GPU"));
+            return Err(bad("the last number is too large for a GPU's index", FORM));
         }
         Ok(Self { server: server.to_owned(), gpu })
     }
@@ -70,7 +74,7 @@ mod tests {
     fn a_port_without_gpu_is_explained() {
         assert_eq!(
             parse("gpu1:14833").unwrap_err(),
-            "FLOE_DEVICES: the last number is the GPU's index; with a port write HOST:PORT:GPU: gpu1:14833"
+            "FLOE_DEVICES: the last number is too large for a GPU's index: gpu1:14833\n  write HOST:GPU, with a port HOST:PORT:GPU"
         );
     }
 

@@ -44,7 +44,7 @@ fn servers(settings: &Settings) -> Vec<(String, u32)> {
 fn nothing_set_gives_no_devices() {
     let settings = Settings::read(&Fake::default()).unwrap();
     assert!(settings.devices.is_empty());
-    assert_eq!(settings.log, Level::Warn);
+    assert_eq!(settings.log, None);
     assert_eq!(settings.report, Report::None);
 }
 
@@ -75,7 +75,7 @@ fn a_promised_rcuda_device_that_is_missing_is_named() {
     let fake = Fake::with(&[("RCUDA_DEVICE_COUNT", "2"), ("RCUDA_DEVICE_0", "a")]);
     assert_eq!(
         Settings::read(&fake).unwrap_err().to_string(),
-        "RCUDA_DEVICE_COUNT is 2, but a variable is not set: RCUDA_DEVICE_1"
+        "RCUDA_DEVICE_COUNT is 2, but a variable is not set: RCUDA_DEVICE_1\n  set it to HOST[@PORT][:GPU]"
     );
 }
 
@@ -102,6 +102,20 @@ fn token_comes_from_variable_then_named_file_then_home() {
     assert_eq!(Settings::read(&named).unwrap().credentials.token.as_deref(), Some("from-file"));
     let variable = Fake::with(&[("FLOE_TOKEN", "direct"), ("FLOE_TOKEN_FILE", "/none")]);
     assert_eq!(Settings::read(&variable).unwrap().credentials.token.as_deref(), Some("direct"));
+}
+
+#[test]
+fn there_is_no_token_where_none_is_wanted_or_it_is_empty() {
+    let home = |pairs: &[(&str, &str)]| {
+        let fake = Fake::with(&[&[("HOME", "/h")], pairs].concat()).file("/h/.config/floe/token", "from-home\n");
+        Settings::read(&fake.file("/none.toml", "no_token = true").file("/empty", "")).unwrap().credentials.token
+    };
+    for pairs in
+        [("FLOE_NO_TOKEN", "1"), ("FLOE_CONFIG", "/none.toml"), ("FLOE_TOKEN", ""), ("FLOE_TOKEN_FILE", "/empty")]
+    {
+        assert_eq!(home(&[pairs]), None, "{pairs:?}");
+    }
+    assert_eq!(home(&[("FLOE_CONFIG", "/none.toml"), ("FLOE_NO_TOKEN", "0")]).as_deref(), Some("from-home"));
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Listener, Places, Standing};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Listener, Mark, Places, Standing};
 use floe_wire::*;
 
 use super::bulk::{self, Joined};
 
 /// For what a step may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The connections of one session, for a test to cut.
 #[derive(Clone, Default)]
@@ -26,6 +26,8 @@ struct State {
     is_gone: AtomicBool,
     /// It says that it has what nobody has sent.
     counts_wrong: AtomicBool,
+    /// It says that it has other bytes than were sent.
+    has_others: AtomicBool,
     /// One connection at a time is given its place.
     placing: Mutex<()>,
 }
@@ -90,6 +92,11 @@ impl Wires {
         self.0.counts_wrong.store(true, Ordering::Release);
     }
 
+    /// Says of the next connections that it has so many bytes, and others.
+    pub fn have_others(&self) {
+        self.0.has_others.store(true, Ordering::Release);
+    }
+
     /// Greets whoever comes, until the session is over.
     pub fn welcome(&self, listener: &Listener, joined: &Joined) {
         while !self.places().is_over() {
@@ -123,7 +130,8 @@ impl Wires {
 
     fn place(&self, mut link: Link, request: u64, message: &Continue, joined: &Joined) -> Option<()> {
         let places = self.places();
-        let &Continue { epoch, place, received: theirs } = message;
+        let &Continue { epoch, place, .. } = message;
+        let theirs = Mark { received: message.received, digest: message.digest };
         let placing = self.0.placing.lock().unwrap();
         if epoch < places.epoch() {
             return reply(&mut link, request, 1, &());
@@ -131,8 +139,9 @@ impl Wires {
         let _ = places.begin(epoch);
         let is_new = place != ACKNOWLEDGEMENTS_PLACE && !places.has(place);
         let has = places.freeze(place);
-        let received = if self.0.counts_wrong.load(Ordering::Acquire) { has + (1 << 40) } else { has };
-        let replied = reply(&mut link, request, 0, &ContinueReply { received });
+        let wrong = if self.0.counts_wrong.load(Ordering::Acquire) { 1 << 40 } else { 0 };
+        let digest = has.digest ^ u64::from(self.0.has_others.load(Ordering::Acquire));
+        let replied = reply(&mut link, request, 0, &ContinueReply { received: has.received + wrong, digest });
         if is_new {
             // It is there from now on, whatever becomes of this connection.
             joined.lock().unwrap().push(places.link(place));

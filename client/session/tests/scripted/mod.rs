@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub use bulk::Joined;
 #[allow(unused_imports, reason = "some test files use them")]
 pub use bulk::{drain, drain_once, end};
-use floe_transport::{Link, Listener, Receiver, Sender};
+use floe_transport::{Channel, Link, Listener, Receiver, Secret, Sender, Side};
 use floe_wire::*;
 pub use lasting::Wires;
 #[allow(unused_imports, reason = "some test files use it")]
@@ -545,11 +545,12 @@ impl Peer {
 
     fn authenticate(&mut self, message: &Authenticate<'_>, sequence: u64) {
         let token = self.options.token.clone().expect("asked for only with a token");
-        if message.proof != proof(&token, b"C", &self.nonce, message.nonce) {
+        let (secret, channel) = (Secret::of(&token), Channel::Local);
+        if !secret.proves(Side::Client, &channel, &self.nonce, message.nonce, message.proof) {
             self.reply_with(sequence, 1, 0, "the token is wrong", &[]);
             return;
         }
-        let own = proof(&token, b"S", &self.nonce, message.nonce);
+        let own = secret.proof(Side::Server, &channel, &self.nonce, message.nonce);
         self.reply_borrowed(sequence, &AuthenticateReply { proof: &own });
     }
 
@@ -619,15 +620,6 @@ fn attached(options: &Options, ordinal: u32, memory: u64) -> AttachReply<'static
             code: options.code,
         },
     }
-}
-
-fn proof(token: &str, side: &[u8], theirs: &[u8], ours: &[u8]) -> Vec<u8> {
-    use hmac::Mac;
-    let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(token.as_bytes()).expect("any length");
-    for part in [b"floe-token-v1".as_slice(), side, theirs, ours] {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().to_vec()
 }
 
 /// A kernel of three pointers and a count.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
+use super::history::{History, Mark};
 use crate::outgoing::Lent;
 
 /// A buffer is filled up to this before the next is begun.
@@ -90,18 +91,20 @@ impl Part {
     }
 }
 
-/// Where a count of bytes lies outside what it can be.
+/// Why a peer cannot have what it says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outside {
-    pub(super) acknowledged: u64,
-    pub(super) sent: u64,
+pub(super) enum Impossible {
+    /// The count lies outside what it can be.
+    Outside { acknowledged: u64, sent: u64 },
+    /// So many bytes were sent, but not these.
+    Others,
 }
 
 /// The bytes of one direction that have been sent and not acknowledged.
 #[derive(Default)]
 pub(super) struct Log {
-    /// So many bytes have arrived.
-    acknowledged: u64,
+    /// The bytes that have arrived.
+    acknowledged: History,
     /// So many have been sent.
     end: u64,
     entries: VecDeque<Entry>,
@@ -115,7 +118,7 @@ pub(super) struct Log {
 impl std::fmt::Debug for Log {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { acknowledged, end, copied, .. } = self;
-        write!(formatter, "Log {{ acknowledged: {acknowledged}, end: {end}, copied: {copied} }}")
+        write!(formatter, "Log {{ acknowledged: {}, end: {end}, copied: {copied} }}", acknowledged.at())
     }
 }
 
@@ -127,7 +130,7 @@ impl Log {
 
     /// How many of them have arrived, as far as is known.
     pub(super) fn acknowledged(&self) -> u64 {
-        self.acknowledged
+        self.acknowledged.at()
     }
 
     /// Bytes that are kept in buffers.
@@ -179,12 +182,37 @@ impl Log {
         self.hole = 0;
     }
 
-    /// The peer has so many bytes. What is not needed any more is returned, to be dropped without a lock.
-    pub(super) fn acknowledge(&mut self, received: u64) -> Result<Vec<Held>, Outside> {
-        if received < self.acknowledged || received > self.end {
-            return Err(Outside { acknowledged: self.acknowledged, sent: self.end });
+    /// Where the peer says it is; an error where it cannot be. How the bytes go on there that it has not.
+    pub(super) fn check(&self, mark: Mark) -> Result<History, Impossible> {
+        let Mark { received, .. } = mark;
+        if received < self.acknowledged.at() || received > self.end {
+            return Err(Impossible::Outside { acknowledged: self.acknowledged.at(), sent: self.end });
         }
-        self.acknowledged = received;
+        let history = self.history(received);
+        if history.mark() == mark { Ok(history) } else { Err(Impossible::Others) }
+    }
+
+    /// The bytes up to one that has been sent and not acknowledged before.
+    fn history(&self, until: u64) -> History {
+        let mut history = self.acknowledged.clone();
+        for entry in self.entries.iter().take_while(|entry| entry.start < until) {
+            // A hole ends where the next entry begins, or has not ended.
+            history.pass_over(entry.start.saturating_sub(history.at()));
+            let skipped = usize::try_from(history.at() - entry.start).unwrap_or(usize::MAX);
+            let end = usize::try_from(until - entry.start).map_or(entry.len(), |end| end.min(entry.len()));
+            match &entry.data {
+                Data::Copied(bytes) => history.absorb(&bytes[skipped..end]),
+                Data::Held(..) => history.pass_over((end - skipped) as u64),
+            }
+        }
+        history.pass_over(until - history.at());
+        history
+    }
+
+    /// The peer has these bytes. What is not needed any more is returned, to be dropped without a lock.
+    pub(super) fn acknowledge(&mut self, mark: Mark) -> Result<Vec<Held>, Impossible> {
+        self.acknowledged = self.check(mark)?;
+        let received = mark.received;
         let mut free = Vec::new();
         while self.entries.front().is_some_and(|entry| entry.end() <= received) {
             let Some(entry) = self.entries.pop_front() else { break };
@@ -206,7 +234,7 @@ impl Log {
 
     /// What is kept of the bytes from `at` on that have not arrived, in parts. `None`: nothing; a hole is not here.
     pub(super) fn part(&self, at: u64) -> Option<Part> {
-        let at = at.max(self.acknowledged);
+        let at = at.max(self.acknowledged.at());
         let index = self.entries.partition_point(|entry| entry.end() <= at);
         let entry = self.entries.get(index)?;
         let skipped = usize::try_from(at.saturating_sub(entry.start)).unwrap_or(usize::MAX);

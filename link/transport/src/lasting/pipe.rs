@@ -17,6 +17,7 @@ impl Pipe for Place {
         if tail.len() >= HOLE_BYTES {
             return self.write_through(head, tail);
         }
+        let _waiting = self.waits.begin();
         let under = self.log(|log| {
             log.append(head);
             log.append(tail);
@@ -31,6 +32,7 @@ impl Pipe for Place {
         let kept: OwnedFd = descriptor
             .try_clone_to_owned()
             .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
+        let _waiting = self.waits.begin();
         let under = self.log(|log| {
             log.append_with(head, kept);
             log.append(tail);
@@ -51,6 +53,7 @@ impl Pipe for Place {
         }
         let giving = lent.giving();
         let held = Held::new(lent);
+        let _waiting = self.waits.begin();
         let under = self.log(|log| {
             log.append(head);
             log.hold(held.clone(), bytes);
@@ -73,7 +76,7 @@ impl Pipe for Place {
     }
 
     fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
-        match self.attempt(|pipe| pipe.read_now(target, slot))? {
+        match self.attempt(target, |pipe, target| pipe.read_now(target, slot))? {
             Attempt::Got(got) => Ok(got),
             Attempt::Without => Ok((!self.goes_on()?).then_some(0)),
         }
@@ -81,7 +84,7 @@ impl Pipe for Place {
 
     fn read(&self, target: &mut [u8], mut slot: Slot<'_>) -> Result<Option<usize>, Failure> {
         loop {
-            match self.attempt(|pipe| pipe.read(target, slot.as_deref_mut()))? {
+            match self.attempt(target, |pipe, target| pipe.read(target, slot.as_deref_mut()))? {
                 Attempt::Got(got) => return Ok(got),
                 Attempt::Without if !self.goes_on()? => return Ok(Some(0)),
                 Attempt::Without => self.await_connection()?,
@@ -111,6 +114,10 @@ impl Pipe for Place {
         if let Some(shared) = self.shared.upgrade() {
             shared.tell(false);
         }
+    }
+
+    fn has_history(&self) -> bool {
+        true
     }
 
     fn end(&self) {

@@ -12,8 +12,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::Lost;
-use super::log::Log;
+use super::history::{History, Mark};
+use super::log::{Impossible, Log};
 use super::shared::Shared;
+use super::waits::Waits;
 use crate::error::{Failure, LinkError};
 use crate::pipe::{Pipe, Reach};
 
@@ -30,6 +32,8 @@ pub(crate) struct Place {
     pub(super) index: u32,
     pub(super) reach: Reach,
     pub(super) shared: Weak<Shared>,
+    /// Who writes may be waiting for the peer to read.
+    pub(super) waits: Arc<Waits>,
     /// Held by who reads, while it reads.
     inbound: Mutex<Option<Under>>,
     outbound: Mutex<Outbound>,
@@ -39,8 +43,9 @@ pub(crate) struct Place {
     pub(super) current: Mutex<Option<Under>>,
     /// Wakes who waits for a connection.
     pub(super) came: Condvar,
-    received: AtomicU64,
-    /// What of it the peer has been told.
+    /// What has been read, by who reads.
+    read: Mutex<History>,
+    /// How many of these bytes the peer has been told of.
     told: AtomicU64,
 }
 
@@ -72,45 +77,62 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Place {
-    pub(super) fn new(index: u32, reach: Reach, shared: Weak<Shared>) -> Self {
+    pub(super) fn new(index: u32, reach: Reach, shared: Weak<Shared>, waits: Arc<Waits>) -> Self {
         Self {
             index,
             reach,
             shared,
+            waits,
             inbound: Mutex::default(),
             outbound: Mutex::new(Outbound { log: Log::default(), under: None, behind: None }),
             moved: Condvar::new(),
             current: Mutex::default(),
             came: Condvar::new(),
-            received: AtomicU64::new(0),
+            read: Mutex::default(),
             told: AtomicU64::new(0),
         }
     }
 
-    /// How many bytes have come, where the peer has not been told or is to be told `anew`.
-    pub(super) fn untold(&self, anew: bool) -> Option<u64> {
-        let received = self.received.load(Ordering::Acquire);
-        let told = self.told.swap(received, Ordering::AcqRel);
-        (told != received || anew && received > 0).then_some(received)
+    /// What has come, where the peer has not been told or is to be told `anew`.
+    pub(super) fn untold(&self, anew: bool) -> Option<Mark> {
+        let read = lock(&self.read);
+        let told = self.told.swap(read.at(), Ordering::AcqRel);
+        (told != read.at() || anew && read.at() > 0).then(|| read.mark())
     }
 
-    /// The peer has so many bytes, or more: connections overtake each other.
-    pub(super) fn acknowledge(&self, received: u64) -> Result<(), LinkError> {
+    /// How many bytes have come.
+    pub(super) fn received(&self) -> u64 {
+        lock(&self.read).at()
+    }
+
+    /// The peer has these bytes, or more: connections overtake each other.
+    pub(super) fn acknowledge(&self, mark: Mark) -> Result<(), LinkError> {
         let free = {
             let log = &mut lock(&self.outbound).log;
-            if received <= log.acknowledged() {
+            if mark.received <= log.acknowledged() {
                 return Ok(());
             }
-            log.acknowledge(received).map_err(|outside| self.outside(received, outside))?
+            log.acknowledge(mark).map_err(|impossible| self.impossible(mark, impossible))?
         };
         self.moved.notify_all();
         drop(free);
         Ok(())
     }
 
-    fn outside(&self, received: u64, outside: super::log::Outside) -> LinkError {
-        let super::log::Outside { acknowledged, sent } = outside;
-        LinkError::Acknowledgement { place: self.index, received, acknowledged, sent }
+    /// Whether the peer can have what it says it has.
+    pub(super) fn check(&self, mark: Mark) -> Result<(), LinkError> {
+        let checked = lock(&self.outbound).log.check(mark);
+        checked.map(drop).map_err(|impossible| self.impossible(mark, impossible))
+    }
+
+    fn impossible(&self, Mark { received, .. }: Mark, impossible: Impossible) -> LinkError {
+        let place = self.index;
+        match impossible {
+            Impossible::Outside { acknowledged, sent } => {
+                LinkError::Acknowledgement { place, received, acknowledged, sent }
+            }
+            Impossible::Others => LinkError::History { place, received },
+        }
     }
 
     /// Leaves a connection of this epoch or an earlier one, which is ended; nobody waits at it any more.
@@ -121,21 +143,21 @@ impl Place {
         }
     }
 
-    /// No byte is read before the next connection is there; how many have been.
-    pub(super) fn freeze(&self) -> u64 {
+    /// No byte is read before the next connection is there; which have been.
+    pub(super) fn freeze(&self) -> Mark {
         let mut inbound = lock(&self.inbound);
         *inbound = None;
-        self.received.load(Ordering::Acquire)
+        lock(&self.read).mark()
     }
 
-    /// Goes on with a connection whose peer has `received` bytes. `is_valid` is asked in the moment from which on
+    /// Goes on with a connection whose peer has these bytes. `is_valid` is asked in the moment from which on
     /// [`Place::detach`] ends it; what the peer lacks is written before anything else, which holds up nobody who posts or
     /// hears what has come. One that is not valid is ended.
     pub(super) fn attach(
         &self,
         epoch: u64,
         pipe: Arc<dyn Pipe>,
-        received: u64,
+        mark: Mark,
         is_valid: impl FnOnce() -> bool,
     ) -> Result<(), LinkError> {
         let under = Under { pipe, epoch };
@@ -147,7 +169,7 @@ impl Place {
                 under.pipe.end();
                 return Ok(());
             }
-            let free = outbound.log.acknowledge(received).map_err(|outside| self.outside(received, outside))?;
+            let free = outbound.log.acknowledge(mark).map_err(|impossible| self.impossible(mark, impossible))?;
             *inbound = Some(under.clone());
             *current = Some(under.clone());
             (outbound.under, outbound.behind) = (None, Some(epoch));
@@ -155,7 +177,8 @@ impl Place {
         };
         self.came.notify_all();
         drop(free);
-        let written = self.write_again(&under, received);
+        let _waiting = self.waits.begin();
+        let written = self.write_again(&under, mark.received);
         self.settle(&under, written);
         self.moved.notify_all();
         Ok(())
@@ -235,14 +258,19 @@ impl Place {
     /// Reads once, where there is a connection.
     pub(super) fn attempt(
         &self,
-        read: impl FnOnce(&dyn Pipe) -> Result<Option<usize>, Failure>,
+        target: &mut [u8],
+        read: impl FnOnce(&dyn Pipe, &mut [u8]) -> Result<Option<usize>, Failure>,
     ) -> Result<Attempt, Failure> {
         let mut inbound = lock(&self.inbound);
         let Some(under) = &*inbound else { return Ok(Attempt::Without) };
-        match read(&*under.pipe) {
+        match read(&*under.pipe, target) {
             Ok(None) => Ok(Attempt::Got(None)),
             Ok(Some(count)) if count > 0 => {
-                let received = self.received.fetch_add(count as u64, Ordering::AcqRel) + count as u64;
+                let received = {
+                    let mut read = lock(&self.read);
+                    read.absorb(&target[..count]);
+                    read.at()
+                };
                 drop(inbound);
                 if received - self.told.load(Ordering::Acquire) >= ACKNOWLEDGE_EVERY {
                     self.taken();
@@ -308,6 +336,7 @@ impl Place {
 
     /// Writes what is too large to be kept; on return the peer has it.
     pub(super) fn write_through(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        let _waiting = self.waits.begin();
         let mut start = 0;
         let mut under = self.log(|log| {
             log.append(head);

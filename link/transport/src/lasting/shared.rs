@@ -2,14 +2,19 @@
 //! In: breaks, ends, and counts that are to be told. Out: connections that are left, each at its place, and whoever waits for
 //! that awake. No place is touched while the state is held.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_wire::{Acknowledge, Leave};
+use floe_wire::{Acknowledge, Beat, Leave};
 
+use super::history::Mark;
 use super::place::Place;
+use super::pulse::Pulse;
+use super::waits::Waits;
 use super::{Lost, Standing};
+use crate::connect::limit_silence;
 use crate::error::Failure;
 use crate::pipe::Reach;
 use crate::sender::Sender;
@@ -28,6 +33,9 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// What the peer is to be told, and whether somebody does.
     telling: AtomicU8,
+    /// What waits for the peer.
+    pub(super) waits: Arc<Waits>,
+    pub(super) pulse: Mutex<Pulse>,
     /// Wakes who waits for another [`Standing`], or for the connection for acknowledgements.
     pub(super) changed: Condvar,
 }
@@ -42,6 +50,10 @@ pub(super) struct State {
     pub(super) since: Instant,
     pub(super) places: Vec<Arc<Place>>,
     pub(super) acknowledgements: Option<(Sender, u64)>,
+    /// What carries them.
+    pub(super) watched: Option<Arc<OwnedFd>>,
+    /// The last question of the peer's, and when it came.
+    pub(super) asked: (u64, Option<Instant>),
     /// Whether the one of an epoch that has failed is read to its end, and the one that is.
     pub(super) hears_out: bool,
     pub(super) heard_out: Option<Sender>,
@@ -80,6 +92,7 @@ impl State {
 
     pub(super) fn leave_all(&mut self) -> Leaving {
         let acknowledgements = self.acknowledgements.take().map(|(sender, _)| sender);
+        self.watched = None;
         let heard_out = self.heard_out.take();
         Leaving { epoch: self.epoch, places: self.places.clone(), acknowledgements, heard_out }
     }
@@ -103,12 +116,22 @@ impl Shared {
             since: Instant::now(),
             places: Vec::new(),
             acknowledgements: None,
+            watched: None,
+            asked: (0, None),
             hears_out: false,
             heard_out: None,
             has_left: false,
             over: None,
         };
-        Self { grace, reach, state: Mutex::new(state), telling: AtomicU8::new(0), changed: Condvar::new() }
+        Self {
+            grace,
+            reach,
+            state: Mutex::new(state),
+            telling: AtomicU8::new(0),
+            waits: Arc::default(),
+            pulse: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -120,7 +143,7 @@ impl Shared {
         if let Some(place) = state.places.iter().find(|place| place.index == index) {
             return Arc::clone(place);
         }
-        let place = Arc::new(Place::new(index, self.reach, Arc::downgrade(self)));
+        let place = Arc::new(Place::new(index, self.reach, Arc::downgrade(self), Arc::clone(&self.waits)));
         state.places.push(Arc::clone(&place));
         place
     }
@@ -185,8 +208,8 @@ impl Shared {
             };
             let mut sent = Ok(0);
             for place in places {
-                if let Some(received) = place.untold(anew) {
-                    sent = sent.and_then(|_| sender.queue(&Acknowledge { place: place.index, received }));
+                if let Some(Mark { received, digest }) = place.untold(anew) {
+                    sent = sent.and_then(|_| sender.queue(&Acknowledge { place: place.index, received, digest }));
                 }
             }
             if sent.and_then(|_| sender.flush()).is_err() {
@@ -201,12 +224,57 @@ impl Shared {
         }
     }
 
+    pub(super) fn pulse(&self) -> MutexGuard<'_, Pulse> {
+        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which questions this side has and has heard, where there is a connection for it.
+    pub(super) fn beat(&self) {
+        let (asks, now) = (self.pulse().asked(), self.state());
+        let Some((sender, epoch)) = &now.acknowledgements else { return };
+        let (sender, epoch, answers, watched) = (sender.clone(), *epoch, now.asked.0, now.watched.clone());
+        drop(now);
+        if let Some(socket) = watched {
+            limit_silence(&socket, self.pulse().is_open(asks));
+        }
+        if sender.send(&Beat { asks, answers }, |_| ()).is_err() {
+            self.broke(epoch);
+        }
+    }
+
+    /// The peer says which questions it has and has heard.
+    pub(super) fn peer_beats(&self, Beat { asks, answers }: Beat) {
+        self.pulse().answered(answers);
+        if let Some(socket) = &self.state().watched {
+            limit_silence(socket, false);
+        }
+        let is_new = {
+            let mut state = self.state();
+            let is_new = asks > state.asked.0;
+            if is_new {
+                state.asked = (asks, Some(Instant::now()));
+            }
+            is_new
+        };
+        if is_new {
+            self.waits.wake();
+            self.beat();
+        }
+    }
+
+    /// How many bytes have come at all places.
+    pub(super) fn received(&self) -> u64 {
+        let places = self.state().places.clone();
+        places.iter().map(|place| place.received()).fold(0, u64::wrapping_add)
+    }
+
     pub(super) fn peer_leaves(&self) {
         let places = {
             let mut state = self.state();
             state.has_left = true;
             state.places.clone()
         };
+        self.waits.end();
         self.changed.notify_all();
         places.iter().for_each(|place| place.nudge());
     }
@@ -232,6 +300,7 @@ impl Shared {
             state.over = Some(lost);
             state.leave_all()
         };
+        self.waits.end();
         self.changed.notify_all();
         leaving.places.iter().for_each(|place| place.end());
         leaving.leave();

@@ -13,7 +13,7 @@ use crate::noting::Noting;
 use crate::outgoing::{Giving, Lent};
 use crate::pipe::{Pipe, Reach};
 
-const GRACE: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_secs(300);
 
 fn pair() -> (Link, Link) {
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -22,6 +22,11 @@ fn pair() -> (Link, Link) {
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + GRACE)
+}
+
+/// The first frame of a place, where it is this.
+fn memory_info() -> [u8; 16] {
+    floe_wire::FrameHeader { length: 0, kind: MemoryInfo::KIND, sequence: 1 }.encode()
 }
 
 /// Two ends of a session.
@@ -43,13 +48,17 @@ fn meet(ends: &mut [(Places, Link); 2], epoch: u64) {
 fn a_count_that_was_overtaken_says_nothing_and_one_that_cannot_be_breaks_the_contract() {
     let [(places, mut own), _peer] = session();
     let sent = own.send(&MemoryInfo {}).unwrap() * 16;
+    let has = |received| {
+        let Mark { digest, .. } = history::marked(&memory_info()[..usize::try_from(received).unwrap().min(16)]);
+        Acknowledge { place: OWN_PLACE, received, digest }
+    };
     let (ours, mut theirs) = pair();
     let listening = {
         let (places, receiver) = (places.clone(), places.hear(1, ours));
         std::thread::spawn(move || places.listen(1, receiver))
     };
     for received in [sent, sent - 1, 0, sent, sent + 1] {
-        theirs.send(&Acknowledge { place: OWN_PLACE, received }).unwrap();
+        theirs.send(&has(received)).unwrap();
     }
     let heard = listening.join().unwrap();
     let Heard::Contract(LinkError::Acknowledgement { received, acknowledged, .. }) = heard else { panic!("{heard:?}") };
@@ -64,7 +73,7 @@ fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
     meet(&mut ends, 2);
     let (late, mut its_peer) = pair();
     // What its peer said is less than what is known by now.
-    ends[0].0.go_on(OWN_PLACE, 1, late, 0).unwrap();
+    ends[0].0.go_on(OWN_PLACE, 1, late, Mark::none()).unwrap();
     assert!(its_peer.receive(soon()).unwrap().is_none());
     ends[0].1.send(&ReleaseBlock { block: floe_wire::BlockId(7) }).unwrap();
     ends[1].1.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
@@ -95,7 +104,8 @@ fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
         let (ours, mut theirs) = pair();
         let _receiver = ends[1].0.hear(epoch, ours);
         let told = theirs.receive(soon()).unwrap().unwrap();
-        assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { place: OWN_PLACE, received: 16 });
+        let Mark { received, digest } = history::marked(&memory_info());
+        assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { place: OWN_PLACE, received, digest });
     }
 }
 
@@ -140,7 +150,7 @@ fn over(pipe: &Arc<Noting>) -> (Places, Arc<Place>) {
     let [(places, _), _] = session();
     assert!(places.begin(2));
     let place = places.shared.place(OWN_PLACE);
-    place.attach(2, Arc::<Noting>::clone(pipe), 0, || true).unwrap();
+    place.attach(2, Arc::<Noting>::clone(pipe), Mark::none(), || true).unwrap();
     (places, place)
 }
 
@@ -177,13 +187,19 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
     let ((ours, theirs), (link, mut peer)) = (pair(), pair());
     let (listener, writer) = (places.clone(), places.clone());
     let listening = std::thread::spawn(move || listener.listen(2, listener.hear(2, ours)));
-    let writing = std::thread::spawn(move || writer.go_on(OWN_PLACE, 2, link, 0));
-    let mut received = 0;
+    let writing = std::thread::spawn(move || writer.go_on(OWN_PLACE, 2, link, Mark::none()));
+    let mut history = history::History::default();
     let mut acknowledgements = theirs;
     for came in 1..=4 {
         // The rest is not read before this has gone back.
-        received += 16 + u64::try_from(peer.receive(soon()).unwrap().unwrap().payload.len()).unwrap();
-        acknowledgements.send(&Acknowledge { place: OWN_PLACE, received }).unwrap();
+        for _of_word_and_copy in 0..2 {
+            let crate::receiver::Frame { kind, sequence, payload } = peer.receive(soon()).unwrap().unwrap();
+            let length = payload.len().try_into().unwrap();
+            history.absorb(&floe_wire::FrameHeader { length, kind, sequence }.encode());
+            history.absorb(payload);
+        }
+        let Mark { received, digest } = history.mark();
+        acknowledgements.send(&Acknowledge { place: OWN_PLACE, received, digest }).unwrap();
         let until = Instant::now() + GRACE;
         while *back.lock().unwrap() < came {
             assert!(Instant::now() < until, "{came} have come, the owner has: {}", back.lock().unwrap());
@@ -193,7 +209,7 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
     // Others write behind it.
     writing.join().unwrap().unwrap();
     sender.send(&MemoryInfo {}, |_| ()).unwrap();
-    assert_eq!(peer.receive(soon()).unwrap().unwrap().sequence, 5);
+    assert_eq!(peer.receive(soon()).unwrap().unwrap().sequence, 9);
     places.end();
     assert!(matches!(listening.join().unwrap(), Heard::Broke));
 }
@@ -292,8 +308,8 @@ fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
         .map(|place| {
             let (one, other) = pair();
             let (mut sending, receiving) = (ours.link(place), theirs.link(place));
-            ours.go_on(place, 1, one, 0).unwrap();
-            theirs.go_on(place, 1, other, 0).unwrap();
+            ours.go_on(place, 1, one, Mark::none()).unwrap();
+            theirs.go_on(place, 1, other, Mark::none()).unwrap();
             std::thread::spawn(move || {
                 let (_, mut receiver) = receiving.halves();
                 let peer = receiver.readiness();
@@ -311,4 +327,52 @@ fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
         left -= u32::from(Acknowledge::decode(told.payload).unwrap().received == 16 * MESSAGES);
     }
     readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn who_waits_asks_and_leaves_connections_on_which_nobody_answers() {
+    let [(places, _own), _peer] = session();
+    let (ours, mut theirs) = pair();
+    let _receiver = places.hear(1, ours);
+    let doubt = {
+        let _waiting = places.wait();
+        places.await_doubt().unwrap()
+    };
+    let asked = theirs.receive(soon()).unwrap().unwrap();
+    assert_eq!(Beat::decode(asked.payload).unwrap(), Beat { asks: 1, answers: 0 });
+    assert_eq!(places.standing(), Standing::There);
+    places.broke_in(doubt);
+    assert_eq!(places.standing(), Standing::Broken);
+}
+
+#[test]
+fn who_is_asked_answers_and_an_answer_that_came_late_leaves_nothing() {
+    let [(ours, _own), (theirs, _its)] = session();
+    let (here, there) = pair();
+    let listening = [(ours.clone(), here), (theirs.clone(), there)].map(|(places, link)| {
+        let receiver = places.hear(1, link);
+        std::thread::spawn(move || places.listen(1, receiver))
+    });
+    let asking = {
+        let places = ours.clone();
+        std::thread::spawn(move || {
+            let _waiting = places.wait();
+            // A machine without a processor to spare may answer late.
+            while let Some(doubt) = places.await_doubt() {
+                places.shared.pulse().answered(doubt.question);
+                places.broke_in(doubt);
+            }
+        })
+    };
+    let until = soon().unwrap();
+    while theirs.shared.state().asked.0 < 2 {
+        assert!(Instant::now() < until, "it asks once only");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(theirs.peer_waits());
+    assert_eq!((ours.standing(), theirs.standing()), (Standing::There, Standing::There));
+    ours.end();
+    asking.join().unwrap();
+    assert!(theirs.await_doubt().is_none());
+    listening.into_iter().for_each(|thread| assert!(matches!(thread.join().unwrap(), Heard::Broke)));
 }

@@ -23,6 +23,9 @@ const READ_AHEAD: usize = 128 << 10;
 /// Bytes at the head of a record; the last two say how many follow.
 const RECORD_HEAD_BYTES: usize = 5;
 
+/// What floe takes from TLS's exporter, as RFC 9266 does for others.
+const EXPORTED: &[u8] = b"EXPORTER-floe-token-proof";
+
 /// One side of a TLS connection.
 #[derive(Debug)]
 pub(crate) struct Tls {
@@ -140,6 +143,11 @@ impl Tls {
         let Self { connection, .. } = Arc::try_unwrap(self)?;
         let connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(take_over(Arc::clone(socket), connection.dangerous_extract_secrets().ok()))
+    }
+
+    /// What only the two ends of this connection know, for proofs that are bound to it.
+    pub(crate) fn exported(&self) -> Result<[u8; 32], LinkError> {
+        self.connection().export_keying_material([0; 32], EXPORTED, None).map_err(LinkError::Tls)
     }
 
     /// From here on this process opens what comes, as much at once as there is.

@@ -5,14 +5,15 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-use floe_transport::{Link, Rings};
+use floe_transport::{Address, Answering, Link, Rings, Secret, Trust, connect};
 
 /// Makes two links that lead to each other.
 pub(crate) type Pair = fn() -> (Link, Link);
 
 /// Every kind of pipe.
-pub(crate) const ALL: [(&str, Pair); 3] = [("unix", unix), ("tcp", tcp), ("rings", rings)];
+pub(crate) const ALL: [(&str, Pair); 4] = [("unix", unix), ("tcp", tcp), ("sealed", sealed), ("rings", rings)];
 /// Those that carry descriptors.
 pub(crate) const LOCAL: [(&str, Pair); 2] = [("unix", unix), ("rings", rings)];
 
@@ -31,6 +32,24 @@ pub(crate) fn tcp() -> (Link, Link) {
         stream.set_nodelay(true).unwrap();
     }
     (Link::new(one.into()), Link::new(other.into()))
+}
+
+/// Over loopback TCP, sealed by a token.
+pub(crate) fn sealed() -> (Link, Link) {
+    let secret = Secret::of("token");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+    let (time, trust) = (Duration::from_secs(60), Trust { tls: None, secret: Some(&secret) });
+    std::thread::scope(|scope| {
+        let answered = scope.spawn(|| {
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            let by = Answering { secret: Some(&secret), ..Answering::default() };
+            Link::new(stream.into()).answer(&by, Instant::now() + time).unwrap()
+        });
+        let one = connect(&address, time, &trust).unwrap();
+        (one, answered.join().unwrap())
+    })
 }
 
 /// Over rings of 64 KiB, so that everything large goes round many times.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Parts, Places};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, Parts, Places};
 
 use super::limit::Limit;
 
@@ -79,7 +79,8 @@ impl Ends {
     /// As [`Ends::new`], with connections that end when a key has sealed so much.
     pub(crate) fn sealing(bulk: u32, left: u64) -> Self {
         let sealed = move |socket: UnixStream| {
-            Link::resume(Parts { socket: socket.into(), sent: 0, received: 0, may_seal: Some(left) })
+            Link::resume(Parts { socket: socket.into(), sent: 0, received: 0, may_seal: Some(left), sealed: None })
+                .unwrap()
         };
         Self::made_by(
             bulk,
@@ -186,6 +187,6 @@ fn keep(ends: &[Places; 2], make: &Make, made: &AtomicUsize, again: bool) {
         for place in ends[0].all() {
             go_on(ends, place, epoch, make);
         }
-        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENTS_PLACE), 0);
+        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENTS_PLACE), Mark::none());
     }
 }

@@ -164,6 +164,10 @@ pub enum Request<'a> {
     Leave(Leave),
     /// See [`Ping`].
     Ping(Ping),
+    /// See [`Salt`].
+    Salt(Salt),
+    /// See [`Beat`].
+    Beat(Beat),
     /// See [`ShareMemory`].
     ShareMemory(ShareMemory),
     /// See [`MapShared`].
@@ -273,6 +277,8 @@ impl<'a> Request<'a> {
             Acknowledge::KIND => Acknowledge::decode(payload).map(Self::Acknowledge),
             Leave::KIND => Leave::decode(payload).map(Self::Leave),
             Ping::KIND => Ping::decode(payload).map(Self::Ping),
+            Salt::KIND => Salt::decode(payload).map(Self::Salt),
+            Beat::KIND => Beat::decode(payload).map(Self::Beat),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
             MapShared::KIND => MapShared::decode(payload).map(Self::MapShared),
             UnmapShared::KIND => UnmapShared::decode(payload).map(Self::UnmapShared),
@@ -370,6 +376,8 @@ impl<'a> Request<'a> {
             Self::Acknowledge(_) => Acknowledge::NAME,
             Self::Leave(_) => Leave::NAME,
             Self::Ping(_) => Ping::NAME,
+            Self::Salt(_) => Salt::NAME,
+            Self::Beat(_) => Beat::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
             Self::MapShared(_) => MapShared::NAME,
             Self::UnmapShared(_) => UnmapShared::NAME,
@@ -466,6 +474,8 @@ impl<'a> Request<'a> {
             Self::Acknowledge(_) => Acknowledge::CLASS,
             Self::Leave(_) => Leave::CLASS,
             Self::Ping(_) => Ping::CLASS,
+            Self::Salt(_) => Salt::CLASS,
+            Self::Beat(_) => Beat::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
             Self::MapShared(_) => MapShared::CLASS,
             Self::UnmapShared(_) => UnmapShared::CLASS,
@@ -562,6 +572,8 @@ impl<'a> Request<'a> {
             Self::Acknowledge(_) => Acknowledge::KIND,
             Self::Leave(_) => Leave::KIND,
             Self::Ping(_) => Ping::KIND,
+            Self::Salt(_) => Salt::KIND,
+            Self::Beat(_) => Beat::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
             Self::MapShared(_) => MapShared::KIND,
             Self::UnmapShared(_) => UnmapShared::KIND,
@@ -657,6 +669,8 @@ impl<'a> Request<'a> {
             Self::Acknowledge(message) => message.encode(out),
             Self::Leave(message) => message.encode(out),
             Self::Ping(message) => message.encode(out),
+            Self::Salt(message) => message.encode(out),
+            Self::Beat(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),
             Self::MapShared(message) => message.encode(out),
             Self::UnmapShared(message) => message.encode(out),

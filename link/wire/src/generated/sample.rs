@@ -736,13 +736,18 @@ impl<'a> Sample<'a> for UseRings {
 
 impl<'a> Sample<'a> for Continue {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { epoch: Sample::sample(source), place: Sample::sample(source), received: Sample::sample(source) }
+        Self {
+            epoch: Sample::sample(source),
+            place: Sample::sample(source),
+            received: Sample::sample(source),
+            digest: Sample::sample(source),
+        }
     }
 }
 
 impl<'a> Sample<'a> for Acknowledge {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { place: Sample::sample(source), received: Sample::sample(source) }
+        Self { place: Sample::sample(source), received: Sample::sample(source), digest: Sample::sample(source) }
     }
 }
 
@@ -755,6 +760,18 @@ impl<'a> Sample<'a> for Leave {
 impl<'a> Sample<'a> for Ping {
     fn sample(_source: &mut Source<'a>) -> Self {
         Self {}
+    }
+}
+
+impl<'a> Sample<'a> for Salt {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { word: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Beat {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { asks: Sample::sample(source), answers: Sample::sample(source) }
     }
 }
 
@@ -1008,7 +1025,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 89;
+pub(crate) const REQUEST_SAMPLES: usize = 91;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1090,16 +1107,18 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         75 => Request::Acknowledge(Sample::sample(source)),
         76 => Request::Leave(Sample::sample(source)),
         77 => Request::Ping(Sample::sample(source)),
-        78 => Request::ShareMemory(Sample::sample(source)),
-        79 => Request::MapShared(Sample::sample(source)),
-        80 => Request::UnmapShared(Sample::sample(source)),
-        81 => Request::CreateStream(Sample::sample(source)),
-        82 => Request::DestroyStream(Sample::sample(source)),
-        83 => Request::WaitEvent(Sample::sample(source)),
-        84 => Request::SynchronizeStream(Sample::sample(source)),
-        85 => Request::QueryStream(Sample::sample(source)),
-        86 => Request::MemoryOperations(Sample::sample(source)),
-        87 => Request::ReadTelemetry(Sample::sample(source)),
+        78 => Request::Salt(Sample::sample(source)),
+        79 => Request::Beat(Sample::sample(source)),
+        80 => Request::ShareMemory(Sample::sample(source)),
+        81 => Request::MapShared(Sample::sample(source)),
+        82 => Request::UnmapShared(Sample::sample(source)),
+        83 => Request::CreateStream(Sample::sample(source)),
+        84 => Request::DestroyStream(Sample::sample(source)),
+        85 => Request::WaitEvent(Sample::sample(source)),
+        86 => Request::SynchronizeStream(Sample::sample(source)),
+        87 => Request::QueryStream(Sample::sample(source)),
+        88 => Request::MemoryOperations(Sample::sample(source)),
+        89 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

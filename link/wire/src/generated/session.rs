@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// First frame of every connection. `magic` is 0x454f4c46 ("FLOE"); the server picks a protocol version between the two.
+/// First frame of every connection. `magic` is 0x454f4c46 ("FLOE"); the server picks a protocol version between the two. Over a Unix socket a descriptor of the client's process (a pidfd) goes with it: without one, or with another's, the socket's user does not count.
 ///
 /// Kind 0x0001, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -98,7 +98,7 @@ impl<'a> Field<'a> for HelloReply<'a> {
     }
 }
 
-/// HMAC-SHA256 with the shared token as key over "floe-token-v1", the letter C (the server's proof: S), the server's nonce and the client's nonce (16 to 64 bytes). Wrong: the reply's status is not success and the connection closes.
+/// HMAC-SHA256 with the shared token as key over what docs/protocol.md names: the side, how the connection is protected and what that is bound to, the server's nonce and the client's nonce (16 to 64 bytes). Wrong: the reply's status is not success and the connection closes.
 ///
 /// Kind 0x0002, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -212,7 +212,7 @@ impl<'a> Field<'a> for ListGpusReply<'a> {
     }
 }
 
-/// Who is using what.
+/// Who is using what: all sessions for the server's own user and root, for others those of their own address or user, without the worker's process id. `ListGpus` counts all.
 ///
 /// Kind 0x0004, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -470,7 +470,7 @@ impl Call for UseRings {
     type Reply<'a> = ();
 }
 
-/// Which of the session's connections this is: `place` 0 its own, from 1 on those with bulk data, 0xffffffff the one with acknowledgements. `epoch` counts from 1 how often the client has made its connections; with a new one the server leaves all those of before. `received` is how many bytes have come to who speaks at this place since `Attach`'s reply (the reply to `UseRings`, where that was refused), 0 where none could. After the reply, which says the same of the server, both go on behind what the other has.
+/// Which of the session's connections this is: `place` 0 its own, from 1 on those with bulk data, 0xffffffff the one with acknowledgements. `epoch` counts from 1 how often the client has made its connections; with a new one the server leaves all those of before. `received` is how many bytes have come to who speaks at this place since `Attach`'s reply (the reply to `UseRings`, where that was refused), 0 where none could, and `digest` is that of these bytes. After the reply, which says the same of the server, both go on behind what the other has, where its digest is that of what was sent.
 ///
 /// Kind 0x0009, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -478,20 +478,28 @@ pub struct Continue {
     pub epoch: u64,
     pub place: u32,
     pub received: u64,
+    pub digest: u64,
 }
 
 impl<'a> Field<'a> for Continue {
-    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+    const LEAST: usize =
+        <u64 as Field<'a>>::LEAST + <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<20>(out);
+        let room = crate::reader::room::<28>(out);
         room[0..8].copy_from_slice(&self.epoch.to_le_bytes());
         room[8..12].copy_from_slice(&self.place.to_le_bytes());
         room[12..20].copy_from_slice(&self.received.to_le_bytes());
+        room[20..28].copy_from_slice(&self.digest.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { epoch: reader.field("epoch")?, place: reader.field("place")?, received: reader.field("received")? })
+        Ok(Self {
+            epoch: reader.field("epoch")?,
+            place: reader.field("place")?,
+            received: reader.field("received")?,
+            digest: reader.field("digest")?,
+        })
     }
 }
 
@@ -515,40 +523,45 @@ impl Call for Continue {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ContinueReply {
     pub received: u64,
+    pub digest: u64,
 }
 
 impl<'a> Field<'a> for ContinueReply {
-    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        self.received.write(out);
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.received.to_le_bytes());
+        room[8..16].copy_from_slice(&self.digest.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { received: reader.field("received")? })
+        Ok(Self { received: reader.field("received")?, digest: reader.field("digest")? })
     }
 }
 
-/// So many bytes have come at a place. Either side says it, on the connection with acknowledgements only: when a MiB has come, and when a frame of 32 KiB or more, or a transfer, is whole: of transfers the last is told at once, others may wait for a moment.
+/// So many bytes have come at a place, and this is their digest. Either side says it, on the connection with acknowledgements only: when a MiB has come, and when a frame of 32 KiB or more, or a transfer, is whole: of transfers the last is told at once, others may wait for a moment.
 ///
 /// Kind 0x000a, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Acknowledge {
     pub place: u32,
     pub received: u64,
+    pub digest: u64,
 }
 
 impl<'a> Field<'a> for Acknowledge {
-    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+    const LEAST: usize = <u32 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
-        let room = crate::reader::room::<12>(out);
+        let room = crate::reader::room::<20>(out);
         room[0..4].copy_from_slice(&self.place.to_le_bytes());
         room[4..12].copy_from_slice(&self.received.to_le_bytes());
+        room[12..20].copy_from_slice(&self.digest.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { place: reader.field("place")?, received: reader.field("received")? })
+        Ok(Self { place: reader.field("place")?, received: reader.field("received")?, digest: reader.field("digest")? })
     }
 }
 
@@ -622,6 +635,73 @@ impl Message for Ping {
 
 impl Call for Ping {
     type Reply<'a> = ();
+}
+
+/// A fresh random word, which means nothing but makes the digest of a place different from that of any other history. Either side says it, at any place, ahead of each frame with a payload of 4 KiB or more; who reads a place drops it.
+///
+/// Kind 0x000d, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Salt {
+    pub word: u64,
+}
+
+impl<'a> Field<'a> for Salt {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.word.write(out);
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { word: reader.field("word")? })
+    }
+}
+
+impl Message for Salt {
+    const KIND: u16 = 0x000d;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Salt";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
+}
+
+/// Either side says it, on the connection with acknowledgements only. `asks` counts the questions of who speaks whether the other is there; `answers` is the last question of the other that has come.
+///
+/// Kind 0x000e, posted: no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beat {
+    pub asks: u64,
+    pub answers: u64,
+}
+
+impl<'a> Field<'a> for Beat {
+    const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let room = crate::reader::room::<16>(out);
+        room[0..8].copy_from_slice(&self.asks.to_le_bytes());
+        room[8..16].copy_from_slice(&self.answers.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { asks: reader.field("asks")?, answers: reader.field("answers")? })
+    }
+}
+
+impl Message for Beat {
+    const KIND: u16 = 0x000e;
+    const CLASS: Class = Class::Post;
+    const NAME: &'static str = "Beat";
+    const TAIL: bool = false;
+
+    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
+        self.write(out);
+        &[]
+    }
 }
 
 /// Answers the request of sequence `request`. `status` is the CUresult of that request, `earlier` the first failure of a posted call that no reply has carried yet (0: none), `detail` a sentence for the log (may be empty), `body` the request's reply fields.

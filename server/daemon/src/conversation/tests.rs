@@ -2,25 +2,28 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_wire::{Call, ListGpus, Push, StreamId, SynchronizeStream};
+use floe_transport::{Address, Answering, Listener, Secret, Trust};
+use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
 
 use super::*;
-use crate::door::Door;
-use crate::sessions::Sessions;
+use crate::door::{Door, Way};
+use crate::sessions::{Applicant, Table};
 
 struct OneGpu {
     token: Option<Token>,
-    withdrawn: AtomicU64,
+    trusts: Option<Peer>,
+    trusts_forwarded: bool,
+    sessions: Table,
     door: Mutex<Door>,
 }
 
 impl Default for OneGpu {
     fn default() -> Self {
-        Self { token: None, withdrawn: AtomicU64::new(0), door: Mutex::new(Door::new(Some(1)).expect("made")) }
+        let door = Mutex::new(Door::new(1, false).expect("made"));
+        Self { token: None, trusts: None, trusts_forwarded: false, sessions: Table::default(), door }
     }
 }
 
@@ -29,7 +32,15 @@ impl Host for OneGpu {
         self.token.as_ref()
     }
 
-    fn trusts(&self, _: &Peer) -> bool {
+    fn trusts(&self, peer: &Peer) -> bool {
+        self.trusts.as_ref() == Some(peer)
+    }
+
+    fn trusts_forwarded(&self) -> bool {
+        self.trusts_forwarded
+    }
+
+    fn takes_clear_text(&self) -> bool {
         false
     }
 
@@ -37,27 +48,32 @@ impl Host for OneGpu {
         answer(ListGpusReply { gpus: vec![floe_wire::Gpu { name: "the one", ..Default::default() }] });
     }
 
-    fn sessions(&self, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
-        answer(ListSessionsReply { sessions: Sessions::default().rows(Instant::now()) });
+    fn sessions(&self, caller: &Caller<'_>, answer: &mut dyn FnMut(ListSessionsReply<'_>)) {
+        answer(ListSessionsReply { sessions: self.sessions.lock().rows(Instant::now(), caller.source) });
     }
 
-    fn telemetry(&self, _: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>)) {
+    fn telemetry(&self, _: &Caller<'_>, _: &ReadTelemetry<'_>, answer: &mut dyn FnMut(ReadTelemetryReply<'_>)) {
         answer(ReadTelemetryReply::default());
     }
 
-    fn admit(&self, request: &Attach<'_>, _: &Peer, _: Sealer) -> Result<Admission, Refusal> {
+    fn admit(&self, request: &Attach<'_>, caller: &Caller<'_>, sealer: Sealer) -> Result<Admission, Refusal> {
         if request.gpu != 0 {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });
         }
         let settings = Vec::new();
+        let applicant = Applicant { source: caller.source, ..Applicant::new(request, caller.peer, sealer, false) };
+        let door = Door::new(0, false).expect("made");
+        let session = self.sessions.lock().add(applicant, 0, 0, door, Instant::now());
         Ok(Admission {
-            session: 5,
+            session,
+            _row: self.sessions.row(session),
             gpu: 0,
             ordinal: 0,
             granularity: 1,
             window: 0,
             window_bytes: 0,
             memory: 0,
+            asks_for_memory: false,
             settings,
             key: [7; 16],
             bulk_connections: 0,
@@ -67,21 +83,20 @@ impl Host for OneGpu {
         })
     }
 
-    fn withdraw(&self, admission: &Admission) {
-        self.withdrawn.store(admission.session, Ordering::SeqCst);
-    }
-
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
         AttachReply { session: admission.session, ..Default::default() }
     }
 
-    fn join(&self, request: &Join<'_>) -> Result<Arc<Giver>, Refusal> {
+    fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal> {
         match self.door.lock().expect("no test panics with it").join(request.key) {
             Some(giver) if request.session == 5 => Ok(giver),
             _ => Err(Refusal { status: status::NOT_PERMITTED, detail: "no".into() }),
         }
     }
 }
+
+/// A client's nonce.
+const OURS: &[u8] = b"sixteen bytes or";
 
 type Ending = Result<Outcome, ConversationError>;
 
@@ -94,7 +109,20 @@ fn connect(token: Option<Token>) -> (Link, UnixStream, JoinHandle<Ending>) {
 }
 
 fn speak_on(socket: UnixStream, host: OneGpu) -> JoinHandle<Ending> {
-    std::thread::spawn(move || lead(&mut Link::new(socket.into()), &Peer::Unix { uid: 1, pid: 1 }, &host))
+    std::thread::spawn(move || {
+        lead(&mut Link::new(socket.into()), &Peer::Unix { uid: 1, pid: 1 }, &host, &mut Patience)
+    })
+}
+
+/// More time than any of these takes.
+struct Patience;
+
+impl Time for Patience {
+    fn deadline(&self, now: Instant) -> Instant {
+        now + Duration::from_secs(20)
+    }
+
+    fn prove(&mut self, _: Instant, _: Source) {}
 }
 
 fn token() -> Token {
@@ -146,9 +174,24 @@ fn a_peer_that_does_all_right_gets_its_session() {
     assert_eq!(ListGpus::decode_reply(&body).expect("a list").gpus[0].name, "the one");
     link.send(&Attach::default()).expect("sent");
     let (_, body) = hear(&mut link);
-    assert_eq!(Attach::decode_reply(&body).expect("attached").session, 5);
+    assert_eq!(Attach::decode_reply(&body).expect("attached").session, 1);
     let outcome = daemon.join().expect("the daemon's thread lives");
-    assert!(matches!(outcome, Ok(Outcome::Attached(Admission { session: 5, .. }))), "{outcome:?}");
+    assert!(matches!(outcome, Ok(Outcome::Attached(Admission { session: 1, .. }))), "{outcome:?}");
+}
+
+#[test]
+fn who_is_told_of_a_session_and_reads_no_more_holds_nobody_up() {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let server_end = theirs.try_clone().expect("duplicated");
+    let mut link = Link::new(ours.into());
+    let daemon = speak_on(theirs, OneGpu::default());
+    link.send(&hello()).expect("sent");
+    hear(&mut link);
+    link.send(&Attach::default()).expect("sent");
+    let outcome = daemon.join().expect("the daemon's thread lives");
+    assert!(matches!(outcome, Ok(Outcome::Attached(_))), "{outcome:?}");
+    let limit = server_end.write_timeout().expect("known");
+    assert_eq!(limit, Some(SILENCE), "the daemon may still have to say that no worker starts");
 }
 
 #[test]
@@ -183,12 +226,14 @@ fn a_peer_that_goes_before_it_is_told_has_no_session() {
         link: &mut Link::new(theirs.into()),
         peer: &Peer::Unix { uid: 1, pid: 1 },
         host: &host,
+        pass: &mut Patience,
         nonce: [0; RANDOM_BYTES],
         stage: Stage::Silent,
+        is_known: false,
     };
     assert!(daemon.step().is_err(), "the answer to Hello cannot be sent");
     assert!(daemon.step().is_err(), "the answer to Attach cannot be sent");
-    assert_eq!(host.withdrawn.load(Ordering::SeqCst), 5);
+    assert_eq!(host.sessions.lock().count(), 0);
 }
 
 #[test]
@@ -200,12 +245,13 @@ fn the_right_proof_is_let_in_and_answered() {
     let reply = Hello::decode_reply(&body).expect("a reply");
     assert!(reply.authenticate);
     let nonce = reply.nonce.to_vec();
-    let proof = token.proof_of_client(&nonce, b"ours");
-    link.send(&Authenticate { nonce: b"ours", proof: &proof }).expect("sent");
+    let secret = token.secret();
+    let proof = secret.proof(Side::Client, &Channel::Local, &nonce, OURS);
+    link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
     let (status, body) = hear(&mut link);
     assert_eq!(status, 0);
     let reply = Authenticate::decode_reply(&body).expect("a reply");
-    assert_eq!(reply.proof, token.proof_of_server(&nonce, b"ours"));
+    assert!(secret.proves(Side::Server, &Channel::Local, &nonce, OURS, reply.proof));
 }
 
 #[test]
@@ -213,9 +259,24 @@ fn a_wrong_proof_is_refused() {
     let (mut link, _raw, daemon) = connect(Some(token()));
     link.send(&hello()).expect("sent");
     hear(&mut link);
-    link.send(&Authenticate { nonce: b"ours", proof: &[0; 32] }).expect("sent");
+    link.send(&Authenticate { nonce: OURS, proof: &[0; 32] }).expect("sent");
     assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
     ends_refused(daemon);
+}
+
+#[test]
+fn a_nonce_of_the_wrong_length_is_refused_also_with_the_right_proof() {
+    let token = token();
+    for nonce in [&[][..], &[1; 15], &[1; 65]] {
+        let (mut link, _raw, daemon) = connect(Some(token.clone()));
+        link.send(&hello()).expect("sent");
+        let (_, body) = hear(&mut link);
+        let theirs = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
+        let proof = token.secret().proof(Side::Client, &Channel::Local, &theirs, nonce);
+        link.send(&Authenticate { nonce, proof: &proof }).expect("sent");
+        assert_eq!(hear(&mut link).0, status::INVALID_VALUE);
+        ends_refused(daemon);
+    }
 }
 
 #[test]
@@ -225,6 +286,20 @@ fn nothing_is_answered_before_the_proof() {
     hear(&mut link);
     link.send(&ListGpus {}).expect("sent");
     assert_ne!(hear(&mut link).0, 0);
+    ends_refused(daemon);
+}
+
+#[test]
+fn a_proof_for_another_connection_is_refused() {
+    let token = token();
+    let (mut link, _raw, daemon) = connect(Some(token.clone()));
+    link.send(&hello()).expect("sent");
+    let (_, body) = hear(&mut link);
+    let nonce = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
+    // What a relay gets from a client that has connected to it by TLS.
+    let proof = token.secret().proof(Side::Client, &Channel::Tls([1; 32]), &nonce, OURS);
+    link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
+    assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
     ends_refused(daemon);
 }
 
@@ -283,4 +358,127 @@ fn a_peer_that_says_nothing_and_goes_is_no_error() {
     let (link, raw, daemon) = connect(None);
     drop((link, raw));
     assert!(matches!(daemon.join().expect("the daemon's thread lives"), Ok(Outcome::Left)));
+}
+
+/// Whether a peer that the server trusts by its user is asked for the token.
+fn is_asked(host: OneGpu, in_person: bool) -> bool {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let peer = host.trusts.clone().expect("one");
+    let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));
+    let mut link = Link::new(ours.into());
+    let sent = if in_person { link.send_in_person(&hello()) } else { link.send(&hello()) };
+    sent.expect("sent");
+    let (_, body) = hear(&mut link);
+    let reply = Hello::decode_reply(&body).expect("a reply");
+    let (asked, server) = (reply.authenticate, reply.nonce.to_vec());
+    link.send(&ListGpus {}).expect("sent");
+    assert_eq!(hear(&mut link).0 != 0, asked, "what it may is what it is told");
+    drop((link, server));
+    let _ = daemon.join().expect("the daemon's thread lives");
+    asked
+}
+
+#[test]
+fn the_sockets_user_counts_only_where_the_peer_shows_its_own_process() {
+    let pid = i32::try_from(std::process::id()).expect("a process id");
+    let host = |pid, trusts_forwarded| {
+        let trusts = Some(Peer::Unix { uid: 0, pid });
+        OneGpu { token: Some(token()), trusts, trusts_forwarded, ..OneGpu::default() }
+    };
+    assert!(!is_asked(host(pid, false), true));
+    assert!(is_asked(host(pid, false), false), "bytes that were passed on");
+    assert!(is_asked(host(1, false), true), "passed on with the descriptor of another process");
+    assert!(!is_asked(host(pid, true), false), "the operator says so");
+}
+
+/// The sessions that a peer of the server's own user is shown, once it has proved the token where it is asked for it; there
+/// is one of that user's and one of all those whose bytes are passed on.
+fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
+    let (uid, pid) = (7, i32::try_from(std::process::id()).expect("a process id"));
+    let (peer, token) = (Peer::Unix { uid, pid }, token());
+    let host = OneGpu { token: Some(token.clone()), trusts: Some(peer.clone()), trusts_forwarded, ..OneGpu::default() };
+    for source in [None, Some(Source::Forwarded(uid))] {
+        let applicant = Applicant { source, ..Applicant::new(&Attach::default(), &peer, Sealer::Nobody, false) };
+        host.sessions.lock().add(applicant, 0, 0, Door::new(0, false).expect("made"), Instant::now());
+    }
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));
+    let mut link = Link::new(ours.into());
+    let sent = if is_in_person { link.send_in_person(&hello()) } else { link.send(&hello()) };
+    sent.expect("sent");
+    let (_, body) = hear(&mut link);
+    let reply = Hello::decode_reply(&body).expect("a reply");
+    if reply.authenticate {
+        let proof = token.secret().proof(Side::Client, &Channel::Local, reply.nonce, OURS);
+        link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
+        assert_eq!(hear(&mut link).0, 0);
+    }
+    link.send(&ListSessions {}).expect("sent");
+    let (_, body) = hear(&mut link);
+    let shown = ListSessions::decode_reply(&body).expect("a list").sessions.iter().map(|row| row.session).collect();
+    drop(link);
+    let _ = daemon.join().expect("the daemon's thread lives");
+    shown
+}
+
+#[test]
+fn who_proves_the_token_behind_a_forwarded_socket_is_a_peer_of_its_own_and_not_the_servers_user() {
+    assert_eq!(shown(true, false), [1, 2], "the server's user is shown all");
+    assert_eq!(shown(false, false), [2], "bytes that were passed on");
+    assert_eq!(shown(false, true), [1, 2], "the operator says so");
+}
+
+/// A conversation over TCP with a server that knows a token and takes no clear text; the client's end.
+fn by_tcp(secret: Option<&Secret>) -> (Result<Link, LinkError>, JoinHandle<Ending>) {
+    let listener = Listener::bind(&"tcp://127.0.0.1:0".parse().expect("an address")).expect("a free port");
+    let Address::Tcp { host, port } = listener.address().clone() else { unreachable!("it is TCP's") };
+    let token = Token::of_text("the token");
+    let daemon = std::thread::spawn(move || {
+        let (link, peer) = loop {
+            if let Some(accepted) = listener.accept()? {
+                break accepted;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let own = token.secret();
+        let by = Answering { secret: Some(&own), ..Answering::default() };
+        let mut link = link.answer(&by, Instant::now() + Duration::from_secs(60))?;
+        lead(&mut link, &peer, &OneGpu { token: Some(token), ..OneGpu::default() }, &mut Patience)
+    });
+    let (address, trust) = (Address::Tcp { host, port }, Trust { secret, ..Trust::default() });
+    (floe_transport::connect(&address, Duration::from_secs(60), &trust), daemon)
+}
+
+#[test]
+fn a_sealed_connection_has_proved_the_token_and_clear_text_gets_nowhere() {
+    let (link, _daemon) = by_tcp(Some(&Secret::of("the token")));
+    let mut link = link.expect("sealed");
+    link.send(&hello()).expect("sent");
+    let (status, body) = hear(&mut link);
+    assert_eq!((status, Hello::decode_reply(&body).expect("a reply").authenticate), (0, false));
+    link.send(&ListGpus {}).expect("sent");
+    assert_eq!(hear(&mut link).0, 0);
+
+    let (link, daemon) = by_tcp(None);
+    let mut link = link.expect("in the clear, on this machine");
+    link.send(&hello()).expect("sent");
+    assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
+    ends_refused(daemon);
+
+    let (link, daemon) = by_tcp(Some(&Secret::of("another token")));
+    let error = link.expect_err("a wrong token");
+    assert!(matches!(&error, LinkError::Unsealed(why) if why.detail == "the token is wrong"), "{error}");
+    ends_refused(daemon);
+}
+
+#[test]
+fn a_client_of_an_older_protocol_is_told_what_to_do_also_in_the_clear() {
+    let (link, daemon) = by_tcp(None);
+    let mut link = link.expect("in the clear, on this machine");
+    link.send(&Hello { oldest: 2, newest: 2, ..hello() }).expect("sent");
+    let frame = link.receive(Some(Instant::now() + Duration::from_secs(60))).expect("a frame").expect("not closed");
+    let Push::Reply(reply) = Push::decode(frame.kind, frame.payload).expect("a message") else { panic!("no reply") };
+    assert_eq!(reply.status, status::SYSTEM_DRIVER_MISMATCH);
+    assert!(reply.detail.contains("same release"), "{}", reply.detail);
+    ends_refused(daemon);
 }

@@ -9,7 +9,7 @@ use floe_abi::Uuid;
 use floe_device::nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor, TemperatureThreshold,
 };
-use floe_device::nvml_wrapper::enums::device::SampleValue;
+use floe_device::nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use floe_device::nvml_wrapper::error::NvmlError;
 use floe_device::nvml_wrapper::structs::device::FieldId;
 use floe_device::nvml_wrapper::{Device, Nvml};
@@ -82,6 +82,18 @@ impl Nvidia {
             notes.note(Reading::LinkReceive, device.pcie_throughput(PcieUtilCounter::Receive));
         }
         Picture { readings: notes.0, workers: workers(&device, &target.workers), labels }
+    }
+
+    /// Bytes that each process has on a GPU.
+    pub(super) fn processes(&self, uuid: &[u8]) -> Option<BTreeMap<u32, u64>> {
+        let all = self.device(uuid)?.running_compute_processes().ok()?;
+        let mut bytes = BTreeMap::new();
+        for process in all {
+            if let UsedGpuMemory::Used(used) = process.used_gpu_memory {
+                bytes.insert(process.pid, used);
+            }
+        }
+        Some(bytes)
     }
 
     /// What never changes, asked once.

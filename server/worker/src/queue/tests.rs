@@ -6,9 +6,10 @@ use crate::batch::Command;
 use std::sync::Arc;
 
 const BYTES: usize = 1 << 20;
+const WHILE_HELD: usize = 1 << 30;
 
 fn queue() -> Queue {
-    Queue::new(BYTES, Spin::default(), Expected::default())
+    Queue::new(BYTES, WHILE_HELD, Spin::default(), Expected::default())
 }
 
 /// A batch of one command.
@@ -58,7 +59,7 @@ fn host_function_keeps_the_reader_reading() {
 fn nothing_that_is_held_fills_the_queue_for_good() {
     let queue = queue();
     queue.host_function_begins();
-    queue.line().bytes = BYTES_WHILE_HELD;
+    queue.line().bytes = WHILE_HELD;
     assert_eq!(queue.push(&mut batch(1, 10)), Err(Overrun));
 }
 
@@ -99,7 +100,7 @@ fn small_commands_and_batches_come_out_by_their_sequences() {
 fn nothing_is_lost_or_overtaken_between_two_threads_and_nobody_sleeps_for_good() {
     const COMMANDS: u64 = 200_000;
     for spin in ["0", "100"] {
-        let queue = Arc::new(Queue::new(BYTES, Spin::new(Some(spin)), Expected::default()));
+        let queue = Arc::new(Queue::new(BYTES, WHILE_HELD, Spin::new(Some(spin)), Expected::default()));
         let filling = Arc::clone(&queue);
         let reader = std::thread::spawn(move || {
             let mut open = Batch::default();

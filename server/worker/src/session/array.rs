@@ -2,8 +2,6 @@
 //! In: shapes by the client's ids. Out: the driver's arrays, charged to the quota, and places in them for copies.
 //! An array lies where and as the driver pleases, so what it is charged is a bound: no less than any device takes for it.
 
-use std::sync::atomic::Ordering;
-
 use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError};
 use floe_wire::{ArrayId, BoxEnd, CreateArray, DestroyArray};
 
@@ -56,16 +54,14 @@ impl<D: Device> Session<D> {
         self.arrays.check_new(message.array.0)?;
         let shape = shape(&message)?;
         let charge = charge(&shape).ok_or(CudaError::OUT_OF_MEMORY)?;
-        let used = self.would_use(charge)?;
-        let array = self.device().create_array(&shape)?;
+        let array = self.charged(charge, |device| device.create_array(&shape))?;
         self.arrays.bind(message.array.0, Ok(ArrayObject { array, shape, charge }));
-        self.shared.used.store(used, Ordering::Relaxed);
         body(&())
     }
 
     pub(super) fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
         if let Some(object) = self.arrays.remove(message.array.0)? {
-            self.shared.used.fetch_sub(object.charge, Ordering::Relaxed);
+            self.allowance.ledger.give(object.charge);
             self.device().destroy_array(object.array)?;
         }
         Ok(Answer::Nothing)
@@ -93,7 +89,7 @@ impl<D: Device> Session<D> {
     /// Destroys all; errors of a context beyond use do not matter, they go with it.
     pub(super) fn drop_arrays(&mut self) {
         for object in self.arrays.drain() {
-            self.shared.used.fetch_sub(object.charge, Ordering::Relaxed);
+            self.allowance.ledger.give(object.charge);
             let _ = self.shared.device.destroy_array(object.array);
         }
     }

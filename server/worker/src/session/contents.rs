@@ -7,16 +7,18 @@ use std::collections::{BTreeMap, HashMap};
 use floe_device::Content;
 use floe_wire::{LibraryId, LibraryPart};
 
+use crate::budget::Budget;
 use crate::cache::{Cache, Hash, hash_of};
 use crate::fault::{Fault, broken};
 use crate::log::Log;
 
 /// The most bytes of one library's contents.
 const LIBRARY_BYTES: u64 = 1 << 30;
-/// The most bytes of all parts of libraries that are not loaded yet.
-const PENDING_BYTES: u64 = 2 << 30;
 /// The most contents of one library.
 const CONTENTS: usize = 4096;
+
+/// Bytes of host memory of a part, beside its own.
+const PART: u64 = 128;
 
 /// The contents a session sends and asks for.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Contents {
     /// What has come of libraries that are not loaded yet, by library and content.
     parts: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
     pending: u64,
+    /// What they are charged to.
+    budget: Budget,
     log: Log,
     cache_failed: bool,
 }
@@ -39,8 +43,8 @@ pub(crate) enum Gathered {
 }
 
 impl Contents {
-    pub(crate) fn new(cache: Option<Cache>, log: Log) -> Self {
-        Self { cache, parts: HashMap::new(), pending: 0, log, cache_failed: false }
+    pub(crate) fn new(cache: Option<Cache>, log: Log, budget: &Budget) -> Self {
+        Self { cache, parts: HashMap::new(), pending: 0, budget: budget.clone(), log, cache_failed: false }
     }
 
     /// The next bytes of a content.
@@ -49,11 +53,15 @@ impl Contents {
         let parts = self.parts.entry(library.0).or_default();
         let more = bytes.len() as u64;
         let present: u64 = parts.values().map(|part| part.len() as u64).sum();
-        if present + more > LIBRARY_BYTES || self.pending + more > PENDING_BYTES {
+        if present + more > LIBRARY_BYTES {
             return broken(format!("parts of library {} are over the limit: {LIBRARY_BYTES}", library.0));
         }
         if parts.len() >= CONTENTS && !parts.contains_key(&content) {
             return broken(format!("more contents of library {} than: {CONTENTS}", library.0));
+        }
+        let more = more + if parts.contains_key(&content) { 0 } else { PART };
+        if let Err(fault) = self.budget.take(more) {
+            return broken(format!("parts of library {}: {fault}", library.0));
         }
         parts.entry(content).or_default().extend_from_slice(bytes);
         self.pending += more;
@@ -63,7 +71,9 @@ impl Contents {
     /// The contents a library is made of; its parts are used up.
     pub(crate) fn gather(&mut self, library: LibraryId, wanted: &[floe_wire::Content<'_>]) -> Result<Gathered, Fault> {
         let mut parts = self.parts.remove(&library.0).unwrap_or_default();
-        self.pending -= parts.values().map(|part| part.len() as u64).sum::<u64>();
+        let bytes = parts.values().map(|part| part.len() as u64 + PART).sum();
+        self.pending -= bytes;
+        self.budget.give(bytes);
         let total = wanted.iter().try_fold(0_u64, |total, content| total.checked_add(content.bytes));
         if wanted.is_empty() || wanted.len() > CONTENTS || total.is_none_or(|total| total > LIBRARY_BYTES) {
             return broken(format!("library {} has none, or too many contents: {}", library.0, wanted.len()));
@@ -97,7 +107,7 @@ impl Contents {
     /// Gives up what has come of libraries that are not loaded.
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
-        self.pending = 0;
+        self.budget.give(std::mem::take(&mut self.pending));
     }
 
     /// The bytes as the cache has them now, or in memory where it cannot.
@@ -119,6 +129,7 @@ impl Contents {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use super::*;
+    use crate::cache::tests::believing_daemon;
 
     fn part(contents: &mut Contents, library: u64, content: u32, bytes: &[u8]) {
         contents.part(LibraryPart { library: LibraryId(library), content, bytes }).unwrap();
@@ -140,7 +151,7 @@ mod tests {
 
     #[test]
     fn without_a_cache_everything_is_missing_each_time() {
-        let mut contents = Contents::new(None, Log::nowhere());
+        let mut contents = Contents::new(None, Log::nowhere(), &Budget::default());
         for library in [1, 3] {
             let first = gather(&mut contents, library, &[b"ab", b"c"]).unwrap();
             assert!(matches!(first, Gathered::Missing(missing) if missing == [0, 1]));
@@ -154,21 +165,19 @@ mod tests {
 
     #[test]
     fn with_a_cache_only_what_is_new_is_missing() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = || Some(Cache::open(&folder.path().join("modules"), 1 << 20).unwrap());
-        let mut first = Contents::new(cache(), Log::nowhere());
+        let mut first = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
         part(&mut first, 1, 0, b"ab");
         all(gather(&mut first, 1, &[b"ab"]));
-        let mut second = Contents::new(cache(), Log::nowhere());
+        assert_eq!(all(gather(&mut first, 1, &[b"ab"])), [b"ab"]);
+        let kept = HashMap::from([(hash_of(b"ab"), b"ab".to_vec())]);
+        let mut second = Contents::new(Some(believing_daemon(kept)), Log::nowhere(), &Budget::default());
         assert_eq!(all(gather(&mut second, 1, &[b"ab"])), [b"ab"]);
         assert!(matches!(gather(&mut second, 2, &[b"ab", b"c"]), Ok(Gathered::Missing(missing)) if missing == [1]));
     }
 
     #[test]
     fn what_has_another_hash_ends_the_session_and_is_not_cached() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&folder.path().join("modules"), 1 << 20).unwrap();
-        let mut contents = Contents::new(Some(cache), Log::nowhere());
+        let mut contents = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
         part(&mut contents, 1, 0, b"xy");
         assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::Contract(_))));
         assert!(matches!(gather(&mut contents, 2, &[b"ab"]), Ok(Gathered::Missing(_))));
@@ -176,7 +185,7 @@ mod tests {
 
     #[test]
     fn sizes_and_counts_of_a_stranger_are_limited() {
-        let mut contents = Contents::new(None, Log::nowhere());
+        let mut contents = Contents::new(None, Log::nowhere(), &Budget::default());
         let wrong = |contents: &mut Contents, hash: &[u8], bytes| {
             let wanted = [floe_wire::Content { hash, bytes }, floe_wire::Content { hash, bytes }];
             matches!(contents.gather(LibraryId(1), &wanted), Err(Fault::Contract(_)))

@@ -2,16 +2,17 @@
 //! In: waits for everything, limits, resets. Out: answers when all work is done; a context as new.
 //! A reset is the one command the issuer waits for the GPU in: nothing may follow before it is over.
 
-use floe_abi::CudaError;
+use floe_abi::{CudaError, limit};
 use floe_wire::{SetCacheConfig, SetLimit, SetLimitReply};
 
 use super::{Answer, Session, body};
 use crate::completer::Lane;
 use crate::device::Device;
 use crate::fault::{Fault, broken};
+use crate::ledger::Limits;
 
-/// `CUlimit`s whose value is bytes of device memory: what kernels print into, and what they allocate from.
-const DEVICE_MEMORY_LIMITS: [i32; 2] = [1, 2];
+/// Launches that kernels may have pending unless their program says otherwise: what more take is not known.
+const PENDING_LAUNCHES: u64 = 2048;
 
 impl<D: Device> Session<D> {
     pub(super) fn synchronize_context(&mut self, sequence: u64) -> Result<Answer, Fault> {
@@ -21,16 +22,30 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {
-        let left = self.allowance.quota.saturating_sub(self.shared.used());
-        if self.allowance.quota != 0 && DEVICE_MEMORY_LIMITS.contains(&message.limit) && message.value > left {
-            let words = format!(
-                "{} bytes for limit {} are over what is left of the quota: {left}",
-                message.value, message.limit
-            );
-            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+        let SetLimit { limit: number, value } = message;
+        let kind = u32::try_from(number).unwrap_or(u32::MAX);
+        let before = self.allowance.ledger.limits();
+        match kind {
+            limit::STACK_SIZE => self.allowance.ledger.limit(|limits| limits.stack = value)?,
+            limit::PRINTF_FIFO_SIZE => self.allowance.ledger.limit(|limits| limits.printing = value)?,
+            limit::MALLOC_HEAP_SIZE => self.allowance.ledger.limit(|limits| limits.heap = value)?,
+            limit::DEV_RUNTIME_SYNC_DEPTH | limit::MAX_L2_FETCH_GRANULARITY => {}
+            limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT if value <= PENDING_LAUNCHES => {}
+            limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT if !self.allowance.ledger.has_quota() => {}
+            _ => return Err(Fault::Explained(CudaError::UNSUPPORTED_LIMIT, refusal(kind, value))),
         }
-        let value = self.device().set_limit(message.limit, message.value)?;
-        body(&SetLimitReply { value })
+        let set = self.device().set_limit(number, value);
+        match (&set, kind) {
+            (Err(_), _) => self.allowance.ledger.limits_are(before),
+            // The driver may have rounded it.
+            (Ok(value), limit::STACK_SIZE) => self.allowance.ledger.limits_are(Limits { stack: *value, ..before }),
+            (Ok(value), limit::PRINTF_FIFO_SIZE) => {
+                self.allowance.ledger.limits_are(Limits { printing: *value, ..before });
+            }
+            (Ok(value), limit::MALLOC_HEAP_SIZE) => self.allowance.ledger.limits_are(Limits { heap: *value, ..before }),
+            _ => {}
+        }
+        body(&SetLimitReply { value: set? })
     }
 
     pub(super) fn reset_context(&mut self) -> Result<Answer, Fault> {
@@ -46,7 +61,7 @@ impl<D: Device> Session<D> {
         self.kernels.drain().for_each(drop);
         self.contents.clear();
         for library in self.libraries.drain() {
-            let _ = self.shared.device.unload(library);
+            let _ = self.shared.device.unload(library.code);
         }
         self.uploads.let_go();
         self.late.let_go();
@@ -71,5 +86,18 @@ impl<D: Device> Session<D> {
             return broken(format!("unknown cache setting: {}", message.what));
         }
         Ok(Answer::Nothing)
+    }
+}
+
+/// Why a limit stays as it is.
+fn refusal(kind: u32, value: u64) -> String {
+    match kind {
+        limit::PERSISTING_L2_CACHE_SIZE => {
+            "a session has no share of the persisting L2 cache: all sessions of the GPU share it".into()
+        }
+        limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT => {
+            format!("a session with a quota has no more pending launches than {PENDING_LAUNCHES}: {value}")
+        }
+        other => format!("no limit that a session may set: {other}"),
     }
 }

@@ -410,7 +410,9 @@ mod tests {
         use floe_transport::Lent as _;
 
         let device = Arc::new(crate::tests::Fake::default());
-        let mut landing = crate::staging::Downloads::new(1 << 20).room(&device, 1 << 20, || false).unwrap();
+        let mut landing = crate::staging::Downloads::new(1 << 20, &crate::budget::Budget::default())
+            .room(&device, 1 << 20, || false)
+            .unwrap();
         assert_eq!(landing.giving(), Giving::Copies);
         for (bytes, giving) in [(64 << 20, Giving::PagesForGood), ((64 << 20) + 1, Giving::Copies)] {
             landing.giving = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).giving;

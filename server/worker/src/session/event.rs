@@ -33,7 +33,7 @@ impl<D: Device> EventObject<D> {
 impl<D: Device> Session<D> {
     pub(super) fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
         let CreateEvent { event, flags } = message;
-        self.events.check_new(event.0)?;
+        self.events.check_posted(event.0)?;
         let created = Mark::of_program(&self.shared.device, flags);
         let failure = created.as_ref().err().copied();
         self.events.bind(event.0, created.map(|mark| EventObject { mark, flags, recorded: None }));

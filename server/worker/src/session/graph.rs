@@ -18,6 +18,7 @@ use super::copy::further;
 use super::launch::plain_attributes;
 use super::stream_memory::Place;
 use super::{Answer, Session, body};
+use crate::budget::cost;
 use crate::device::{Device, NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
 use crate::fault::{Fault, broken};
 
@@ -36,6 +37,8 @@ pub(crate) struct GraphObject {
     exec: Option<GraphExec>,
     /// What nodes do to words of memory, by their numbers.
     words: BTreeMap<u32, Vec<WordOperation>>,
+    /// Bytes of host memory its nodes are charged.
+    kept: u64,
     /// Why it cannot be instantiated, or launched any more.
     failed: Option<CudaError>,
 }
@@ -62,10 +65,11 @@ impl GraphObject {
 
 impl<D: Device> Session<D> {
     pub(super) fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
-        self.graphs.check_new(message.graph.0)?;
+        self.graphs.check_posted(message.graph.0)?;
         let created = self.device().create_graph();
         let words = BTreeMap::new();
-        let object = created.map(|graph| GraphObject { graph, nodes: Vec::new(), exec: None, words, failed: None });
+        let object =
+            created.map(|graph| GraphObject { graph, nodes: Vec::new(), exec: None, words, kept: 0, failed: None });
         self.graphs.bind(message.graph.0, object);
         Ok(Answer::Nothing)
     }
@@ -93,11 +97,29 @@ impl<D: Device> Session<D> {
         };
         let failed = object.failed.map_or(Ok(()), Err);
         let graph = object.graph;
-        let added = failed.and(work).and_then(|work| self.device().add_node(graph, &edges, &work));
+        let kept = self.node_cost(&work, edges.len())?;
+        let room = if kept == cost::FAILED { Err(CudaError::OUT_OF_MEMORY) } else { Ok(()) };
+        let added = failed.and(room).and(work).and_then(|work| self.device().add_node(graph, &edges, &work));
         let object = self.graphs.get_mut(id.0)?;
         object.nodes.push(added.unwrap_or_default());
+        object.kept += kept;
         object.failed = object.failed.or(added.err());
         Ok(Answer::Nothing)
+    }
+
+    /// Takes host memory for a node: what it costs, else what a gap costs; where there is not even that, the session ends.
+    fn node_cost(&self, work: &Result<NodeWork<'_>, CudaError>, edges: usize) -> Result<u64, Fault> {
+        let parameters = match work {
+            Ok(NodeWork::Kernel(kernel, _)) => kernel.parameters.len(),
+            Ok(NodeWork::Words(operations)) => size_of_val(*operations),
+            _ => 0,
+        };
+        let bytes = cost::NODE + parameters as u64 + edges as u64 * size_of::<NodeEdge>() as u64;
+        let budget = &self.allowance.budget;
+        if budget.take(bytes).is_ok() {
+            return Ok(bytes);
+        }
+        budget.take_for_failure(cost::FAILED).map(|()| cost::FAILED).or_else(|fault| broken(fault.to_string()))
     }
 
     pub(super) fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Answer, Fault> {
@@ -116,13 +138,22 @@ impl<D: Device> Session<D> {
         self.add_node(message.graph, &message.after, work)
     }
 
-    fn node_kernel<'a>(&self, kernel: KernelId, sizes: &Sizes, parameters: &'a [u8]) -> Result<NodeKernel<'a>, Fault> {
+    fn node_kernel<'a>(
+        &mut self,
+        kernel: KernelId,
+        sizes: &Sizes,
+        parameters: &'a [u8],
+    ) -> Result<NodeKernel<'a>, Fault> {
         let kernel = self.kernels.get(kernel.0)?;
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != parameters.len()) {
             return broken(format!("a parameter block of {bytes} bytes was sent with: {}", parameters.len()));
         }
+        let (function, frame) = (kernel.function, kernel.frame);
+        if self.allowance.ledger.is_larger(frame) {
+            self.allowance.ledger.frame(frame)?;
+        }
         let Sizes { grid, block, shared } = *sizes;
-        Ok(NodeKernel { function: kernel.function, grid, block, shared, parameters })
+        Ok(NodeKernel { function, grid, block, shared, parameters })
     }
 
     pub(super) fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Answer, Fault> {
@@ -148,8 +179,23 @@ impl<D: Device> Session<D> {
         if let Some(error) = object.failed {
             return Err(error.into());
         }
-        let exec = self.device().instantiate(object.graph, message.flags)?;
-        self.graphs.get_mut(message.graph.0)?.exec = Some(exec);
+        let (graph, nodes) = (object.graph, object.nodes.len() as u64);
+        let kept = nodes * cost::INSTANTIATED_NODE;
+        self.allowance.ledger.nodes(nodes)?;
+        let made = self.allowance.budget.take(kept);
+        let made = made.and_then(|()| match self.device().instantiate(graph, message.flags) {
+            Ok(exec) => Ok(exec),
+            Err(error) => {
+                self.allowance.budget.give(kept);
+                Err(error.into())
+            }
+        });
+        if made.is_err() {
+            self.allowance.ledger.nodes_end(nodes);
+        }
+        let object = self.graphs.get_mut(message.graph.0)?;
+        object.exec = Some(made?);
+        object.kept += kept;
         body(&())
     }
 
@@ -220,7 +266,7 @@ impl<D: Device> Session<D> {
             return broken("a graph is updated by one that is instantiated");
         }
         let updated = new.failed.map_or_else(|| self.device().update_graph(exec, new.graph), Err);
-        self.device().destroy_graph(new.graph)?;
+        self.drop_graph(&new)?;
         updated?;
         self.graphs.get_mut(message.graph.0)?.words = new.words;
         body(&())
@@ -233,7 +279,11 @@ impl<D: Device> Session<D> {
         Ok(Answer::Nothing)
     }
 
-    fn drop_graph(&self, object: &GraphObject) -> Result<(), CudaError> {
+    fn drop_graph(&mut self, object: &GraphObject) -> Result<(), CudaError> {
+        self.allowance.budget.give(object.kept);
+        if object.exec.is_some() {
+            self.allowance.ledger.nodes_end(object.nodes.len() as u64);
+        }
         let launched = object.exec.map_or(Ok(()), |exec| self.device().destroy_exec(exec));
         launched.and(self.device().destroy_graph(object.graph))
     }

@@ -37,7 +37,10 @@ impl<D: Device> Session<D> {
             shared: message.shared,
             stream,
         };
-        let function = kernel.function;
+        let (function, frame) = (kernel.function, kernel.frame);
+        if self.allowance.ledger.is_larger(frame) {
+            self.allowance.ledger.frame(frame)?;
+        }
         // Taken out and put back, so that the next launch finds room in it.
         let mut attributes = std::mem::take(&mut self.attributes);
         plain_attributes(&message.attributes, &mut attributes)?;

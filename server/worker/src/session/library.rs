@@ -4,6 +4,7 @@
 
 use floe_abi::{CudaError, Function};
 use floe_device::Content;
+use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
     ListKernels, ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute,
@@ -12,7 +13,8 @@ use floe_wire::{
 
 use super::contents::Gathered;
 use super::{Answer, Session, body};
-use crate::device::{Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
+use crate::budget::{Kept, cost};
+use crate::device::{Code, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use crate::fault::{Fault, broken};
 
 /// The most bytes of a compiler's log.
@@ -22,6 +24,23 @@ pub(super) const LOG_BYTES: usize = 1 << 20;
 const PLAIN_OPTIONS: [i32; 23] =
     [0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 29, 30, 31, 32, 33, 34];
 
+/// What a library is looked into for its demand: all of what one may have.
+const DEMAND: floe_image::Limits = floe_image::Limits { image_bytes: 1 << 30, entry_bytes: 1 << 28, entries: 4096 };
+/// `CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`.
+const LOCAL_SIZE: i32 = 3;
+/// What modules' memory is charged in: small ones share pages of the driver's, larger ones have pieces or large pages.
+const PIECES: [(u64, u64); 3] = [(64 << 10, 4 << 10), (1 << 20, 128 << 10), (u64::MAX, 2 << 20)];
+
+/// A library that is loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(super) code: Code,
+    /// Bytes of the device's memory it is charged.
+    charge: u64,
+    /// Host memory it is charged.
+    _kept: Kept,
+}
+
 /// A kernel the client has an id for.
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -29,6 +48,8 @@ pub(crate) struct Kernel {
     library: LibraryId,
     /// Bytes of its parameter block, where the driver can say.
     pub(super) parameter_bytes: Option<usize>,
+    /// Bytes of local memory of a thread.
+    pub(super) frame: u64,
 }
 
 impl<D: Device> Session<D> {
@@ -51,13 +72,20 @@ impl<D: Device> Session<D> {
         let image = image_of(message.kind, contents).inspect_err(|fault| self.bind_failure(id, fault))?;
         let options = plain_options(&message.options)?;
         let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
+        let charged = self.charge_library(&image);
+        let (charge, kept) = charged.inspect_err(|fault| self.bind_failure(id, fault))?;
         self.shared.printing.watch(&image.contents);
-        match self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }) {
-            Ok((code, info)) => {
-                self.libraries.bind(id.0, Ok(code));
+        match (self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }), charge) {
+            (Ok((code, _)), None) => {
+                self.device().unload(code)?;
+                Err(untold()).inspect_err(|fault| self.bind_failure(id, fault))
+            }
+            (Ok((code, info)), Some(charge)) => {
+                self.libraries.bind(id.0, Ok(Loaded { code, charge, _kept: kept }));
                 body(&LoadLibraryReply { missing: Vec::new(), info: &info })
             }
-            Err(failure) => {
+            (Err(failure), charge) => {
+                self.allowance.ledger.give(charge.unwrap_or(0));
                 self.shared
                     .log
                     .line(format_args!("library {} does not load: {}: {}", id.0, failure.error, failure.log));
@@ -65,6 +93,28 @@ impl<D: Device> Session<D> {
                 Err(Fault::Explained(failure.error, failure.log))
             }
         }
+    }
+
+    /// Takes what the image takes of the device's and of the host's memory: bytes of the first, and the second. `None`: they
+    /// cannot be told, and the image may be loaded only to learn what is wrong with it.
+    fn charge_library(&mut self, image: &Image) -> Result<(Option<u64>, Kept), Fault> {
+        let bytes: u64 = image.contents.iter().map(|content| content.len() as u64).sum();
+        let kept = self.allowance.budget.keep(bytes.saturating_mul(cost::COPIES_OF_LIBRARY))?;
+        if !self.allowance.ledger.is_bounded() {
+            return Ok((Some(0), kept));
+        }
+        let charge = image.contents.iter().try_fold(0_u64, |sum, content| match floe_image::demand(content, &DEMAND) {
+            Demand::Bytes(bytes) => Some(sum.saturating_add(in_pieces(bytes))),
+            Demand::Unknown => None,
+        });
+        match charge {
+            Some(bytes) => self.allowance.ledger.take(bytes)?,
+            // A device whose memory is shared out has its store in this process: nobody else misses what it takes until it
+            // is unloaded.
+            None if self.allowance.ledger.is_shared_out() => {}
+            None => return Err(untold()),
+        }
+        Ok((charge, kept))
     }
 
     fn bind_failure(&mut self, id: LibraryId, fault: &Fault) {
@@ -77,24 +127,25 @@ impl<D: Device> Session<D> {
         let library = self.libraries.remove(message.library.0)?;
         self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == message.library);
         if let Some(library) = library {
-            self.device().unload(library)?;
+            self.allowance.ledger.give(library.charge);
+            self.device().unload(library.code)?;
         }
         Ok(Answer::Nothing)
     }
 
     pub(super) fn list_kernels(&mut self, message: ListKernels) -> Result<Answer, Fault> {
-        let names = self.device().kernel_names(*self.libraries.get(message.library.0)?)?;
+        let names = self.device().kernel_names(self.libraries.get(message.library.0)?.code)?;
         body(&ListKernelsReply { names: names.iter().map(String::as_str).collect() })
     }
 
     pub(super) fn find_kernel(&mut self, message: FindKernel<'_>) -> Result<Answer, Fault> {
         let FindKernel { library: id, name, kernel: kernel_id } = message;
         self.kernels.check_new(kernel_id.0)?;
-        let library = *self.libraries.get(id.0)?;
+        let library = self.libraries.get(id.0)?.code;
         let function = self.device().find_kernel(library, name)?;
         let facts = self.device().kernel_facts(function)?;
-        let parameter_bytes = parameter_bytes(&facts);
-        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes }));
+        let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
+        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes, frame }));
         let parameters = facts.parameters.iter().flatten();
         body(&FindKernelReply {
             parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
@@ -103,7 +154,7 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
-        let library = *self.libraries.get(message.library.0)?;
+        let library = self.libraries.get(message.library.0)?.code;
         let found = self.device().find_global(library, message.name)?;
         let (at, bytes, managed) = (floe_wire::DevicePtr(found.at.0), found.bytes, found.is_managed);
         body(&FindGlobalReply { at, bytes, managed })
@@ -119,8 +170,27 @@ impl<D: Device> Session<D> {
         };
         self.device().set_kernel(kernel.function, setting, message.value)?;
         let facts = self.device().kernel_facts(kernel.function)?;
+        self.kernels.get_mut(message.kernel.0)?.frame = frame(&facts);
         body(&SetKernelAttributeReply { attributes: attributes(&facts) })
     }
+}
+
+/// The image's demand is not known: it is charged like one that takes more than there is.
+fn untold() -> Fault {
+    let words = "what it takes of the device's memory cannot be told, and the session may have only a part of it";
+    Fault::Explained(CudaError::OUT_OF_MEMORY, words.into())
+}
+
+/// Bytes of local memory of each of its threads.
+fn frame(facts: &KernelFacts) -> u64 {
+    let size = facts.attributes.iter().find(|(number, _)| *number == LOCAL_SIZE).map_or(0, |(_, value)| *value);
+    u64::try_from(size).unwrap_or(0)
+}
+
+/// What the driver takes for a module's variables and code.
+fn in_pieces(bytes: u64) -> u64 {
+    let piece = PIECES.iter().find(|(below, _)| bytes < *below).map_or(1, |(_, piece)| *piece);
+    bytes.checked_next_multiple_of(piece).unwrap_or(u64::MAX)
 }
 
 fn attributes(facts: &KernelFacts) -> Vec<Attribute> {

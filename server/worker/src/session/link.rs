@@ -6,41 +6,41 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use floe_abi::{CudaError, jit_input};
+use floe_abi::jit_input;
 use floe_device::{Content, LinkInput, LoadOption};
 use floe_wire::{JitOption, LibraryId, LinkLibrary, LinkLibraryReply, PIECE_BYTES, ReadLinked, ReadLinkedReply};
 
 use super::contents::Gathered;
 use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
 use super::{Answer, Session, body};
+use crate::budget::{Budget, Kept, cost};
 use crate::device::Device;
 use crate::fault::{Fault, broken};
 
-/// The most bytes of images that were linked and not read.
-const UNREAD_BYTES: usize = 1 << 30;
-
 /// Images that were linked, with how far each was read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Linked {
-    by_id: HashMap<u64, (Vec<u8>, usize)>,
+    by_id: HashMap<u64, (Vec<u8>, usize, Kept)>,
+    budget: Budget,
 }
 
 impl Linked {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self { by_id: HashMap::new(), budget: budget.clone() }
+    }
+
     fn check_new(&self, id: LibraryId) -> Result<(), Fault> {
         if self.by_id.contains_key(&id.0) { broken(format!("linked already: {}", id.0)) } else { Ok(()) }
     }
 
     fn add(&mut self, id: LibraryId, image: Vec<u8>) -> Result<(), Fault> {
-        let held: usize = self.by_id.values().map(|(image, _)| image.len()).sum();
-        if held.saturating_add(image.len()) > UNREAD_BYTES {
-            return Err(CudaError::OUT_OF_MEMORY.into());
-        }
-        self.by_id.insert(id.0, (image, 0));
+        let kept = self.budget.keep(cost::LIBRARY + image.len() as u64)?;
+        self.by_id.insert(id.0, (image, 0, kept));
         Ok(())
     }
 
     fn read(&mut self, id: LibraryId) -> Result<Vec<u8>, Fault> {
-        let Some((image, read)) = self.by_id.get_mut(&id.0) else {
+        let Some((image, read, _)) = self.by_id.get_mut(&id.0) else {
             return broken(format!("no linked image has the id: {}", id.0));
         };
         let piece: Vec<u8> = image[*read..].iter().copied().take(PIECE_BYTES).collect();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_image_is_read_in_pieces_and_gone_with_its_last() {
-        let mut linked = Linked::default();
+        let mut linked = Linked::new(&Budget::default());
         linked.add(LibraryId(4), vec![7; PIECE_BYTES + 3]).unwrap();
         assert!(linked.check_new(LibraryId(4)).is_err());
         assert_eq!(linked.read(LibraryId(4)).unwrap().len(), PIECE_BYTES);

@@ -1,13 +1,12 @@
 //! Physical memory and where it lies in the session's window.
 //! In: blocks by id, ranges of the window. Out: driver calls, and how much the session holds.
-//! The quota is charged at the block, and for arrays in `array`; nowhere else.
-
-use std::sync::atomic::Ordering;
+//! The quota is charged at the block; what else is charged stands where it is made, and in `ledger`.
 
 use floe_abi::{CudaError, MemHandle};
 use floe_wire::{BlockId, CreateBlock, DevicePtr, MapBlock, MemoryInfoReply, ReleaseBlock, SetAccess, UnmapRange};
 
 use super::{Answer, Session, body};
+use crate::budget::cost;
 use crate::device::Device;
 use crate::fault::{Fault, broken};
 
@@ -37,21 +36,19 @@ impl<D: Device> Session<D> {
         if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
             return broken(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
         }
-        let used = self.would_use(bytes)?;
-        let memory = self.device().create_memory(bytes)?;
+        let memory = self.charged(bytes, |device| device.create_memory(bytes))?;
         self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
-        self.shared.used.store(used, Ordering::Relaxed);
         body(&())
     }
 
-    /// What the session holds with `bytes` more, where the quota allows it.
-    pub(super) fn would_use(&self, bytes: u64) -> Result<u64, Fault> {
-        let used = self.shared.used().checked_add(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
-        if self.allowance.quota != 0 && used > self.allowance.quota {
-            let words = format!("{used} bytes would be over the quota: {}", self.allowance.quota);
-            return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
+    /// Makes what takes `bytes` of the device's memory, where the session may have them.
+    pub(super) fn charged<T>(&mut self, bytes: u64, make: impl FnOnce(&D) -> Result<T, CudaError>) -> Result<T, Fault> {
+        self.allowance.ledger.take(bytes)?;
+        let made = make(self.device());
+        if made.is_err() {
+            self.allowance.ledger.give(bytes);
         }
-        Ok(used)
+        Ok(made?)
     }
 
     pub(super) fn release_block(&mut self, message: ReleaseBlock) -> Result<Answer, Fault> {
@@ -76,7 +73,7 @@ impl<D: Device> Session<D> {
     /// A released block's last mapping is gone: its memory is the device's again.
     fn forget_block(&mut self, id: BlockId) -> Result<(), Fault> {
         if let Some(block) = self.blocks.remove(id.0)? {
-            self.shared.used.fetch_sub(block.bytes, Ordering::Relaxed);
+            self.allowance.ledger.give(block.bytes);
         }
         Ok(())
     }
@@ -90,6 +87,19 @@ impl<D: Device> Session<D> {
             return broken(format!("{bytes} bytes from {offset} of a block of: {}", block.bytes));
         }
         let memory = block.memory;
+        self.allowance.budget.take(cost::MAPPING)?;
+        let mapped = self.map(memory, &message);
+        if mapped.is_err() {
+            self.allowance.budget.give(cost::MAPPING);
+            return mapped.map(|()| Answer::Nothing);
+        }
+        self.blocks.get_mut(id.0)?.mappings += 1;
+        self.mappings.insert(at.0, Mapping { bytes, block: id });
+        Ok(Answer::Nothing)
+    }
+
+    fn map(&self, memory: MemHandle, message: &MapBlock) -> Result<(), Fault> {
+        let MapBlock { offset, at, bytes, access, .. } = *message;
         let to = floe_abi::DevicePtr(at.0);
         self.device().map(to, bytes, offset, memory)?;
         if access != 0
@@ -99,9 +109,7 @@ impl<D: Device> Session<D> {
             let _ = self.device().unmap(to, bytes);
             return Err(error.into());
         }
-        self.blocks.get_mut(id.0)?.mappings += 1;
-        self.mappings.insert(at.0, Mapping { bytes, block: id });
-        Ok(Answer::Nothing)
+        Ok(())
     }
 
     pub(super) fn set_access(&mut self, message: SetAccess) -> Result<Answer, Fault> {
@@ -141,6 +149,7 @@ impl<D: Device> Session<D> {
         let (bytes, id) = (mapping.bytes, mapping.block);
         self.device().unmap(floe_abi::DevicePtr(start), bytes)?;
         self.mappings.remove(&start);
+        self.allowance.budget.give(cost::MAPPING);
         let block = self.blocks.get_mut(id.0)?;
         block.mappings -= 1;
         if block.released && block.mappings == 0 {
@@ -149,14 +158,10 @@ impl<D: Device> Session<D> {
         Ok(())
     }
 
-    pub(super) fn memory_info(&self) -> Result<Answer, Fault> {
+    pub(super) fn memory_info(&mut self) -> Result<Answer, Fault> {
         let (free, total) = self.device().memory_info()?;
-        let quota = self.allowance.quota;
-        if quota == 0 {
-            return body(&MemoryInfoReply { free, total });
-        }
-        let left = quota.saturating_sub(self.shared.used());
-        body(&MemoryInfoReply { free: left.min(free), total: quota.min(total) })
+        let (free, total) = self.allowance.ledger.memory_info(free, total);
+        body(&MemoryInfoReply { free, total })
     }
 
     /// Unmaps and releases everything; errors of a context beyond use do not matter, it goes with the memory.
@@ -164,11 +169,12 @@ impl<D: Device> Session<D> {
         for start in self.mappings.keys().copied().collect::<Vec<_>>() {
             let _ = self.unmap(start);
         }
+        self.allowance.budget.give(cost::MAPPING * self.mappings.len() as u64);
         self.mappings.clear();
         for block in self.blocks.drain().filter(|block| !block.released) {
             let _ = self.shared.device.release_memory(block.memory);
         }
-        self.shared.used.store(0, Ordering::Relaxed);
+        self.allowance.ledger.clear();
     }
 }
 

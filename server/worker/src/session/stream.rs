@@ -50,11 +50,21 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
-        self.streams.check_new(message.stream.0)?;
-        let created = self.device().create_stream(message.flags, message.priority);
-        self.streams.bind(message.stream.0, created.map(|stream| StreamObject { stream, used: false, last: None }));
+        self.streams.check_posted(message.stream.0)?;
+        let created = self.new_stream(&message);
+        let bound = created.as_ref().map(|stream| StreamObject { stream: *stream, used: false, last: None });
+        self.streams.bind(message.stream.0, bound.map_err(Fault::code));
         created?;
         Ok(Answer::Nothing)
+    }
+
+    fn new_stream(&mut self, message: &CreateStream) -> Result<Stream, Fault> {
+        self.allowance.ledger.stream()?;
+        let created = self.device().create_stream(message.flags, message.priority);
+        if created.is_err() {
+            self.allowance.ledger.stream_ends();
+        }
+        Ok(created?)
     }
 
     pub(super) fn destroy_stream(&mut self, message: DestroyStream) -> Result<Answer, Fault> {
@@ -66,6 +76,7 @@ impl<D: Device> Session<D> {
                 self.orphans.retain(|mark| mark.outcome().is_none());
             }
         }
+        self.allowance.ledger.stream_ends();
         self.device().destroy_stream(object.stream)?;
         Ok(Answer::Nothing)
     }

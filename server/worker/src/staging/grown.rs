@@ -6,8 +6,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaError, CudaResult};
 
+use crate::budget::{Budget, Kept};
 use crate::device::{Device, PageSize};
 use crate::ring::{Ring, Ticket};
 
@@ -20,6 +21,7 @@ pub(super) struct PinnedRing<D: Device> {
     ring: Ring,
     /// Whether nothing has used it since the last look.
     idle: bool,
+    _kept: Kept,
 }
 
 /// The rings of one direction.
@@ -30,6 +32,8 @@ pub(super) struct Rings<D: Device> {
     given_up: Vec<Weak<D::Pinned>>,
     /// In which pages they lie.
     pages: PageSize,
+    /// What they are charged to.
+    budget: Budget,
     /// Whether a thread looks for idle ones.
     watched: bool,
 }
@@ -50,8 +54,13 @@ pub(super) trait Grows<D: Device>: Send + Sync + 'static {
 
 impl<D: Device> Rings<D> {
     /// None yet.
-    pub(super) fn of(pages: PageSize) -> Self {
-        Self { rings: Vec::new(), given_up: Vec::new(), pages, watched: false }
+    pub(super) fn of(pages: PageSize, budget: &Budget) -> Self {
+        Self { rings: Vec::new(), given_up: Vec::new(), pages, budget: budget.clone(), watched: false }
+    }
+
+    /// Whether the session may have one more.
+    pub(super) fn may_grow(&self, bytes: usize) -> bool {
+        self.budget.has(bytes as u64)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -71,7 +80,9 @@ impl<D: Device> Rings<D> {
 
     /// Takes a ring's memory from the device.
     pub(super) fn add(&mut self, device: &D, bytes: usize) -> CudaResult<()> {
-        let ring = PinnedRing { memory: Arc::new(device.pin(bytes, self.pages)?), ring: Ring::new(bytes), idle: false };
+        let kept = self.budget.keep(bytes as u64).map_err(|_| CudaError::OUT_OF_MEMORY)?;
+        let memory = Arc::new(device.pin(bytes, self.pages)?);
+        let ring = PinnedRing { memory, ring: Ring::new(bytes), idle: false, _kept: kept };
         match self.rings.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(ring),
             None => self.rings.push(Some(ring)),
@@ -157,7 +168,7 @@ mod tests {
     use crate::tests::Fake;
 
     fn rings(count: usize) -> (Fake, Rings<Fake>) {
-        let (device, mut rings) = (Fake::default(), Rings::of(PageSize::Large));
+        let (device, mut rings) = (Fake::default(), Rings::of(PageSize::Large, &Budget::default()));
         for _ in 0..count {
             rings.add(&device, 1024).unwrap();
         }

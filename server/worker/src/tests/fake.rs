@@ -14,6 +14,8 @@ use floe_abi::{
 
 use floe_device::{LinkInput, LoadOption};
 
+use crate::ledger::{Costs, Limits};
+
 use crate::device::{
     ArrayPlace, ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
     Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place, Rows, RowsEnd, RowsPlace, TextureRequest,
@@ -415,6 +417,11 @@ impl Device for Fake {
         Ok(())
     }
 
+    fn costs(&self) -> CudaResult<Costs> {
+        let defaults = Limits { stack: 1024, printing: 1 << 20, heap: 8 << 20 };
+        Ok(Costs { resident_threads: 1024, stream: 0, node: 0, defaults })
+    }
+
     fn set_limit(&self, _limit: i32, value: u64) -> CudaResult<u64> {
         Ok(value)
     }
@@ -597,8 +604,9 @@ impl Device for Fake {
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
         let text = String::from_utf8_lossy(&image.contents[0]).trim_end_matches('\0').to_owned();
         let mut kernels = Vec::new();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
+        for line in text.lines().filter(|line| !line.starts_with('.')) {
+            // In a comment where it must be PTX as well.
+            let words: Vec<&str> = line.trim_start_matches("// ").split(' ').collect();
             let ["kernel", name, sizes @ ..] = &words[..] else {
                 return Err(LoadFailure { error: CudaError::INVALID_PTX, log: format!("line 1: {line}") });
             };
@@ -647,13 +655,16 @@ impl Device for Fake {
     }
 
     fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts> {
-        let sizes = &self.state().functions[&function.0].1;
+        let state = self.state();
+        let (name, sizes) = &state.functions[&function.0];
+        // `frame4096` has a frame of so many bytes.
+        let frame = name.strip_prefix("frame").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         let mut offset = 0;
         let parameters = sizes.iter().map(|size| {
             offset += size;
             (offset - size, *size)
         });
-        Ok(KernelFacts { parameters: Some(parameters.collect()), attributes: vec![(0, 1024)] })
+        Ok(KernelFacts { parameters: Some(parameters.collect()), attributes: vec![(0, 1024), (3, frame)] })
     }
 
     fn set_kernel(&self, _function: Function, _setting: KernelSetting, _value: i32) -> CudaResult<()> {

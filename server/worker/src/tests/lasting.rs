@@ -5,7 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::process::{Child, Command};
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, OWN_PLACE, Places, Standing};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Mark, OWN_PLACE, Places, Standing};
+use floe_wire::ContinueReply;
 
 use super::*;
 use crate::Process;
@@ -54,8 +55,8 @@ impl Client {
         Self::lasting(UnixStream::pair().unwrap(), grace, None)
     }
 
-    /// A connection that has joined, on which the client has said this; what it was answered: status and bytes received.
-    fn say(&self, message: &impl Message) -> (Link, Option<(u32, u64)>) {
+    /// A connection that has joined, on which the client has said this; what it was answered: status and what has come.
+    fn say(&self, message: &impl Message) -> (Link, Option<(u32, Mark)>) {
         say(&self.giver, UnixStream::pair().unwrap(), message)
     }
 
@@ -73,15 +74,16 @@ impl Client {
     }
 }
 
-fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) -> (Link, Option<(u32, u64)>) {
+fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) -> (Link, Option<(u32, Mark)>) {
     giver.give(Role::Joined, Link::new(ends.1.into())).unwrap();
     let mut link = Link::new(ends.0.into());
     link.send(message).unwrap();
     let answer = match link.receive(Some(Instant::now() + PATIENCE)) {
         Ok(Some(frame)) => {
             let reply = Reply::decode(frame.payload).unwrap();
-            let received = (reply.status == 0).then(|| u64::from_le_bytes(reply.body.try_into().unwrap()));
-            Some((reply.status, received.unwrap_or(0)))
+            let has = (reply.status == 0).then(|| Continue::decode_reply(reply.body).unwrap());
+            let mark = has.map(|ContinueReply { received, digest }| Mark { received, digest });
+            Some((reply.status, mark.unwrap_or(Mark::none())))
         }
         Ok(None) | Err(LinkError::CutOff { .. } | LinkError::System { .. }) => None,
         Err(error) => panic!("{error}"),
@@ -89,17 +91,21 @@ fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) ->
     (link, answer)
 }
 
+/// What a client says that goes on at a place.
+fn at(epoch: u64, place: u32, Mark { received, digest }: Mark) -> Continue {
+    Continue { epoch, place, received, digest }
+}
+
 /// Makes one of the session's connections as the client does, and reads it where it is the one with acknowledgements.
 fn make(places: &Places, giver: &Giver, ends: (UnixStream, UnixStream), epoch: u64, place: u32) {
-    let message = Continue { epoch, place, received: places.freeze(place) };
-    match say(giver, ends, &message) {
+    match say(giver, ends, &at(epoch, place, places.freeze(place))) {
         (_, None) => places.broke(epoch),
         (link, Some((0, _))) if place == ACKNOWLEDGEMENTS_PLACE => {
             let receiver = places.hear(epoch, link);
             let heard = places.listen(epoch, receiver);
             assert!(matches!(heard, floe_transport::Heard::Broke), "{heard:?}");
         }
-        (link, Some((0, received))) => places.go_on(place, epoch, link, received).unwrap(),
+        (link, Some((0, mark))) => places.go_on(place, epoch, link, mark).unwrap(),
         // It was too late.
         (_, Some((1, _))) => places.broke(epoch),
         (_, other) => panic!("{other:?}"),
@@ -232,8 +238,8 @@ fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
     assert!(places.begin(3));
     make(&places, &client.giver, UnixStream::pair().unwrap(), 3, OWN_PLACE);
     for (epoch, place) in [(2, OWN_PLACE), (1, ACKNOWLEDGEMENTS_PLACE), (0, 1)] {
-        let (mut link, answer) = client.say(&Continue { epoch, place, received: 0 });
-        assert_eq!(answer, Some((1, 0)));
+        let (mut link, answer) = client.say(&at(epoch, place, Mark::none()));
+        assert_eq!(answer, Some((1, Mark::none())));
         assert!(link.receive(Some(Instant::now() + PATIENCE)).unwrap().is_none(), "it is closed");
     }
     client.ok(&MemoryInfo {});
@@ -259,23 +265,67 @@ fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
 #[test]
 fn counts_that_cannot_be_end_the_session() {
     let (client, _places) = Client::lasting_for(HOUR);
-    assert!(client.say(&Continue { epoch: 2, place: OWN_PLACE, received: 1 << 40 }).1.is_some());
+    let mark = Mark { received: 1 << 40, ..Mark::none() };
+    assert_eq!(client.say(&at(2, OWN_PLACE, mark)).1, None);
     let words = client.broken_by();
     assert!(words.contains("place 0: 1099511627776 bytes cannot have come"), "{words}");
 
     let (client, _places) = Client::lasting_for(HOUR);
-    let (mut link, answer) = client.say(&Continue { epoch: 1, place: ACKNOWLEDGEMENTS_PLACE, received: 0 });
-    assert_eq!(answer, Some((0, 0)));
-    link.send(&Acknowledge { place: 1, received: 5 }).unwrap();
+    let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENTS_PLACE, Mark::none()));
+    assert_eq!(answer, Some((0, Mark::none())));
+    link.send(&Acknowledge { place: 1, received: 5, digest: 0 }).unwrap();
     let words = client.broken_by();
     assert!(words.contains("place 1: 5 bytes cannot have come"), "{words}");
 }
 
 #[test]
+fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() {
+    let fill =
+        |value| Fill { stream: StreamId(0), at: DevicePtr(BASE), pitch: 0, element: 4, value, width: 1, height: 1 };
+    for (before, after, is_same) in [(1, 1, true), (1, 2, false)] {
+        let (mut client, _places) = Client::lasting_for(HOUR);
+        client.memory();
+        // As it was then, with connections of its own that lead nowhere.
+        let (ours, _nowhere) = UnixStream::pair().unwrap();
+        let (image, mut own) = Places::take_over(Link::new(ours.into()), HOUR);
+        own.send(&CreateBlock { block: BlockId(1), bytes: BLOCK }).unwrap();
+        own.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 }).unwrap();
+        client.send(&fill(before));
+        client.ok(&MemoryInfo {});
+        // It does its own, as many bytes and more.
+        own.send(&fill(after)).unwrap();
+        own.send(&MemoryInfo {}).unwrap();
+        own.send(&MemoryInfo {}).unwrap();
+        image.broke(1);
+        assert!(image.begin(2));
+        let (_link, answer) = client.say(&at(2, OWN_PLACE, image.freeze(OWN_PLACE)));
+        let Some((0, has)) = answer else { panic!("{answer:?}") };
+        match image.check(OWN_PLACE, has) {
+            Ok(()) => assert!(is_same),
+            Err(LinkError::History { place: OWN_PLACE, received }) => assert!(!is_same && received == has.received),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_has_read_what_was_not_sent_ends_the_session() {
+    let (mut client, places) = Client::lasting_for(HOUR);
+    client.ok(&MemoryInfo {});
+    places.broke(1);
+    assert!(places.begin(2));
+    let Mark { received, digest } = places.freeze(OWN_PLACE);
+    assert!(received > 0);
+    assert_eq!(client.say(&at(2, OWN_PLACE, Mark { received, digest: digest ^ 1 })).1, None);
+    let words = client.broken_by();
+    assert!(words.contains("are not those that were sent"), "{words}");
+}
+
+#[test]
 fn places_that_cannot_be_end_the_session() {
     for (message, expected) in [
-        (Continue { epoch: 1, place: 3, received: 0 }, "no connection of the session has the place: 3"),
-        (Continue { epoch: 1, place: OWN_PLACE, received: 0 }, "place 0 has a connection of epoch 1"),
+        (at(1, 3, Mark::none()), "no connection of the session has the place: 3"),
+        (at(1, OWN_PLACE, Mark::none()), "place 0 has a connection of epoch 1"),
     ] {
         let (client, _places) = Client::lasting_for(HOUR);
         let _link = client.say(&message);
@@ -293,9 +343,29 @@ fn a_connection_that_says_something_else_first_ends_the_session() {
 
 #[test]
 fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
-    let (client, places) = Client::lasting_for(Duration::from_millis(200));
+    let (mut client, places) = Client::lasting_for(Duration::from_millis(200));
+    let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENTS_PLACE, Mark::none()));
+    assert_eq!(answer, Some((0, Mark::none())));
+    client.ok(&MemoryInfo {});
     places.broke(1);
     assert_eq!(client.ending(), Ending::Link("its client did not make it again within 0.200 s".into()));
+}
+
+#[test]
+fn a_client_that_has_asked_for_nothing_or_cannot_come_back_is_not_waited_for() {
+    for (asks, can_come_back) in [(false, false), (false, true), (true, false)] {
+        let (mut client, places) = Client::lasting_for(HOUR);
+        let _acknowledgements = can_come_back.then(|| {
+            let (link, answer) = client.say(&at(1, ACKNOWLEDGEMENTS_PLACE, Mark::none()));
+            assert_eq!(answer, Some((0, Mark::none())));
+            link
+        });
+        if asks {
+            client.ok(&MemoryInfo {});
+        }
+        places.broke(1);
+        assert_eq!(client.ending(), Ending::ClientLeft, "asks: {asks}, can come back: {can_come_back}");
+    }
 }
 
 #[test]

@@ -7,8 +7,10 @@ use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
 
 use super::*;
 use crate::batch::{Batch, Command};
+use crate::budget::Budget;
 use crate::completer::Completer;
 use crate::host_functions::HostFunctions;
+use crate::ledger::{Costs, Ledger};
 use crate::printing::Printing;
 use crate::queue::{Issuing, Queue};
 use crate::reader::Reader;
@@ -49,17 +51,19 @@ impl Line {
             failures: Default::default(),
             output: Output::none(),
             printing: Printing::default(),
-            queue: Queue::new(rings().commands, Spin::default(), Expected::default()),
+            queue: Queue::new(rings().commands, 1 << 30, Spin::default(), Expected::default()),
             log: Log::nowhere(),
             mirrors: Default::default(),
             descriptor: Default::default(),
-            used: Default::default(),
+            client: Default::default(),
         });
-        let (_, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
+        let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
         let functions = Arc::new(HostFunctions::default());
-        let uploads = Uploads::new(rings().upload);
+        let uploads = Uploads::new(rings().upload, &Budget::default());
         let window = Window::of(0).unwrap();
-        let allowance = Allowance { window, quota: 0, granularity: BLOCK, shared_memory: 0, rings: rings() };
+        let ledger = Ledger::new(0, Costs::default(), Arc::default(), None);
+        let (granularity, budget) = (BLOCK, Budget::default());
+        let allowance = Allowance { window, ledger, budget, granularity, shared_memory: 0, rings: rings() };
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
         let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());

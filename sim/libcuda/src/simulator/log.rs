@@ -1,16 +1,19 @@
-//! What comes in: messages for whoever looks for the reason of an error. What goes out: lines on standard error, where
-//! `FLOE_LOG` is set for notes, always for warnings.
+//! What comes in: messages for whoever looks for the reason of an error. What goes out: lines on standard error; notes where
+//! `FLOE_LOG` asks for them, refusals when the process ends with an error or where `FLOE_LOG` asks for them at once.
 //! It never writes to standard output, which belongs to the program.
 
-use std::collections::BTreeSet;
 use std::fmt::Arguments;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
-use super::lock;
+use floe_surface::refusals;
 
 fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| std::env::var_os("FLOE_LOG").is_some_and(|value| value != "0" && !value.is_empty()))
+    *ON.get_or_init(|| std::env::var("FLOE_LOG").is_ok_and(|value| is_for_notes(&value)))
+}
+
+fn is_for_notes(level: &str) -> bool {
+    !matches!(level.trim().to_ascii_lowercase().as_str(), "" | "0" | "error" | "warn" | "warning")
 }
 
 /// Something of interest to who set `FLOE_LOG`.
@@ -20,15 +23,23 @@ pub(crate) fn note(message: Arguments<'_>) {
     }
 }
 
-/// Something everybody has to know.
+/// Why the program gets an error.
 pub(crate) fn warn(message: Arguments<'_>) {
-    eprintln!("floe: {message}");
+    refusals::refused(message);
 }
 
 /// As `warn`, but the same message only once in a process.
 pub(crate) fn warn_once(message: Arguments<'_>) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if lock(&SAID).insert(message.to_string()) {
-        warn(message);
+    refusals::refused_once(message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_for_those_who_ask_for_more_than_refusals() {
+        let levels = ["", "0", "error", "warn", "info", "debug", "1"].map(is_for_notes);
+        assert_eq!(levels, [false, false, false, false, true, true, true]);
     }
 }

@@ -7,6 +7,7 @@ use crate::graph::capture::CaptureStream;
 use crate::graph::handles::{Kind, id};
 use crate::graph::store::{Edge, Graphs, State};
 use crate::graph::work::Work;
+use crate::refusals::refused;
 use floe_abi::{
     CudaError, CudaResult, Device, DevicePtr, Graph, GraphNode, MemAccess, MemAllocNodeParams, MemLocation,
     MemPoolProperties, access_flags, allocation_type, location_type,
@@ -70,7 +71,10 @@ pub(crate) fn wish(asked: &MemAllocNodeParams, access: &[MemAccess]) -> CudaResu
             return Err(CudaError::INVALID_VALUE);
         }
         if wish.location != own && wish.flags != access_flags::NONE {
-            eprintln!("floe: memory of a graph that other GPUs reach is not supported, device: {}", wish.location.id);
+            refused(format_args!(
+                "memory of a graph that other GPUs reach is not supported, device: {}",
+                wish.location.id
+            ));
             return Err(CudaError::NOT_SUPPORTED);
         }
     }

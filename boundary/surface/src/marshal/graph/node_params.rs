@@ -5,6 +5,7 @@
 use crate::graph::{CopyWork, FillWork, HostWork, WordsWork, Work};
 use crate::launch::KernelArguments;
 use crate::prelude::*;
+use crate::refusals::refused;
 
 /// A kernel with its parameters copied.
 ///
@@ -108,7 +109,7 @@ pub(super) unsafe fn any<D: crate::Driver>(driver: &D, params: &GraphNodeParams)
         // They are added by functions of their own, and what they do is never changed.
         kind::MEM_ALLOC | kind::MEM_FREE => Err(CudaError::NOT_SUPPORTED),
         kind::EXT_SEMAS_SIGNAL | kind::EXT_SEMAS_WAIT | kind::CONDITIONAL => {
-            eprintln!("floe: graph nodes of this kind are not supported, CUgraphNodeType: {}", params.kind);
+            refused(format_args!("graph nodes of this kind are not supported, CUgraphNodeType: {}", params.kind));
             Err(CudaError::NOT_SUPPORTED)
         }
         _ => Err(CudaError::INVALID_VALUE),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::lasting::history::{SALTED_FROM, frame, marked};
 
 struct Bytes(Vec<u8>);
 
@@ -27,7 +28,7 @@ struct End {
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Event {
-    /// An end writes: a copy, or what is lent.
+    /// An end writes a frame with so large a payload: a copy, or what is lent.
     Write { side: usize, bytes: usize, lent: bool },
     /// An end reads so many of the bytes that are on their way to it.
     Read { side: usize, bytes: usize },
@@ -40,7 +41,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let side = 0_usize..2;
     prop_oneof![
-        4 => (side.clone(), 1_usize..5000, any::<bool>())
+        4 => (side.clone(), 1_usize..2 * SALTED_FROM, any::<bool>())
             .prop_map(|(side, bytes, lent)| Event::Write { side, bytes, lent }),
         4 => (side.clone(), 1_usize..9000).prop_map(|(side, bytes)| Event::Read { side, bytes }),
         2 => side.prop_map(|side| Event::Acknowledge { side }),
@@ -70,8 +71,8 @@ fn parts(log: &Log) -> (Vec<(usize, bool)>, Vec<u8>) {
 
 fn meet(ends: &mut [End; 2]) {
     for side in 0..2 {
-        let has = ends[1 - side].received.len() as u64;
-        drop(ends[side].log.acknowledge(has).expect("the peer has no more than was sent"));
+        let has = marked(&ends[1 - side].received);
+        drop(ends[side].log.acknowledge(has).expect("the peer has what was sent"));
         ends[1 - side].wire = parts(&ends[side].log).1;
     }
 }
@@ -88,17 +89,19 @@ proptest! {
                 Event::Write { side, bytes, lent } => {
                     let from = written[side].len();
                     let data: Vec<u8> = (from..from + bytes).map(|index| (index / 3).to_le_bytes()[0]).collect();
-                    written[side].extend_from_slice(&data);
-                    ends[1 - side].wire.extend_from_slice(&data);
-                    if lent {
+                    let frame = frame(&data, from as u64);
+                    written[side].extend_from_slice(&frame);
+                    ends[1 - side].wire.extend_from_slice(&frame);
+                    if lent && bytes >= SALTED_FROM {
+                        ends[side].log.append(&frame[..frame.len() - bytes]);
                         ends[side].log.hold(Held::new(Box::new(Bytes(data))), bytes);
                     } else {
-                        ends[side].log.append(&data);
+                        ends[side].log.append(&frame);
                     }
                 }
                 Event::Read { side, bytes } => read(&mut ends[side], bytes),
                 Event::Acknowledge { side } => {
-                    let has = ends[side].received.len() as u64;
+                    let has = marked(&ends[side].received);
                     drop(ends[1 - side].log.acknowledge(has).expect("it was sent"));
                 }
                 Event::Cut { arrive } => {
@@ -112,41 +115,72 @@ proptest! {
         for side in 0..2 {
             read(&mut ends[side], usize::MAX);
             prop_assert!(ends[side].received == written[1 - side]);
-            let has = ends[side].received.len() as u64;
+            let has = marked(&ends[side].received);
             drop(ends[1 - side].log.acknowledge(has).expect("it was sent"));
             prop_assert_eq!(ends[1 - side].log.copied(), 0);
         }
     }
 }
 
+/// Where a peer is that has so many of the bytes of `sent`.
+fn at(sent: &[u8], received: usize) -> Mark {
+    marked(&sent[..received])
+}
+
 #[test]
 fn counts_that_cannot_be_are_refused() {
     let mut log = Log::default();
-    log.append(&[1; 100]);
-    assert_eq!(log.acknowledge(101).err(), Some(Outside { acknowledged: 0, sent: 100 }));
-    assert!(log.acknowledge(60).is_ok());
-    assert_eq!(log.acknowledge(59).err(), Some(Outside { acknowledged: 60, sent: 100 }));
-    assert!(log.acknowledge(60).is_ok());
+    let sent = frame(&[1; 84], 1);
+    log.append(&sent);
+    let count = |received| Mark { received, digest: 0 };
+    let outside = |acknowledged| Some(Impossible::Outside { acknowledged, sent: 100 });
+    assert_eq!(log.acknowledge(count(101)).err(), outside(0));
+    assert!(log.acknowledge(at(&sent, 60)).is_ok());
+    assert_eq!(log.acknowledge(at(&sent, 59)).err(), outside(60));
+    assert!(log.acknowledge(at(&sent, 60)).is_ok());
+}
+
+#[test]
+fn so_many_bytes_of_others_are_refused_and_change_nothing() {
+    let mut log = Log::default();
+    let (sent, others) = (frame(&[1; 84], 1), frame(&[2; 84], 1));
+    log.append(&sent);
+    assert_eq!(log.acknowledge(at(&others, 100)).err(), Some(Impossible::Others));
+    assert_eq!((log.acknowledged(), log.copied()), (0, 100));
+    assert!(log.acknowledge(at(&others, 16)).is_ok(), "so far they are the same");
+    assert_eq!(log.check(at(&others, 17)).err(), Some(Impossible::Others));
+    assert!(log.check(at(&sent, 17)).is_ok());
+}
+
+/// Two small frames, between them a large one.
+fn three() -> [Vec<u8>; 3] {
+    [frame(&[1; 10], 1), frame(&[2; 5000], 2), frame(&[3; 10], 3)]
 }
 
 #[test]
 fn what_is_lent_goes_back_when_it_has_arrived_and_not_before() {
     let mut log = Log::default();
-    log.append(&[1; 10]);
-    log.hold(Held::new(Box::new(Bytes(vec![2; 1000]))), 1000);
-    log.append(&[3; 10]);
-    assert_eq!(log.acknowledge(1009).map(|free| free.len()), Ok(0));
-    assert_eq!(parts(&log).1, [2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]);
-    assert_eq!(log.acknowledge(1010).map(|free| free.len()), Ok(1));
+    let sent = three();
+    let head = sent[1].len() - 5000;
+    log.append(&sent[0]);
+    log.append(&sent[1][..head]);
+    log.hold(Held::new(Box::new(Bytes(vec![2; 5000]))), 5000);
+    log.append(&sent[2]);
+    let (all, end) = (sent.concat(), sent[0].len() + sent[1].len());
+    assert_eq!(log.acknowledge(at(&all, end - 1)).map(|free| free.len()), Ok(0));
+    assert_eq!(parts(&log).1, [&[2], sent[2].as_slice()].concat());
+    assert_eq!(log.acknowledge(at(&all, end)).map(|free| free.len()), Ok(1));
 }
 
 #[test]
 fn a_descriptor_goes_again_until_the_first_byte_has_arrived() {
     let mut log = Log::default();
-    log.append(&[0; 5]);
-    log.append_with(&[1; 10], std::fs::File::open("/dev/null").expect("it is there").into());
-    for (received, expected) in [(3, vec![(2, false), (10, true)]), (5, vec![(10, true)]), (6, vec![(9, false)])] {
-        drop(log.acknowledge(received).expect("it was sent"));
+    let sent = [frame(&[0; 5], 1), frame(&[1; 10], 2)];
+    log.append(&sent[0]);
+    log.append_with(&sent[1], std::fs::File::open("/dev/null").expect("it is there").into());
+    let all = sent.concat();
+    for (received, expected) in [(3, vec![(18, false), (26, true)]), (21, vec![(26, true)]), (22, vec![(25, false)])] {
+        drop(log.acknowledge(at(&all, received)).expect("it was sent"));
         assert_eq!(parts(&log).0, expected);
     }
 }
@@ -154,22 +188,31 @@ fn a_descriptor_goes_again_until_the_first_byte_has_arrived() {
 #[test]
 fn a_hole_is_counted_and_not_given_out() {
     let mut log = Log::default();
-    log.append(&[1; 10]);
+    let sent = frame(&[1; 1 << 20], 1);
+    let head = sent.len() - (1 << 20);
+    log.append(&sent[..head]);
     log.open_hole(1 << 20);
-    assert_eq!((log.end(), log.copied()), (10 + (1 << 20), 10));
-    assert!(log.acknowledge(500).is_ok());
+    assert_eq!((log.end(), log.copied()), (sent.len() as u64, head));
+    for received in [10, 500, 501] {
+        assert!(log.acknowledge(at(&sent, received)).is_ok());
+    }
     assert!(log.part(0).is_none());
     log.close_hole();
+    let after = frame(&[4; 8], 2);
+    log.append(&after);
+    let all = [sent, after].concat();
+    assert!(log.acknowledge(at(&all, all.len())).is_ok());
 }
 
 #[test]
 fn what_is_kept_while_parts_are_written_follows_them() {
     let mut log = Log::default();
-    log.append(&[1; 10]);
-    let first = log.part(0).expect("ten bytes");
-    log.append(&[2; 5]);
-    assert_eq!(log.acknowledge(7).map(|free| free.len()), Ok(0));
-    let second = log.part(first.end).expect("five more");
-    assert_eq!((first.end, second.end), (10, 15));
+    let sent = [frame(&[1; 10], 1), frame(&[2; 5], 2)];
+    log.append(&sent[0]);
+    let first = log.part(0).expect("a frame");
+    log.append(&sent[1]);
+    assert_eq!(log.acknowledge(at(&sent.concat(), 7)).map(|free| free.len()), Ok(0));
+    let second = log.part(first.end).expect("one more");
+    assert_eq!((first.end, second.end), (26, 47));
     assert!(log.part(second.end).is_none());
 }

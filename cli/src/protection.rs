@@ -1,0 +1,176 @@
+//! What protects a server on this machine from its clients, for `floe doctor`.
+//! In: the kernel's words, and what a worker says when it has entered its sandbox. Out: one finding each. Changes nothing.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+use floe_daemon::protection::{Protection, of_workers};
+
+use crate::install::Installation;
+
+/// `CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS`.
+const PAGEABLE_MEMORY_ACCESS: u64 = 88;
+
+/// How a finding is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// It protects.
+    Good,
+    /// Servers should do better.
+    Note,
+    /// No stranger should be served so.
+    Wrong,
+}
+
+/// One finding: what it is about, and what was found.
+pub(crate) type Finding = (Weight, &'static str, String);
+
+/// Looks at everything.
+pub(crate) fn findings(installation: &Installation) -> Vec<Finding> {
+    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+    let hmm = read("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm");
+    let pageable = reaches_ordinary_memory(installation).unwrap_or_default();
+    vec![
+        sandbox(
+            installation.executable("floe-worker").and_then(|worker| Ok(of_workers(&worker, &library(installation))?)),
+        ),
+        addresses(read("/proc/sys/kernel/randomize_va_space").as_deref()),
+        user(rustix::process::geteuid().is_root()),
+        ordinary_memory(pageable, hmm.as_deref()),
+        kernel_tls(),
+    ]
+}
+
+/// Any library will do: it decides which folder may be read.
+fn library(installation: &Installation) -> String {
+    installation.cpu_device().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+fn sandbox(found: Result<Protection>) -> Finding {
+    let what = "workers' sandbox";
+    match found {
+        Err(error) => (Weight::Wrong, what, format!("{error:#}")),
+        Ok(protection) if !protection.missing.is_empty() => {
+            let words = format!("{}\n         a newer kernel has it", protection.missing.join("; "));
+            (Weight::Note, what, words)
+        }
+        Ok(Protection { landlock, standing, .. }) => {
+            let whole = standing.no_new_privs && standing.seccomp && standing.capabilities == 0;
+            let words = format!(
+                "Landlock {landlock}, seccomp {}, no new privileges {}, capabilities {:#x}",
+                if standing.seccomp { "on" } else { "off" },
+                if standing.no_new_privs { "on" } else { "off" },
+                standing.capabilities
+            );
+            (if whole { Weight::Good } else { Weight::Wrong }, what, words)
+        }
+    }
+}
+
+fn addresses(randomized: Option<&str>) -> Finding {
+    let what = "random addresses";
+    match randomized {
+        Some("2") => (Weight::Good, what, "on".to_owned()),
+        found => {
+            let found = found.unwrap_or("not known");
+            (Weight::Note, what, format!("not whole: {found}\n         sysctl kernel.randomize_va_space=2"))
+        }
+    }
+}
+
+fn user(is_root: bool) -> Finding {
+    let what = "user of a server";
+    match is_root {
+        false => (Weight::Good, what, "not root".to_owned()),
+        true => {
+            let words =
+                "root would serve strangers\n         floed --user NAME, or a user `floe`: useradd --system floe";
+            (Weight::Note, what, words.to_owned())
+        }
+    }
+}
+
+/// Whether kernels reach the worker's ordinary memory, as the device says it and as the module was told.
+fn ordinary_memory(pageable: Option<bool>, hmm_disabled: Option<&str>) -> Finding {
+    let what = "ordinary memory of workers";
+    match (pageable, hmm_disabled) {
+        (Some(true), _) => {
+            let words = "kernels reach it (HMM or ATS)\n         load nvidia_uvm with uvm_disable_hmm=1";
+            (Weight::Wrong, what, words.to_owned())
+        }
+        (_, Some("Y" | "1")) => (Weight::Good, what, "HMM is off (uvm_disable_hmm=1)".to_owned()),
+        (Some(false), _) => (Weight::Good, what, "kernels do not reach it".to_owned()),
+        (None, _) => (Weight::Note, what, "no device says whether kernels reach it".to_owned()),
+    }
+}
+
+/// Whether any device of this machine says that it reaches ordinary memory; `None` where none says anything.
+fn reaches_ordinary_memory(installation: &Installation) -> Result<Option<bool>> {
+    let mut command = Command::new(installation.executable("floe-worker")?);
+    let output = command.args(["--probe", "auto"]).stdin(Stdio::null()).output().context("floe-worker --probe")?;
+    Ok(attribute(&serde_json::from_slice(&output.stdout)?))
+}
+
+fn attribute(probe: &serde_json::Value) -> Option<bool> {
+    let gpus = probe.get("gpus")?.as_array()?;
+    let pairs = gpus.iter().filter_map(|gpu| gpu.get("attributes")?.as_array()).flatten();
+    let values = pairs.filter(|pair| pair.get(0).and_then(serde_json::Value::as_u64) == Some(PAGEABLE_MEMORY_ACCESS));
+    values.map(|pair| pair.get(1).and_then(serde_json::Value::as_i64) != Some(0)).reduce(|one, other| one || other)
+}
+
+fn kernel_tls() -> Finding {
+    let what = "TLS by the kernel";
+    match floe_transport::kernel_tls() {
+        Ok(()) => (Weight::Good, what, "its module is loaded".to_owned()),
+        Err(error) => {
+            let words = format!("{error}\n         modprobe tls; without it floed makes the records itself");
+            (Weight::Note, what, words)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_daemon::protection::Standing;
+    use serde_json::json;
+
+    use super::*;
+
+    fn weight((weight, ..): Finding) -> Weight {
+        weight
+    }
+
+    #[test]
+    fn a_device_that_reaches_ordinary_memory_is_wrong_whatever_the_module_was_told() {
+        assert_eq!(weight(ordinary_memory(Some(true), Some("N"))), Weight::Wrong);
+        assert_eq!(weight(ordinary_memory(Some(true), None)), Weight::Wrong);
+        assert_eq!(weight(ordinary_memory(Some(false), Some("N"))), Weight::Good);
+        assert_eq!(weight(ordinary_memory(None, Some("Y"))), Weight::Good);
+        assert_eq!(weight(ordinary_memory(None, None)), Weight::Note);
+    }
+
+    #[test]
+    fn the_attribute_is_found_in_what_a_probe_prints() {
+        let probe = |value: i32| json!({"gpus": [{"attributes": [[1, 1024], [88, 0]]}, {"attributes": [[88, value]]}]});
+        assert_eq!((attribute(&probe(0)), attribute(&probe(1))), (Some(false), Some(true)));
+        assert_eq!(attribute(&json!({"gpus": [{"attributes": [[1, 1]]}]})), None);
+        assert_eq!(attribute(&json!([])), None);
+    }
+
+    #[test]
+    fn a_sandbox_is_good_when_all_of_it_holds() {
+        let standing = Standing { no_new_privs: true, seccomp: true, capabilities: 0, bounding: 0 };
+        let found = |standing, missing| sandbox(Ok(Protection { landlock: 6, standing, missing }));
+        assert_eq!(weight(found(standing, vec![])), Weight::Good);
+        assert_eq!(weight(found(standing, vec!["no Landlock".to_owned()])), Weight::Note);
+        assert_eq!(weight(found(Standing { capabilities: 1, ..standing }, vec![])), Weight::Wrong);
+        assert_eq!(weight(sandbox(Err(anyhow::anyhow!("no worker")))), Weight::Wrong);
+    }
+
+    #[test]
+    fn root_and_fixed_addresses_are_noted() {
+        assert_eq!((weight(user(true)), weight(user(false))), (Weight::Note, Weight::Good));
+        assert_eq!((weight(addresses(Some("2"))), weight(addresses(Some("0")))), (Weight::Good, Weight::Note));
+        assert_eq!(weight(addresses(None)), Weight::Note);
+    }
+}

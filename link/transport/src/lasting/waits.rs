@@ -1,0 +1,74 @@
+//! Whether anything of a session waits for the other side.
+//! In: waits that begin and end, on any thread. Out: how many there are, for the one thread that looks now and then while there
+//! are some, and sleeps otherwise. A wait costs two additions; only the first behind a quiet time wakes that thread.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The waits of a session.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    standing: AtomicUsize,
+    /// Who looks sleeps until a wait begins.
+    rests: AtomicBool,
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// A wait, until it is dropped.
+#[derive(Debug)]
+pub struct Wait<'a>(&'a Waits);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.standing.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Waits {
+    /// A wait begins.
+    pub(super) fn begin(&self) -> Wait<'_> {
+        self.standing.fetch_add(1, Ordering::SeqCst);
+        if self.rests.load(Ordering::SeqCst) {
+            self.wake();
+        }
+        Wait(self)
+    }
+
+    /// Has who looks do so again.
+    pub(super) fn wake(&self) {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        self.rests.store(false, Ordering::SeqCst);
+        drop(over);
+        self.changed.notify_all();
+    }
+
+    /// Whether there is one.
+    pub(super) fn any(&self) -> bool {
+        self.standing.load(Ordering::SeqCst) > 0
+    }
+
+    /// Nobody looks any more.
+    pub(super) fn end(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Lets `time` pass. False: it is over.
+    pub(super) fn pass(&self, time: Duration) -> bool {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        !*self.changed.wait_timeout_while(over, time, |over| !*over).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Sleeps until there is a wait, or somebody says [`Waits::wake`]. False: it is over.
+    pub(super) fn rest(&self) -> bool {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        self.rests.store(true, Ordering::SeqCst);
+        while !*over && self.rests.load(Ordering::SeqCst) && !self.any() {
+            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.rests.store(false, Ordering::SeqCst);
+        !*over
+    }
+}

@@ -1,0 +1,146 @@
+//! What client and server make of the token they share: the key that seals plain TCP, and proofs for connections that are
+//! not sealed by it.
+//! In: the token, what a connection is bound to, nonces. Out: keys and proofs, and whether one is right.
+//! The token itself is not kept, nothing of it is shown, and comparing a proof takes the same time whatever differs.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+
+/// What the key of sealed connections is derived for.
+const SEALING: &[u8] = b"floe seal v3";
+/// What a proof covers first.
+const PROVING: &[u8] = b"floe proof v3";
+
+/// Bytes of a proof, of keys, and of what a connection is bound to.
+const BYTES: usize = 32;
+
+/// How a connection's bytes are protected, as both of its ends see it. A proof holds for this connection alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// A socket within this machine.
+    Local,
+    /// TCP in the clear.
+    Clear,
+    /// TCP that is sealed by the token; the handshake's hash.
+    Sealed([u8; BYTES]),
+    /// TLS; what its exporter gives for floe.
+    Tls([u8; BYTES]),
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Local => "Local",
+            Self::Clear => "Clear",
+            Self::Sealed(_) => "Sealed(…)",
+            Self::Tls(_) => "Tls(…)",
+        })
+    }
+}
+
+impl Channel {
+    /// Its name and what it is bound to, as a proof covers them.
+    fn bound(&self) -> (&'static [u8], &[u8]) {
+        match self {
+            Self::Local => (b"local", &[]),
+            Self::Clear => (b"clear", &[]),
+            Self::Sealed(hash) => (b"sealed", hash),
+            Self::Tls(exported) => (b"tls", exported),
+        }
+    }
+}
+
+/// Whose proof it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client's.
+    Client,
+    /// The server's.
+    Server,
+}
+
+/// A token, for what it is used for.
+#[derive(Clone)]
+pub struct Secret {
+    sealing: [u8; BYTES],
+    proving: hmac::Key,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// Of a token.
+    #[must_use]
+    pub fn of(token: &str) -> Self {
+        let proving = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+        let mut sealing = [0; BYTES];
+        sealing.copy_from_slice(hmac::sign(&proving, SEALING).as_ref());
+        Self { sealing, proving }
+    }
+
+    /// The key that both sides of a sealed connection begin with.
+    pub(crate) fn sealing(&self) -> &[u8; BYTES] {
+        &self.sealing
+    }
+
+    /// The proof of one side that it knows the token.
+    #[must_use]
+    pub fn proof(&self, side: Side, channel: &Channel, server: &[u8], client: &[u8]) -> [u8; BYTES] {
+        let mut proof = [0; BYTES];
+        proof.copy_from_slice(hmac::sign(&self.proving, &covered(side, channel, server, client)).as_ref());
+        proof
+    }
+
+    /// Whether this is that proof.
+    #[must_use]
+    pub fn proves(&self, side: Side, channel: &Channel, server: &[u8], client: &[u8], proof: &[u8]) -> bool {
+        hmac::verify(&self.proving, &covered(side, channel, server, client), proof).is_ok()
+    }
+}
+
+/// What a proof covers: each part behind its length, so that no two of them run together.
+fn covered(side: Side, channel: &Channel, server: &[u8], client: &[u8]) -> Vec<u8> {
+    let side: &[u8] = match side {
+        Side::Client => b"C",
+        Side::Server => b"S",
+    };
+    let (name, bound) = channel.bound();
+    let mut covered = Vec::new();
+    for part in [PROVING, side, name, bound, server, client] {
+        let length = u32::try_from(part.len()).expect("a nonce is short");
+        covered.extend_from_slice(&length.to_le_bytes());
+        covered.extend_from_slice(part);
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_bound_to_token_side_channel_and_nonces() {
+        let secret = Secret::of("token");
+        let channel = Channel::Tls([1; 32]);
+        let proof = secret.proof(Side::Client, &channel, b"server", b"client");
+        assert!(secret.proves(Side::Client, &channel, b"server", b"client", &proof));
+        assert!(!Secret::of("another").proves(Side::Client, &channel, b"server", b"client", &proof));
+        assert!(!secret.proves(Side::Server, &channel, b"server", b"client", &proof));
+        for other in [Channel::Local, Channel::Clear, Channel::Sealed([1; 32]), Channel::Tls([2; 32])] {
+            assert!(!secret.proves(Side::Client, &other, b"server", b"client", &proof), "{other:?}");
+        }
+        assert!(!secret.proves(Side::Client, &channel, b"serverc", b"lient", &proof));
+        assert!(!secret.proves(Side::Client, &channel, b"server", b"", &proof));
+        assert!(!secret.proves(Side::Client, &channel, b"server", b"client", &proof[..31]));
+    }
+
+    #[test]
+    fn what_is_shown_of_it_holds_nothing_secret() {
+        assert_eq!(format!("{:?} {:?}", Secret::of("token"), Channel::Sealed([7; 32])), "Secret(…) Sealed(…)");
+    }
+}

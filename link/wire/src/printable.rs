@@ -1,0 +1,48 @@
+//! Words of a peer as they may stand in others' terminals and logs.
+//! In: text from the wire. Out: one line of it, without escape sequences, without characters that turn text around, not
+//! without end.
+
+/// The most characters of a peer's sentence that are shown.
+pub const MOST_WORDS: usize = 200;
+
+/// A peer's sentence on one line, at most [`MOST_WORDS`] characters of it.
+#[must_use]
+pub fn printable(words: &str) -> String {
+    printable_within(MOST_WORDS, words)
+}
+
+/// At most so many characters of a peer's words, on one line.
+#[must_use]
+pub fn printable_within(characters: usize, words: &str) -> String {
+    words.chars().take(characters).map(shown).collect()
+}
+
+fn shown(character: char) -> char {
+    match character {
+        '\n' | '\r' | '\t' | '\u{85}' | '\u{2028}' | '\u{2029}' => ' ',
+        other if other.is_control() || turns_text(other) => char::REPLACEMENT_CHARACTER,
+        other => other,
+    }
+}
+
+/// Whether a character has others stand in another order than they are written in, or is not seen at all.
+fn turns_text(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peers_words_are_one_line_that_moves_no_cursor_and_turns_no_text() {
+        let words = "a\u{1b}[2Jb\nc\r\u{9b}d\u{202e}e\u{2028}f\u{2066}g\u{200f}h\u{61c}ü\u{7}";
+        assert_eq!(printable(words), "a\u{fffd}[2Jb c \u{fffd}d\u{fffd}e f\u{fffd}g\u{fffd}h\u{fffd}ü\u{fffd}");
+    }
+
+    #[test]
+    fn a_peers_words_are_not_without_end() {
+        assert_eq!(printable(&"ü".repeat(1 << 20)), "ü".repeat(MOST_WORDS));
+        assert_eq!(printable_within(3, "abcd"), "abc");
+    }
+}

@@ -1,0 +1,48 @@
+//! The program's variables that reach its worker's driver.
+//! In: what a client says of them. Out: those that a worker is started with, or which of them can be no variable.
+//! They change how the driver works, not what it may touch; all others are left out.
+
+use floe_wire::{Setting, printable};
+
+const NAMES: [&str; 5] = [
+    "CUDA_MODULE_LOADING",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_DISABLE_PTX_JIT",
+];
+
+/// No process can be started with it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a setting with a zero byte, or with an equals sign in its name: {0}")]
+pub(crate) struct NoVariable(String);
+
+/// The settings that a worker gets, each a name and a value.
+pub(crate) fn of(settings: &[Setting<'_>]) -> Result<Vec<(String, String)>, NoVariable> {
+    let is_none = |setting: &&Setting<'_>| setting.name.contains(['=', '\0']) || setting.value.contains('\0');
+    if let Some(setting) = settings.iter().find(is_none) {
+        return Err(NoVariable(printable(setting.name)));
+    }
+    let its = settings.iter().filter(|setting| NAMES.contains(&setting.name));
+    Ok(its.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_gets_the_drivers_variables_and_no_others() {
+        let settings = [("CUDA_MODULE_LOADING", "EAGER"), ("LD_PRELOAD", "x")];
+        let settings = settings.map(|(name, value)| Setting { name, value });
+        assert_eq!(of(&settings), Ok(vec![("CUDA_MODULE_LOADING".into(), "EAGER".into())]));
+    }
+
+    #[test]
+    fn what_no_process_can_be_started_with_is_refused_by_name() {
+        for (name, value) in [("CUDA_MODULE_LOADING", "a\0b"), ("CUDA\0", "1"), ("A=B", "1")] {
+            let refused = of(&[Setting { name, value }]).expect_err("no variable").to_string();
+            assert!(refused.ends_with(&printable(name)), "{refused}");
+        }
+    }
+}

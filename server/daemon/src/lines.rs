@@ -1,0 +1,127 @@
+//! Lines that another process writes to a pipe.
+//! In: the pipe, and how long a line may be. Out: each line, once its end has come; what is longer is cut there.
+//! It never holds more than one line and never waits: it is asked when there is something to read.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, read};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 4 << 10;
+
+/// A pipe whose lines are read.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pipe: OwnedFd,
+    /// The most bytes of a line.
+    most: usize,
+    /// What has come of the next.
+    line: Vec<u8>,
+    /// Whether more has come of it than is kept.
+    is_cut: bool,
+}
+
+/// A line, without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Whether it was longer.
+    pub(crate) is_cut: bool,
+}
+
+impl Lines {
+    pub(crate) fn of(pipe: OwnedFd, most: usize) -> Self {
+        Self { pipe, most, line: Vec::new(), is_cut: false }
+    }
+
+    /// Reads once and shows the lines that are whole. False: there will be no more.
+    pub(crate) fn read(&mut self, mut see: impl FnMut(Line<'_>)) -> bool {
+        let mut chunk = [0; CHUNK];
+        let bytes = match read(&self.pipe, &mut chunk) {
+            Ok(0) => {
+                self.end_line(&mut see);
+                return false;
+            }
+            Ok(count) => &chunk[..count],
+            Err(Errno::INTR | Errno::AGAIN) => return true,
+            Err(_) => return false,
+        };
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            let kept = text.len().min(self.most - self.line.len());
+            self.line.extend_from_slice(&text[..kept]);
+            self.is_cut |= kept < text.len();
+            if ends {
+                see(Line { bytes: &self.line, is_cut: self.is_cut });
+                self.begin_line();
+            }
+        }
+        true
+    }
+
+    /// The last line may have no end.
+    fn end_line(&mut self, see: &mut impl FnMut(Line<'_>)) {
+        if !self.line.is_empty() {
+            see(Line { bytes: &self.line, is_cut: self.is_cut });
+            self.begin_line();
+        }
+    }
+
+    fn begin_line(&mut self) {
+        self.line.clear();
+        self.is_cut = false;
+    }
+}
+
+impl AsFd for Lines {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// All lines of what is written in these parts.
+    fn lines(parts: &[&[u8]], most: usize) -> Vec<(Vec<u8>, bool)> {
+        let (mut ours, theirs) = UnixStream::pair().expect("made");
+        let mut lines = Lines::of(theirs.into(), most);
+        let mut seen = Vec::new();
+        for part in parts {
+            ours.write_all(part).expect("written");
+            assert!(lines.read(|line| seen.push((line.bytes.to_vec(), line.is_cut))));
+        }
+        drop(ours);
+        assert!(!lines.read(|line| seen.push((line.bytes.to_vec(), line.is_cut))));
+        seen
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_written() {
+        let whole = |text: &[u8]| (text.to_vec(), false);
+        assert_eq!(
+            lines(&[b"one\ntw", b"o", b"\n\nlast"], 9),
+            [whole(b"one"), whole(b"two"), whole(b""), whole(b"last")]
+        );
+    }
+
+    #[test]
+    fn of_a_line_without_end_no_more_is_kept_than_a_line_may_have() {
+        let long = [b'x'; CHUNK];
+        let (mut ours, theirs) = UnixStream::pair().expect("made");
+        let mut lines = Lines::of(theirs.into(), 10);
+        for _ in 0..100 {
+            ours.write_all(&long).expect("written");
+            assert!(lines.read(|line| panic!("no line has ended: {line:?}")));
+            assert!(lines.line.capacity() < 100);
+        }
+        ours.write_all(b"\nnext\n").expect("written");
+        let mut seen = Vec::new();
+        assert!(lines.read(|line| seen.push((line.bytes.len(), line.is_cut))));
+        assert_eq!(seen, [(10, true), (4, false)]);
+    }
+}

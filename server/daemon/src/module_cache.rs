@@ -1,0 +1,263 @@
+//! Contents of modules on disk, each in a file named by its hash; the daemon alone writes them.
+//! In: hashes, and sealed memory with contents. Out: read-only files that were hashed by this process since they last changed.
+//! It takes no worker's word for what a content is, gives out no file that anybody but the daemon's own user can change, and
+//! never waits for another daemon: files get their name when they are complete, and one that is removed stays readable for
+//! whoever has it open.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use floe_worker::cache_channel::Hash;
+use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+/// What files are called before they are complete.
+const UNFINISHED: &str = "unfinished-";
+/// After this time nobody completes a file any more.
+const ABANDONED: Duration = Duration::from_secs(3600);
+/// Contents are copied and hashed in pieces of so many bytes.
+const PIECE: usize = 1 << 20;
+
+/// A folder of contents with a limit to their size.
+#[derive(Debug)]
+pub(crate) struct ModuleCache {
+    folder: PathBuf,
+    limit: u64,
+    known: Mutex<Known>,
+}
+
+/// What this process knows of the folder.
+#[derive(Debug, Default)]
+struct Known {
+    /// Bytes that may be added before the folder is looked at again.
+    room: u64,
+    /// Files that had their hash when they were last looked into.
+    whole: HashMap<Hash, Stamp>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self { inode: found.ino(), bytes: found.len(), changed: (found.ctime(), found.ctime_nsec()) })
+    }
+}
+
+fn hash_of_file(file: &File) -> io::Result<Hash> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file)?;
+    Ok(*hasher.finalize().as_bytes())
+}
+
+fn name_of(hash: &Hash) -> String {
+    blake3::Hash::from_bytes(*hash).to_hex().to_string()
+}
+
+fn refused(words: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, words.into())
+}
+
+/// A file that nobody but its owner can open, and its owner only for reading.
+fn readable(path: &Path) -> io::Result<File> {
+    // A worker of this user may hold a lease on it, for whose end nobody here waits.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+impl ModuleCache {
+    /// The cache in `folder`, which is made where it is not there, for at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The system's; PERMISSION_DENIED for a folder that is another user's or that others may write to.
+    pub(crate) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let found = std::fs::metadata(folder)?;
+        if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+            let words = format!("others may write to it: owner {}, mode {:o}", found.uid(), found.mode() & 0o777);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+        }
+        Ok(Self { folder: folder.to_path_buf(), limit, known: Mutex::default() })
+    }
+
+    /// The most bytes in the folder.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The content of this hash and size; a file that holds anything else than its hash says is removed.
+    pub(crate) fn find(&self, hash: &Hash, bytes: u64) -> Option<File> {
+        let path = self.folder.join(name_of(hash));
+        let file = readable(&path).ok()?;
+        if !self.is_whole(hash, &file) {
+            // Another daemon may have done it.
+            let _ = std::fs::remove_file(&path);
+            return None;
+        }
+        if file.metadata().ok()?.len() != bytes {
+            // Whoever asks is wrong about its size; the file is right.
+            return None;
+        }
+        // The times say what was used last; a file system without them only evicts less well.
+        let _ = file.set_modified(SystemTime::now());
+        self.note(hash, &file);
+        // Another one than was read: where a file is read is common to all who have it.
+        readable(&path).ok()
+    }
+
+    /// Looks into a file again of which a worker says that it does not have its hash. Says whether it was removed.
+    pub(crate) fn look_again(&self, hash: &Hash) -> bool {
+        self.known().whole.remove(hash);
+        let path = self.folder.join(name_of(hash));
+        let Ok(file) = readable(&path) else { return false };
+        !self.is_whole(hash, &file) && std::fs::remove_file(&path).is_ok()
+    }
+
+    /// Has the file its hash? It is read only if it has changed since it was read last.
+    fn is_whole(&self, hash: &Hash, file: &File) -> bool {
+        let stamp = Stamp::of(file).ok();
+        if stamp.is_some() && self.known().whole.get(hash) == stamp.as_ref() {
+            return true;
+        }
+        let whole = hash_of_file(file).is_ok_and(|found| found == *hash);
+        // A file that changes while it is read has another stamp afterwards, and is read again.
+        match stamp.filter(|_| whole) {
+            Some(stamp) => drop(self.known().whole.insert(*hash, stamp)),
+            None => drop(self.known().whole.remove(hash)),
+        }
+        whole
+    }
+
+    fn note(&self, hash: &Hash, file: &File) {
+        if let Ok(stamp) = Stamp::of(file) {
+            self.known().whole.insert(*hash, stamp);
+        }
+    }
+
+    /// Copies a content out of memory that [`memory`] made and keeps it under its hash, which is computed here over what is
+    /// written: a worker that changes the memory meanwhile changes what is refused.
+    ///
+    /// # Errors
+    /// The system's; FILE_TOO_LARGE for bytes that are over the limit by themselves; INVALID_DATA for another hash.
+    pub(crate) fn store(&self, hash: &Hash, bytes: u64, memory: &File) -> io::Result<File> {
+        self.make_room(bytes)?;
+        // A name nobody else makes: process ids repeat, also on machines that share a folder.
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
+        let unfinished = self.folder.join(format!("{UNFINISHED}{:032x}", u128::from_ne_bytes(name)));
+        let path = self.folder.join(name_of(hash));
+        let written = copy(memory, bytes, &unfinished, hash).and_then(|file| {
+            std::fs::rename(&unfinished, &path)?;
+            self.note(hash, &file);
+            readable(&path)
+        });
+        written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
+    }
+
+    /// Removes what was used longest ago until `bytes` fit with room to spare. Daemons that share a folder do not tell each
+    /// other what they add, so that together they may be over the limit for a moment, by as much as the limit leaves free.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        if bytes > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut known = self.known();
+        if known.room >= bytes {
+            known.room -= bytes;
+            return Ok(());
+        }
+        let mut files = self.files()?;
+        let mut total: u64 = files.iter().map(|file| file.bytes).sum();
+        if total.saturating_add(bytes) > self.limit {
+            // A good part at once, so that not every file that comes looks at all that are there.
+            let goal = (self.limit - self.limit / 8).saturating_sub(bytes);
+            files.sort_by_key(|file| file.used);
+            for file in files {
+                if total <= goal {
+                    break;
+                }
+                // Another daemon may have removed it.
+                let _ = std::fs::remove_file(&file.path);
+                known.whole.remove(&file.hash);
+                total -= file.bytes;
+            }
+        }
+        known.room = self.limit.saturating_sub(total).saturating_sub(bytes) / 4;
+        Ok(())
+    }
+
+    /// The complete files. Those that nobody will complete are removed.
+    fn files(&self) -> io::Result<Vec<Kept>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            // One that is gone was evicted by another daemon.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|_| metadata.is_file()) else { continue };
+            if name.starts_with(UNFINISHED) {
+                if age(&metadata) > ABANDONED {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            } else if let Ok(hash) = blake3::Hash::from_hex(name) {
+                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                files.push(Kept { hash: *hash.as_bytes(), path: entry.path(), bytes: metadata.len(), used });
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Memory for a worker to write to, of a size that nobody changes any more: reading it neither waits nor fails half-way.
+pub(crate) fn memory(bytes: u64) -> io::Result<File> {
+    let memory = File::from(memfd_create("floe-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    memory.set_len(bytes)?;
+    fcntl_add_seals(&memory, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(memory)
+}
+
+/// Writes what the memory holds to a new file of its owner's, for reading only, if it has this hash.
+fn copy(memory: &File, bytes: u64, path: &Path, hash: &Hash) -> io::Result<File> {
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o400).open(path)?;
+    let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
+    while done < bytes {
+        let count = usize::try_from(bytes - done).unwrap_or(PIECE).min(PIECE);
+        memory.read_exact_at(&mut piece[..count], done)?;
+        hasher.update(&piece[..count]);
+        file.write_all(&piece[..count])?;
+        done += count as u64;
+    }
+    // Not forced to disk: what a crash leaves incomplete is found by its hash.
+    if hasher.finalize().as_bytes() != hash {
+        return Err(refused("the memory has another hash than was said"));
+    }
+    Ok(file)
+}
+
+/// A file of the cache.
+struct Kept {
+    hash: Hash,
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
+
+fn age(metadata: &Metadata) -> Duration {
+    metadata.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

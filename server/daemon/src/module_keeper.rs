@@ -1,0 +1,195 @@
+//! One session's way to the cache of modules.
+//! In: requests of a worker that may be in anybody's hands. Out: answers, with memory to write to and files for reading.
+//! What a session may ask for and store is limited, and no answer is waited for; it can cost the others nothing but room in the
+//! cache.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use floe_worker::cache_channel::{CacheAnswer, CacheEnd, CacheRequest, Hash};
+
+use crate::log;
+use crate::module_cache::{self, ModuleCache};
+
+/// Requests of one session: several for each module of the largest programs.
+const REQUESTS: u32 = 1 << 20;
+/// How often one session has this process read a file again.
+const COMPLAINTS: u32 = 64;
+
+/// A session's share of the cache.
+pub(crate) struct ModuleKeeper {
+    session: u64,
+    cache: Arc<ModuleCache>,
+    /// Bytes it may still store: half of the folder, so that no session drives out all that others have.
+    may_store: u64,
+    may_ask: u32,
+    may_complain: u32,
+    /// Memory that it was given to write the content of this hash and size to.
+    given: Option<(Hash, u64, File)>,
+}
+
+impl ModuleKeeper {
+    /// A session's keeper.
+    pub(crate) fn new(session: u64, cache: Arc<ModuleCache>) -> Self {
+        let may_store = (cache.limit() / 2).max(1);
+        Self { session, cache, may_store, may_ask: REQUESTS, may_complain: COMPLAINTS, given: None }
+    }
+
+    /// Answers on a thread of its own, until the worker is gone.
+    pub(crate) fn start(mut self, worker: CacheEnd) -> io::Result<()> {
+        let run = move || {
+            let session = self.session;
+            if let Err(error) = self.serve(&worker) {
+                log(format_args!("session {session}: its modules are not kept any more: {error}"));
+            }
+        };
+        std::thread::Builder::new().name("modules".into()).spawn(run).map(drop)
+    }
+
+    fn serve(&mut self, worker: &CacheEnd) -> io::Result<()> {
+        while let Some(request) = worker.request()? {
+            self.may_ask = self.may_ask.checked_sub(1).ok_or_else(|| io::Error::other("too many requests"))?;
+            let (answer, file) = self.handle(request);
+            match worker.answer(&answer, file.as_ref().map(|file| file.as_fd())) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::Error::other("it does not take its answers"));
+                }
+                // The worker ended before it had the answer.
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, request: CacheRequest) -> (CacheAnswer, Option<File>) {
+        match request {
+            CacheRequest::Find(hash, bytes) => match self.cache.find(&hash, bytes) {
+                Some(file) => (CacheAnswer::Here, Some(file)),
+                None => (CacheAnswer::Missing, None),
+            },
+            CacheRequest::Store(hash, bytes) => answered(CacheAnswer::Write, self.give(hash, bytes)),
+            CacheRequest::Written => answered(CacheAnswer::Here, self.keep()),
+            CacheRequest::Damaged(hash) => {
+                if let Some(left) = self.may_complain.checked_sub(1) {
+                    self.may_complain = left;
+                    self.cache.look_again(&hash);
+                }
+                (CacheAnswer::Missing, None)
+            }
+        }
+    }
+
+    /// Memory for a content, counted against what the session may store, whether it is kept or not.
+    fn give(&mut self, hash: Hash, bytes: u64) -> io::Result<File> {
+        let stored = || io::Error::other("the session has stored as much as it may");
+        self.may_store = self.may_store.checked_sub(bytes).ok_or_else(stored)?;
+        let memory = module_cache::memory(bytes)?;
+        let its = memory.try_clone()?;
+        self.given = Some((hash, bytes, memory));
+        Ok(its)
+    }
+
+    /// Keeps what has been written to the memory that was given last.
+    fn keep(&mut self) -> io::Result<File> {
+        let nothing = || io::Error::other("no memory was given to write to");
+        let (hash, bytes, memory) = self.given.take().ok_or_else(nothing)?;
+        self.cache.store(&hash, bytes, &memory)
+    }
+}
+
+fn answered(word: CacheAnswer, file: io::Result<File>) -> (CacheAnswer, Option<File>) {
+    match file {
+        Ok(file) => (word, Some(file)),
+        Err(error) => (CacheAnswer::Refused(error.to_string()), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use floe_worker::cache_channel::cache_ends;
+
+    use super::*;
+
+    fn started(limit: u64) -> (tempfile::TempDir, CacheEnd) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = ModuleCache::open(&folder.path().join("modules"), limit).expect("opened");
+        let (daemon, worker) = cache_ends().expect("a socket");
+        ModuleKeeper::new(1, Arc::new(cache)).start(daemon).expect("a thread");
+        (folder, worker)
+    }
+
+    fn ask(worker: &CacheEnd, request: CacheRequest) -> (CacheAnswer, Option<File>) {
+        worker.ask(request).expect("sent");
+        let (answer, file) = worker.answered().expect("an answer").expect("an answer");
+        (answer, file.map(File::from))
+    }
+
+    fn hash_of(bytes: &[u8]) -> Hash {
+        *blake3::hash(bytes).as_bytes()
+    }
+
+    /// Says that it stores `bytes` and writes `written`.
+    fn store(worker: &CacheEnd, bytes: &[u8], written: &[u8]) -> CacheAnswer {
+        match ask(worker, CacheRequest::Store(hash_of(bytes), bytes.len() as u64)) {
+            (CacheAnswer::Write, Some(memory)) => memory.write_all_at(written, 0).expect("written"),
+            (answer, _) => return answer,
+        }
+        ask(worker, CacheRequest::Written).0
+    }
+
+    #[test]
+    fn a_session_stores_half_of_the_folder_at_most() {
+        let (_folder, worker) = started(100);
+        assert_eq!(store(&worker, &[1; 40], &[1; 40]), CacheAnswer::Here);
+        assert!(matches!(store(&worker, &[2; 20], &[2; 20]), CacheAnswer::Refused(_)));
+        assert!(matches!(ask(&worker, CacheRequest::Store([0; 32], u64::MAX)).0, CacheAnswer::Refused(_)));
+        assert_eq!(ask(&worker, CacheRequest::Find(hash_of(&[1; 40]), 40)).0, CacheAnswer::Here);
+        assert_eq!(ask(&worker, CacheRequest::Find(hash_of(&[2; 20]), 20)).0, CacheAnswer::Missing);
+    }
+
+    #[test]
+    fn lies_are_refused_and_the_way_stays_open() {
+        let (_folder, worker) = started(1000);
+        assert!(matches!(ask(&worker, CacheRequest::Written).0, CacheAnswer::Refused(_)), "nothing was given");
+        assert!(matches!(store(&worker, b"content", b"cOntent"), CacheAnswer::Refused(_)), "another hash");
+        assert!(matches!(ask(&worker, CacheRequest::Written).0, CacheAnswer::Refused(_)), "it is given once");
+        for _ in 0..2 * COMPLAINTS {
+            assert_eq!(ask(&worker, CacheRequest::Damaged(hash_of(b"content"))).0, CacheAnswer::Missing);
+        }
+        assert_eq!(ask(&worker, CacheRequest::Find([0; 32], 7)).0, CacheAnswer::Missing);
+        assert_eq!(store(&worker, b"content", b"content"), CacheAnswer::Here);
+    }
+
+    #[test]
+    fn memory_that_was_given_keeps_its_size_and_may_change_without_harm() {
+        let (_folder, worker) = started(1000);
+        let (answer, memory) = ask(&worker, CacheRequest::Store(hash_of(b"content"), 7));
+        assert_eq!(answer, CacheAnswer::Write);
+        let memory = memory.expect("with the answer");
+        assert!(memory.set_len(0).is_err() && memory.set_len(1 << 20).is_err());
+        memory.write_all_at(b"content", 0).expect("written");
+        let (answer, file) = ask(&worker, CacheRequest::Written);
+        assert_eq!(answer, CacheAnswer::Here);
+        memory.write_all_at(b"CONTENT", 0).expect("it is the worker's");
+        let mut kept = [0; 7];
+        file.expect("with the answer").read_exact_at(&mut kept, 0).expect("readable");
+        assert_eq!(&kept, b"content");
+    }
+
+    #[test]
+    fn a_worker_that_takes_no_answer_has_no_keeper_any_more() {
+        let (_folder, worker) = started(1000);
+        // None is read: the way is full after some, and ends.
+        while worker.ask(CacheRequest::Find([0; 32], 7)).is_ok() {}
+        let mut answers = 0;
+        while let Ok(Some(_)) = worker.answered() {
+            answers += 1;
+        }
+        assert!(answers > 0);
+    }
+}

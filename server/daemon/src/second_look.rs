@@ -1,0 +1,196 @@
+//! A second look at what sessions have: the GPU's own word for it, beside what workers count.
+//! In: the bytes that NVIDIA's management library says each process has. Out: the end of sessions that are over, with a line
+//! that says by how much. It never looks into a session, and where nobody can say what processes have, it says so once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::accounting::{Accounting, Excess};
+use crate::error::DaemonError;
+use crate::log;
+use crate::server::Server;
+use crate::sessions::Sessions;
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Looks without a worker among the GPU's processes after which there is no second look: a context takes seconds at most.
+const PATIENCE: u32 = 30;
+
+/// Looks as long as there is the server, where its GPUs are NVIDIA's.
+pub(crate) fn start(server: &Arc<Server>) -> Result<(), DaemonError> {
+    if server.probe.kind != "nvidia" {
+        return Ok(());
+    }
+    let server = Arc::downgrade(server);
+    let look = std::thread::Builder::new().name("second-look".into()).spawn(move || look(&server));
+    look.map(drop).map_err(DaemonError::system("starting the thread of the second look"))
+}
+
+fn look(server: &Weak<Server>) {
+    // The library is opened here, which takes a while, and by no session.
+    if let Some(server) = server.upgrade() {
+        let _ = server.telemetry.driver();
+    }
+    let (mut unseen, mut said) = (0, false);
+    loop {
+        std::thread::sleep(EVERY);
+        let Some(server) = server.upgrade() else { return };
+        for &gpu in &server.offered {
+            match look_at(&server, gpu) {
+                Seen::Nobody => {}
+                Seen::Some => unseen = 0,
+                Seen::None => unseen += 1,
+            }
+        }
+        if unseen >= PATIENCE && !std::mem::replace(&mut said, true) {
+            log(format_args!(
+                "what sessions have on the GPU is not compared with their quotas: NVIDIA's management library does not say \
+                 it of this machine's processes"
+            ));
+        }
+    }
+}
+
+/// What a look found of the sessions.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// There is none.
+    Nobody,
+    /// At least one of them.
+    Some,
+    /// None of them.
+    None,
+}
+
+fn look_at(server: &Server, gpu: u32) -> Seen {
+    let sessions = server.sessions().sessions_on_gpu(gpu);
+    if sessions.is_empty() {
+        return Seen::Nobody;
+    }
+    // The library takes its time, and the table is not held meanwhile.
+    let processes = server.processes(gpu);
+    let (seen, over) = judge(server.sessions().accounting(), &sessions, processes.as_ref());
+    for (session, excess) in over {
+        let words = end(&server.sessions(), session, excess);
+        log(format_args!("{words}"));
+    }
+    seen
+}
+
+/// Whether workers of these sessions are among the processes on a GPU, and which sessions have more bytes there than they may.
+/// `None`: nobody can say which processes there are.
+fn judge(
+    accounting: &mut Accounting,
+    sessions: &[(u64, u32)],
+    processes: Option<&BTreeMap<u32, u64>>,
+) -> (Seen, Vec<(u64, Excess)>) {
+    let (mut seen, mut over) = (Seen::None, Vec::new());
+    let Some(processes) = processes else { return (seen, over) };
+    for &(session, worker) in sessions {
+        let Some(&has) = processes.get(&worker) else { continue };
+        seen = Seen::Some;
+        over.extend(accounting.seen(session, has).map(|excess| (session, excess)));
+    }
+    (seen, over)
+}
+
+/// Ends a session's worker; the line that says why.
+fn end(sessions: &Sessions, session: u64, Excess { has, may }: Excess) -> String {
+    if let Some(worker) = sessions.ender(session) {
+        worker.signal(Signal::KILL);
+    }
+    let over = has - may;
+    format!(
+        "session {session} ends: it has {over} bytes on the GPU more than its quota, its context and the tolerance allow: \
+         {has} of {may}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    use floe_transport::{Peer, Sealer};
+    use floe_wire::Attach;
+
+    use super::*;
+    use crate::accounting::TOLERANCE;
+    use crate::door::Door;
+    use crate::sessions::Applicant;
+    use crate::supervision::Worker;
+
+    const GIB: u64 = 1 << 30;
+    /// What a context takes.
+    const CONTEXT: u64 = GIB / 2;
+    /// What a session of 1 GiB may have.
+    const MAY: u64 = GIB + CONTEXT + TOLERANCE;
+
+    /// A session on GPU 0 with a quota of 1 GiB, and a process in its worker's place, which leaves by itself after a minute.
+    fn begin(sessions: &mut Sessions) -> (u64, Worker) {
+        let mut sleep = Command::new("sleep");
+        let child = sleep.arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let worker = Worker::of(child.expect("sleep runs")).expect("it is watched");
+        let peer = Peer::Unix { uid: 1, pid: 2 };
+        let applicant = Applicant::new(&Attach::default(), &peer, Sealer::Nobody, false);
+        let session = sessions.add(applicant, 0, GIB, Door::new(0, false).expect("made"), Instant::now());
+        sessions.started(session, worker.id(), Some(worker.ender()));
+        (session, worker)
+    }
+
+    /// Two sessions on a GPU whose contexts have been measured.
+    fn two() -> (Sessions, [(u64, Worker); 2]) {
+        let mut sessions = Sessions::default();
+        sessions.accounting().offer(0, 10 * GIB, false);
+        let both = [begin(&mut sessions), begin(&mut sessions)];
+        both.iter().for_each(|(session, _)| sessions.accounting().measured(*session, CONTEXT));
+        (sessions, both)
+    }
+
+    /// Looks as the thread does, and ends who is over; the lines for the log.
+    fn look(sessions: &mut Sessions, processes: Option<&[(u32, u64)]>) -> (Seen, Vec<String>) {
+        let (of_gpu, processes) = (sessions.sessions_on_gpu(0), processes.map(|all| all.iter().copied().collect()));
+        let (seen, over) = judge(sessions.accounting(), &of_gpu, processes.as_ref());
+        (seen, over.into_iter().map(|(session, excess)| end(sessions, session, excess)).collect())
+    }
+
+    /// Why a worker's process ended.
+    fn ending(session: u64, worker: Worker) -> Option<String> {
+        worker.follow(session, Duration::ZERO, |_| true, |_| ())
+    }
+
+    #[test]
+    fn a_worker_that_has_more_than_its_account_allows_is_ended_by_name_and_its_neighbour_is_not() {
+        let (mut sessions, [(greedy, taker), (modest, neighbour)]) = two();
+        let have = [(taker.id(), MAY + 7), (neighbour.id(), MAY), (1, 100 * GIB)];
+        assert_eq!(look(&mut sessions, Some(&have)), (Seen::Some, Vec::new()), "one look may be mistaken");
+        let (seen, lines) = look(&mut sessions, Some(&have));
+        let words = format!(
+            "session {greedy} ends: it has 7 bytes on the GPU more than its quota, its context and the tolerance allow: {} of \
+             {MAY}",
+            MAY + 7
+        );
+        assert_eq!((seen, lines), (Seen::Some, vec![words]));
+        assert_eq!(ending(greedy, taker).as_deref(), Some("signal: 9 (SIGKILL)"));
+        // The first signal that reaches the other is the test's.
+        neighbour.ender().signal(Signal::TERM);
+        assert_eq!(ending(modest, neighbour).as_deref(), Some("signal: 15 (SIGTERM)"));
+    }
+
+    #[test]
+    fn a_reading_that_fails_or_shows_no_worker_ends_nobody() {
+        let (mut sessions, workers) = two();
+        let over = workers.each_ref().map(|(_, worker)| (worker.id(), 9 * GIB));
+        assert_eq!(look(&mut sessions, Some(&over)), (Seen::Some, Vec::new()));
+        for found in [None, Some(&[][..]), Some(&[(1, 9 * GIB)][..])] {
+            assert_eq!(look(&mut sessions, found), (Seen::None, Vec::new()), "{found:?}");
+        }
+        for (session, worker) in workers {
+            worker.ender().signal(Signal::TERM);
+            assert_eq!(ending(session, worker).as_deref(), Some("signal: 15 (SIGTERM)"));
+        }
+    }
+}

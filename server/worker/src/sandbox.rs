@@ -1,0 +1,118 @@
+//! What keeps a worker whose driver was taken over from harming anybody but its own session.
+//! In: the session's device library and how much the operator demands. Out: this process without what it does not need, and a
+//! list of what the kernel could not take from it.
+//! It begins while the process has one thread and has read nothing of the client, and ends when the driver has started; what
+//! it takes away never comes back.
+
+mod calls;
+mod files;
+mod privileges;
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use privileges::{Standing, empty_bounding_set};
+
+/// How much of the sandbox the operator demands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Demand {
+    /// None of it.
+    Off,
+    /// What this kernel has.
+    #[default]
+    Usual,
+    /// All of it, or no session.
+    Required,
+}
+
+/// Why a worker has no sandbox and therefore no session.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The operator demands what the kernel does not have.
+    #[error("the sandbox is required and incomplete: {}\n  a newer kernel has it, or leave --require-sandbox away", .0.join("; "))]
+    Incomplete(Vec<String>),
+    /// The kernel refuses a step that every kernel has.
+    #[error("{what}: {source}")]
+    Step {
+        /// The step.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What protects now, as `floe-worker --check-sandbox` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// Landlock's version that is in force; 0: none.
+    pub landlock: u32,
+    /// What `/proc/self/status` says.
+    pub standing: Standing,
+    /// What the kernel could not take away, in words; empty: nothing is missing.
+    pub missing: Vec<String>,
+}
+
+/// Takes what only a driver's start needs, from every thread there is: before the client's first command.
+///
+/// # Errors
+/// [`SandboxError`] when the operator demands it and the kernel refuses.
+pub fn close_behind_start(demand: Demand) -> Result<Vec<String>, SandboxError> {
+    let refused = match demand {
+        Demand::Off => Ok(()),
+        Demand::Usual | Demand::Required => calls::restrict_further(),
+    };
+    let missing = refused.err().map(|words| format!("seccomp leaves sockets to be made: {words}"));
+    accept(missing.into_iter().collect(), demand)
+}
+
+/// What is missing, unless the operator demands all of it.
+fn accept(missing: Vec<String>, demand: Demand) -> Result<Vec<String>, SandboxError> {
+    match demand {
+        Demand::Required if !missing.is_empty() => Err(SandboxError::Incomplete(missing)),
+        Demand::Off | Demand::Usual | Demand::Required => Ok(missing),
+    }
+}
+
+/// Takes everything from this process that a session on this library does not need.
+///
+/// # Errors
+/// [`SandboxError`] when the operator demands more than the kernel has, or a step fails that cannot.
+pub fn enter(library: &Path, demand: Demand) -> Result<Protection, SandboxError> {
+    if demand == Demand::Off {
+        return Ok(Protection { landlock: 0, standing: Standing::read(), missing: Vec::new() });
+    }
+    let step = |what| move |source| SandboxError::Step { what, source };
+    let mut missing = Vec::new();
+    privileges::give_up().map_err(step("giving up privileges"))?;
+    let landlock = match files::restrict(library) {
+        Ok(version) => version,
+        Err(words) => {
+            missing.push(format!("Landlock does not protect files and sockets: {words}"));
+            0
+        }
+    };
+    if let Err(words) = calls::restrict() {
+        missing.push(format!("seccomp does not restrict system calls: {words}"));
+    }
+    let missing = accept(missing, demand)?;
+    Ok(Protection { landlock, standing: Standing::read(), missing })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_no_session_only_where_all_of_it_is_required() {
+        let missing = || vec!["Landlock".to_owned(), "seccomp".to_owned()];
+        for demand in [Demand::Off, Demand::Usual] {
+            assert_eq!(accept(missing(), demand).ok(), Some(missing()));
+        }
+        let refused = accept(missing(), Demand::Required);
+        assert!(matches!(refused, Err(SandboxError::Incomplete(words)) if words == missing()));
+        assert_eq!(accept(Vec::new(), Demand::Required).ok(), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,232 @@
+//! What sessions may have: a quota of device memory and a limit of host memory, against the device in memory.
+//! In: messages over a socket pair. Out: what is refused, and that nothing was taken for it.
+
+use super::*;
+use crate::ledger::{Granted, Grants};
+use floe_abi::limit;
+
+const MIB: u64 = 1 << 20;
+const OUT_OF_MEMORY: u32 = 2;
+const UNSUPPORTED_LIMIT: u32 = 215;
+/// Bytes of stack that a context begins with, and threads the device holds, as the fake device says.
+const STACK: u64 = 1024;
+const THREADS: u64 = 1024;
+
+fn with_quota(quota: u64) -> Client {
+    Client::with(quota)
+}
+
+fn with_host_memory(bytes: u64) -> Client {
+    Client::planned(UnixStream::pair().unwrap(), Arc::new(Fake::default()), |plan| plan.host_memory = bytes)
+}
+
+fn set(client: &mut Client, kind: u32, value: u64) -> u32 {
+    client.call(&SetLimit { limit: kind.try_into().unwrap(), value }).0
+}
+
+fn free(client: &mut Client) -> u64 {
+    let reply = client.ok(&MemoryInfo {});
+    MemoryInfo::decode_reply(&reply).unwrap().free
+}
+
+fn block(client: &mut Client, id: u64, bytes: u64) -> u32 {
+    client.call(&CreateBlock { block: BlockId(id), bytes }).0
+}
+
+/// What is PTX by its first lines, with declarations and a kernel of the fake device's.
+fn ptx(declarations: &str) -> String {
+    format!(".version 8.0\n.target sm_90\n{declarations}\n// kernel k 8")
+}
+
+/// A daemon that has this much to give.
+struct Daemon(u64);
+
+impl Grants for Daemon {
+    fn ask(&mut self, total: u64) -> Granted {
+        Granted { total: total.min(self.0), left: self.0.saturating_sub(total) }
+    }
+
+    fn hold(&mut self, _total: u64) {}
+}
+
+fn with_grants(bytes: u64) -> Client {
+    let grants = Box::new(Daemon(bytes));
+    Client::planned(UnixStream::pair().unwrap(), Arc::new(Fake::default()), |plan| plan.grants = Some(grants))
+}
+
+/// Loads a text as library `id`, with its bytes sent before.
+fn load_text(client: &mut Client, id: u64, text: &str) -> u32 {
+    client.send(&LibraryPart { library: LibraryId(id), content: 0, bytes: text.as_bytes() });
+    let hash = hash_of(text.as_bytes());
+    let contents = vec![content(text.as_bytes(), &hash)];
+    client.call(&LoadLibrary { library: LibraryId(id), kind: 3, contents, ..LoadLibrary::default() }).0
+}
+
+#[test]
+fn what_limits_hold_is_not_left_for_blocks_and_is_left_again_when_they_fall() {
+    for (kind, begins, each) in
+        [(limit::MALLOC_HEAP_SIZE, 8 * MIB, 1), (limit::PRINTF_FIFO_SIZE, MIB, 1), (limit::STACK_SIZE, STACK, THREADS)]
+    {
+        let mut client = with_quota(16 * MIB);
+        assert_eq!(set(&mut client, kind, begins + 8 * MIB / each), 0);
+        assert_eq!(free(&mut client), 8 * MIB, "limit {kind}");
+        assert_eq!([block(&mut client, 1, 10 * MIB), block(&mut client, 1, 8 * MIB)], [OUT_OF_MEMORY, 0]);
+        assert_eq!(set(&mut client, kind, begins + 9 * MIB / each), OUT_OF_MEMORY);
+        assert_eq!(free(&mut client), 0);
+        assert_eq!(set(&mut client, kind, begins), 0);
+        assert_eq!(free(&mut client), 8 * MIB);
+        assert_eq!(client.used.load(Ordering::Relaxed), 8 * MIB);
+    }
+}
+
+#[test]
+fn a_stack_whose_memory_no_number_holds_is_refused() {
+    let mut client = with_quota(16 * MIB);
+    for value in [u64::MAX, u64::MAX / THREADS + 2, 64 << 10] {
+        assert_eq!(set(&mut client, limit::STACK_SIZE, value), OUT_OF_MEMORY);
+    }
+    assert_eq!(free(&mut client), 16 * MIB);
+}
+
+#[test]
+fn limits_that_are_not_a_sessions_own_are_refused_by_name() {
+    let mut client = Client::new();
+    for kind in [limit::PERSISTING_L2_CACHE_SIZE, 7, 8, 9, 77] {
+        assert_eq!(set(&mut client, kind, 4096), UNSUPPORTED_LIMIT, "limit {kind}");
+    }
+    assert_eq!(client.call(&SetLimit { limit: -1, value: 1 }).0, UNSUPPORTED_LIMIT);
+    assert_eq!(set(&mut client, limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT, 1 << 20), 0);
+    let mut bounded = with_quota(16 * MIB);
+    assert_eq!(set(&mut bounded, limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT, 1 << 20), UNSUPPORTED_LIMIT);
+    assert_eq!(set(&mut bounded, limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT, 100), 0);
+}
+
+#[test]
+fn variables_of_modules_are_charged_before_they_are_loaded_and_given_back_with_them() {
+    let mut client = with_quota(16 * MIB);
+    let module = |mib: u64| ptx(&format!(".global .b8 big[{}];", mib * MIB));
+    for id in 1..=6 {
+        assert_eq!(load_text(&mut client, id, &module(200)), OUT_OF_MEMORY);
+    }
+    assert_eq!(client.device.handles(), 0, "nothing was loaded");
+    assert_eq!(free(&mut client), 16 * MIB);
+    assert_eq!(load_text(&mut client, 7, &module(8)), 0);
+    assert_eq!(free(&mut client), 6 * MIB, "variables and code in pieces of 2 MiB");
+    assert_eq!(block(&mut client, 1, 8 * MIB), OUT_OF_MEMORY);
+    assert_eq!(load_text(&mut client, 8, &ptx("// not a kernel")), 218);
+    client.send(&UnloadLibrary { library: LibraryId(7) });
+    assert_eq!(free(&mut client), 16 * MIB);
+    assert_eq!(load_text(&mut client, 9, &ptx(".global .b64 x[4294967296][4294967296];")), OUT_OF_MEMORY);
+}
+
+/// Texts whose variables are 200 MiB to NVIDIA's compiler, or to nobody.
+const UNTOLD: [&str; 4] = [
+    ".global .b8 x[N];",
+    ".global .ptr .param .b8 big[209715200];",
+    ".pragma \"x\\\"\" ;\n.global .b8 big[209715200];",
+    ".global .attribute(.param) .b8 big[209715200];",
+];
+
+#[test]
+fn a_module_whose_demand_cannot_be_told_is_refused_where_memory_is_limited() {
+    let mut bounded = with_quota(16 * MIB);
+    let mut shared = with_grants(16 * MIB);
+    for (id, text) in (1..).zip(UNTOLD) {
+        assert_eq!(load_text(&mut bounded, id, &ptx(text)), OUT_OF_MEMORY, "{text}");
+        assert_eq!(load_text(&mut shared, id, &ptx(text)), OUT_OF_MEMORY, "{text}");
+        let find = FindKernel { library: LibraryId(id), name: "k", kernel: KernelId(id) };
+        assert_eq!(shared.call(&find).0, OUT_OF_MEMORY, "it is not there");
+    }
+    assert_eq!([bounded.device.handles(), shared.device.handles()], [0, 0], "none is kept");
+    assert_eq!(load_text(&mut shared, 9, &ptx(".global .b8 x[N];\n// damaged")), 218, "the device says what is wrong");
+    assert_eq!(load_text(&mut shared, 10, &ptx(".visible.global.b8 x[209715200];")), OUT_OF_MEMORY);
+    assert_eq!(load_text(&mut shared, 11, &ptx(".visible.global.b8 x[4];")), 0);
+}
+
+#[test]
+fn without_a_quota_no_module_is_refused_for_its_variables() {
+    let mut client = Client::new();
+    for (id, text) in (1..).zip(UNTOLD) {
+        assert_eq!(load_text(&mut client, id, &ptx(text)), 0, "{text}");
+    }
+}
+
+#[test]
+fn frames_of_kernels_are_charged_at_their_first_launch_also_from_graphs() {
+    let mut client = with_quota(16 * MIB);
+    assert_eq!(load_text(&mut client, 1, &ptx("// kernel frame9216 8\n// kernel frame65536 8")), 0);
+    let left = free(&mut client);
+    for (id, name) in [(1, "k"), (2, "frame9216"), (3, "frame65536")] {
+        client.ok(&FindKernel { library: LibraryId(1), name, kernel: KernelId(id) });
+    }
+    assert_eq!(free(&mut client), left, "to find a kernel takes nothing");
+    let launch = |kernel| Launch {
+        kernel: KernelId(kernel),
+        grid_x: 1,
+        grid_y: 1,
+        grid_z: 1,
+        block_x: 1,
+        block_y: 1,
+        block_z: 1,
+        parameters: &[0; 8],
+        ..Launch::default()
+    };
+    client.send(&launch(3));
+    assert_eq!(client.call(&SynchronizeContext {}).1, OUT_OF_MEMORY, "the next reply says that the launch failed");
+    for _ in 0..3 {
+        client.send(&launch(2));
+        client.send(&launch(1));
+    }
+    client.ok(&SynchronizeContext {});
+    assert_eq!(client.device.launches().len(), 6);
+    assert_eq!(free(&mut client), left - 8 * MIB);
+    client.send(&CreateGraph { graph: GraphId(1) });
+    let node = AddGraphKernel { graph: GraphId(1), kernel: KernelId(3), parameters: &[0; 8], ..Default::default() };
+    client.send(&node);
+    assert_eq!(client.call(&InstantiateGraph { graph: GraphId(1), flags: 0 }).0, OUT_OF_MEMORY);
+}
+
+#[test]
+fn parts_of_libraries_over_the_host_memory_end_the_session_by_name() {
+    let mut client = with_host_memory(64 * MIB);
+    let part = vec![7; 1 << 20];
+    for library in 0..27 {
+        client.send(&LibraryPart { library: LibraryId(1 + library), content: 0, bytes: &part });
+    }
+    client.ok(&MemoryInfo {});
+    let words = client.break_with(&LibraryPart { library: LibraryId(90), content: 0, bytes: &part });
+    assert!(words.contains("parts of library 90") && words.contains("bytes of host memory"), "{words}");
+}
+
+#[test]
+fn events_over_the_host_memory_are_refused_and_what_was_there_goes_on() {
+    let mut client = with_host_memory(4 * MIB);
+    for event in 1..=4096 {
+        client.send(&CreateEvent { event: EventId(event), flags: 2 });
+    }
+    let (status, earlier, _) = client.call(&MemoryInfo {});
+    assert_eq!((status, earlier), (0, OUT_OF_MEMORY));
+    client.send(&RecordEvent { event: EventId(1), stream: StreamId(0), flags: 0 });
+    client.ok(&SynchronizeEvent { event: EventId(1) });
+    let made = client.device.handles();
+    assert!((1000..3000).contains(&made), "events made: {made}");
+    for event in (1..=1000).chain([4096]) {
+        client.send(&DestroyEvent { event: EventId(event) });
+    }
+    client.send(&CreateEvent { event: EventId(5000), flags: 2 });
+    client.ok(&SynchronizeEvent { event: EventId(5000) });
+}
+
+#[test]
+fn nodes_over_the_host_memory_fail_their_graph_and_go_with_it() {
+    let mut client = with_host_memory(4 * MIB);
+    client.send(&CreateGraph { graph: GraphId(1) });
+    for _ in 0..2000 {
+        client.send(&AddGraphEmpty { graph: GraphId(1), after: Vec::new() });
+    }
+    assert_eq!(client.call(&InstantiateGraph { graph: GraphId(1), flags: 0 }).0, OUT_OF_MEMORY);
+    client.send(&DestroyGraph { graph: GraphId(1) });
+    client.send(&CreateGraph { graph: GraphId(2) });
+    client.send(&AddGraphEmpty { graph: GraphId(2), after: Vec::new() });
+    client.ok(&InstantiateGraph { graph: GraphId(2), flags: 0 });
+}

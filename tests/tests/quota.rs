@@ -1,0 +1,232 @@
+//! What a session may have, in whole: device memory under a quota, host memory under the worker's limit, a device shared.
+//! In: peers that want more than they may. Out: what they are refused, what is left of it, what a neighbour notices.
+//! Workers are looked at from outside: what the system says of their memory.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use floe_tests::{Floed, Linkage, descendants, example};
+use floe_transport::Link;
+use floe_wire::*;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const MIB: u64 = 1 << 20;
+const OUT_OF_MEMORY: u32 = 2;
+
+/// A client made by hand. On the Unix socket the daemon's own user needs no token.
+struct Client(Link);
+
+impl Client {
+    fn attached(daemon: &Floed, memory: u64) -> Self {
+        let path = Path::new(daemon.unix().strip_prefix("unix://").expect("a Unix address"));
+        let socket = std::os::unix::net::UnixStream::connect(path).expect("the daemon listens");
+        let mut client = Self(Link::new(socket.into()));
+        let hello = Hello { magic: MAGIC, oldest: OLDEST_VERSION, newest: NEWEST_VERSION, client: "test" };
+        client.0.send_in_person(&hello).expect("sent");
+        assert!(matches!(client.get(), Ok((0, _))));
+        client.ok(&Attach { program: "by hand", host: "here", memory, ..Attach::default() });
+        client
+    }
+
+    fn send(&mut self, message: &impl Message) {
+        self.0.send(message).expect("sent");
+    }
+
+    /// The next reply's status and body, or the words the session ends with.
+    fn get(&mut self) -> Result<(u32, Vec<u8>), String> {
+        loop {
+            let frame = self.0.receive(Some(Instant::now() + PATIENCE)).map_err(|error| error.to_string())?;
+            let frame = frame.ok_or("closed")?;
+            match Push::decode(frame.kind, frame.payload).expect("a message") {
+                Push::Reply(reply) => return Ok((reply.status, reply.body.to_vec())),
+                Push::Ended(ended) => return Err(ended.detail.to_owned()),
+                _ => {}
+            }
+        }
+    }
+
+    fn call(&mut self, message: &impl Message) -> u32 {
+        self.send(message);
+        self.get().expect("a reply").0
+    }
+
+    fn ok(&mut self, message: &impl Message) -> Vec<u8> {
+        self.send(message);
+        match self.get() {
+            Ok((0, body)) => body,
+            other => panic!("expected success: {other:?}"),
+        }
+    }
+
+    fn free(&mut self) -> u64 {
+        let body = self.ok(&MemoryInfo {});
+        MemoryInfo::decode_reply(&body).expect("numbers").free
+    }
+
+    fn block(&mut self, id: u64, bytes: u64) -> u32 {
+        self.call(&CreateBlock { block: BlockId(id), bytes })
+    }
+
+    /// Loads a text as library `id`.
+    fn load(&mut self, id: u64, text: &str) -> u32 {
+        let hash = blake3::hash(text.as_bytes());
+        self.send(&LibraryPart { library: LibraryId(id), content: 0, bytes: text.as_bytes() });
+        let contents = vec![Content { hash: hash.as_bytes(), bytes: text.len() as u64 }];
+        self.call(&LoadLibrary {
+            library: LibraryId(id),
+            kind: 3,
+            contents,
+            at_once: true,
+            options: Vec::new(),
+            log_bytes: 4096,
+        })
+    }
+}
+
+/// A number of KiB that the system says of a process, in bytes.
+fn of_process(process: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process lives");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("the system says so");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") * 1024
+}
+
+/// A neighbour with a quota of its own, who is asked for the same before and after.
+struct Neighbour(Client);
+
+impl Neighbour {
+    fn new(daemon: &Floed) -> Self {
+        let mut client = Client::attached(daemon, 64 * MIB);
+        assert_eq!(client.block(1, 32 * MIB), 0);
+        Self(client)
+    }
+
+    fn notices_nothing(mut self) {
+        assert_eq!(self.0.free(), 32 * MIB);
+        assert_eq!([self.0.block(2, 34 * MIB), self.0.block(2, 32 * MIB)], [OUT_OF_MEMORY, 0]);
+    }
+}
+
+#[test]
+fn six_modules_of_200_mib_under_a_quota_of_16_are_refused_and_take_nothing() {
+    let daemon = Floed::start();
+    let neighbour = Neighbour::new(&daemon);
+    let mut client = Client::attached(&daemon, 16 * MIB);
+    let module = |bytes: u64| {
+        format!(".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .b8 big[{bytes}];\n")
+    };
+    for id in 1..=6 {
+        assert_eq!(client.load(id, &module(200 * MIB)), OUT_OF_MEMORY);
+    }
+    assert_eq!(client.free(), 16 * MIB);
+    assert_eq!(client.load(7, &module(8 * MIB - 4096)), 0);
+    assert_eq!(client.free(), 8 * MIB);
+    assert_eq!([client.block(1, 10 * MIB), client.block(1, 8 * MIB)], [OUT_OF_MEMORY, 0]);
+    assert_eq!(client.free(), 0);
+    neighbour.notices_nothing();
+}
+
+#[test]
+fn what_limits_hold_is_not_left_for_blocks() {
+    let daemon = Floed::start();
+    let neighbour = Neighbour::new(&daemon);
+    let mut client = Client::attached(&daemon, 16 * MIB);
+    let set = |client: &mut Client, limit, value| client.call(&SetLimit { limit, value });
+    // The heap begins with 8 MiB, which is the context's own.
+    assert_eq!(set(&mut client, 2, 16 * MIB), 0);
+    assert_eq!(client.free(), 8 * MIB);
+    assert_eq!([client.block(1, 12 * MIB), client.block(1, 4 * MIB)], [OUT_OF_MEMORY, 0]);
+    assert_eq!(set(&mut client, 1, 64 * MIB), OUT_OF_MEMORY, "what kernels print into");
+    assert_eq!(set(&mut client, 0, 64 << 10), OUT_OF_MEMORY, "the stacks of all threads the device holds");
+    assert_eq!(set(&mut client, 6, MIB), 215, "the persisting L2 cache is the GPU's");
+    assert_eq!(client.free(), 4 * MIB);
+    neighbour.notices_nothing();
+}
+
+#[test]
+fn host_memory_ends_a_session_by_name_before_the_system_does() {
+    let daemon = Floed::start_with(&["--host-memory", "256M"], &[]);
+    let neighbour = Neighbour::new(&daemon);
+    let others = descendants(daemon.process());
+    let mut client = Client::attached(&daemon, 16 * MIB);
+    assert_eq!(client.free(), 16 * MIB);
+    let worker = *descendants(daemon.process()).iter().find(|id| !others.contains(id)).expect("its worker");
+    let limits = std::fs::read_to_string(format!("/proc/{worker}/limits")).expect("the worker lives");
+    let data = limits.lines().find(|line| line.starts_with("Max data size")).expect("a row");
+    assert!(data.contains(&(256 * MIB).to_string()), "{data}");
+    let adjustment = std::fs::read_to_string(format!("/proc/{worker}/oom_score_adj")).expect("the worker lives");
+    assert!(adjustment.trim().parse::<i32>().expect("a number") >= 500, "{adjustment}");
+    // 1920 MiB, as far as they go.
+    let part = vec![7; 1 << 20];
+    let words = (0..1920).find_map(|number| {
+        let sent = client.0.send(&LibraryPart { library: LibraryId(1 + number / 500), content: 0, bytes: &part });
+        sent.is_err().then_some(())
+    });
+    let ended = client.get().expect_err("the session is over");
+    assert!(words.is_some() || ended.contains("bytes of host memory"), "{ended}");
+    neighbour.notices_nothing();
+}
+
+#[test]
+fn events_and_nodes_over_the_host_memory_are_refused_and_the_worker_stays_below_its_limit() {
+    let daemon = Floed::start_with(&["--host-memory", "512M"], &[]);
+    let mut client = Client::attached(&daemon, 0);
+    client.free();
+    let [worker] = descendants(daemon.process()).try_into().expect("one worker");
+    for event in 1..=400_000 {
+        client.send(&CreateEvent { event: EventId(event), flags: 2 });
+    }
+    client.ok(&SynchronizeEvent { event: EventId(1) });
+    assert_eq!(client.call(&SynchronizeEvent { event: EventId(399_999) }), OUT_OF_MEMORY);
+    assert!(of_process(worker, "VmHWM") < 512 * MIB, "{} bytes", of_process(worker, "VmHWM"));
+    for event in 1..=400_000 {
+        client.send(&DestroyEvent { event: EventId(event) });
+    }
+    client.send(&CreateGraph { graph: GraphId(1) });
+    for _ in 0..200_000 {
+        client.send(&AddGraphEmpty { graph: GraphId(1), after: Vec::new() });
+    }
+    assert_eq!(client.call(&InstantiateGraph { graph: GraphId(1), flags: 0 }), OUT_OF_MEMORY);
+    assert!(of_process(worker, "VmHWM") < 512 * MIB, "{} bytes", of_process(worker, "VmHWM"));
+    client.send(&DestroyGraph { graph: GraphId(1) });
+    client.send(&CreateEvent { event: EventId(500_000), flags: 2 });
+    client.ok(&SynchronizeEvent { event: EventId(500_000) });
+}
+
+/// Takes blocks of a granule until there are none; returns how many.
+fn take_all(client: &mut Client, first: u64) -> u64 {
+    (0..).find(|index| client.block(first + index, 2 * MIB) != 0).expect("it ends")
+}
+
+#[test]
+fn four_sessions_of_the_cpu_device_that_want_all_have_together_what_it_has() {
+    let daemon = Floed::start_with(&[], &[("FLOE_CPU_MEMORY", "64M")]);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::attached(&daemon, 0)).collect();
+    assert!(clients.iter_mut().all(|client| client.free() == 64 * MIB));
+    // As often as a program may ask; the daemon takes no worker for a hostile one for that.
+    assert!((0..2000).all(|_| clients[3].free() == 64 * MIB));
+    for index in 1..=8 {
+        assert_eq!(clients[0].block(index, 2 * MIB), 0);
+    }
+    assert!(clients.iter_mut().all(|client| client.free() == 48 * MIB));
+    assert_eq!(clients[1].block(1, 50 * MIB), OUT_OF_MEMORY);
+    let taken: Vec<u64> = clients.iter_mut().map(|client| take_all(client, 100)).collect();
+    assert_eq!(taken, [24, 0, 0, 0]);
+    assert!(clients.iter_mut().all(|client| client.free() == 0));
+    drop(clients.remove(0));
+    daemon.wait_for_workers(3);
+    let start = Instant::now();
+    while clients[0].free() != 64 * MIB {
+        assert!(start.elapsed() < PATIENCE, "what a session had does not come back");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let taken: Vec<u64> = clients.iter_mut().map(|client| take_all(client, 1000)).collect();
+    assert_eq!(taken, [32, 0, 0]);
+}
+
+#[test]
+fn programs_run_beside_each_other_on_a_shared_device() {
+    let daemon = Floed::start();
+    let mut programs: Vec<_> =
+        (0..3).map(|_| example("vectorAdd", Linkage::Static, &[]).on(&daemon, daemon.unix()).start()).collect();
+    assert!(programs.iter_mut().all(|program| program.wait().expect("our child").success()));
+}
