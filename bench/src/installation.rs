@@ -33,6 +33,11 @@ impl Installation {
         self.prefix.join("bin/floe")
     }
 
+    /// The command `floe-bench`, which this is.
+    pub(crate) fn bench(&self) -> PathBuf {
+        self.prefix.join("bin/floe-bench")
+    }
+
     /// The daemon.
     pub(crate) fn floed(&self) -> PathBuf {
         self.prefix.join("bin/floed")

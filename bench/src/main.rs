@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use floe_bench::{frameworks, speed};
+use floe_bench::{frameworks, link, speed};
 
 /// Measures CUDA programs natively and through floe, in one run on this machine.
 #[derive(Debug, Parser)]
@@ -20,12 +20,20 @@ enum Command {
     Speed(speed::Arguments),
     /// Run the frameworks' and libraries' own checks natively and through floe; compare what they print
     Frameworks(frameworks::Arguments),
+    /// Measure what the way to a GPU costs: latencies, and copies from 4 B to 1 GiB, by every transport; beside it natively
+    /// and through sockets alone where the GPU is this machine's
+    Link(link::Arguments),
+    /// The measuring process of `link`
+    #[command(hide = true)]
+    LinkProbe(link::ProbeArguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Speed(arguments) => speed::run(&arguments),
         Command::Frameworks(arguments) => frameworks::run(&arguments),
+        Command::Link(arguments) => link::run(&arguments),
+        Command::LinkProbe(arguments) => link::probe(&arguments).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("floe-bench: {error:#}");

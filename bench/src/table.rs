@@ -9,7 +9,7 @@ use crate::rounds::Failure;
 /// The whole report.
 pub(crate) fn text(rows: &[Row], agreements: &[Agreed], failures: &[Failure]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["", "native", "shm", "×", "limit", "", "unix", "×", "limit", "", "tcp", "×", "limit", ""]);
     for row in rows {
         table.add_row(line(row));

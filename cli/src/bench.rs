@@ -1,31 +1,29 @@
-//! `floe bench`: measurements a user makes. In: which. Out: the bench crate's own words.
+//! `floe bench`: starts `floe-bench`, which lies beside this executable, as `git` and `cargo` start their commands.
+//! In: that program's arguments, unread. Out: its exit code, since it takes this process's place.
+//! It measures nothing itself.
 
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
 
-use anyhow::Result;
-use floe_bench::link;
+use anyhow::{Context, Result, bail};
 
-/// Flags of `floe bench`.
+/// Arguments of `floe bench`.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    #[command(subcommand)]
-    what: What,
+    /// What floe-bench is to do: `floe bench --help` lists it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
-#[derive(Debug, clap::Subcommand)]
-enum What {
-    /// Measure what the way to a GPU costs: latencies, and copies from 4 B to 1 GiB, by every transport; beside it natively
-    /// and through sockets alone where the GPU is this machine's
-    Link(link::Arguments),
-    /// The measuring process of `link`
-    #[command(hide = true)]
-    LinkProbe(link::ProbeArguments),
-}
-
-/// Measures.
+/// Becomes `floe-bench`. Returns only when that fails.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    match &arguments.what {
-        What::Link(arguments) => link::run(arguments),
-        What::LinkProbe(arguments) => link::probe(arguments).map(|()| ExitCode::SUCCESS),
+    let executable = std::env::current_exe().context("this executable cannot be found")?;
+    let bench = executable.with_file_name("floe-bench");
+    if !bench.is_file() {
+        bail!("no floe-bench beside this executable: {}\n  build it with: cargo xtask dist", bench.display());
     }
+    let error = Command::new(&bench).args(&arguments.arguments).exec();
+    Err(error).with_context(|| format!("cannot start: {}", bench.display()))
 }

@@ -16,7 +16,7 @@ pub(crate) fn print<R: Serialize>(
         return Ok(());
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(headings);
     for row in rows {
         table.add_row(cells(row));

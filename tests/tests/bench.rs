@@ -66,7 +66,7 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
     let file = |name: &str| out.path().join(name).to_str().expect("the path is text").to_owned();
     let output = Command::new(floe_tests::made_folder("FLOE_BENCH", "bench").join("bin/floe"))
         .args(["bench", "link", "--device-library", "cpu", "--quick", "--largest", "64K", "--rtt", "2ms"])
-        .args(["--json", &file("link.json"), "--png", &file("link.png")])
+        .args(["--json", &file("link.json"), "--svg", &file("link.svg")])
         .output()
         .expect("floe runs");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -80,7 +80,7 @@ fn the_way_to_a_gpu_is_measured_by_every_transport_and_through_an_emulated_netwo
     assert!(["native", "shm", "unix", "clear", "tcp", "tls"].iter().all(|name| launch(name).is_some()), "{record}");
     let [near, far] = ["tcp", "tcp +2000µs"].map(|name| launch(name).expect("measured"));
     assert!(far > near && far > 0.001, "two milliseconds away a wait takes longer: {near} and {far}");
-    assert!(std::fs::read(file("link.png")).expect("it was drawn").starts_with(b"\x89PNG"));
+    assert!(std::fs::read(file("link.svg")).expect("it was drawn").starts_with(b"<svg "));
 }
 
 #[test]

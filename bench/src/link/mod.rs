@@ -1,11 +1,10 @@
 //! `floe bench link`: what the way to a GPU costs. In: servers, an emulated network. Out: latencies and curves of every
 //! way, natively too where the GPU is this machine's, and of the sockets alone where they are; on stdout, and as JSON and
-//! PNG where files are named.
+//! SVG where files are named.
 //! It measures in processes of their own, which use `libcuda.so.1` as any program does.
 
 mod bulk_connections;
 mod curves;
-mod lettering;
 mod picture;
 mod probe;
 mod ratios;
@@ -58,9 +57,9 @@ pub struct Arguments {
     /// Leave out the measurement without floe
     #[arg(long)]
     no_native: bool,
-    /// Draw the curves into this file
+    /// Draw the curves into this file, as SVG
     #[arg(long, value_name = "FILE")]
-    png: Option<PathBuf>,
+    svg: Option<PathBuf>,
     /// Write what was measured into this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -120,7 +119,7 @@ fn points(largest: u64) -> usize {
 }
 
 fn write_files(arguments: &Arguments, ways: &[Curves], ratios: &[Ratio]) -> Result<ExitCode> {
-    if let Some(path) = &arguments.png {
+    if let Some(path) = &arguments.svg {
         picture::draw(ways, path)?;
     }
     if let Some(path) = &arguments.json {

@@ -1,6 +1,6 @@
 //! The curves as a picture: rate over size, one panel per direction, one colour per way, pinned memory thick, and the sockets
 //! alone dashed.
-//! In: curves. Out: a PNG file.
+//! In: curves. Out: an SVG file.
 
 use std::path::Path;
 
@@ -8,7 +8,6 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
 use super::curves::{Copy, Curves, size};
-use super::lettering::Lettered;
 
 /// Pixels of the whole, of the part above the panels.
 const SIZE: (u32, u32) = (1400, 640);
@@ -33,12 +32,12 @@ const COLORS: [RGBColor; 6] = [
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn draw(ways: &[Curves], path: &Path) -> Result<()> {
-    let area = Lettered(BitMapBackend::new(path, SIZE)).into_drawing_area();
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
     paint(&area, ways).map_err(|error| anyhow!("{} cannot be drawn: {error}", path.display()))
 }
 
-type Area<'a> = DrawingArea<Lettered<'a>, plotters::coord::Shift>;
-type Drawn<'a> = Result<(), DrawingAreaErrorKind<<Lettered<'a> as DrawingBackend>::ErrorType>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 fn paint<'a>(area: &Area<'a>, ways: &[Curves]) -> Drawn<'a> {
     area.fill(&WHITE)?;
@@ -128,7 +127,7 @@ mod tests {
     use crate::link::raw::Wire;
 
     #[test]
-    fn the_picture_is_a_png_with_something_on_it() {
+    fn the_picture_is_an_svg_with_something_on_it() {
         let mut curves = Curves::new("tcp");
         for (power, copy) in (2..30).flat_map(|power| Copy::ALL.map(|copy| (power, copy))) {
             curves.take(Finding::Copied { copy, bytes: 1 << power, seconds: 1e-5 + 1e-10 * f64::from(1 << power) });
@@ -147,8 +146,10 @@ mod tests {
             draw(ways, &path).expect("it is drawn");
             std::fs::read(path).expect("it was written")
         };
-        let pictures = [drawn("empty.png", &[]), drawn("link.png", &[curves]), drawn("sockets.png", &[with_sockets])];
-        assert!(pictures.iter().all(|bytes| bytes.starts_with(b"\x89PNG")));
+        let pictures = [drawn("empty.svg", &[]), drawn("link.svg", &[curves]), drawn("sockets.svg", &[with_sockets])];
+        assert!(
+            pictures.iter().all(|bytes| bytes.starts_with(b"<svg ") && bytes.trim_ascii_end().ends_with(b"</svg>"))
+        );
         let lengths = pictures.each_ref().map(Vec::len);
         assert!(lengths[1] > lengths[0] + 1000 && lengths[2] > lengths[1], "each has more on it: {lengths:?}");
     }

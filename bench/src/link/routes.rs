@@ -77,7 +77,7 @@ pub(super) fn routes(arguments: &Arguments, installation: &Installation, own: Op
     let mut routes = Vec::new();
     if let Some(here) = targets.iter().find(|target| target.is_here() && !arguments.no_native) {
         let library = native_library(arguments, installation, here)?;
-        let command = measuring(Command::new(installation.floe()), arguments, &library);
+        let command = measuring(Command::new(installation.bench()), arguments, &library);
         routes.push(Route { name: "native".into(), command, relay: None });
     }
     for target in &targets {
@@ -151,19 +151,19 @@ fn name(target: &Target, is_own: bool) -> String {
 /// A program that is put under floe.
 fn under_floe(installation: &Installation, own: Option<&Server>, device: &str) -> Command {
     let mut command = Command::new(installation.floe());
-    command.args(["run", "--on", device, "--"]).arg(installation.floe());
+    command.args(["run", "--on", device, "--"]).arg(installation.bench());
     if let Some(server) = own {
         server.give_token(&mut command);
     }
     command
 }
 
-/// The command `floe`, however it is started, as a measuring process.
-fn measuring(mut floe: Command, arguments: &Arguments, library: &str) -> Command {
+/// The command `floe-bench`, however it is started, as a measuring process.
+fn measuring(mut bench: Command, arguments: &Arguments, library: &str) -> Command {
     let budget = BUDGET[usize::from(arguments.quick)];
-    floe.args(["bench", "link-probe", "--library", library]);
-    floe.args(["--largest", &arguments.largest.to_string(), "--budget", &budget.to_string()]);
-    floe
+    bench.args(["link-probe", "--library", library]);
+    bench.args(["--largest", &arguments.largest.to_string(), "--budget", &budget.to_string()]);
+    bench
 }
 
 /// The library that the server drives, or one like it.

@@ -94,7 +94,7 @@ fn limits(ratio: &Ratio) -> String {
 
 fn plain() -> Table {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 

@@ -130,7 +130,7 @@ fn starts(driver: Driver) -> Result<Driver, String> {
 /// The loader's sentence without the wrapper's.
 pub(crate) fn plain_reason(error: &libloading::Error) -> String {
     match error {
-        libloading::Error::DlOpen { desc } => format!("{desc:?}").trim_matches('"').to_owned(),
+        libloading::Error::DlOpen { source } => source.to_string(),
         other => other.to_string(),
     }
 }
