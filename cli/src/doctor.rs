@@ -51,7 +51,7 @@ impl Findings {
 /// Checks everything.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = Findings::default();
-    println!("floe {}", env!("CARGO_PKG_VERSION"));
+    println!("floe {}", crate::version());
     let installation = Installation::of_this_executable()?;
     files(&mut findings, &installation);
     client_path(&mut findings);
@@ -82,11 +82,11 @@ fn files(findings: &mut Findings, installation: &Installation) {
 fn version(executable: &Path) -> Result<String> {
     let output = Command::new(executable).arg("--version").output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let own = crate::version();
     anyhow::ensure!(
-        text.ends_with(env!("CARGO_PKG_VERSION")),
-        "{} is of another version than floe {}: {text}\n         install all of floe from one build",
-        executable.display(),
-        env!("CARGO_PKG_VERSION")
+        text.split_once(' ').is_some_and(|(_, version)| version == own),
+        "{} is of another build than floe {own}: {text}\n         install all of floe from one build",
+        executable.display()
     );
     Ok(text)
 }

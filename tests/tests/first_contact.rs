@@ -255,10 +255,11 @@ fn the_demo_ends_with_three_lines_for_a_newcomer() {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_names_the_protocol_and_the_commit() {
     let said = Machine::fresh().floe(&["--version"], &[]);
     said.succeeds();
-    assert_eq!(said.stdout, format!("floe {}\n", env!("CARGO_PKG_VERSION")));
+    let of_the_package = format!("floe {} (protocol ", env!("CARGO_PKG_VERSION"));
+    assert!(said.stdout.starts_with(&of_the_package) && said.stdout.contains(", commit "), "{said:?}");
 }
 
 #[test]

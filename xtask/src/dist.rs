@@ -46,17 +46,52 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// A cargo command in the repository's root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(repository()).args(arguments);
+    // In every build, so that none makes another's executables stale.
+    command.current_dir(repository()).args(arguments).env("FLOE_COMMIT", commit());
     command
 }
 
 /// Builds everything in release and lays it out. Returns the installation's folder.
 pub(crate) fn dist() -> Result<PathBuf> {
     eprintln!("floe: building (the first time takes a few minutes)");
-    let mut build = cargo(&["build", "--release", "--workspace", "--exclude", "xtask", "--exclude", "floe-tests"]);
-    run(build.env("FLOE_COMMIT", commit()))?;
-    let (from, to) = (target_folder().join("release"), target_folder().join("dist"));
-    for (name, place) in FILES {
+    run(&mut cargo(&[
+        "build",
+        "--release",
+        "--locked",
+        "--workspace",
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "floe-tests",
+    ]))?;
+    lay_out(FILES, "release", "dist")
+}
+
+/// Builds what is given to others, by the profile for it, and lays it out. Returns the installation's folder.
+pub(crate) fn ship() -> Result<PathBuf> {
+    eprintln!("floe: building what is shipped (takes some minutes)");
+    let arguments =
+        ["build", "--profile", "shipping", "--locked", "--workspace", "--exclude", "xtask", "--exclude", "floe-tests"];
+    run(cargo(&arguments).env("RUSTFLAGS", without_paths_of_this_machine()))?;
+    lay_out(FILES, "shipping", "shipped")
+}
+
+/// Has file names in panics and symbols begin at the repository or at cargo's folder, so that two builds can be compared.
+fn without_paths_of_this_machine() -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let cargo_home = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let own = std::env::var("RUSTFLAGS").unwrap_or_default();
+    format!(
+        "{own} --remap-path-prefix={}=floe --remap-path-prefix={}=cargo",
+        repository().display(),
+        cargo_home.display()
+    )
+}
+
+/// Copies these files of a profile's folder to their places in an installation, and gives the installation's folder.
+fn lay_out(files: &[(&str, &str)], profile: &str, installation: &str) -> Result<PathBuf> {
+    let (from, to) = (target_folder().join(profile), target_folder().join(installation));
+    for (name, place) in files {
         place_file(&from.join(name), &to.join(place))?;
     }
     place_links(&to)?;
@@ -70,9 +105,18 @@ fn commit() -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
-/// Builds an installation and runs its `floe demo`.
+/// What `floe demo` needs: the packages it is built from, and the files of the installation they make.
+const DEMO_PACKAGES: [&str; 6] =
+    ["floe-cli", "floe-daemon", "floe-worker", "floe-demo", "floe-client-libcuda", "floe-sim-libcuda"];
+const NOT_FOR_THE_DEMO: [&str; 2] = ["floe-bench", "libfloe_client_nvml.so"];
+
+/// Builds as much of an installation as `floe demo` needs, and runs it.
 pub(crate) fn demo() -> Result<()> {
-    let installation = dist()?;
+    eprintln!("floe: building (the first time takes a few minutes)");
+    let packages = DEMO_PACKAGES.iter().flat_map(|package| ["-p", package]);
+    run(&mut cargo(&["build", "--release", "--locked"].into_iter().chain(packages).collect::<Vec<_>>()))?;
+    let files: Vec<_> = FILES.iter().filter(|(name, _)| !NOT_FOR_THE_DEMO.contains(name)).copied().collect();
+    let installation = lay_out(&files, "release", "dist")?;
     run(Command::new(installation.join("bin/floe")).arg("demo"))
 }
 

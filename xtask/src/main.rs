@@ -37,7 +37,11 @@ enum Command {
     /// Compares the exported functions' arguments with NVIDIA's cuda.h
     CheckHeader,
     /// Builds everything in release and lays an installation out in target/dist
-    Dist,
+    Dist {
+        /// As it is given to others: optimized across crates, stripped, without paths of this machine, in target/shipped
+        #[arg(long)]
+        shipping: bool,
+    },
     /// Builds an installation and runs `floe demo` from it
     Demo,
     /// Fetches nvcc, builds the example programs, runs every test that needs no GPU
@@ -74,7 +78,8 @@ fn main() -> Result<()> {
         Command::Gen { check } => generate::run(check),
         Command::GenVersions { header } => generate::calls::versions::write(&header),
         Command::CheckHeader => header::check(),
-        Command::Dist => dist::dist().map(|folder| println!("{}", folder.display())),
+        Command::Dist { shipping: true } => dist::ship().map(|folder| println!("{}", folder.display())),
+        Command::Dist { shipping: false } => dist::dist().map(|folder| println!("{}", folder.display())),
         Command::Demo => dist::demo(),
         Command::Test => test::test(),
         Command::Examples => test::example_programs(),

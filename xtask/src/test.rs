@@ -20,7 +20,9 @@ type Step = (&'static str, fn() -> Result<()>);
 const STEPS: &[Step] = &[
     ("generated code is fresh", || generate::run(true)),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
-    ("lints", || run(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+    ("lints", || {
+        run(&mut cargo(&["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    }),
     ("installation, and what measures it", || pack::pack().map(drop)),
     ("exported functions against cuda.h", header::check),
     ("example programs", example_programs),
@@ -74,7 +76,7 @@ fn compile_c(source: &Path, executable: &Path) -> Result<()> {
 
 /// Builds the tests, however long that takes, and runs them.
 fn tests() -> Result<()> {
-    let test = |flags: &[&str]| cargo(&[&["test", "--release", "--workspace"], flags].concat());
+    let test = |flags: &[&str]| cargo(&[&["test", "--release", "--locked", "--workspace"], flags].concat());
     run(&mut test(&["--no-run"]))?;
     let mut limited = limited(&test(&[]), TESTS_LIMIT_S);
     limited.current_dir(repository());

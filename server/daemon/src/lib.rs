@@ -33,6 +33,7 @@ mod token;
 mod worker_process;
 
 pub use error::DaemonError;
+pub use floe_worker::version;
 pub use life::run;
 pub use options::{CachePlace, FileOptions, Options, Settings};
 

@@ -37,6 +37,7 @@ mod shared;
 mod staging;
 mod stripes;
 mod threads;
+mod version;
 mod vigil;
 mod watch;
 mod watchdog;
@@ -53,6 +54,7 @@ pub use output::Output;
 pub use process::{close_inherited, end, without_randomization};
 pub use rings::use_rings;
 pub use serve::{Plan, serve};
+pub use version::version;
 pub use watch::{Lasting, Process};
 pub use watchdog::Watchdog;
 
