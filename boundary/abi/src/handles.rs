@@ -1,6 +1,8 @@
 //! Handles as the driver API passes them: pointers and numbers that mean something only to whoever made them. They come
 //! in from C and go to the implementation behind the surface. No handle here can be dereferenced.
 
+pub use floe_address::DevicePtr;
+
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -56,8 +58,6 @@ handles! {
     MemPool;
     /// `CUmemGenericAllocationHandle`: physical memory not yet mapped anywhere.
     MemHandle;
-    /// `CUdeviceptr`: an address in the unified address space. Under unified addressing it may also be a host address.
-    DevicePtr;
     /// An address in the calling process, for memory the driver made or was told of. A number here: whoever reads or
     /// writes through it needs a range the surface vouches for.
     HostPointer;
@@ -117,16 +117,6 @@ impl Kernel {
     }
 }
 
-impl DevicePtr {
-    /// The address `offset` bytes further on; `None` past the end of the address space.
-    pub const fn offset(self, offset: u64) -> Option<Self> {
-        match self.0.checked_add(offset) {
-            Some(address) => Some(Self(address)),
-            None => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,11 +126,5 @@ mod tests {
         assert_eq!(Stream::NULL.or(Stream::LEGACY), Stream::LEGACY);
         assert_eq!(Stream::NULL.or(Stream::PER_THREAD), Stream::PER_THREAD);
         assert_eq!(Stream(0x77).or(Stream::LEGACY), Stream(0x77));
-    }
-
-    #[test]
-    fn offset_past_the_address_space_is_none() {
-        assert_eq!(DevicePtr(u64::MAX).offset(1), None);
-        assert_eq!(DevicePtr(16).offset(4), Some(DevicePtr(20)));
     }
 }

@@ -2,15 +2,14 @@
 //! In and out: plain numbers.
 //! None of them can be dereferenced, and none is known to exist until the receiver has looked it up.
 
+use floe_address::DevicePtr;
+
 use crate::error::DecodeError;
 use crate::reader::{Field, Reader};
 
-macro_rules! number_of {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u64);
-
+/// Eight bytes on the wire.
+macro_rules! eight_bytes {
+    ($($name:ident)*) => {$(
         impl<'a> Field<'a> for $name {
             const LEAST: usize = 8;
 
@@ -23,6 +22,16 @@ macro_rules! number_of {
                 u64::read(reader).map(Self)
             }
         }
+    )*};
+}
+
+macro_rules! number_of {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        eight_bytes!($name);
     )*};
 }
 
@@ -47,6 +56,7 @@ number_of! {
     TextureId;
     /// A surface.
     SurfaceId;
-    /// An address on the device, a number to everybody but the device.
-    DevicePtr;
 }
+
+// Not an id but an address, which the C boundary has as well.
+eight_bytes!(DevicePtr);

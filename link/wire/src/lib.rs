@@ -17,11 +17,10 @@ mod runs;
 mod sample;
 
 pub use error::{DecodeError, Problem};
+pub use floe_address::DevicePtr;
 pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT, chunk_bytes};
 pub use generated::*;
-pub use ids::{
-    ArrayId, BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId,
-};
+pub use ids::{ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId};
 pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};
 pub use reader::{Field, Reader};

@@ -2,9 +2,9 @@
 //! In: a byte string, as a property test makes it. Out: values that borrow from it.
 //! When the bytes run out it gives zeros and empty strings.
 
-use crate::ids::{
-    ArrayId, BlockId, DevicePtr, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId,
-};
+use floe_address::DevicePtr;
+
+use crate::ids::{ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId};
 
 /// Arbitrary bytes to draw from.
 pub(crate) struct Source<'a>(pub(crate) &'a [u8]);

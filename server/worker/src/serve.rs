@@ -163,10 +163,10 @@ fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending>
         return Err(Ending::Contract(format!("there is no address window for a vGPU of ordinal: {ordinal}")));
     };
     let what = || format!("reserving {:#x} bytes of device addresses at {:#x}", window.bytes, window.base);
-    match device.reserve(window.bytes, floe_abi::DevicePtr(window.base)) {
-        Ok(floe_abi::DevicePtr(at)) if at == window.base => Ok(window),
-        Ok(floe_abi::DevicePtr(at)) => {
-            let what = format!("{}: the driver offers {:?} only", what(), DevicePtr(at));
+    match device.reserve(window.bytes, DevicePtr(window.base)) {
+        Ok(DevicePtr(at)) if at == window.base => Ok(window),
+        Ok(at) => {
+            let what = format!("{}: the driver offers {at:?} only", what());
             Err(Ending::Device { what, error: CudaError::OUT_OF_MEMORY })
         }
         Err(error) => Err(Ending::Device { what: what(), error }),

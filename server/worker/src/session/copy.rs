@@ -52,9 +52,8 @@ struct Piece {
     offset: u64,
 }
 
-pub(super) fn further(at: DevicePtr, bytes: u64) -> Result<floe_abi::DevicePtr, Fault> {
-    let address = at.0.checked_add(bytes).ok_or(CudaError::INVALID_VALUE)?;
-    Ok(floe_abi::DevicePtr(address))
+fn further(at: DevicePtr, bytes: u64) -> Result<DevicePtr, Fault> {
+    at.offset(bytes).ok_or_else(|| CudaError::INVALID_VALUE.into())
 }
 
 fn product(factors: [u64; 3]) -> Result<u64, Fault> {
@@ -123,7 +122,7 @@ impl<D: Device> Session<D> {
         };
         let Some(staged) = staged else { return Ok(Answer::Nothing) };
         self.upload(&self.uploads, stream, staged, |device, memory| {
-            let to = further(message.to, 0)?;
+            let to = message.to;
             Ok(device.upload(to, memory, staged.offset, staged.bytes, stream)?)
         })
     }
@@ -202,7 +201,7 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn copy_from_device(&mut self, sequence: u64, message: CopyFromDevice) -> Result<Answer, Fault> {
-        let place = RowsPlace::Memory(further(message.from, 0)?, 0);
+        let place = RowsPlace::Memory(message.from, 0);
         let row = Rows { place, width: message.bytes, height: 1 };
         self.download(sequence, message.stream, message.bytes, [row].into_iter().map(Ok))
     }
@@ -343,7 +342,7 @@ impl<D: Device> Session<D> {
             RowsPlace::Array(place) => return Ok(RowsEnd::Array(place)),
         };
         let bytes = product([height - 1, pitch, 1])?.checked_add(width).ok_or(CudaError::INVALID_VALUE)?;
-        Ok(RowsEnd::Memory(self.sharing.end(DevicePtr(at.0), bytes)?, pitch))
+        Ok(RowsEnd::Memory(self.sharing.end(at, bytes)?, pitch))
     }
 
     pub(super) fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {
@@ -353,7 +352,7 @@ impl<D: Device> Session<D> {
         }
         let stream = self.use_stream(message.stream)?;
         if width != 0 && height != 0 {
-            self.device().fill(further(at, 0)?, Pattern { element, value, width, height, pitch }, stream)?;
+            self.device().fill(at, Pattern { element, value, width, height, pitch }, stream)?;
         }
         Ok(Answer::Nothing)
     }
@@ -371,7 +370,7 @@ fn each_piece(
         match place {
             RowsPlace::Memory(at, pitch) => {
                 let bytes = product([row, pitch, 1])?.checked_add(column).ok_or(CudaError::INVALID_VALUE)?;
-                Ok(RowsPlace::Memory(further(DevicePtr(at.0), bytes)?, pitch))
+                Ok(RowsPlace::Memory(further(at, bytes)?, pitch))
             }
             RowsPlace::Array(place) => {
                 let [x, y, z] = place.at;
@@ -422,7 +421,7 @@ mod tests {
 
     fn pieces(width: u64, height: u64, pitch: u64) -> Vec<(u64, u64, u64, u64)> {
         let mut seen = Vec::new();
-        let slice = Rows { place: RowsPlace::Memory(floe_abi::DevicePtr(1 << 40), pitch), width, height };
+        let slice = Rows { place: RowsPlace::Memory(DevicePtr(1 << 40), pitch), width, height };
         each_piece(
             slice,
             |_| PIECE_BYTES as u64,
@@ -460,7 +459,7 @@ mod tests {
     #[test]
     fn pieces_are_as_large_as_may_be_where_they_begin() {
         let mut seen = Vec::new();
-        let slice = Rows { place: RowsPlace::Memory(floe_abi::DevicePtr(0), 100), width: 10, height: 6 };
+        let slice = Rows { place: RowsPlace::Memory(DevicePtr(0), 100), width: 10, height: 6 };
         let most = |done| if done < 20 { 4 } else { 25 };
         each_piece(slice, most, |piece| {
             seen.push((piece.offset, piece.rows.width, piece.rows.height));

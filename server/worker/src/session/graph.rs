@@ -14,7 +14,6 @@ use floe_wire::{
     UploadGraph,
 };
 
-use super::copy::further;
 use super::launch::plain_attributes;
 use super::stream_memory::Place;
 use super::{Answer, Session, body};
@@ -312,10 +311,10 @@ fn node_copy(copy: &floe_wire::GraphCopy) -> Result<NodeCopy, Fault> {
     slices(copy.to_slice, copy.to_pitch)?;
     slices(copy.from_slice, copy.from_pitch)?;
     Ok(NodeCopy {
-        to: further(copy.to, 0)?,
+        to: copy.to,
         to_pitch: copy.to_pitch,
         to_slice: copy.to_slice,
-        from: further(copy.from, 0)?,
+        from: copy.from,
         from_pitch: copy.from_pitch,
         from_slice: copy.from_slice,
         width: copy.width,
@@ -329,5 +328,5 @@ fn node_fill(fill: &floe_wire::GraphFill) -> Result<NodeWork<'static>, Fault> {
     if !matches!(element, 1 | 2 | 4) {
         return broken(format!("not the size of an element: {element}"));
     }
-    Ok(NodeWork::Fill(further(at, 0)?, Pattern { element, value, width, height, pitch }))
+    Ok(NodeWork::Fill(at, Pattern { element, value, width, height, pitch }))
 }

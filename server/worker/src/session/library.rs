@@ -156,8 +156,7 @@ impl<D: Device> Session<D> {
     pub(super) fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
         let library = self.libraries.get(message.library.0)?.code;
         let found = self.device().find_global(library, message.name)?;
-        let (at, bytes, managed) = (floe_wire::DevicePtr(found.at.0), found.bytes, found.is_managed);
-        body(&FindGlobalReply { at, bytes, managed })
+        body(&FindGlobalReply { at: found.at, bytes: found.bytes, managed: found.is_managed })
     }
 
     pub(super) fn set_kernel_attribute(&mut self, message: SetKernelAttribute) -> Result<Answer, Fault> {

@@ -100,13 +100,12 @@ impl<D: Device> Session<D> {
 
     fn map(&self, memory: MemHandle, message: &MapBlock) -> Result<(), Fault> {
         let MapBlock { offset, at, bytes, access, .. } = *message;
-        let to = floe_abi::DevicePtr(at.0);
-        self.device().map(to, bytes, offset, memory)?;
+        self.device().map(at, bytes, offset, memory)?;
         if access != 0
-            && let Err(error) = self.device().set_access(to, bytes, access)
+            && let Err(error) = self.device().set_access(at, bytes, access)
         {
             // The first error is the one to tell.
-            let _ = self.device().unmap(to, bytes);
+            let _ = self.device().unmap(at, bytes);
             return Err(error.into());
         }
         Ok(())
@@ -116,7 +115,7 @@ impl<D: Device> Session<D> {
         let SetAccess { at, bytes, access } = message;
         self.allowance.window.demand(at, bytes)?;
         demand_access(access)?;
-        self.device().set_access(floe_abi::DevicePtr(at.0), bytes, access)?;
+        self.device().set_access(at, bytes, access)?;
         Ok(Answer::Nothing)
     }
 
@@ -147,7 +146,7 @@ impl<D: Device> Session<D> {
     fn unmap(&mut self, start: u64) -> Result<(), Fault> {
         let Some(mapping) = self.mappings.get(&start) else { return Ok(()) };
         let (bytes, id) = (mapping.bytes, mapping.block);
-        self.device().unmap(floe_abi::DevicePtr(start), bytes)?;
+        self.device().unmap(DevicePtr(start), bytes)?;
         self.mappings.remove(&start);
         self.allowance.budget.give(cost::MAPPING);
         let block = self.blocks.get_mut(id.0)?;

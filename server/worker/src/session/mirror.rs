@@ -29,7 +29,7 @@ impl<D: Device> Session<D> {
             let words = format!("no place for host memory of {bytes} bytes: {:#x}", at.0);
             return Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
         }
-        let memory = self.device().map_host(floe_abi::DevicePtr(at.0), size)?;
+        let memory = self.device().map_host(at, size)?;
         self.shared.mirrors.add(at, memory);
         body(&())
     }

@@ -83,7 +83,7 @@ impl<P: Mapped> Sharing<P> {
     pub(super) fn end(&self, at: DevicePtr, bytes: u64) -> Result<End<'_, P>, Fault> {
         let is_ours = |memory: &Memory| at.0 >= memory.at && at.0 - memory.at < memory.bytes;
         if !self.memory.as_ref().is_some_and(is_ours) {
-            return Ok(End::Device(floe_abi::DevicePtr(at.0)));
+            return Ok(End::Device(at));
         }
         let outside =
             || Fault::Explained(CudaError::INVALID_VALUE, format!("not shared: {bytes} bytes at {:#x}", at.0));
@@ -153,7 +153,7 @@ impl<D: Device> Session<D> {
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
         }
         let size = usize::try_from(bytes).map_err(|_| CudaError::OUT_OF_MEMORY)?;
-        let memory = self.device().share_host(memory.file.as_fd(), offset, floe_abi::DevicePtr(at.0), size)?;
+        let memory = self.device().share_host(memory.file.as_fd(), offset, at, size)?;
         let reached = memory.is_reached();
         let pages = SharedPages { memory, _share: Share::new(&self.sharing.held, bytes) };
         self.sharing.ranges.insert(at.0, pages);

@@ -96,5 +96,5 @@ fn operation(message: &MemoryOperation) -> StreamMemoryOperation {
     if matches!(operation, BARRIER | FLUSH_REMOTE_WRITES) {
         return StreamMemoryOperation { operation, barrier_flags: flags, ..StreamMemoryOperation::default() };
     }
-    StreamMemoryOperation::on_word(operation, floe_abi::DevicePtr(at.0), value, flags)
+    StreamMemoryOperation::on_word(operation, at, value, flags)
 }

@@ -12,7 +12,7 @@ use crate::fault::{Fault, broken};
 impl<D: Device> Session<D> {
     pub(super) fn encode_tensor_map(&mut self, message: &EncodeTensorMap) -> Result<Answer, Fault> {
         let shape = shape(message)?;
-        let map = self.device().tensor_map(&shape, floe_abi::DevicePtr(message.address.0))?;
+        let map = self.device().tensor_map(&shape, message.address)?;
         let bytes: Vec<u8> = map.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         body(&EncodeTensorMapReply { map: &bytes })
     }
