@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floe_device::Probe;
 use floe_transport::{Address, Listener, kernel_tls};
-use floe_worker::contract::Probe;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};

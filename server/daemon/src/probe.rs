@@ -1,10 +1,12 @@
 //! What devices there are: asked of a worker process, because the daemon itself never loads CUDA.
-//! In: the worker's executable, the library's name. Out: the devices, or the worker's own words why there are none.
+//! In: the worker's executable, the library's name. Out: the devices, or the worker's own words why there are none;
+//! and a device as a client is told of it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use floe_worker::contract::Probe;
+use floe_device::{Probe, Snapshot};
+use floe_wire::{Attribute, DeviceSnapshot, Limit};
 
 use crate::error::DaemonError;
 
@@ -28,4 +30,21 @@ pub(crate) fn probe(worker: &Path, library: &str) -> Result<Probe, DaemonError> 
         return Err(failed("it has no devices".to_owned()));
     }
     Ok(probe)
+}
+
+/// A device as its client gets it: `memory` is the total, or the session's quota.
+pub(crate) fn told<'a>(gpu: &'a Snapshot, probe: &Probe, memory: u64) -> DeviceSnapshot<'a> {
+    DeviceSnapshot {
+        name: &gpu.name,
+        uuid: &gpu.uuid,
+        pci_bus: &gpu.pci_bus,
+        memory,
+        driver: probe.driver,
+        attributes: gpu.attributes.iter().map(|&(number, value)| Attribute { number, value }).collect(),
+        limits: gpu.limits.iter().map(|&(number, value)| Limit { number, value }).collect(),
+        priority_least: gpu.priorities.0,
+        priority_greatest: gpu.priorities.1,
+        granularity: gpu.granularity,
+        code: probe.code(),
+    }
 }

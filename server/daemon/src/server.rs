@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use floe_device::{Probe, Snapshot};
 use floe_transport::{Answering, Link, Peer, Sealer, ServerTls, is_stranger};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
@@ -14,7 +15,7 @@ use floe_wire::{
 };
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
-use floe_worker::contract::{Demand, Probe, Report, Snapshot};
+use floe_worker::contract::{Demand, Report};
 use floe_worker::hand_over::Role;
 use rustix::process::Signal;
 
@@ -28,6 +29,7 @@ use crate::limits::{SessionLimits, Source};
 use crate::log;
 use crate::module_cache::ModuleCache;
 use crate::module_keeper::ModuleKeeper;
+use crate::probe::told;
 use crate::sessions::{Admission, Applicant, Sessions, Table};
 use crate::status;
 use crate::telemetry::{Readings, Target, Telemetry};
@@ -456,7 +458,7 @@ impl Host for Server {
         let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
         let device = self.gpu(index).map(|gpu| {
             let memory = if admission.memory == 0 { gpu.memory } else { admission.memory };
-            gpu.to_wire(self.probe.driver, memory, self.probe.code())
+            told(gpu, &self.probe, memory)
         });
         AttachReply {
             session: admission.session,

@@ -2,8 +2,17 @@
 //! generated methods; what follows from no table is in the files beside. A function the library lacks is
 //! NOT_SUPPORTED, named once in the log.
 
+mod graph;
+mod host_memory;
+mod image;
+mod launch;
+mod link;
+mod module;
+mod open;
+mod pitched;
+mod tensor_map;
+
 use crate::Calls;
-use crate::module::Images;
 use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Kernel, pointer_attribute};
 use libloading::Library;
 use std::collections::BTreeSet;
@@ -11,6 +20,16 @@ use std::ffi::{CStr, c_char};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+pub use graph::GraphKernel;
+pub use host_memory::HostMemory;
+pub use image::LoadImage;
+pub use launch::{HostCall, LaunchRequest};
+pub use link::LinkInput;
+use module::Images;
+pub use module::{LoadLog, LoadOption};
+pub(crate) use open::{CLIENT_MARKER, has, plain_reason};
+pub use open::{OpenError, Tried};
 
 /// A driver library, loaded for the rest of the process.
 ///

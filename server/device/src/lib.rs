@@ -1,31 +1,33 @@
-//! The CUDA driver API as a typed library, loaded from the `libcuda.so.1` one names: NVIDIA's or floe's CPU device, which
-//! look the same from here. Typed calls come in, C calls of the library go out. It knows nothing of sessions, and no
-//! number from the wire reaches it without the worker's tables in between. NVIDIA's management library is found here too.
+//! The device a worker drives: the CUDA driver API as a typed library, loaded from the `libcuda.so.1` one names, NVIDIA's
+//! or floe's CPU device, which look the same from here; and on it `Gpu`, which keeps every address of this process behind
+//! safe calls. Typed calls come in, C calls of the library go out. It knows nothing of sessions, and no number from the
+//! wire reaches it without the worker's tables in between. NVIDIA's management library is found here too.
 
+mod choice;
 mod content;
+mod device;
 mod driver;
 mod generated;
-mod graph;
-mod host_memory;
-mod image;
-mod launch;
-mod link;
-mod module;
+mod gpu;
 mod nvml;
-mod open;
-mod pitched;
-mod tensor_map;
+mod requests;
+mod snapshot;
 
+pub use choice::{Kind, OpenLibraryError};
 pub use content::Content;
-pub use driver::Driver;
+pub use device::{Device, Mapped, PAGE, Pinned, Place};
+pub use driver::{
+    Driver, GraphKernel, HostCall, HostMemory, LaunchRequest, LinkInput, LoadImage, LoadLog, LoadOption, OpenError,
+    Tried,
+};
 pub use generated::Calls;
-pub use graph::GraphKernel;
-pub use host_memory::HostMemory;
-pub use image::LoadImage;
-pub use launch::{HostCall, LaunchRequest};
-pub use link::LinkInput;
-pub use module::{LoadLog, LoadOption};
+pub use gpu::{Gpu, MappedMemory, PinnedMemory, probe};
 pub use nvml::open_nvml;
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;
-pub use open::{OpenError, Tried};
+pub use requests::{
+    ArrayPlace, ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape,
+    Limits, LoadFailure, Loading, NodeCopy, NodeEdge, NodeKernel, NodeWork, PageSize, Pattern, Rows, RowsEnd,
+    RowsPlace, TextureRequest,
+};
+pub use snapshot::{Probe, Snapshot};

@@ -8,7 +8,7 @@ use libloading::Library;
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 use nvml_wrapper::Nvml;
 
-use crate::open::{CLIENT_MARKER, OpenError, Tried, has, plain_reason};
+use crate::driver::{CLIENT_MARKER, OpenError, Tried, has, plain_reason};
 
 /// What the system calls it, then the container tools' place for it.
 const PLACES: [&str; 3] =

@@ -13,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
+use floe_device::{Device, Pinned as _};
 use floe_transport::{LinkError, Spin, sleep_precisely};
 use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
 
-use crate::device::{Device, Pinned as _};
 use crate::events::Mark;
 use crate::session::SharedPages;
 use crate::shared::Shared;

@@ -2,7 +2,6 @@
 //! In and out: plain data.
 //! The worker's standard input is where it is handed connections (`hand_over`); the daemon's log is its standard error.
 
-use floe_wire::{Attribute, DeviceSnapshot, Limit};
 use serde::{Deserialize, Serialize};
 
 pub use crate::sandbox::{Demand, Protection, Standing};
@@ -70,79 +69,4 @@ pub enum Report {
     Broken(bool),
     /// The session is over, and why.
     Ended(String),
-}
-
-/// What `floe-worker --probe` prints.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Probe {
-    /// The library that is the device, as an absolute path or a name for the loader.
-    pub library: String,
-    /// `nvidia`, `cpu`, or `other` for a library that was named.
-    pub kind: String,
-    /// The driver's version: 1000 × major + 10 × minor.
-    pub driver: i32,
-    /// Its GPUs, by index.
-    pub gpus: Vec<Snapshot>,
-}
-
-impl Probe {
-    /// `DeviceSnapshot.code`: what of a fat binary the library's devices take.
-    #[must_use]
-    pub fn code(&self) -> u32 {
-        match self.kind.as_str() {
-            "nvidia" => 1,
-            "cpu" => 2,
-            _ => 0,
-        }
-    }
-}
-
-/// All that a client answers locally about a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    /// Its name.
-    pub name: String,
-    /// Its 16-byte id.
-    pub uuid: Vec<u8>,
-    /// `domain:bus:device.function`.
-    pub pci_bus: String,
-    /// Total bytes of memory.
-    pub memory: u64,
-    /// Free bytes when it was probed.
-    pub free: u64,
-    /// Device attributes by number.
-    pub attributes: Vec<(i32, i32)>,
-    /// Context limits by number.
-    pub limits: Vec<(i32, u64)>,
-    /// Least and greatest stream priority.
-    pub priorities: (i32, i32),
-    /// Physical memory comes in multiples of this many bytes.
-    pub granularity: u64,
-}
-
-impl Snapshot {
-    /// As the client gets it; `memory` replaces the total where the session has a quota, `code` is
-    /// [`Probe::code`].
-    #[must_use]
-    pub fn to_wire(&self, driver: i32, memory: u64, code: u32) -> DeviceSnapshot<'_> {
-        DeviceSnapshot {
-            name: &self.name,
-            uuid: &self.uuid,
-            pci_bus: &self.pci_bus,
-            memory,
-            driver,
-            attributes: self.attributes.iter().map(|&(number, value)| Attribute { number, value }).collect(),
-            limits: self.limits.iter().map(|&(number, value)| Limit { number, value }).collect(),
-            priority_least: self.priorities.0,
-            priority_greatest: self.priorities.1,
-            granularity: self.granularity,
-            code,
-        }
-    }
-
-    /// A device attribute; 0 when the device does not know it.
-    #[must_use]
-    pub fn attribute(&self, number: i32) -> i32 {
-        self.attributes.iter().find(|(its, _)| *its == number).map_or(0, |(_, value)| *value)
-    }
 }

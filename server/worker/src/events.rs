@@ -4,9 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use floe_abi::{CudaError, CudaResult, Event, Stream};
-
-use crate::device::{Device, EVENT_DISABLE_TIMING};
+use floe_abi::{CudaError, CudaResult, Event, Stream, event_flags};
+use floe_device::Device;
 
 /// Events kept for use again.
 const KEPT: usize = 1024;
@@ -81,7 +80,7 @@ impl<D: Device> Pool<D> {
         let pooled = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let event = match pooled {
             Some(event) => event,
-            None => self.device.create_event(EVENT_DISABLE_TIMING)?,
+            None => self.device.create_event(event_flags::DISABLE_TIMING)?,
         };
         let mark = Arc::new(Mark { event, home: Home::Pool(Arc::clone(self)) });
         self.device.record(event, stream, 0)?;

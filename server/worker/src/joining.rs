@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
+use floe_device::Device;
 use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, Mark, OWN_PLACE, Places};
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
-use crate::device::Device;
 use crate::ending::{Ending, InputEnd};
 use crate::hand_over::{Handed, Role, Taker};
 use crate::shared::Shared;

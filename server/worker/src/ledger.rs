@@ -6,32 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use floe_abi::CudaError;
+use floe_device::{Costs, Limits};
 
 use crate::fault::Fault;
-
-/// What the device's driver takes by itself, as measured (docs/facts/device-memory.md).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Costs {
-    /// Threads the device holds at once: each has a stack, and room for the largest frame.
-    pub resident_threads: u64,
-    /// Bytes of a stream.
-    pub stream: u64,
-    /// Bytes of a node of an instantiated graph.
-    pub node: u64,
-    /// Values of the limits a context begins with; their memory is the context's own.
-    pub defaults: Limits,
-}
-
-/// Values of a context's limits that stand for memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of stack per thread.
-    pub stack: u64,
-    /// Bytes of what kernels print into.
-    pub printing: u64,
-    /// Bytes of what kernels allocate from.
-    pub heap: u64,
-}
 
 /// More memory for the session than it was granted, where its device's memory is shared out by the daemon.
 pub trait Grants: Send {

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
+use floe_device::{Gpu, OpenLibraryError};
 use floe_transport::Link;
 use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Handed, Role, Taker};
 use floe_worker::{
-    Cache, Ending, Gpu, Granted, Grants, Joining, Lasting, Log, OpenLibraryError, Output, Plan, Process, Watchdog,
-    close_inherited, end, one_entry, sandbox, serve, use_rings, without_randomization,
+    Cache, Ending, Granted, Grants, Joining, Lasting, Log, Output, Plan, Process, Watchdog, close_inherited, end,
+    one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
@@ -63,7 +64,7 @@ fn probe(library: &str) -> Result<()> {
     // A driver may print; what it prints must not stand in our answer.
     let answer = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdout(io::stderr())?;
-    let probe = floe_worker::probe(library)?;
+    let probe = floe_device::probe(library)?;
     let mut line = serde_json::to_string(&probe)?;
     line.push('\n');
     (&answer).write_all(line.as_bytes())?;

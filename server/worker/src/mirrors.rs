@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use floe_device::Mapped;
 use floe_transport::{LinkError, Sender};
 use floe_wire::{DevicePtr, MirrorChanged, MirrorRun, changed_runs};
 
-use crate::device::Mapped;
 use crate::fault::{Fault, broken};
 
 /// All mirrors of a session together.

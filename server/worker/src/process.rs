@@ -1,7 +1,7 @@
 //! This process as the kernel sees it: what it inherits, where its addresses lie, and how it ends.
 //! In and out: nothing but the process.
-//! Everything unsafe a worker needs beside the driver is here, four calls of the C library.
-#![allow(unsafe_code, reason = "the C library has these calls, no safe wrapper among our dependencies does")]
+//! All unsafe code of this crate is here: four calls of the C library.
+#![expect(unsafe_code, reason = "the C library has these calls, no safe wrapper among our dependencies does")]
 
 use std::io;
 use std::os::unix::process::CommandExt as _;

@@ -9,6 +9,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
+use floe_device::{Device, Pinned as _};
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
 use floe_wire::{
     CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _,
@@ -16,7 +17,6 @@ use floe_wire::{
 };
 
 use crate::batch::{Batch, Command};
-use crate::device::{Device, Pinned as _};
 use crate::ending::InputEnd;
 use crate::host_functions::{Done, HostFunctions};
 use crate::shared::Shared;

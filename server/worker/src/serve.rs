@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floe_abi::CudaError;
+use floe_device::Device;
 use floe_transport::{Expected, Link, Places, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 
 use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::completer::Completer;
-use crate::device::Device;
 use crate::ending::{Ending, link_ending};
 use crate::failures::Failures;
 use crate::host_functions::HostFunctions;

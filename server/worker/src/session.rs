@@ -26,6 +26,7 @@ use std::sync::Arc;
 pub(crate) use sharing::SharedPages;
 
 use floe_abi::{CudaError, LaunchAttribute, SurfaceObject, TextureObject};
+use floe_device::Device;
 use floe_transport::{LinkError, Spin};
 use floe_wire::{Class, Field, Request, StreamId};
 
@@ -33,7 +34,6 @@ use crate::batch::Command;
 use crate::budget::{Budget, cost};
 use crate::cache::Cache;
 use crate::completer::{Action, Lane, Task, Tasks};
-use crate::device::Device;
 use crate::events::{Mark, Pool};
 use crate::fault::{Fault, broken};
 use crate::host_functions::HostFunctions;

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use floe_abi::CudaError;
+use floe_device::Device;
 use floe_transport::{LinkError, Sender, Stripes, Transfers};
 use floe_wire::{Ended, Reply};
 
-use crate::device::Device;
 use crate::failures::Failures;
 use crate::log::Log;
 use crate::mirrors::Mirrors;

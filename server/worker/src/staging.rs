@@ -12,11 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaResult;
+use floe_device::{Device, PageSize, Pinned as _};
 use floe_transport::Giving;
 use floe_wire::PIECE_BYTES;
 
 use crate::budget::Budget;
-use crate::device::{Device, PageSize, Pinned as _};
 use crate::events::Mark;
 use crate::ring::Ticket;
 use grown::{Grows, Rings};

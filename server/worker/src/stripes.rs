@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use floe_device::{Device, Pinned as _};
 use floe_transport::{Giving, Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, Target, pull};
 use floe_wire::{DeliveryFollows, chunk_bytes};
 
-use crate::device::{Device, Pinned as _};
 use crate::ending::InputEnd;
 use crate::shared::Shared;
 use crate::staging::{Landing, Staged};

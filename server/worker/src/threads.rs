@@ -8,7 +8,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::device::Device;
+use floe_device::Device;
+
 use crate::ending::Ending;
 use crate::watchdog::Watchdog;
 

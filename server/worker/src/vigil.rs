@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use floe_device::Device;
 use floe_transport::Spin;
 
 use crate::completer::{Action, Pace, Task, Tasks};
-use crate::device::Device;
 
 /// The most bytes of a delivery: as much as a reply may be, whose sender waits for no reader.
 const MOST_BYTES: usize = 4 << 10;

@@ -13,9 +13,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use floe_device::Probe;
 use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, OWN_PLACE, Places, Rings};
 use floe_wire::*;
-use floe_worker::contract::{Demand, Probe, Protection, Report, TASK_VARIABLE, Task};
+use floe_worker::contract::{Demand, Protection, Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Giver, Role, pair};
 use libc::c_long;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};

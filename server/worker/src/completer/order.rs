@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use floe_abi::CudaResult;
+use floe_device::Device;
 
 use super::Task;
-use crate::device::Device;
 use crate::events::Mark;
 
 /// Tasks of one lane complete in the order in which they were handed over.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use floe_abi::CudaError;
+use floe_device::Device;
 
 use super::Open;
-use crate::device::Device;
 use crate::session::SharedPages;
 use crate::shared::Shared;
 

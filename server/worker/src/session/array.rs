@@ -3,10 +3,10 @@
 //! An array lies where and as the driver pleases, so what it is charged is a bound: no less than any device takes for it.
 
 use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError};
+use floe_device::{ArrayPlace, Device};
 use floe_wire::{ArrayId, BoxEnd, CreateArray, DestroyArray};
 
 use super::{Answer, Session, body};
-use crate::device::{ArrayPlace, Device};
 use crate::fault::{Fault, broken};
 
 /// An array that exists.

@@ -3,13 +3,12 @@
 //! A reset is the one command the issuer waits for the GPU in: nothing may follow before it is over.
 
 use floe_abi::{CudaError, limit};
+use floe_device::{Device, Limits};
 use floe_wire::{SetCacheConfig, SetLimit, SetLimitReply};
 
 use super::{Answer, Session, body};
 use crate::completer::Lane;
-use crate::device::Device;
 use crate::fault::{Fault, broken};
-use crate::ledger::Limits;
 
 /// Launches that kernels may have pending unless their program says otherwise: what more take is not known.
 const PENDING_LAUNCHES: u64 = 2048;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use floe_abi::CudaError;
+use floe_device::{ArrayPlace, Device, Pattern, Pinned as _, Rows, RowsEnd, RowsPlace};
 use floe_wire::{
     BoxEnd, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice, CopyLate,
     CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
@@ -14,7 +15,6 @@ use super::{Answer, Session};
 use floe_transport::{Giving, transfer_bytes};
 
 use crate::completer::{Action, Lane, Task};
-use crate::device::{ArrayPlace, Device, Pattern, Pinned as _, Rows, RowsEnd, RowsPlace};
 use crate::events::Mark;
 use crate::fault::{Fault, broken};
 use crate::staging::{Staged, Uploads};

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use floe_abi::CudaError;
+use floe_device::Device;
 use floe_wire::{
     CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, QueryEvent, RecordEvent, StreamId,
     SynchronizeEvent,
@@ -12,7 +13,6 @@ use floe_wire::{
 
 use super::{Answer, Session, body};
 use crate::completer::Lane;
-use crate::device::Device;
 use crate::events::Mark;
 use crate::fault::Fault;
 

@@ -8,6 +8,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
+use floe_device::{Device, NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
 use floe_wire::{
     AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, CreateGraph, DestroyGraph, EnableGraphNode, GraphEdge,
     GraphId, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, UpdateGraph,
@@ -18,7 +19,6 @@ use super::launch::plain_attributes;
 use super::stream_memory::Place;
 use super::{Answer, Session, body};
 use crate::budget::cost;
-use crate::device::{Device, NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
 use crate::fault::{Fault, broken};
 
 /// More nodes of one graph than any program's has.

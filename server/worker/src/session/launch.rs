@@ -4,6 +4,7 @@
 //! never passed on.
 
 use floe_abi::{CudaError, LaunchAttribute, LaunchAttributeValue, Stream};
+use floe_device::{ClusterQuestion, Device, LaunchShape};
 use floe_wire::{
     AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, FunctionId, HostFunction,
     Launch, MaxActiveBlocks, MaxActiveBlocksReply, RunHostFunction, StreamId,
@@ -11,7 +12,6 @@ use floe_wire::{
 
 use super::{Answer, Session, body};
 use crate::completer::{Action, Lane, Task};
-use crate::device::{ClusterQuestion, Device, LaunchShape};
 use crate::fault::{Fault, broken};
 use crate::host_functions::Fill;
 

@@ -3,7 +3,7 @@
 //! It looks into an image only as far as needed for the driver not to read past its end.
 
 use floe_abi::{CudaError, Function};
-use floe_device::Content;
+use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
@@ -14,7 +14,6 @@ use floe_wire::{
 use super::contents::Gathered;
 use super::{Answer, Session, body};
 use crate::budget::{Kept, cost};
-use crate::device::{Code, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use crate::fault::{Fault, broken};
 
 /// The most bytes of a compiler's log.

@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use std::ffi::CString;
 
 use floe_abi::jit_input;
-use floe_device::{Content, LinkInput, LoadOption};
+use floe_device::{Content, Device, LinkInput, LoadOption};
 use floe_wire::{JitOption, LibraryId, LinkLibrary, LinkLibraryReply, PIECE_BYTES, ReadLinked, ReadLinkedReply};
 
 use super::contents::Gathered;
 use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
 use super::{Answer, Session, body};
 use crate::budget::{Budget, Kept, cost};
-use crate::device::Device;
 use crate::fault::{Fault, broken};
 
 /// Images that were linked, with how far each was read.

@@ -3,11 +3,11 @@
 //! The quota is charged at the block; what else is charged stands where it is made, and in `ledger`.
 
 use floe_abi::{CudaError, MemHandle};
+use floe_device::Device;
 use floe_wire::{BlockId, CreateBlock, DevicePtr, MapBlock, MemoryInfoReply, ReleaseBlock, SetAccess, UnmapRange};
 
 use super::{Answer, Session, body};
 use crate::budget::cost;
-use crate::device::Device;
 use crate::fault::{Fault, broken};
 
 /// A piece of physical memory.

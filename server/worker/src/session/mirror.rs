@@ -3,10 +3,10 @@
 //! the device. An address that is not free here is refused, never moved; nothing that is mapped already is touched.
 
 use floe_abi::CudaError;
+use floe_device::Device;
 use floe_wire::{MirrorMemory, UnmirrorMemory, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, WriteMirror};
 
 use super::{Answer, Session, body};
-use crate::device::Device;
 use crate::fault::Fault;
 
 /// Below lies what programs without address-space randomization use; above ends what a process can map.

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaError;
+use floe_device::{Device, End, Mapped};
 use floe_ring::demand_memory;
 use floe_wire::{DevicePtr, MapShared, MapSharedReply, ShareMemory, UnmapShared};
 
 use super::mirror::is_place;
 use super::{Answer, Session, body};
 use crate::completer::{Action, Lane, Task};
-use crate::device::{Device, End, Mapped};
 use crate::fault::{Fault, broken};
 
 /// Bytes of a page.
-const PAGE: u64 = crate::device::PAGE as u64;
+const PAGE: u64 = floe_device::PAGE as u64;
 /// Mappings of a session. A process has some sixty thousand, and the driver wants most of them.
 const MOST_RANGES: usize = 16 << 10;
 

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use floe_abi::{CudaError, Stream};
+use floe_device::Device;
 use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, SynchronizeStream, WaitEvent};
 
 use super::{Answer, Session};
 use crate::completer::Lane;
-use crate::device::Device;
 use crate::events::Mark;
 use crate::fault::Fault;
 

@@ -6,11 +6,11 @@
 use floe_abi::{
     CudaError, MOST_STREAM_MEMORY_OPERATIONS, StreamMemoryOperation, WordOperation, stream_memory_operation,
 };
+use floe_device::Device;
 use floe_wire::{MemoryOperation, MemoryOperations, StreamId};
 
 use super::{Answer, Session};
 use crate::completer::{Action, Lane, Task};
-use crate::device::Device;
 use crate::fault::{Fault, broken};
 
 /// A batch as the driver takes it.

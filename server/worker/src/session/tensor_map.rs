@@ -3,10 +3,10 @@
 //! Lists that do not fit each other break the contract; whether a shape is possible is the driver's to say.
 
 use floe_abi::{TENSOR_RANK, TensorForm, TensorShape};
+use floe_device::Device;
 use floe_wire::{EncodeTensorMap, EncodeTensorMapReply};
 
 use super::{Answer, Session, body};
-use crate::device::Device;
 use crate::fault::{Fault, broken};
 
 impl<D: Device> Session<D> {

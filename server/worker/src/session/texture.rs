@@ -3,13 +3,13 @@
 //! Arrays are looked up; addresses and everything else are the driver's to judge, as with copies.
 
 use floe_abi::{CudaError, ResourceDescriptor, ResourceViewDescriptor, TextureDescriptor, resource_type};
+use floe_device::{Device, TextureRequest};
 use floe_wire::{
     CreateSurface, CreateSurfaceReply, CreateTexture, CreateTextureReply, DestroySurface, DestroyTexture,
     TextureDescription, TextureResource, TextureView,
 };
 
 use super::{Answer, Session, body};
-use crate::device::{Device, TextureRequest};
 use crate::fault::{Fault, broken};
 
 fn size(value: u64) -> Result<usize, Fault> {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use floe_abi::{CudaError, CudaResult};
+use floe_device::{Device, PageSize};
 
 use crate::budget::{Budget, Kept};
-use crate::device::{Device, PageSize};
 use crate::ring::{Ring, Ticket};
 
 /// How often it is looked whether grown rings lie idle; the second time they are given back.

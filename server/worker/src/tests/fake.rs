@@ -11,14 +11,10 @@ use floe_abi::{
     Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject, TensorMap,
     TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
-
-use floe_device::{LinkInput, LoadOption};
-
-use crate::ledger::{Costs, Limits};
-
-use crate::device::{
-    ArrayPlace, ClusterQuestion, Code, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
-    Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place, Rows, RowsEnd, RowsPlace, TextureRequest,
+use floe_device::{
+    ArrayPlace, ClusterQuestion, Code, Costs, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, Limits,
+    LinkInput, LoadFailure, LoadOption, Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place, Rows,
+    RowsEnd, RowsPlace, TextureRequest,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -671,7 +667,7 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn find_global(&self, _code: Code, _name: &str) -> CudaResult<crate::device::Global> {
+    fn find_global(&self, _code: Code, _name: &str) -> CudaResult<floe_device::Global> {
         Err(CudaError::NOT_FOUND)
     }
 

@@ -3,6 +3,7 @@
 
 use std::io::Write as _;
 
+use floe_device::Costs;
 use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
 
 use super::*;
@@ -10,7 +11,7 @@ use crate::batch::{Batch, Command};
 use crate::budget::Budget;
 use crate::completer::Completer;
 use crate::host_functions::HostFunctions;
-use crate::ledger::{Costs, Ledger};
+use crate::ledger::Ledger;
 use crate::printing::Printing;
 use crate::queue::{Issuing, Queue};
 use crate::reader::Reader;

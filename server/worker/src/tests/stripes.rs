@@ -1,10 +1,10 @@
 //! Bulk connections: what comes in chunks goes to the device in command order, what leaves does so in chunks, and peers that
 //! break the contract there lose their session.
 
+use floe_device::PageSize;
 use floe_transport::LinkError;
 
 use super::*;
-use crate::device::PageSize;
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
 

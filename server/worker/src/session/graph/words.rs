@@ -3,12 +3,12 @@
 //! wait in it may stand for as long as the client likes.
 
 use floe_abi::WordOperation;
+use floe_device::{Device, NodeWork};
 use floe_wire::{AddGraphWords, SetGraphWords};
 
 use super::super::stream_memory::Batch;
 use super::super::{Answer, Session};
 use super::GraphObject;
-use crate::device::{Device, NodeWork};
 use crate::fault::Fault;
 
 impl GraphObject {

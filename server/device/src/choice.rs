@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use floe_abi::CudaError;
-use floe_device::{Driver, OpenError};
 use thiserror::Error;
+
+use crate::{Driver, OpenError};
 
 /// What a device library is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,10 @@
 //! Copies of rows as C's structs say them: memory with a pitch, or a place in an array. Two sides and an extent come in, one
 //! queued copy goes out. Arrays of three dimensions and of layers are only in the struct for boxes.
-#![allow(unsafe_code, reason = "whether a side is host memory only the struct says")]
 
 use floe_abi::{CudaError, CudaResult, Memcpy2d, Memcpy3d, Stream, memory_type};
-use floe_device::Driver;
 
-use crate::device::ArrayPlace;
+use crate::Driver;
+use crate::requests::ArrayPlace;
 
 /// One side of a copy of rows.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,11 @@
 //! In: checked numbers. Out: calls of the library.
 //! Pitches of a single row are left out: drivers refuse long ones although nothing is stepped over.
 
-use floe_abi::{Context, CudaResult, Graph, GraphExec, GraphNode, Memcpy3d, MemsetNodeParams, memory_type};
-use floe_device::{Driver, GraphKernel};
+use floe_abi::{Context, CudaResult, DevicePtr, Graph, GraphExec, GraphNode, Memcpy3d, MemsetNodeParams, memory_type};
 
-use super::size;
-use crate::device::{NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
+use super::numbers::size;
+use crate::requests::{NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
+use crate::{Driver, GraphKernel};
 
 fn kernel<'a>(kernel: &NodeKernel<'a>) -> GraphKernel<'a> {
     let NodeKernel { function, grid, block, shared: shared_bytes, parameters } = *kernel;
@@ -41,7 +41,7 @@ fn box_of(copy: &NodeCopy) -> CudaResult<Memcpy3d> {
     })
 }
 
-fn fill(at: floe_abi::DevicePtr, pattern: &Pattern) -> CudaResult<MemsetNodeParams> {
+fn fill(at: DevicePtr, pattern: &Pattern) -> CudaResult<MemsetNodeParams> {
     Ok(MemsetNodeParams {
         at,
         pitch: if pattern.height <= 1 { 0 } else { size(pattern.pitch)? },

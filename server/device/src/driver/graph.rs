@@ -1,9 +1,9 @@
 //! Graphs: nodes with packed parameters, instantiation, launches and changes. Values come in, C's structs go out. Handles
 //! are this driver's; what a node may do is the driver's to judge.
 
+use super::launch::with_parameters;
 use crate::Driver;
 use crate::driver::missing;
-use crate::launch::with_parameters;
 use floe_abi::{
     BatchMemOpNodeParams, Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec, GraphNode,
     GraphUpdate, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, Stream,

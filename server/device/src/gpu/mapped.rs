@@ -1,18 +1,19 @@
 //! Host memory at a chosen address of this process that the device reaches there: of its own, or shared with the client.
 //! In: the address, which must be free here and the device's too. Out: bytes copied in and out, by hand or by the device.
 //! No reference into the memory ever exists: kernels read and write it whenever they like.
-#![allow(unsafe_code, reason = "the memory is mapped at an address and registered with the driver, by pointer")]
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream, host_register_flags};
-use floe_device::Driver;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use super::numbers::size;
 use super::rows::{self, Side};
-use crate::device::{End, Mapped, PAGE, RowsEnd};
+use crate::Driver;
+use crate::device::{Mapped, PAGE};
+use crate::requests::{End, RowsEnd};
 
 /// Whole pages mapped at a chosen address; unmapped when dropped.
 #[derive(Debug)]
@@ -188,7 +189,7 @@ pub(super) fn copy_rows(
 
 fn side(end: RowsEnd<'_, MappedMemory>, [width, height]: [usize; 2]) -> CudaResult<Side> {
     let (end, pitch) = match end {
-        RowsEnd::Memory(end, pitch) => (end, super::size(pitch)?),
+        RowsEnd::Memory(end, pitch) => (end, size(pitch)?),
         RowsEnd::Array(place) => return Ok(Side::Array(place)),
     };
     let span = height.checked_sub(1).and_then(|rows| rows.checked_mul(pitch)?.checked_add(width));

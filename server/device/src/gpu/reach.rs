@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, StreamMemoryOperation, WordOperation, pointer_attribute, resource_type,
 };
-use floe_device::Driver;
 
-use crate::device::{End, Mapped};
-use crate::device::{NodeCopy, NodeWork, Pattern, Rows, RowsEnd, RowsPlace, TextureRequest};
+use super::numbers::wide;
+use crate::Driver;
+use crate::device::Mapped;
+use crate::requests::{End, NodeCopy, NodeWork, Pattern, Rows, RowsEnd, RowsPlace, TextureRequest};
 
 /// `CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS`.
 const PAGEABLE_MEMORY_ACCESS: u32 = 88;
@@ -126,10 +127,6 @@ impl Reach {
 fn span(width: u64, rows: u64, pitch: u64) -> CudaResult<u64> {
     let before = rows.saturating_sub(1).checked_mul(pitch);
     before.and_then(|before| before.checked_add(width)).ok_or(CudaError::INVALID_VALUE)
-}
-
-fn wide(bytes: usize) -> u64 {
-    bytes as u64
 }
 
 #[cfg(test)]

@@ -4,43 +4,38 @@
 
 mod graph;
 mod mapped;
+mod numbers;
 mod pinned;
+mod probe;
 mod reach;
 mod rows;
 
-use std::ffi::CString;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel,
     LaunchAttribute, MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream,
     StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
-    granularity, limit, location_type, pointer_attribute, resource_type,
+    limit, location_type, pointer_attribute, resource_type,
 };
-use floe_device::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 
-use crate::contract::{Probe, Snapshot};
-use crate::device::{
-    ClusterQuestion, Code, Device, End, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, LoadFailure,
-    Loading, NodeEdge, NodeWork, PageSize, Pattern, Place, Rows, RowsEnd, TextureRequest,
+use crate::choice::{OpenLibraryError, open};
+use crate::device::{Device, Place};
+use crate::requests::{
+    ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, Limits,
+    LoadFailure, Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
-use crate::ledger::{Costs, Limits};
-use crate::open::{OpenLibraryError, open};
+use crate::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
 pub use mapped::MappedMemory;
+use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
+pub use probe::probe;
 
-/// Device attributes have numbers from 1 up to about 150; drivers refuse those they do not know.
-const ATTRIBUTES: std::ops::Range<i32> = 1..160;
-/// `CUlimit` numbers.
-const LIMITS: std::ops::Range<i32> = 0..10;
 /// `CUfunction_attribute` numbers.
 const FUNCTION_ATTRIBUTES: std::ops::Range<i32> = 0..16;
 /// More parameters than any kernel has: they have at most 32,764 bytes together.
 const PARAMETERS: usize = 32_764;
-/// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `…_PCI_DEVICE_ID` and `…_PCI_DOMAIN_ID`.
-const PCI: [i32; 3] = [33, 34, 50];
 
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT` and `…_MAX_THREADS_PER_MULTIPROCESSOR`.
 const RESIDENT: [u32; 2] = [16, 39];
@@ -56,19 +51,6 @@ pub struct Gpu {
     device: floe_abi::Device,
     context: Mutex<Context>,
     reach: reach::Reach,
-}
-
-fn size(bytes: u64) -> CudaResult<usize> {
-    usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)
-}
-
-fn wide(bytes: usize) -> u64 {
-    bytes as u64
-}
-
-fn name_for_c(name: &str) -> CudaResult<CString> {
-    // A name with a NUL inside is nobody's name.
-    CString::new(name).map_err(|_| CudaError::NOT_FOUND)
 }
 
 impl Gpu {
@@ -109,56 +91,6 @@ impl Gpu {
         let kind = allocation_type::PINNED;
         MemAllocationProperties { kind, location: self.location(), ..MemAllocationProperties::default() }
     }
-
-    fn snapshot(&self) -> CudaResult<Snapshot> {
-        let driver = self.driver;
-        let attribute = |number: i32| driver.device_get_attribute(number.unsigned_abs(), self.device).ok();
-        let [bus, slot, domain] = PCI.map(|number| attribute(number).unwrap_or(0));
-        let limit = |number: i32| Some((number, wide(driver.ctx_get_limit(number.unsigned_abs()).ok()?)));
-        let (free, _) = driver.mem_get_info()?;
-        let granularity = driver.mem_get_allocation_granularity(&self.properties(), granularity::MINIMUM)?;
-        Ok(Snapshot {
-            name: driver.device_get_name(self.device)?,
-            uuid: driver.device_get_uuid(self.device)?.bytes.to_vec(),
-            pci_bus: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
-            memory: wide(driver.device_total_mem(self.device)?),
-            free: wide(free),
-            attributes: ATTRIBUTES.filter_map(|number| Some((number, attribute(number)?))).collect(),
-            limits: LIMITS.filter_map(limit).collect(),
-            priorities: driver.ctx_get_stream_priority_range()?,
-            granularity: wide(granularity),
-        })
-    }
-}
-
-/// Looks at every GPU of a library. Each gets a context for a moment, which goes with this process at the latest.
-///
-/// # Errors
-/// The library does not load, or the driver's own error.
-pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
-    let (driver, kind) = open(library)?;
-    let path = driver.path().to_path_buf();
-    let failed = |what, error| OpenLibraryError::Driver { what, library: path.display().to_string(), error };
-    driver.init(0).map_err(|error| failed("cuInit", error))?;
-    let version = driver.driver_get_version().map_err(|error| failed("cuDriverGetVersion", error))?;
-    let count = driver.device_get_count().map_err(|error| failed("cuDeviceGetCount", error))?;
-    drop(driver);
-    let name = library_name(&path);
-    let gpus = (0..count).map(|index| {
-        let gpu = Gpu::start(&name, index)?;
-        let snapshot = gpu.snapshot().map_err(|error| failed("looking at a GPU", error))?;
-        // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
-        let _ = gpu.driver.device_primary_ctx_release(gpu.device);
-        Ok(snapshot)
-    });
-    let gpus = gpus.collect::<Result<Vec<_>, OpenLibraryError>>()?;
-    Ok(Probe { library: name, kind: kind.name().into(), driver: version, gpus })
-}
-
-/// What sessions are told to load: a file by its whole path, the loader's name as it is.
-fn library_name(path: &Path) -> String {
-    let whole = if path.components().count() > 1 { path.canonicalize().ok() } else { None };
-    whole.as_deref().unwrap_or(path).display().to_string()
 }
 
 impl Device for Gpu {

@@ -1,17 +1,17 @@
 //! Pinned host memory of a driver, and the copies that name it.
 //! In: ranges of the memory, checked here. Out: bytes, and copies the device makes by itself.
 //! References into the memory live within one call, while its range is the caller's and the device leaves it alone.
-#![allow(unsafe_code, reason = "the memory and the copies that name its addresses are the driver's, by pointer")]
 
 use std::ffi::c_void;
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer, Stream, host_register_flags};
-use floe_device::Driver;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use super::numbers::size;
 use super::rows::{self, Side};
-use super::size;
-use crate::device::{PageSize, Pinned, Rows, RowsPlace};
+use crate::Driver;
+use crate::device::Pinned;
+use crate::requests::{PageSize, Rows, RowsPlace};
 
 /// Host memory the device reaches by itself. It is this process's own, so it outlives the context it is registered in.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Linking device code. Inputs and plain options come in; the image the driver's linker made goes out as bytes of our own,
 //! with what it had to say, also where the link failed. The driver keeps nothing of a link when the call returns.
 
-use crate::module::{LoadLog, load_with, word};
+use super::module::{LoadLog, load_with, word};
 use crate::{Content, Driver, LoadOption, driver::missing};
 use floe_abi::{CudaError, CudaResult, LinkState, jit_input};
 use std::ffi::{CString, c_void};

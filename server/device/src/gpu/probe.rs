@@ -1,0 +1,71 @@
+//! A look at every GPU of a library.
+//! In: the library's name. Out: what its GPUs are, as clients are told.
+//! It leaves no context behind.
+
+use std::path::Path;
+
+use floe_abi::{CudaResult, granularity};
+
+use super::Gpu;
+use super::numbers::wide;
+use crate::choice::{OpenLibraryError, open};
+use crate::{Probe, Snapshot};
+
+/// Device attributes have numbers from 1 up to about 150; drivers refuse those they do not know.
+const ATTRIBUTES: std::ops::Range<i32> = 1..160;
+/// `CUlimit` numbers.
+const LIMITS: std::ops::Range<i32> = 0..10;
+/// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `…_PCI_DEVICE_ID` and `…_PCI_DOMAIN_ID`.
+const PCI: [i32; 3] = [33, 34, 50];
+
+impl Gpu {
+    fn snapshot(&self) -> CudaResult<Snapshot> {
+        let driver = self.driver;
+        let attribute = |number: i32| driver.device_get_attribute(number.unsigned_abs(), self.device).ok();
+        let [bus, slot, domain] = PCI.map(|number| attribute(number).unwrap_or(0));
+        let limit = |number: i32| Some((number, wide(driver.ctx_get_limit(number.unsigned_abs()).ok()?)));
+        let (free, _) = driver.mem_get_info()?;
+        let granularity = driver.mem_get_allocation_granularity(&self.properties(), granularity::MINIMUM)?;
+        Ok(Snapshot {
+            name: driver.device_get_name(self.device)?,
+            uuid: driver.device_get_uuid(self.device)?.bytes.to_vec(),
+            pci_bus: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
+            memory: wide(driver.device_total_mem(self.device)?),
+            free: wide(free),
+            attributes: ATTRIBUTES.filter_map(|number| Some((number, attribute(number)?))).collect(),
+            limits: LIMITS.filter_map(limit).collect(),
+            priorities: driver.ctx_get_stream_priority_range()?,
+            granularity: wide(granularity),
+        })
+    }
+}
+
+/// Looks at every GPU of a library. Each gets a context for a moment, which goes with this process at the latest.
+///
+/// # Errors
+/// The library does not load, or the driver's own error.
+pub fn probe(library: &str) -> Result<Probe, OpenLibraryError> {
+    let (driver, kind) = open(library)?;
+    let path = driver.path().to_path_buf();
+    let failed = |what, error| OpenLibraryError::Driver { what, library: path.display().to_string(), error };
+    driver.init(0).map_err(|error| failed("cuInit", error))?;
+    let version = driver.driver_get_version().map_err(|error| failed("cuDriverGetVersion", error))?;
+    let count = driver.device_get_count().map_err(|error| failed("cuDeviceGetCount", error))?;
+    drop(driver);
+    let name = library_name(&path);
+    let gpus = (0..count).map(|index| {
+        let gpu = Gpu::start(&name, index)?;
+        let snapshot = gpu.snapshot().map_err(|error| failed("looking at a GPU", error))?;
+        // The context's memory is the GPU's again; a driver that refuses gives it up when this process ends.
+        let _ = gpu.driver.device_primary_ctx_release(gpu.device);
+        Ok(snapshot)
+    });
+    let gpus = gpus.collect::<Result<Vec<_>, OpenLibraryError>>()?;
+    Ok(Probe { library: name, kind: kind.name().into(), driver: version, gpus })
+}
+
+/// What sessions are told to load: a file by its whole path, the loader's name as it is.
+fn library_name(path: &Path) -> String {
+    let whole = if path.components().count() > 1 { path.canonicalize().ok() } else { None };
+    whole.as_deref().unwrap_or(path).display().to_string()
+}
