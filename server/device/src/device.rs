@@ -5,15 +5,15 @@
 use std::os::fd::BorrowedFd;
 
 use floe_abi::{
-    Array, ArrayShape, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute, MemHandle,
-    Stream, StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject,
+    Array, ArrayShape, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, MemHandle, Stream,
+    StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject,
 };
 
 use crate::requests::{
-    ClusterQuestion, Code, Costs, End, Global, Image, KernelFacts, KernelSetting, LaunchShape, LoadFailure, Loading,
-    NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    ClusterQuestion, Code, Costs, End, Global, Image, KernelFacts, KernelSetting, LoadFailure, Loading, NodeEdge,
+    NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
-use crate::{LinkInput, LoadOption};
+use crate::{HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls};
 
 /// Bytes of a page of host memory.
 pub const PAGE: usize = 4096;
@@ -48,9 +48,11 @@ pub trait Mapped: Send + Sync {
     fn is_reached(&self) -> bool;
 }
 
-/// One GPU with one context, as the worker drives it. Every method gives the driver's own error.
+/// One GPU with one context, as the worker drives it. Calls the worker makes as they are come from the table, as
+/// [`PlainCalls`]; here are those that name memory, convert or put several calls together. Every method gives the
+/// driver's own error.
 #[allow(clippy::missing_errors_doc, reason = "every method gives the driver's own error")]
-pub trait Device: Send + Sync + 'static {
+pub trait Device: PlainCalls + Send + Sync + 'static {
     /// Its pinned memory.
     type Pinned: Pinned + 'static;
     /// Its host memory at chosen addresses.
@@ -58,8 +60,6 @@ pub trait Device: Send + Sync + 'static {
 
     /// Makes the context current on the calling thread.
     fn enter(&self) -> CudaResult<()>;
-    /// Waits for all work of the context.
-    fn synchronize(&self) -> CudaResult<()>;
     /// Gives the context up and makes a new one.
     fn reset(&self) -> CudaResult<()>;
     /// What its driver takes by itself.
@@ -71,16 +71,12 @@ pub trait Device: Send + Sync + 'static {
     fn reserve(&self, bytes: u64, wish: DevicePtr) -> CudaResult<DevicePtr>;
     /// Creates physical memory.
     fn create_memory(&self, bytes: u64) -> CudaResult<MemHandle>;
-    /// Gives physical memory up; it lives as long as it is mapped.
-    fn release_memory(&self, memory: MemHandle) -> CudaResult<()>;
     /// Maps physical memory into reserved addresses, without access.
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()>;
     /// Gives or takes the device's access.
     fn set_access(&self, at: DevicePtr, bytes: u64, access: u32) -> CudaResult<()>;
     /// Unmaps whole mappings.
     fn unmap(&self, at: DevicePtr, bytes: u64) -> CudaResult<()>;
-    /// Free and total bytes of the device.
-    fn memory_info(&self) -> CudaResult<(u64, u64)>;
 
     /// Allocates pinned host memory, in pages of this size where the system has them to give.
     fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<Self::Pinned>;
@@ -121,16 +117,10 @@ pub trait Device: Send + Sync + 'static {
 
     /// Creates an array of a shape that can be.
     fn create_array(&self, shape: &ArrayShape) -> CudaResult<Array>;
-    /// Destroys an array, after all work that uses it.
-    fn destroy_array(&self, array: Array) -> CudaResult<()>;
     /// Creates a texture; the number is what kernels are given.
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject>;
-    /// Destroys a texture.
-    fn destroy_texture(&self, texture: TextureObject) -> CudaResult<()>;
     /// Creates a surface of an array; the number is what kernels are given.
     fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject>;
-    /// Destroys a surface.
-    fn destroy_surface(&self, surface: SurfaceObject) -> CudaResult<()>;
 
     /// Loads code, at once or when it is needed; on success the text is the compiler's information log.
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure>;
@@ -155,28 +145,12 @@ pub trait Device: Send + Sync + 'static {
     fn find_global(&self, code: Code, name: &str) -> CudaResult<Global>;
 
     /// Launches a kernel with its packed parameter block and attributes.
-    fn launch(
-        &self,
-        function: Function,
-        shape: LaunchShape,
-        parameters: &[u8],
-        attributes: &[LaunchAttribute],
-    ) -> CudaResult<()>;
+    fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()>;
     /// Has the driver call `body` when the stream gets there; the stream waits until it returns.
-    fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()>;
-    /// Blocks of `block` threads that fit a multiprocessor.
-    fn max_active_blocks(&self, function: Function, block: i32, shared: u64, flags: u32) -> CudaResult<i32>;
-    /// Dynamic shared memory left to a block.
-    fn available_shared(&self, function: Function, blocks: i32, block: i32) -> CudaResult<u64>;
+    fn launch_host_function(&self, stream: Stream, body: HostCall) -> CudaResult<()>;
 
     /// Clusters of a launch that are on the device at once, or the blocks of the largest cluster.
-    fn cluster_occupancy(
-        &self,
-        what: ClusterQuestion,
-        function: Function,
-        shape: LaunchShape,
-        attributes: &[LaunchAttribute],
-    ) -> CudaResult<i32>;
+    fn cluster_occupancy(&self, what: ClusterQuestion, request: &LaunchRequest<'_>) -> CudaResult<i32>;
     /// The map by which kernels access a tensor.
     fn tensor_map(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap>;
 
@@ -186,44 +160,11 @@ pub trait Device: Send + Sync + 'static {
     fn add_node(&self, graph: Graph, after: &[NodeEdge], work: &NodeWork<'_>) -> CudaResult<GraphNode>;
     /// Makes a graph ready to be launched; the graph is kept as long as that.
     fn instantiate(&self, graph: Graph, flags: u64) -> CudaResult<GraphExec>;
-    /// Launches a graph in stream order, after its earlier launches.
-    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()>;
-    /// Brings a graph to the device ahead of its launch.
-    fn upload_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()>;
     /// Changes what a node does, from the next launch on.
     fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()>;
-    /// Lets a node do its work or nothing, from the next launch on.
-    fn enable_node(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()>;
-    /// Makes an instantiated graph do what another graph of its shape does.
-    fn update_graph(&self, exec: GraphExec, graph: Graph) -> CudaResult<()>;
-    /// Destroys an instantiated graph; its launches still complete.
-    fn destroy_exec(&self, exec: GraphExec) -> CudaResult<()>;
-    /// Destroys a graph.
-    fn destroy_graph(&self, graph: Graph) -> CudaResult<()>;
 
-    /// Creates a stream.
-    fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream>;
-    /// Destroys a stream; its work still completes.
-    fn destroy_stream(&self, stream: Stream) -> CudaResult<()>;
-    /// Makes later work of the stream wait for an event.
-    fn wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()>;
     /// Writes words of memory and waits for them, in stream order.
     fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()>;
-    /// Whether all work of the stream has completed.
-    fn query_stream(&self, stream: Stream) -> CudaResult<()>;
-
-    /// Creates an event.
-    fn create_event(&self, flags: u32) -> CudaResult<Event>;
-    /// Records what the stream holds so far.
-    fn record(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()>;
-    /// Whether an event has completed.
-    fn query_event(&self, event: Event) -> CudaResult<()>;
-    /// Waits for an event; on a completed one this only makes the driver write out what kernels printed.
-    fn synchronize_event(&self, event: Event) -> CudaResult<()>;
-    /// Milliseconds between two completed events.
-    fn elapsed(&self, start: Event, end: Event) -> CudaResult<f32>;
-    /// Destroys an event.
-    fn destroy_event(&self, event: Event) -> CudaResult<()>;
 }
 
 /// One end of a copy a device does by itself.

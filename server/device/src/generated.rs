@@ -1659,6 +1659,91 @@ impl Driver {
         Ok(milliseconds)
     }
 
+    /// Ends a graph.
+    ///
+    /// `cuGraphDestroy`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {
+        let call = self.calls.cuGraphDestroy.ok_or_else(|| missing("cuGraphDestroy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(graph) }.into_result()?;
+        Ok(())
+    }
+
+    /// Whether a node of an instantiated graph does its work; a disabled one is as good as empty.
+    ///
+    /// `cuGraphNodeSetEnabled`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: u32) -> CudaResult<()> {
+        let call = self.calls.cuGraphNodeSetEnabled.ok_or_else(|| missing("cuGraphNodeSetEnabled"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(exec, node, enabled) }.into_result()?;
+        Ok(())
+    }
+
+    /// Runs an instantiated graph in stream order, after its earlier launches.
+    ///
+    /// `cuGraphLaunch`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn graph_launch(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let call = self.calls.cuGraphLaunch.ok_or_else(|| missing("cuGraphLaunch"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(exec, stream) }.into_result()?;
+        Ok(())
+    }
+
+    /// Makes an instantiated graph's next launch quick.
+    ///
+    /// `cuGraphUpload`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let call = self.calls.cuGraphUpload.ok_or_else(|| missing("cuGraphUpload"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(exec, stream) }.into_result()?;
+        Ok(())
+    }
+
+    /// Ends an instantiated graph; its work still completes.
+    ///
+    /// `cuGraphExecDestroy`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
+        let call = self.calls.cuGraphExecDestroy.ok_or_else(|| missing("cuGraphExecDestroy"))?;
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(exec) }.into_result()?;
+        Ok(())
+    }
+
+    /// Makes an instantiated graph do what another graph of the same shape does.
+    ///
+    /// `cuGraphExecUpdate_v2`.
+    ///
+    /// # Errors
+    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    pub fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> CudaResult<GraphUpdate> {
+        let call = self.calls.cuGraphExecUpdate_v2.ok_or_else(|| missing("cuGraphExecUpdate_v2"))?;
+        let mut info = <GraphUpdate>::default();
+        // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
+        // this driver's, which [`Driver`] asks of its callers.
+        unsafe { call(exec, graph, &raw mut info) }.into_result()?;
+        Ok(info)
+    }
+
     /// The kernel as a function of the current context.
     ///
     /// `cuKernelGetFunction`.
@@ -2855,5 +2940,236 @@ impl Driver {
         // this driver's, which [`Driver`] asks of its callers.
         unsafe { call(&raw mut properties, handle) }.into_result()?;
         Ok(properties)
+    }
+}
+
+/// Calls of the driver that a worker makes as they are: only handles and numbers go in and out. Every method gives the
+/// driver's own error, and NOT_SUPPORTED where the device does not have it.
+#[allow(clippy::missing_errors_doc, reason = "said above, once for all")]
+pub trait PlainCalls {
+    /// Frees an array; its memory comes back when all work issued before is over.
+    ///
+    /// `cuArrayDestroy`.
+    fn array_destroy(&self, array: Array) -> CudaResult<()> {
+        let _ = array;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Waits for all work of the current context.
+    ///
+    /// `cuCtxSynchronize`.
+    fn ctx_synchronize(&self) -> CudaResult<()> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Makes an event with `event_flags`.
+    ///
+    /// `cuEventCreate`.
+    fn event_create(&self, flags: u32) -> CudaResult<Event> {
+        let _ = flags;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Queues the event: it is done when all work queued so far is.
+    ///
+    /// `cuEventRecord`.
+    fn event_record(&self, event: Event, stream: Stream) -> CudaResult<()> {
+        let _ = event;
+        let _ = stream;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// As `cuEventRecord` with `event_record_flags`.
+    ///
+    /// `cuEventRecordWithFlags`.
+    fn event_record_with_flags(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
+        let _ = event;
+        let _ = stream;
+        let _ = flags;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// NOT_READY while the event's last record is not done.
+    ///
+    /// `cuEventQuery`.
+    fn event_query(&self, event: Event) -> CudaResult<()> {
+        let _ = event;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Waits for the event's last record.
+    ///
+    /// `cuEventSynchronize`.
+    fn event_synchronize(&self, event: Event) -> CudaResult<()> {
+        let _ = event;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Ends an event.
+    ///
+    /// `cuEventDestroy_v2`.
+    fn event_destroy(&self, event: Event) -> CudaResult<()> {
+        let _ = event;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Milliseconds between two records that are done.
+    ///
+    /// `cuEventElapsedTime_v2`.
+    fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
+        let _ = start;
+        let _ = end;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Ends a graph.
+    ///
+    /// `cuGraphDestroy`.
+    fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {
+        let _ = graph;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Whether a node of an instantiated graph does its work; a disabled one is as good as empty.
+    ///
+    /// `cuGraphNodeSetEnabled`.
+    fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: u32) -> CudaResult<()> {
+        let _ = exec;
+        let _ = node;
+        let _ = enabled;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Runs an instantiated graph in stream order, after its earlier launches.
+    ///
+    /// `cuGraphLaunch`.
+    fn graph_launch(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let _ = exec;
+        let _ = stream;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Makes an instantiated graph's next launch quick.
+    ///
+    /// `cuGraphUpload`.
+    fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let _ = exec;
+        let _ = stream;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Ends an instantiated graph; its work still completes.
+    ///
+    /// `cuGraphExecDestroy`.
+    fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
+        let _ = exec;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Makes an instantiated graph do what another graph of the same shape does.
+    ///
+    /// `cuGraphExecUpdate_v2`.
+    fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> CudaResult<GraphUpdate> {
+        let _ = exec;
+        let _ = graph;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Free and total bytes of the current device.
+    ///
+    /// `cuMemGetInfo_v2`.
+    fn mem_get_info(&self) -> CudaResult<(usize, usize)> {
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Blocks of a function that fit on a multiprocessor at once; dynamic shared memory in bytes per block.
+    ///
+    /// `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`.
+    fn occupancy_max_active_blocks_per_multiprocessor(
+        &self,
+        function: Function,
+        block_size: i32,
+        shared_bytes: usize,
+        flags: u32,
+    ) -> CudaResult<i32> {
+        let _ = function;
+        let _ = block_size;
+        let _ = shared_bytes;
+        let _ = flags;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Dynamic shared memory in bytes each of `blocks` blocks on a multiprocessor can have.
+    ///
+    /// `cuOccupancyAvailableDynamicSMemPerBlock`.
+    fn occupancy_available_dynamic_s_mem_per_block(
+        &self,
+        function: Function,
+        blocks: i32,
+        block_size: i32,
+    ) -> CudaResult<usize> {
+        let _ = function;
+        let _ = blocks;
+        let _ = block_size;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Makes a stream with `stream_flags` and a priority, which is clamped to the context's range.
+    ///
+    /// `cuStreamCreateWithPriority`.
+    fn stream_create_with_priority(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
+        let _ = flags;
+        let _ = priority;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Ends a stream once its work is done; the default streams cannot be ended.
+    ///
+    /// `cuStreamDestroy_v2`.
+    fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
+        let _ = stream;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// NOT_READY while a stream has work.
+    ///
+    /// `cuStreamQuery`.
+    fn stream_query(&self, stream: Stream) -> CudaResult<()> {
+        let _ = stream;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Queues a wait for an event's last record.
+    ///
+    /// `cuStreamWaitEvent`.
+    fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
+        let _ = stream;
+        let _ = event;
+        let _ = flags;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Gives a texture up.
+    ///
+    /// `cuTexObjectDestroy`.
+    fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
+        let _ = texture;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Gives a surface up.
+    ///
+    /// `cuSurfObjectDestroy`.
+    fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
+        let _ = surface;
+        Err(CudaError::NOT_SUPPORTED)
+    }
+
+    /// Gives physical memory back once nothing maps it.
+    ///
+    /// `cuMemRelease`.
+    fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {
+        let _ = handle;
+        Err(CudaError::NOT_SUPPORTED)
     }
 }

@@ -2,6 +2,7 @@
 //! In: the worker's typed requests. Out: calls of the library, in the one context of the session.
 //! It decides nothing: every answer is the driver's own.
 
+mod generated;
 mod graph;
 mod mapped;
 mod numbers;
@@ -14,19 +15,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
 use floe_abi::{
-    Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, Kernel,
-    LaunchAttribute, MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream,
-    StreamMemoryOperation, SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute,
-    limit, location_type, pointer_attribute, resource_type,
+    Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, Kernel,
+    MemAccess, MemAllocationProperties, MemHandle, MemLocation, ResourceDescriptor, Stream, StreamMemoryOperation,
+    SurfaceObject, TensorMap, TensorShape, TextureObject, allocation_type, device_attribute, limit, location_type,
+    pointer_attribute, resource_type,
 };
 
 use crate::choice::{OpenLibraryError, open};
 use crate::device::{Device, Place};
 use crate::requests::{
-    ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape, Limits,
-    LoadFailure, Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
+    ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits, LoadFailure,
+    Loading, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, TextureRequest,
 };
-use crate::{Driver, LaunchRequest, LinkInput, LoadImage, LoadOption};
+use crate::{Driver, HostCall, LaunchRequest, LinkInput, LoadImage, LoadOption};
 pub use mapped::MappedMemory;
 use numbers::{name_for_c, size, wide};
 pub use pinned::PinnedMemory;
@@ -101,10 +102,6 @@ impl Device for Gpu {
         self.driver.ctx_set_current(self.context())
     }
 
-    fn synchronize(&self) -> CudaResult<()> {
-        self.driver.ctx_synchronize()
-    }
-
     fn reset(&self) -> CudaResult<()> {
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;
@@ -145,10 +142,6 @@ impl Device for Gpu {
         self.driver.mem_create(size(bytes)?, &self.properties(), 0)
     }
 
-    fn release_memory(&self, memory: MemHandle) -> CudaResult<()> {
-        self.driver.mem_release(memory)
-    }
-
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
         self.driver.mem_map(at, size(bytes)?, size(offset)?, memory, 0)
     }
@@ -159,10 +152,6 @@ impl Device for Gpu {
 
     fn unmap(&self, at: DevicePtr, bytes: u64) -> CudaResult<()> {
         self.driver.mem_unmap(at, size(bytes)?)
-    }
-
-    fn memory_info(&self) -> CudaResult<(u64, u64)> {
-        self.driver.mem_get_info().map(|(free, total)| (wide(free), wide(total)))
     }
 
     fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<PinnedMemory> {
@@ -255,26 +244,14 @@ impl Device for Gpu {
         self.driver.array_create(&shape.descriptor())
     }
 
-    fn destroy_array(&self, array: Array) -> CudaResult<()> {
-        self.driver.array_destroy(array)
-    }
-
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
         self.reach.demand_texture(self.driver, &request)?;
         self.driver.tex_object_create(request.resource, request.description, request.view)
     }
 
-    fn destroy_texture(&self, texture: TextureObject) -> CudaResult<()> {
-        self.driver.tex_object_destroy(texture)
-    }
-
     fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject> {
         let kind = resource_type::ARRAY;
         self.driver.surf_object_create(&ResourceDescriptor { kind, place: array.0, ..ResourceDescriptor::default() })
-    }
-
-    fn destroy_surface(&self, surface: SurfaceObject) -> CudaResult<()> {
-        self.driver.surf_object_destroy(surface)
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
@@ -390,42 +367,18 @@ impl Device for Gpu {
         Ok(Global { at, bytes: wide(bytes), is_managed })
     }
 
-    fn launch(
-        &self,
-        function: Function,
-        shape: LaunchShape,
-        parameters: &[u8],
-        attributes: &[LaunchAttribute],
-    ) -> CudaResult<()> {
-        let LaunchShape { grid, block, shared: shared_bytes, stream } = shape;
-        let request = LaunchRequest { function, grid, block, shared_bytes, stream, attributes, parameters };
-        self.driver.launch_kernel(&request)
+    fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {
+        self.driver.launch_kernel(request)
     }
 
-    fn launch_host_function(&self, stream: Stream, body: Box<dyn FnOnce() + Send>) -> CudaResult<()> {
+    fn launch_host_function(&self, stream: Stream, body: HostCall) -> CudaResult<()> {
         self.driver.launch_host_func(stream, body)
     }
 
-    fn max_active_blocks(&self, function: Function, block: i32, shared: u64, flags: u32) -> CudaResult<i32> {
-        self.driver.occupancy_max_active_blocks_per_multiprocessor(function, block, size(shared)?, flags)
-    }
-
-    fn available_shared(&self, function: Function, blocks: i32, block: i32) -> CudaResult<u64> {
-        self.driver.occupancy_available_dynamic_s_mem_per_block(function, blocks, block).map(wide)
-    }
-
-    fn cluster_occupancy(
-        &self,
-        what: ClusterQuestion,
-        function: Function,
-        shape: LaunchShape,
-        attributes: &[LaunchAttribute],
-    ) -> CudaResult<i32> {
-        let LaunchShape { grid, block, shared: shared_bytes, stream } = shape;
-        let request = LaunchRequest { function, grid, block, shared_bytes, stream, attributes, parameters: &[] };
+    fn cluster_occupancy(&self, what: ClusterQuestion, request: &LaunchRequest<'_>) -> CudaResult<i32> {
         match what {
-            ClusterQuestion::MostActive => self.driver.occupancy_max_active_clusters(&request),
-            ClusterQuestion::LargestSize => self.driver.occupancy_max_potential_cluster_size(&request),
+            ClusterQuestion::MostActive => self.driver.occupancy_max_active_clusters(request),
+            ClusterQuestion::LargestSize => self.driver.occupancy_max_potential_cluster_size(request),
         }
     }
 
@@ -446,81 +399,14 @@ impl Device for Gpu {
         self.driver.graph_instantiate(graph, flags)
     }
 
-    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
-        self.driver.graph_launch(exec, stream)
-    }
-
-    fn upload_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
-        self.driver.graph_upload(exec, stream)
-    }
-
     fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()> {
         self.reach.demand_node(self.driver, work)?;
         graph::set(self.driver, self.context(), exec, node, work)
     }
 
-    fn enable_node(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
-        self.driver.graph_exec_enable(exec, node, enabled)
-    }
-
-    fn update_graph(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
-        self.driver.graph_exec_update(exec, graph)
-    }
-
-    fn destroy_exec(&self, exec: GraphExec) -> CudaResult<()> {
-        self.driver.graph_exec_destroy(exec)
-    }
-
-    fn destroy_graph(&self, graph: Graph) -> CudaResult<()> {
-        self.driver.graph_destroy(graph)
-    }
-
-    fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
-        self.driver.stream_create_with_priority(flags, priority)
-    }
-
-    fn destroy_stream(&self, stream: Stream) -> CudaResult<()> {
-        self.driver.stream_destroy(stream)
-    }
-
-    fn wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
-        self.driver.stream_wait_event(stream, event, flags)
-    }
-
     fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()> {
         self.reach.demand_words(self.driver, operations)?;
         self.driver.stream_batch_mem_op(stream, operations, 0)
-    }
-
-    fn query_stream(&self, stream: Stream) -> CudaResult<()> {
-        self.driver.stream_query(stream)
-    }
-
-    fn create_event(&self, flags: u32) -> CudaResult<Event> {
-        self.driver.event_create(flags)
-    }
-
-    fn record(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
-        match flags {
-            0 => self.driver.event_record(event, stream),
-            flags => self.driver.event_record_with_flags(event, stream, flags),
-        }
-    }
-
-    fn query_event(&self, event: Event) -> CudaResult<()> {
-        self.driver.event_query(event)
-    }
-
-    fn synchronize_event(&self, event: Event) -> CudaResult<()> {
-        self.driver.event_synchronize(event)
-    }
-
-    fn elapsed(&self, start: Event, end: Event) -> CudaResult<f32> {
-        self.driver.event_elapsed_time(start, end)
-    }
-
-    fn destroy_event(&self, event: Event) -> CudaResult<()> {
-        self.driver.event_destroy(event)
     }
 }
 

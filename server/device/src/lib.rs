@@ -20,14 +20,13 @@ pub use driver::{
     Driver, GraphKernel, HostCall, HostMemory, LaunchRequest, LinkInput, LoadImage, LoadLog, LoadOption, OpenError,
     Tried,
 };
-pub use generated::Calls;
+pub use generated::{Calls, PlainCalls};
 pub use gpu::{Gpu, MappedMemory, PinnedMemory, probe};
 pub use nvml::open_nvml;
 /// The types of NVIDIA's management library.
 pub use nvml_wrapper;
 pub use requests::{
-    ArrayPlace, ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, LaunchShape,
-    Limits, LoadFailure, Loading, NodeCopy, NodeEdge, NodeKernel, NodeWork, PageSize, Pattern, Rows, RowsEnd,
-    RowsPlace, TextureRequest,
+    ArrayPlace, ClusterQuestion, Code, Costs, End, Global, Image, ImageKind, KernelFacts, KernelSetting, Limits,
+    LoadFailure, Loading, NodeCopy, NodeEdge, NodeWork, PageSize, Pattern, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
 pub use snapshot::{Probe, Snapshot};

@@ -3,11 +3,11 @@
 //! Nothing here calls a driver.
 
 use floe_abi::{
-    Array, CudaError, DevicePtr, Function, GraphNode, LaunchAttribute, Library, Module, ResourceDescriptor,
-    ResourceViewDescriptor, Stream, StreamMemoryOperation, TextureDescriptor,
+    Array, CudaError, DevicePtr, GraphNode, LaunchAttribute, Library, Module, ResourceDescriptor,
+    ResourceViewDescriptor, StreamMemoryOperation, TextureDescriptor,
 };
 
-use crate::Content;
+use crate::{Content, GraphKernel};
 
 /// Which kind of bytes an image is; numbers as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,19 +57,6 @@ pub struct LoadFailure {
     pub error: CudaError,
     /// The compiler's log; may be empty.
     pub log: String,
-}
-
-/// Where and how large a launch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaunchShape {
-    /// Blocks per axis.
-    pub grid: [u32; 3],
-    /// Threads per axis.
-    pub block: [u32; 3],
-    /// Dynamic shared memory, bytes per block.
-    pub shared: u32,
-    /// Where it is queued.
-    pub stream: Stream,
 }
 
 /// What is asked about clusters.
@@ -144,28 +131,13 @@ pub enum NodeWork<'a> {
     /// Nothing.
     Empty,
     /// Launches a kernel, with attributes.
-    Kernel(NodeKernel<'a>, &'a [LaunchAttribute]),
+    Kernel(GraphKernel<'a>, &'a [LaunchAttribute]),
     /// Copies within the device.
     Copy(NodeCopy),
     /// Sets memory.
     Fill(DevicePtr, Pattern),
     /// Writes words of memory and waits for them.
     Words(&'a [StreamMemoryOperation]),
-}
-
-/// A kernel of a graph.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeKernel<'a> {
-    /// What runs.
-    pub function: Function,
-    /// Blocks per axis.
-    pub grid: [u32; 3],
-    /// Threads per axis.
-    pub block: [u32; 3],
-    /// Dynamic shared memory, bytes per block.
-    pub shared: u32,
-    /// The packed parameter block.
-    pub parameters: &'a [u8],
 }
 
 /// A copy of a graph: a box, whose slices are whole numbers of pitches.

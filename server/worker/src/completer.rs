@@ -287,7 +287,7 @@ fn reply<D: Device>(
     }
     if error.is_some_and(CudaError::is_sticky) {
         // No event can be recorded any more, and what the kernel said last is still to be written out.
-        let _ = shared.device.synchronize();
+        let _ = shared.device.ctx_synchronize();
     }
     shared.show_printed(failed)?;
     shared.queue_reply(request, error.map_or(0, CudaError::code))

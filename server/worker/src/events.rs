@@ -24,7 +24,7 @@ enum Home<D: Device> {
 impl<D: Device> Mark<D> {
     /// An event of the program's.
     pub(crate) fn of_program(device: &Arc<D>, flags: u32) -> CudaResult<Arc<Self>> {
-        let event = device.create_event(flags)?;
+        let event = device.event_create(flags)?;
         Ok(Arc::new(Self { event, home: Home::Program(Arc::clone(device)) }))
     }
 
@@ -41,7 +41,7 @@ impl<D: Device> Mark<D> {
 
     /// `None`: not yet. Otherwise how the work before it ended.
     pub(crate) fn outcome(&self) -> Option<CudaResult<()>> {
-        match self.device().query_event(self.event) {
+        match self.device().event_query(self.event) {
             Err(error) if error == CudaError::NOT_READY => None,
             result => Some(result),
         }
@@ -50,7 +50,7 @@ impl<D: Device> Mark<D> {
     /// Makes the driver write out what the completed work printed.
     pub(crate) fn settle(&self) {
         // The outcome is known already; only the writing is wanted.
-        let _ = self.device().synchronize_event(self.event);
+        let _ = self.device().event_synchronize(self.event);
     }
 }
 
@@ -59,7 +59,7 @@ impl<D: Device> Drop for Mark<D> {
         match &self.home {
             Home::Pool(pool) => pool.take_back(self.event),
             // On a context beyond use the driver refuses; the event is gone with it.
-            Home::Program(device) => drop(device.destroy_event(self.event)),
+            Home::Program(device) => drop(device.event_destroy(self.event)),
         }
     }
 }
@@ -80,10 +80,10 @@ impl<D: Device> Pool<D> {
         let pooled = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let event = match pooled {
             Some(event) => event,
-            None => self.device.create_event(event_flags::DISABLE_TIMING)?,
+            None => self.device.event_create(event_flags::DISABLE_TIMING)?,
         };
         let mark = Arc::new(Mark { event, home: Home::Pool(Arc::clone(self)) });
-        self.device.record(event, stream, 0)?;
+        self.device.event_record(event, stream)?;
         Ok(mark)
     }
 
@@ -93,14 +93,14 @@ impl<D: Device> Pool<D> {
             free.push(event);
         } else {
             drop(free);
-            let _ = self.device.destroy_event(event);
+            let _ = self.device.event_destroy(event);
         }
     }
 
     /// Destroys all events that nobody holds: the context is about to go.
     pub(crate) fn empty(&self) {
         for event in std::mem::take(&mut *self.free.lock().unwrap_or_else(PoisonError::into_inner)) {
-            let _ = self.device.destroy_event(event);
+            let _ = self.device.event_destroy(event);
         }
     }
 }

@@ -6,8 +6,7 @@ use crate::Driver;
 use crate::driver::missing;
 use floe_abi::{
     BatchMemOpNodeParams, Context, CudaError, CudaResult, Function, Graph, GraphEdge, GraphExec, GraphNode,
-    GraphUpdate, KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, Stream,
-    StreamMemoryOperation,
+    KernelNodeParams, KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, StreamMemoryOperation,
 };
 
 /// A kernel as a node has it.
@@ -59,13 +58,6 @@ impl Driver {
         // SAFETY: the output is our own.
         unsafe { call(&raw mut graph, 0) }.into_result()?;
         Ok(graph)
-    }
-
-    /// Ends a graph. `cuGraphDestroy`.
-    pub fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {
-        let call = find!(self, cuGraphDestroy);
-        // SAFETY: the handle is this driver's.
-        unsafe { call(graph) }.into_result()
     }
 
     /// Adds a kernel. `cuGraphAddKernelNode_v2`, and `cuGraphKernelNodeSetAttribute` for each attribute.
@@ -158,34 +150,6 @@ impl Driver {
         Ok(exec)
     }
 
-    /// Queues a launch. `cuGraphLaunch`.
-    pub fn graph_launch(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
-        let call = find!(self, cuGraphLaunch);
-        // SAFETY: the handles are this driver's.
-        unsafe { call(exec, stream) }.into_result()
-    }
-
-    /// Brings a graph to the device. `cuGraphUpload`.
-    pub fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
-        let call = find!(self, cuGraphUpload);
-        // SAFETY: the handles are this driver's.
-        unsafe { call(exec, stream) }.into_result()
-    }
-
-    /// Ends an instantiated graph. `cuGraphExecDestroy`.
-    pub fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
-        let call = find!(self, cuGraphExecDestroy);
-        // SAFETY: the handle is this driver's.
-        unsafe { call(exec) }.into_result()
-    }
-
-    /// Makes an instantiated graph do what another of its shape does. `cuGraphExecUpdate_v2`.
-    pub fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
-        let (call, mut info) = (find!(self, cuGraphExecUpdate_v2), GraphUpdate::default());
-        // SAFETY: the output is our own.
-        unsafe { call(exec, graph, &raw mut info) }.into_result()
-    }
-
     /// Changes a kernel of an instantiated graph. `cuGraphExecKernelNodeSetParams_v2`.
     pub fn graph_exec_set_kernel(&self, exec: GraphExec, node: GraphNode, kernel: &GraphKernel<'_>) -> CudaResult<()> {
         let call = find!(self, cuGraphExecKernelNodeSetParams_v2);
@@ -232,13 +196,6 @@ impl Driver {
         let call = find!(self, cuGraphExecMemsetNodeSetParams);
         // SAFETY: the struct lives through the call.
         unsafe { call(exec, node, fill, context) }.into_result()
-    }
-
-    /// Lets a node of an instantiated graph do its work or nothing. `cuGraphNodeSetEnabled`.
-    pub fn graph_exec_enable(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
-        let call = find!(self, cuGraphNodeSetEnabled);
-        // SAFETY: the handles are this driver's.
-        unsafe { call(exec, node, u32::from(enabled)) }.into_result()
     }
 }
 

@@ -5,13 +5,8 @@
 use floe_abi::{Context, CudaResult, DevicePtr, Graph, GraphExec, GraphNode, Memcpy3d, MemsetNodeParams, memory_type};
 
 use super::numbers::size;
-use crate::requests::{NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
-use crate::{Driver, GraphKernel};
-
-fn kernel<'a>(kernel: &NodeKernel<'a>) -> GraphKernel<'a> {
-    let NodeKernel { function, grid, block, shared: shared_bytes, parameters } = *kernel;
-    GraphKernel { function, grid, block, shared_bytes, parameters }
-}
+use crate::Driver;
+use crate::requests::{NodeCopy, NodeEdge, NodeWork, Pattern};
 
 /// Pitch and rows per slice of one end.
 fn steps(copy: &NodeCopy, pitch: u64, slice: u64) -> CudaResult<(usize, usize)> {
@@ -63,7 +58,7 @@ pub(super) fn add(
     let whole: Vec<GraphNode> = after.iter().filter(|edge| edge.is_whole()).map(|edge| edge.from).collect();
     let node = match work {
         NodeWork::Empty => driver.graph_add_empty(graph, &whole),
-        NodeWork::Kernel(work, attributes) => driver.graph_add_kernel(graph, &whole, &kernel(work), attributes),
+        NodeWork::Kernel(work, attributes) => driver.graph_add_kernel(graph, &whole, work, attributes),
         NodeWork::Copy(work) => driver.graph_add_copy(graph, &whole, &box_of(work)?, context),
         NodeWork::Fill(at, pattern) => driver.graph_add_fill(graph, &whole, &fill(*at, pattern)?, context),
         NodeWork::Words(operations) => driver.graph_add_words(graph, &whole, operations, context),
@@ -85,7 +80,7 @@ pub(super) fn set(
 ) -> CudaResult<()> {
     match work {
         NodeWork::Empty => Ok(()),
-        NodeWork::Kernel(work, _) => driver.graph_exec_set_kernel(exec, node, &kernel(work)),
+        NodeWork::Kernel(work, _) => driver.graph_exec_set_kernel(exec, node, work),
         NodeWork::Copy(work) => driver.graph_exec_set_copy(exec, node, &box_of(work)?, context),
         NodeWork::Fill(at, pattern) => driver.graph_exec_set_fill(exec, node, &fill(*at, pattern)?, context),
         NodeWork::Words(operations) => driver.graph_exec_set_words(exec, node, operations, context),

@@ -62,7 +62,7 @@ impl<D: Device> Session<D> {
     pub(super) fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
         if let Some(object) = self.arrays.remove(message.array.0)? {
             self.allowance.ledger.give(object.charge);
-            self.device().destroy_array(object.array)?;
+            self.device().array_destroy(object.array)?;
         }
         Ok(Answer::Nothing)
     }
@@ -90,7 +90,7 @@ impl<D: Device> Session<D> {
     pub(super) fn drop_arrays(&mut self) {
         for object in self.arrays.drain() {
             self.allowance.ledger.give(object.charge);
-            let _ = self.shared.device.destroy_array(object.array);
+            let _ = self.shared.device.array_destroy(object.array);
         }
     }
 }

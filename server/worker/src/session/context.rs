@@ -49,7 +49,7 @@ impl<D: Device> Session<D> {
 
     pub(super) fn reset_context(&mut self) -> Result<Answer, Fault> {
         // A failure of the work is forgotten with the context it happened in; what was said of it is not.
-        let outcome = self.device().synchronize();
+        let outcome = self.device().ctx_synchronize();
         // A client that cannot be told is gone, which others notice.
         let _ = self.shared.show_printed(outcome.is_err());
         let never_run = self.functions.give_up();

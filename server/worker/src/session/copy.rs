@@ -196,7 +196,7 @@ impl<D: Device> Session<D> {
     pub(super) fn mark_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<Mark<D>>, CudaError> {
         self.pool.mark(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.
-            let _ = self.device().synchronize();
+            let _ = self.device().ctx_synchronize();
         })
     }
 

@@ -43,7 +43,10 @@ impl<D: Device> Session<D> {
     pub(super) fn record_event(&mut self, sequence: u64, message: RecordEvent) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let event = self.recordable_event(message.event)?;
-        self.device().record(event, stream, message.flags)?;
+        match message.flags {
+            0 => self.device().event_record(event, stream)?,
+            flags => self.device().event_record_with_flags(event, stream, flags)?,
+        }
         self.events.get_mut(message.event.0)?.recorded = Some((message.stream, sequence));
         Ok(Answer::Nothing)
     }
@@ -80,7 +83,7 @@ impl<D: Device> Session<D> {
     pub(super) fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
         let start = self.events.get(message.start.0)?.event();
         let end = self.events.get(message.end.0)?.event();
-        body(&ElapsedTimeReply { milliseconds: self.device().elapsed(start, end)? })
+        body(&ElapsedTimeReply { milliseconds: self.device().event_elapsed_time(start, end)? })
     }
 
     pub(super) fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {

@@ -8,7 +8,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
-use floe_device::{Device, NodeCopy, NodeEdge, NodeKernel, NodeWork, Pattern};
+use floe_device::{Device, GraphKernel, NodeCopy, NodeEdge, NodeWork, Pattern};
 use floe_wire::{
     AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, CreateGraph, DestroyGraph, EnableGraphNode, GraphEdge,
     GraphId, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, UpdateGraph,
@@ -130,7 +130,7 @@ impl<D: Device> Session<D> {
         let sizes = Sizes {
             grid: [message.grid_x, message.grid_y, message.grid_z],
             block: [message.block_x, message.block_y, message.block_z],
-            shared: message.shared,
+            shared_bytes: message.shared,
         };
         let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
         let work = kernel.map(|kernel| NodeWork::Kernel(kernel, &attributes));
@@ -142,7 +142,7 @@ impl<D: Device> Session<D> {
         kernel: KernelId,
         sizes: &Sizes,
         parameters: &'a [u8],
-    ) -> Result<NodeKernel<'a>, Fault> {
+    ) -> Result<GraphKernel<'a>, Fault> {
         let kernel = self.kernels.get(kernel.0)?;
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != parameters.len()) {
             return broken(format!("a parameter block of {bytes} bytes was sent with: {}", parameters.len()));
@@ -151,8 +151,8 @@ impl<D: Device> Session<D> {
         if self.allowance.ledger.is_larger(frame) {
             self.allowance.ledger.frame(frame)?;
         }
-        let Sizes { grid, block, shared } = *sizes;
-        Ok(NodeKernel { function, grid, block, shared, parameters })
+        let Sizes { grid, block, shared_bytes } = *sizes;
+        Ok(GraphKernel { function, grid, block, shared_bytes, parameters })
     }
 
     pub(super) fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Answer, Fault> {
@@ -204,16 +204,16 @@ impl<D: Device> Session<D> {
         let exec = object.exec()?;
         if !object.words.is_empty() {
             let place = Place { sequence, id: message.stream, stream };
-            return self.issue_words(place, object.words(), |device| device.launch_graph(exec, stream));
+            return self.issue_words(place, object.words(), |device| device.graph_launch(exec, stream));
         }
-        self.device().launch_graph(exec, stream)?;
+        self.device().graph_launch(exec, stream)?;
         Ok(Answer::Nothing)
     }
 
     pub(super) fn upload_graph(&mut self, message: UploadGraph) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let exec = self.graphs.get(message.graph.0)?.exec()?;
-        self.device().upload_graph(exec, stream)?;
+        self.device().graph_upload(exec, stream)?;
         Ok(Answer::Nothing)
     }
 
@@ -232,7 +232,7 @@ impl<D: Device> Session<D> {
         let sizes = Sizes {
             grid: [message.grid_x, message.grid_y, message.grid_z],
             block: [message.block_x, message.block_y, message.block_z],
-            shared: message.shared,
+            shared_bytes: message.shared,
         };
         let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
         self.set_node(message.graph, message.node, kernel.map(|kernel| NodeWork::Kernel(kernel, &[])))
@@ -249,7 +249,7 @@ impl<D: Device> Session<D> {
     pub(super) fn enable_graph_node(&mut self, message: EnableGraphNode) -> Result<Answer, Fault> {
         let object = self.graphs.get(message.graph.0)?;
         let (exec, node) = (object.exec()?, object.node(message.node)?);
-        if let Err(error) = self.device().enable_node(exec, node, message.enabled) {
+        if let Err(error) = self.device().graph_node_set_enabled(exec, node, message.enabled.into()) {
             self.graphs.get_mut(message.graph.0)?.failed = Some(error);
             return Err(error.into());
         }
@@ -264,7 +264,7 @@ impl<D: Device> Session<D> {
         if new.exec.is_some() {
             return broken("a graph is updated by one that is instantiated");
         }
-        let updated = new.failed.map_or_else(|| self.device().update_graph(exec, new.graph), Err);
+        let updated = new.failed.map_or_else(|| self.device().graph_exec_update(exec, new.graph).map(drop), Err);
         self.drop_graph(&new)?;
         updated?;
         self.graphs.get_mut(message.graph.0)?.words = new.words;
@@ -283,8 +283,8 @@ impl<D: Device> Session<D> {
         if object.exec.is_some() {
             self.allowance.ledger.nodes_end(object.nodes.len() as u64);
         }
-        let launched = object.exec.map_or(Ok(()), |exec| self.device().destroy_exec(exec));
-        launched.and(self.device().destroy_graph(object.graph))
+        let launched = object.exec.map_or(Ok(()), |exec| self.device().graph_exec_destroy(exec));
+        launched.and(self.device().graph_destroy(object.graph))
     }
 
     /// Destroys all graphs; errors of a context beyond use do not matter, they go with it.
@@ -300,7 +300,7 @@ impl<D: Device> Session<D> {
 struct Sizes {
     grid: [u32; 3],
     block: [u32; 3],
-    shared: u32,
+    shared_bytes: u32,
 }
 
 fn node_copy(copy: &floe_wire::GraphCopy) -> Result<NodeCopy, Fault> {

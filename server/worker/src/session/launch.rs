@@ -4,7 +4,7 @@
 //! never passed on.
 
 use floe_abi::{CudaError, LaunchAttribute, LaunchAttributeValue, Stream};
-use floe_device::{ClusterQuestion, Device, LaunchShape};
+use floe_device::{ClusterQuestion, Device, LaunchRequest};
 use floe_wire::{
     AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, FunctionId, HostFunction,
     Launch, MaxActiveBlocks, MaxActiveBlocksReply, RunHostFunction, StreamId,
@@ -31,12 +31,6 @@ impl<D: Device> Session<D> {
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != message.parameters.len()) {
             return broken(format!("a parameter block of {bytes} bytes was sent with: {}", message.parameters.len()));
         }
-        let shape = LaunchShape {
-            grid: [message.grid_x, message.grid_y, message.grid_z],
-            block: [message.block_x, message.block_y, message.block_z],
-            shared: message.shared,
-            stream,
-        };
         let (function, frame) = (kernel.function, kernel.frame);
         if self.allowance.ledger.is_larger(frame) {
             self.allowance.ledger.frame(frame)?;
@@ -45,7 +39,15 @@ impl<D: Device> Session<D> {
         let mut attributes = std::mem::take(&mut self.attributes);
         plain_attributes(&message.attributes, &mut attributes)?;
         self.name_events(&mut attributes)?;
-        let launched = self.device().launch(function, shape, message.parameters, &attributes);
+        let launched = self.device().launch(&LaunchRequest {
+            function,
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared_bytes: message.shared,
+            stream,
+            attributes: &attributes,
+            parameters: message.parameters,
+        });
         self.attributes = attributes;
         launched?;
         Ok(Answer::Nothing)
@@ -67,17 +69,22 @@ impl<D: Device> Session<D> {
             1 => ClusterQuestion::LargestSize,
             what => return broken(format!("unknown question about clusters: {what}")),
         };
-        let shape = LaunchShape {
-            grid: [message.grid_x, message.grid_y, message.grid_z],
-            block: [message.block_x, message.block_y, message.block_z],
-            shared: message.shared,
-            stream: floe_abi::Stream::LEGACY,
-        };
         let mut attributes = Vec::new();
         plain_attributes(&message.attributes, &mut attributes)?;
         // Events do not change how many fit.
         attributes.retain(|it| !EVENT_ATTRIBUTES.contains(&it.id));
-        let count = self.device().cluster_occupancy(what, function, shape, &attributes)?;
+        let count = self.device().cluster_occupancy(
+            what,
+            &LaunchRequest {
+                function,
+                grid: [message.grid_x, message.grid_y, message.grid_z],
+                block: [message.block_x, message.block_y, message.block_z],
+                shared_bytes: message.shared,
+                stream: Stream::LEGACY,
+                attributes: &attributes,
+                parameters: &[],
+            },
+        )?;
         body(&ClusterOccupancyReply { count })
     }
 
@@ -134,14 +141,21 @@ impl<D: Device> Session<D> {
 
     pub(super) fn max_active_blocks(&mut self, message: MaxActiveBlocks) -> Result<Answer, Fault> {
         let function = self.kernels.get(message.kernel.0)?.function;
-        let blocks = self.device().max_active_blocks(function, message.block, message.shared, message.flags)?;
+        let shared = usize::try_from(message.shared).map_err(|_| CudaError::INVALID_VALUE)?;
+        let blocks = self.device().occupancy_max_active_blocks_per_multiprocessor(
+            function,
+            message.block,
+            shared,
+            message.flags,
+        )?;
         body(&MaxActiveBlocksReply { blocks })
     }
 
     pub(super) fn available_shared(&mut self, message: AvailableShared) -> Result<Answer, Fault> {
         let function = self.kernels.get(message.kernel.0)?.function;
-        let bytes = self.device().available_shared(function, message.blocks, message.block)?;
-        body(&AvailableSharedReply { bytes })
+        let bytes =
+            self.device().occupancy_available_dynamic_s_mem_per_block(function, message.blocks, message.block)?;
+        body(&AvailableSharedReply { bytes: bytes as u64 })
     }
 }
 

@@ -58,7 +58,7 @@ impl<D: Device> Session<D> {
         if mappings == 0 {
             self.forget_block(message.block)?;
         }
-        self.device().release_memory(memory)?;
+        self.device().mem_release(memory)?;
         Ok(Answer::Nothing)
     }
 
@@ -158,8 +158,8 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn memory_info(&mut self) -> Result<Answer, Fault> {
-        let (free, total) = self.device().memory_info()?;
-        let (free, total) = self.allowance.ledger.memory_info(free, total);
+        let (free, total) = self.device().mem_get_info()?;
+        let (free, total) = self.allowance.ledger.memory_info(free as u64, total as u64);
         body(&MemoryInfoReply { free, total })
     }
 
@@ -171,7 +171,7 @@ impl<D: Device> Session<D> {
         self.allowance.budget.give(cost::MAPPING * self.mappings.len() as u64);
         self.mappings.clear();
         for block in self.blocks.drain().filter(|block| !block.released) {
-            let _ = self.shared.device.release_memory(block.memory);
+            let _ = self.shared.device.mem_release(block.memory);
         }
         self.allowance.ledger.clear();
     }

@@ -60,7 +60,7 @@ impl<D: Device> Session<D> {
 
     fn new_stream(&mut self, message: &CreateStream) -> Result<Stream, Fault> {
         self.allowance.ledger.stream()?;
-        let created = self.device().create_stream(message.flags, message.priority);
+        let created = self.device().stream_create_with_priority(message.flags, message.priority);
         if created.is_err() {
             self.allowance.ledger.stream_ends();
         }
@@ -77,14 +77,14 @@ impl<D: Device> Session<D> {
             }
         }
         self.allowance.ledger.stream_ends();
-        self.device().destroy_stream(object.stream)?;
+        self.device().stream_destroy(object.stream)?;
         Ok(Answer::Nothing)
     }
 
     pub(super) fn wait_event(&mut self, message: WaitEvent) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let event = self.events.get(message.event.0)?.event();
-        self.device().wait_event(stream, event, message.flags)?;
+        self.device().stream_wait_event(stream, event, message.flags)?;
         Ok(Answer::Nothing)
     }
 
@@ -98,7 +98,7 @@ impl<D: Device> Session<D> {
     }
 
     pub(super) fn query_stream(&mut self, sequence: u64, message: QueryStream) -> Result<Answer, Fault> {
-        let result = self.device().query_stream(self.stream(message.stream)?);
+        let result = self.device().stream_query(self.stream(message.stream)?);
         if result == Err(CudaError::NOT_READY) {
             // Without a mark nothing is told, and the client asks again.
             if let Ok(mark) = self.pool.mark(self.stream(message.stream)?) {
@@ -125,7 +125,7 @@ impl<D: Device> Session<D> {
         self.orphans.clear();
         self.legacy_used = false;
         for object in self.streams.drain() {
-            let _ = self.shared.device.destroy_stream(object.stream);
+            let _ = self.shared.device.stream_destroy(object.stream);
         }
     }
 }

@@ -81,7 +81,7 @@ impl<D: Device> Session<D> {
 
     pub(super) fn destroy_texture(&mut self, message: DestroyTexture) -> Result<Answer, Fault> {
         if let Some(texture) = self.textures.remove(message.texture.0)? {
-            self.device().destroy_texture(texture)?;
+            self.device().tex_object_destroy(texture)?;
         }
         Ok(Answer::Nothing)
     }
@@ -95,7 +95,7 @@ impl<D: Device> Session<D> {
 
     pub(super) fn destroy_surface(&mut self, message: DestroySurface) -> Result<Answer, Fault> {
         if let Some(surface) = self.surfaces.remove(message.surface.0)? {
-            self.device().destroy_surface(surface)?;
+            self.device().surf_object_destroy(surface)?;
         }
         Ok(Answer::Nothing)
     }
@@ -103,10 +103,10 @@ impl<D: Device> Session<D> {
     /// Destroys all; errors of a context beyond use do not matter, they go with it.
     pub(super) fn drop_textures(&mut self) {
         for texture in self.textures.drain() {
-            let _ = self.shared.device.destroy_texture(texture);
+            let _ = self.shared.device.tex_object_destroy(texture);
         }
         for surface in self.surfaces.drain() {
-            let _ = self.shared.device.destroy_surface(surface);
+            let _ = self.shared.device.surf_object_destroy(surface);
         }
     }
 }

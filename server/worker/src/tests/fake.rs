@@ -7,14 +7,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_abi::{
-    Array, ArrayShape, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, LaunchAttribute,
+    Array, ArrayShape, CudaError, CudaResult, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, GraphUpdate,
     Library, MemHandle, Module, ResourceDescriptor, Stream, StreamMemoryOperation, SurfaceObject, TensorMap,
     TensorShape, TextureDescriptor, TextureObject, WordOperation,
 };
 use floe_device::{
-    ArrayPlace, ClusterQuestion, Code, Costs, Device, End, Image, KernelFacts, KernelSetting, LaunchShape, Limits,
-    LinkInput, LoadFailure, LoadOption, Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place, Rows,
-    RowsEnd, RowsPlace, TextureRequest,
+    ArrayPlace, ClusterQuestion, Code, Costs, Device, End, Image, KernelFacts, KernelSetting, LaunchRequest, Limits,
+    LinkInput, LoadFailure, LoadOption, Loading, Mapped, NodeEdge, NodeWork, PageSize, Pattern, Pinned, Place,
+    PlainCalls, Rows, RowsEnd, RowsPlace, TextureRequest,
 };
 
 fn handle_of(code: Code) -> u64 {
@@ -400,14 +400,6 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn synchronize(&self) -> CudaResult<()> {
-        let mut state = self.state();
-        while state.broken.is_none() && state.streams.values().any(|queue| queue.busy || !queue.work.is_empty()) {
-            state = self.changed.wait(state).unwrap();
-        }
-        state.check()
-    }
-
     fn reset(&self) -> CudaResult<()> {
         self.state().broken = None;
         Ok(())
@@ -434,11 +426,6 @@ impl Device for Fake {
         Ok(MemHandle(handle))
     }
 
-    fn release_memory(&self, memory: MemHandle) -> CudaResult<()> {
-        self.state().released.push(memory.0);
-        Ok(())
-    }
-
     fn map(&self, at: DevicePtr, bytes: u64, offset: u64, memory: MemHandle) -> CudaResult<()> {
         self.state().mapped.insert(at.0, (bytes, offset, memory.0));
         Ok(())
@@ -450,10 +437,6 @@ impl Device for Fake {
 
     fn unmap(&self, at: DevicePtr, _bytes: u64) -> CudaResult<()> {
         self.state().mapped.remove(&at.0).map(|_| ()).ok_or(CudaError::INVALID_VALUE)
-    }
-
-    fn memory_info(&self) -> CudaResult<(u64, u64)> {
-        Ok((1 << 34, 1 << 35))
     }
 
     fn pin(&self, bytes: usize, pages: PageSize) -> CudaResult<FakePinned> {
@@ -566,10 +549,6 @@ impl Device for Fake {
         Ok(Array(handle))
     }
 
-    fn destroy_array(&self, array: Array) -> CudaResult<()> {
-        self.state().arrays.remove(&array.0).map(drop).ok_or(CudaError::INVALID_HANDLE)
-    }
-
     fn create_texture(&self, request: TextureRequest<'_>) -> CudaResult<TextureObject> {
         if request.description.filter_mode > 1 {
             return Err(CudaError::INVALID_VALUE);
@@ -583,18 +562,10 @@ impl Device for Fake {
         Ok(TextureObject(handle))
     }
 
-    fn destroy_texture(&self, texture: TextureObject) -> CudaResult<()> {
-        self.state().textures.remove(&texture.0).map(drop).ok_or(CudaError::INVALID_VALUE)
-    }
-
     fn create_surface(&self, array: Array) -> CudaResult<SurfaceObject> {
         let resource = ResourceDescriptor { place: array.0, ..ResourceDescriptor::default() };
         let request = TextureRequest { resource: &resource, description: &TextureDescriptor::default(), view: None };
         self.create_texture(request).map(|texture| SurfaceObject(texture.0))
-    }
-
-    fn destroy_surface(&self, surface: SurfaceObject) -> CudaResult<()> {
-        self.destroy_texture(TextureObject(surface.0))
     }
 
     fn load(&self, image: Image, loading: &Loading) -> Result<(Code, String), LoadFailure> {
@@ -610,7 +581,7 @@ impl Device for Fake {
         }
         if loading.at_once {
             // NVIDIA's driver waits for all work of the context.
-            let _ = self.synchronize();
+            let _ = self.ctx_synchronize();
         }
         let mut state = self.state();
         let handle = state.handle();
@@ -671,22 +642,16 @@ impl Device for Fake {
         Err(CudaError::NOT_FOUND)
     }
 
-    fn launch(
-        &self,
-        function: Function,
-        shape: LaunchShape,
-        parameters: &[u8],
-        attributes: &[LaunchAttribute],
-    ) -> CudaResult<()> {
+    fn launch(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {
         if let Some(count) = &mut self.state().counted {
             *count += 1;
             return Ok(());
         }
-        let name = self.state().functions[&function.0].0.clone();
-        let parameters = parameters.to_vec();
-        self.work(shape.stream, move |state| state.launches.push((name, shape.grid, parameters)))?;
-        for attribute in attributes.iter().filter(|it| [7, 12].contains(&it.id)) {
-            self.record(Event(attribute.value.words[0]), shape.stream, 0)?;
+        let name = self.state().functions[&request.function.0].0.clone();
+        let (parameters, grid) = (request.parameters.to_vec(), request.grid);
+        self.work(request.stream, move |state| state.launches.push((name, grid, parameters)))?;
+        for attribute in request.attributes.iter().filter(|it| [7, 12].contains(&it.id)) {
+            self.event_record(Event(attribute.value.words[0]), request.stream)?;
         }
         Ok(())
     }
@@ -723,17 +688,6 @@ impl Device for Fake {
         Ok(GraphExec(graph.0))
     }
 
-    fn launch_graph(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
-        let nodes = self.state().graphs[&exec.0].clone();
-        self.work(stream, move |state| state.graph_launches.push(nodes))?;
-        let operations = self.state().graph_words.get(&exec.0).cloned().unwrap_or_default();
-        self.memory_operations(stream, &operations)
-    }
-
-    fn upload_graph(&self, _exec: GraphExec, _stream: Stream) -> CudaResult<()> {
-        Ok(())
-    }
-
     fn set_node(&self, exec: GraphExec, node: GraphNode, work: &NodeWork<'_>) -> CudaResult<()> {
         let mut state = self.state();
         state.check()?;
@@ -745,48 +699,10 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn enable_node(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> CudaResult<()> {
-        let at = usize::try_from(node.0).unwrap() - 1;
-        self.state().graphs.get_mut(&exec.0).unwrap()[at] += if enabled { " on" } else { " off" };
-        Ok(())
-    }
-
-    fn update_graph(&self, exec: GraphExec, graph: Graph) -> CudaResult<()> {
-        let mut state = self.state();
-        let nodes = state.graphs[&graph.0].clone();
-        if nodes.len() != state.graphs[&exec.0].len() {
-            return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE);
-        }
-        state.graphs.insert(exec.0, nodes);
-        Ok(())
-    }
-
-    fn destroy_exec(&self, _exec: GraphExec) -> CudaResult<()> {
-        Ok(())
-    }
-
-    fn destroy_graph(&self, graph: Graph) -> CudaResult<()> {
-        self.state().graphs.remove(&graph.0).map(drop).ok_or(CudaError::INVALID_VALUE)
-    }
-
-    fn max_active_blocks(&self, _function: Function, block: i32, _shared: u64, _flags: u32) -> CudaResult<i32> {
-        Ok(2048 / block.max(1))
-    }
-
-    fn available_shared(&self, _function: Function, _blocks: i32, _block: i32) -> CudaResult<u64> {
-        Ok(1024)
-    }
-
-    fn cluster_occupancy(
-        &self,
-        what: ClusterQuestion,
-        _function: Function,
-        shape: LaunchShape,
-        attributes: &[LaunchAttribute],
-    ) -> CudaResult<i32> {
+    fn cluster_occupancy(&self, what: ClusterQuestion, request: &LaunchRequest<'_>) -> CudaResult<i32> {
         match what {
-            ClusterQuestion::MostActive => Ok(i32::try_from(shape.block[0]).unwrap()),
-            ClusterQuestion::LargestSize => Ok(i32::try_from(attributes.len()).unwrap()),
+            ClusterQuestion::MostActive => Ok(i32::try_from(request.block[0]).unwrap()),
+            ClusterQuestion::LargestSize => Ok(i32::try_from(request.attributes.len()).unwrap()),
         }
     }
 
@@ -797,32 +713,6 @@ impl Device for Fake {
         let mut map = TensorMap { words: [shape.dimensions[0]; 16] };
         map.words[0] = address.0;
         Ok(map)
-    }
-
-    fn create_stream(&self, _flags: u32, _priority: i32) -> CudaResult<Stream> {
-        let mut state = self.state();
-        if std::mem::take(&mut state.fail_stream) {
-            return Err(CudaError::OUT_OF_MEMORY);
-        }
-        let handle = state.handle();
-        state.created.push(handle);
-        state.streams.insert(handle, Queue::default());
-        Ok(Stream(handle))
-    }
-
-    fn destroy_stream(&self, stream: Stream) -> CudaResult<()> {
-        let mut state = self.state();
-        // Like a driver's: the stream goes when its work is done.
-        if state.streams.get(&stream.0).is_some_and(|queue| queue.work.is_empty() && !queue.busy) {
-            state.streams.remove(&stream.0);
-        }
-        Ok(())
-    }
-
-    fn wait_event(&self, stream: Stream, event: Event, _flags: u32) -> CudaResult<()> {
-        let record = self.state().events[&event.0].0;
-        self.enqueue(stream, Step::Wait(event.0, record));
-        Ok(())
     }
 
     fn memory_operations(&self, stream: Stream, operations: &[StreamMemoryOperation]) -> CudaResult<()> {
@@ -843,22 +733,133 @@ impl Device for Fake {
         }
         Ok(())
     }
+}
 
-    fn query_stream(&self, stream: Stream) -> CudaResult<()> {
+impl PlainCalls for Fake {
+    fn ctx_synchronize(&self) -> CudaResult<()> {
+        let mut state = self.state();
+        while state.broken.is_none() && state.streams.values().any(|queue| queue.busy || !queue.work.is_empty()) {
+            state = self.changed.wait(state).unwrap();
+        }
+        state.check()
+    }
+
+    fn mem_release(&self, memory: MemHandle) -> CudaResult<()> {
+        self.state().released.push(memory.0);
+        Ok(())
+    }
+
+    fn mem_get_info(&self) -> CudaResult<(usize, usize)> {
+        Ok((1 << 34, 1 << 35))
+    }
+
+    fn array_destroy(&self, array: Array) -> CudaResult<()> {
+        self.state().arrays.remove(&array.0).map(drop).ok_or(CudaError::INVALID_HANDLE)
+    }
+
+    fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
+        self.state().textures.remove(&texture.0).map(drop).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
+        self.tex_object_destroy(TextureObject(surface.0))
+    }
+
+    fn graph_launch(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let nodes = self.state().graphs[&exec.0].clone();
+        self.work(stream, move |state| state.graph_launches.push(nodes))?;
+        let operations = self.state().graph_words.get(&exec.0).cloned().unwrap_or_default();
+        self.memory_operations(stream, &operations)
+    }
+
+    fn graph_upload(&self, _exec: GraphExec, _stream: Stream) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: u32) -> CudaResult<()> {
+        let at = usize::try_from(node.0).unwrap() - 1;
+        self.state().graphs.get_mut(&exec.0).unwrap()[at] += if enabled != 0 { " on" } else { " off" };
+        Ok(())
+    }
+
+    fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> CudaResult<GraphUpdate> {
+        let mut state = self.state();
+        let nodes = state.graphs[&graph.0].clone();
+        if nodes.len() != state.graphs[&exec.0].len() {
+            return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE);
+        }
+        state.graphs.insert(exec.0, nodes);
+        Ok(GraphUpdate::default())
+    }
+
+    fn graph_exec_destroy(&self, _exec: GraphExec) -> CudaResult<()> {
+        Ok(())
+    }
+
+    fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {
+        self.state().graphs.remove(&graph.0).map(drop).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn occupancy_max_active_blocks_per_multiprocessor(
+        &self,
+        _function: Function,
+        block: i32,
+        _shared: usize,
+        _flags: u32,
+    ) -> CudaResult<i32> {
+        Ok(2048 / block.max(1))
+    }
+
+    fn occupancy_available_dynamic_s_mem_per_block(
+        &self,
+        _function: Function,
+        _blocks: i32,
+        _block: i32,
+    ) -> CudaResult<usize> {
+        Ok(1024)
+    }
+
+    fn stream_create_with_priority(&self, _flags: u32, _priority: i32) -> CudaResult<Stream> {
+        let mut state = self.state();
+        if std::mem::take(&mut state.fail_stream) {
+            return Err(CudaError::OUT_OF_MEMORY);
+        }
+        let handle = state.handle();
+        state.created.push(handle);
+        state.streams.insert(handle, Queue::default());
+        Ok(Stream(handle))
+    }
+
+    fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
+        let mut state = self.state();
+        // Like a driver's: the stream goes when its work is done.
+        if state.streams.get(&stream.0).is_some_and(|queue| queue.work.is_empty() && !queue.busy) {
+            state.streams.remove(&stream.0);
+        }
+        Ok(())
+    }
+
+    fn stream_wait_event(&self, stream: Stream, event: Event, _flags: u32) -> CudaResult<()> {
+        let record = self.state().events[&event.0].0;
+        self.enqueue(stream, Step::Wait(event.0, record));
+        Ok(())
+    }
+
+    fn stream_query(&self, stream: Stream) -> CudaResult<()> {
         let state = self.state();
         state.check()?;
         let idle = state.streams.get(&stream.0).is_none_or(|queue| queue.work.is_empty() && !queue.busy);
         if idle { Ok(()) } else { Err(CudaError::NOT_READY) }
     }
 
-    fn create_event(&self, _flags: u32) -> CudaResult<Event> {
+    fn event_create(&self, _flags: u32) -> CudaResult<Event> {
         let mut state = self.state();
         let handle = state.handle();
         state.events.insert(handle, (0, true));
         Ok(Event(handle))
     }
 
-    fn record(&self, event: Event, stream: Stream, _flags: u32) -> CudaResult<()> {
+    fn event_record(&self, event: Event, stream: Stream) -> CudaResult<()> {
         let mut state = self.state();
         state.check()?;
         let entry = state.events.get_mut(&event.0).unwrap();
@@ -869,14 +870,18 @@ impl Device for Fake {
         Ok(())
     }
 
-    fn query_event(&self, event: Event) -> CudaResult<()> {
+    fn event_record_with_flags(&self, event: Event, stream: Stream, _flags: u32) -> CudaResult<()> {
+        self.event_record(event, stream)
+    }
+
+    fn event_query(&self, event: Event) -> CudaResult<()> {
         let mut state = self.state();
         state.asked_by.insert(std::thread::current().name().unwrap_or_default().to_owned());
         state.check()?;
         if state.events[&event.0].1 { Ok(()) } else { Err(CudaError::NOT_READY) }
     }
 
-    fn synchronize_event(&self, event: Event) -> CudaResult<()> {
+    fn event_synchronize(&self, event: Event) -> CudaResult<()> {
         let mut state = self.state();
         while state.broken.is_none() && !state.events[&event.0].1 {
             state = self.changed.wait(state).unwrap();
@@ -884,11 +889,11 @@ impl Device for Fake {
         state.check()
     }
 
-    fn elapsed(&self, _start: Event, _end: Event) -> CudaResult<f32> {
+    fn event_elapsed_time(&self, _start: Event, _end: Event) -> CudaResult<f32> {
         Ok(1.0)
     }
 
-    fn destroy_event(&self, event: Event) -> CudaResult<()> {
+    fn event_destroy(&self, event: Event) -> CudaResult<()> {
         self.state().events.remove(&event.0);
         Ok(())
     }

@@ -51,6 +51,9 @@ pub(super) struct RawEntry {
     pub(super) surface: bool,
     #[serde(default)]
     pub(super) device: bool,
+    /// The worker makes the call as it is: only handles and numbers go in and out.
+    #[serde(default)]
+    pub(super) plain: bool,
     #[serde(default)]
     pub(super) before_init: bool,
     /// The trait's method where it does not follow from the arguments.
@@ -133,6 +136,16 @@ impl Entry {
 impl Argument {
     pub(super) fn is_stream(&self) -> bool {
         self.direction == Direction::Value && matches!(&self.shape, Shape::Plain(name) if name == "Stream")
+    }
+
+    /// Whether it is a handle or a number by value, or comes out of the call: no address of anything.
+    fn is_plain(&self) -> bool {
+        let is_address = |kind: &str| kind.starts_with('*') || matches!(kind, "DevicePtr" | "HostPointer");
+        match (&self.shape, self.direction) {
+            (Shape::Plain(kind), Direction::Value) => !is_address(kind),
+            (Shape::Plain(_) | Shape::Flag, Direction::Out { optional: false }) => true,
+            _ => false,
+        }
     }
 
     pub(super) fn length(&self) -> Option<&str> {
@@ -218,6 +231,8 @@ fn entry(symbol: &str, raw: RawEntry, symbols: &BTreeSet<String>) -> Result<Entr
         ensure!(entry.arguments.iter().any(Argument::is_stream), "has a per-thread form but no stream");
     }
     ensure!(!entry.raw.surface || entry.raw.custom, "`surface` needs `custom`");
+    ensure!(!entry.raw.plain || entry.raw.device, "`plain` needs `device`");
+    ensure!(!entry.raw.plain || entry.arguments.iter().all(Argument::is_plain), "`plain` passes no address");
     Ok(entry)
 }
 
@@ -285,5 +300,13 @@ mod tests {
         assert_eq!(c("in access: MemAccess[count]"), "*const MemAccess");
         assert_eq!(c("stream: Stream"), "Stream");
         assert!(argument("out of order x: u32").is_err());
+    }
+
+    #[test]
+    fn plain_are_handles_and_numbers_and_no_addresses() {
+        let plain = |text: &str| argument(text).expect("an argument").is_plain();
+        assert!(["event: Event", "flags: u32", "out total: usize"].into_iter().all(plain));
+        let others = ["at: DevicePtr", "user: *mut c_void", "in x: host[n]", "in name: cstr", "opt out total: usize"];
+        assert!(!others.into_iter().any(plain));
     }
 }
