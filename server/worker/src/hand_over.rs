@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use serde::{Deserialize, Serialize};
 
 use crate::cache_channel::CacheEnd;
-use crate::ledger::Granted;
+use crate::memory::ledger::Granted;
 
 /// The most bytes of a notice.
 const NOTICE_BYTES: usize = 1024;

@@ -3,55 +3,30 @@
 //! It trusts nothing the client says, and it never waits for the GPU where a command need not.
 #![deny(unsafe_code)]
 
-mod batch;
-mod budget;
-mod cache;
 pub mod cache_channel;
-mod completer;
+mod complete;
 pub mod contract;
-mod ending;
-mod events;
-mod failures;
-mod fault;
 pub mod hand_over;
-mod host_functions;
-mod joining;
-mod ledger;
-mod log;
-mod mirrors;
-mod objects;
-mod output;
-mod printing;
+mod issue;
+mod life;
+mod memory;
 mod process;
-mod queue;
-mod reader;
-mod ring;
-mod rings;
 pub mod sandbox;
-mod serve;
-mod session;
-mod shared;
-mod staging;
-mod stripes;
-mod threads;
 mod version;
-mod vigil;
-mod watch;
-mod watchdog;
-mod window;
+mod wire_in;
 
-pub use cache::Cache;
-pub use ending::Ending;
-pub use joining::Joining;
-pub use ledger::{Granted, Grants};
-pub use log::{Log, one_entry};
-pub use output::Output;
+pub use complete::output::Output;
+pub use issue::cache::Cache;
+pub use life::ending::Ending;
+pub use life::joining::Joining;
+pub use life::log::{Log, one_entry};
+pub use life::rings::use_rings;
+pub use life::serve::{Plan, serve};
+pub use life::watch::{Lasting, Process};
+pub use life::watchdog::Watchdog;
+pub use memory::ledger::{Granted, Grants};
 pub use process::{close_inherited, end, without_randomization};
-pub use rings::use_rings;
-pub use serve::{Plan, serve};
 pub use version::version;
-pub use watch::{Lasting, Process};
-pub use watchdog::Watchdog;
 
 #[cfg(test)]
 mod tests;

@@ -28,9 +28,9 @@ pub(crate) use fake::Fake;
 use floe_transport::{Link, LinkError};
 use floe_wire::*;
 
-use crate::cache::{Hash, hash_of};
 use crate::hand_over::{Giver, Role, pair};
-use crate::staging::RingBytes;
+use crate::issue::cache::{Hash, hash_of};
+use crate::memory::staging::RingBytes;
 use crate::{Ending, Joining, Lasting, Log, Output, Plan, Watchdog, serve};
 
 /// Connections that may wait for a worker to take them.

@@ -2,7 +2,7 @@
 //! In: messages over a socket pair. Out: what is refused, and that nothing was taken for it.
 
 use super::*;
-use crate::ledger::{Granted, Grants};
+use crate::memory::ledger::{Granted, Grants};
 use floe_abi::limit;
 
 const MIB: u64 = 1 << 20;

@@ -7,18 +7,18 @@ use floe_device::Costs;
 use floe_transport::{Expected, Receiver, Spin, Stripes, Transfers};
 
 use super::*;
-use crate::batch::{Batch, Command};
-use crate::budget::Budget;
-use crate::completer::Completer;
-use crate::host_functions::HostFunctions;
-use crate::ledger::Ledger;
-use crate::printing::Printing;
-use crate::queue::{Issuing, Queue};
-use crate::reader::Reader;
-use crate::session::{Allowance, Session};
-use crate::shared::Shared;
-use crate::staging::Uploads;
-use crate::window::Window;
+use crate::complete::completer::Completer;
+use crate::complete::printing::Printing;
+use crate::issue::host_functions::HostFunctions;
+use crate::issue::session::{Allowance, Session};
+use crate::life::shared::Shared;
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use crate::memory::staging::Uploads;
+use crate::memory::window::Window;
+use crate::wire_in::batch::{Batch, Command};
+use crate::wire_in::queue::{Issuing, Queue};
+use crate::wire_in::reader::Reader;
 
 /// Launches of one round: several batches.
 const LAUNCHES: usize = 500;

@@ -257,7 +257,7 @@ fn session_ends_with_any_of_its_connections() {
 #[test]
 fn issuer_has_room_also_when_what_comes_behind_it_has_taken_all() {
     let device = Arc::new(Fake::default());
-    let uploads = crate::staging::Uploads::<Fake>::new(1 << 20, &crate::budget::Budget::default());
+    let uploads = crate::memory::staging::Uploads::<Fake>::new(1 << 20, &crate::memory::budget::Budget::default());
     uploads.begin(&device).unwrap();
     let ahead: Vec<_> = std::iter::from_fn(|| uploads.room(&device, 1 << 18, || false)).collect();
     assert_eq!(ahead.len(), 4);

@@ -1,0 +1,314 @@
+//! What waits for the GPU, so that the issuer need not.
+//! In: tasks in issue order, each with the marks that must have completed. Out: deliveries, output, replies, progress,
+//! host functions.
+//! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's
+//! work depended on has completed too, and must be at the client first.
+
+mod order;
+mod pace;
+mod release;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_device::{Device, Pinned as _};
+use floe_transport::{LinkError, Spin, sleep_precisely};
+use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
+
+use super::events::Mark;
+use crate::issue::session::SharedPages;
+use crate::life::shared::Shared;
+use crate::memory::staging::Landing;
+use crate::wire_in::stripes;
+pub(crate) use order::Lane;
+use order::Order;
+pub(crate) use pace::Pace;
+use release::Release;
+pub(crate) use release::Releaser;
+
+/// Something to do when the GPU has come so far.
+pub(crate) struct Task<D: Device> {
+    /// The command it belongs to.
+    pub(crate) sequence: u64,
+    /// Tasks of one lane complete in order.
+    pub(crate) lane: Lane,
+    /// What must have completed.
+    pub(crate) marks: Vec<Arc<Mark<D>>>,
+    pub(crate) action: Action<D>,
+}
+
+impl<D: Device> Task<D> {
+    /// `None`: not yet. Otherwise the first failure of its marks, as `ask` has their outcomes, or success.
+    pub(crate) fn outcome(&self, ask: impl Fn(&Arc<Mark<D>>) -> Option<CudaResult<()>>) -> Option<CudaResult<()>> {
+        self.marks.iter().map(ask).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
+    }
+}
+
+/// What is to be done then.
+pub(crate) enum Action<D: Device> {
+    /// Send a piece of a copy; `offset` is its place in the whole.
+    Deliver { landing: Landing<D>, offset: u64 },
+    /// Answer a request that stands for nothing.
+    Echo,
+    /// Answer the request; `failed` is an error known before the work was even marked.
+    Reply { failed: Option<CudaError> },
+    /// Give shared memory up, then answer the request.
+    Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
+    /// Have the client run a host function.
+    RunHostFunction(FunctionId),
+    /// Say that a stream has come as far as this frame.
+    Report { stream: StreamId, reached: u64 },
+    /// The same behind operations on words of memory, which may have stood there as a wait.
+    WordsDone { stream: StreamId, reached: u64, waits: bool },
+}
+
+/// The issuer's and the driver's callbacks' way to the completer.
+pub(crate) struct Tasks<D: Device> {
+    channel: Channel<Task<D>>,
+    releases: Channel<Release<D>>,
+    open: Arc<Open>,
+}
+
+impl<D: Device> Clone for Tasks<D> {
+    fn clone(&self) -> Self {
+        let (channel, releases) = (self.channel.clone(), self.releases.clone());
+        Self { channel, releases, open: Arc::clone(&self.open) }
+    }
+}
+
+/// How many tasks are not done, and who waits for none.
+#[derive(Default)]
+struct Open {
+    tasks: Mutex<OpenTasks>,
+    none: Condvar,
+}
+
+#[derive(Default)]
+struct OpenTasks {
+    count: usize,
+    /// Waking nobody is a system call, too.
+    waiting: usize,
+}
+
+impl Open {
+    fn tasks(&self) -> MutexGuard<'_, OpenTasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, by: isize) {
+        let mut tasks = self.tasks();
+        tasks.count = tasks.count.saturating_add_signed(by);
+        if tasks.count == 0 && tasks.waiting > 0 {
+            self.none.notify_all();
+        }
+    }
+
+    fn wait_for_none(&self) {
+        let mut tasks = self.tasks();
+        tasks.waiting += 1;
+        while tasks.count > 0 {
+            tasks = self.none.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+        }
+        tasks.waiting -= 1;
+    }
+}
+
+impl<D: Device> Tasks<D> {
+    pub(crate) fn hand_over(&self, task: Task<D>) {
+        self.open.change(1);
+        if self.channel.send(task).is_err() {
+            // The completer is gone because the link is; so will be this process.
+            self.open.change(-1);
+        }
+    }
+
+    /// Waits until every task handed over has been done.
+    pub(crate) fn wait_until_done(&self) {
+        self.open.wait_for_none();
+    }
+
+    /// Whether every task handed over has been done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.tasks().count == 0
+    }
+
+    /// Does what was never handed over; it leaves with the next flush.
+    pub(crate) fn finish(&self, shared: &Arc<Shared<D>>, task: Task<D>) -> Result<(), LinkError> {
+        finish(shared, (&self.open, &self.releases), task, Ok(()))
+    }
+}
+
+/// The thread's state.
+pub(crate) struct Completer<D: Device> {
+    shared: Arc<Shared<D>>,
+    incoming: Receiver<Task<D>>,
+    releases: Channel<Release<D>>,
+    open: Arc<Open>,
+    order: Order<D>,
+    spin: Spin,
+}
+
+impl<D: Device> Completer<D> {
+    /// Also what gives memory up beside it.
+    pub(crate) fn new(shared: Arc<Shared<D>>, spin: Spin) -> (Self, Releaser<D>, Tasks<D>) {
+        let (channel, incoming) = std::sync::mpsc::channel();
+        let (releases, given_up) = std::sync::mpsc::channel();
+        let open = Arc::new(Open::default());
+        let tasks = Tasks { channel, releases: releases.clone(), open: Arc::clone(&open) };
+        let releaser = Releaser { shared: Arc::clone(&shared), incoming: given_up, open: Arc::clone(&open) };
+        (Self { shared, incoming, releases, open, order: Order::default(), spin }, releaser, tasks)
+    }
+
+    /// Runs until the link or every [`Tasks`] is gone.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the client cannot be told any more.
+    pub(crate) fn run(&mut self) -> Result<(), LinkError> {
+        if self.spin.is_on() {
+            sleep_precisely();
+        }
+        let mut pace = Pace::new(self.spin);
+        while self.take_in(&mut pace) {
+            let mut finished = false;
+            while let Some((task, outcome)) = self.order.next() {
+                finish(&self.shared, (&self.open, &self.releases), task, outcome)?;
+                if self.order.is_empty() {
+                    // Ahead of the next wait, which the issuer may see to.
+                    self.shared.queue.expect(false);
+                }
+                self.open.change(-1);
+                finished = true;
+            }
+            if finished {
+                self.shared.sender.flush()?;
+                pace = Pace::new(self.spin);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes new tasks in; waits for one as long as it is worth it. False: none can come any more.
+    fn take_in(&mut self, pace: &mut Pace) -> bool {
+        let first = if self.order.is_empty() {
+            let soon = self.spin.look(|| self.incoming.try_recv().ok());
+            let Some(task) = soon.or_else(|| self.incoming.recv().ok()) else { return false };
+            *pace = Pace::new(self.spin);
+            Some(task)
+        } else {
+            self.pause(pace)
+        };
+        let mut came = first.is_some();
+        self.order.extend(first);
+        while let Ok(task) = self.incoming.try_recv() {
+            self.order.push(task);
+            came = true;
+        }
+        if came {
+            self.shared.queue.expect(true);
+            // After a reset the context is another one.
+            let _ = self.shared.device.enter();
+        }
+        true
+    }
+
+    /// Lets a moment pass before the next look, unless a task comes.
+    fn pause(&self, pace: &mut Pace) -> Option<Task<D>> {
+        let sleep = pace.next(Instant::now())?;
+        match self.incoming.recv_timeout(sleep) {
+            Ok(task) => Some(task),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(sleep);
+                None
+            }
+        }
+    }
+}
+
+/// Does what is to be done, and says it with the next flush.
+fn finish<D: Device>(
+    shared: &Arc<Shared<D>>,
+    (open, releases): (&Open, &Channel<Release<D>>),
+    task: Task<D>,
+    outcome: CudaResult<()>,
+) -> Result<(), LinkError> {
+    if !matches!(task.action, Action::Echo) {
+        // What kernels wrote into the program's own memory is at the client before it hears that they are over.
+        shared.mirrors.tell(&shared.sender)?;
+    }
+    match task.action {
+        Action::Deliver { landing, offset } => match outcome {
+            Ok(()) if stripes::carry(shared, &landing, offset) => {
+                stripes::deliver(shared, task.sequence, landing, offset)
+            }
+            Ok(()) => deliver(shared, task.sequence, &landing, offset),
+            // The reply that follows on the same lane carries the error.
+            Err(_) => Ok(()),
+        },
+        Action::Echo => shared.queue_reply(task.sequence, 0),
+        Action::Reply { failed } => reply(shared, task.sequence, &task.marks, failed.or(outcome.err())),
+        Action::Release { pages, failed } => {
+            let error = failed.or(outcome.err());
+            task.marks.iter().for_each(|mark| mark.settle());
+            open.change(1);
+            if let Err(unsent) = releases.send(Release { request: task.sequence, pages, error }) {
+                // The session is over: what it holds of the device goes with the process.
+                std::mem::forget(unsent);
+                open.change(-1);
+            }
+            Ok(())
+        }
+        Action::Report { stream, reached } => report(shared, stream, reached, outcome),
+        Action::WordsDone { stream, reached, waits } => {
+            if waits {
+                shared.queue.wait_ends();
+            }
+            report(shared, stream, reached, outcome)
+        }
+        Action::RunHostFunction(function) => {
+            shared.show_printed(outcome.is_err())?;
+            shared.sender.queue(&RunHostFunction { function, status: 0 }).map(|_| ())
+        }
+    }
+}
+
+/// Answers a request whose work is over.
+fn reply<D: Device>(
+    shared: &Shared<D>,
+    request: u64,
+    marks: &[Arc<Mark<D>>],
+    error: Option<CudaError>,
+) -> Result<(), LinkError> {
+    let failed = error.is_some() || shared.failures.any();
+    if failed || shared.printing.is_possible() {
+        marks.iter().for_each(|mark| mark.settle());
+    }
+    if error.is_some_and(CudaError::is_sticky) {
+        // No event can be recorded any more, and what the kernel said last is still to be written out.
+        let _ = shared.device.ctx_synchronize();
+    }
+    shared.show_printed(failed)?;
+    shared.queue_reply(request, error.map_or(0, CudaError::code))
+}
+
+fn report<D: Device>(
+    shared: &Shared<D>,
+    stream: StreamId,
+    reached: u64,
+    outcome: CudaResult<()>,
+) -> Result<(), LinkError> {
+    let status = outcome.map_or_else(CudaError::code, |()| 0);
+    shared.show_printed(outcome.is_err())?;
+    shared.sender.queue(&Progress { stream, sequence: reached, status }).map(|_| ())
+}
+
+/// Sends a piece from where the device wrote it.
+fn deliver<D: Device>(shared: &Shared<D>, request: u64, landing: &Landing<D>, offset: u64) -> Result<(), LinkError> {
+    let mut sent = Ok(0);
+    landing.memory.lend(landing.offset, landing.bytes, &mut |bytes| {
+        sent = shared.sender.queue(&Delivery { request, offset, bytes });
+    });
+    sent.map(|_| ())
+}

@@ -1,0 +1,44 @@
+//! Gives shared memory up beside the completer.
+//! In: memory whose work is over, in order. Out: replies. It is one thread of a session, however much the client gives up: the
+//! driver may wait, as it lets go of memory, for work that waits for what the completer says.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use floe_abi::CudaError;
+use floe_device::Device;
+
+use super::Open;
+use crate::issue::session::SharedPages;
+use crate::life::shared::Shared;
+
+/// Memory to be given up.
+pub(crate) struct Release<D: Device> {
+    /// What is answered then.
+    pub(super) request: u64,
+    pub(super) pages: SharedPages<D::Mapped>,
+    /// What the work that named it ended with.
+    pub(super) error: Option<CudaError>,
+}
+
+/// The thread's state.
+pub(crate) struct Releaser<D: Device> {
+    pub(super) shared: Arc<Shared<D>>,
+    pub(super) incoming: Receiver<Release<D>>,
+    pub(super) open: Arc<Open>,
+}
+
+impl<D: Device> Releaser<D> {
+    /// Runs until nobody is left who gives memory up.
+    pub(crate) fn run(&mut self) {
+        while let Ok(Release { request, pages, error }) = self.incoming.recv() {
+            // After a reset the context is another one. On one beyond use the driver refuses; the pages go all the same.
+            let _ = self.shared.device.enter();
+            drop(pages);
+            // A client that cannot be told is gone, which others notice.
+            let status = error.map_or(0, CudaError::code);
+            let _ = self.shared.queue_reply(request, status).and_then(|()| self.shared.sender.flush());
+            self.open.change(-1);
+        }
+    }
+}

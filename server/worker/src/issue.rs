@@ -1,0 +1,10 @@
+//! The session as the issuing thread has it: its objects, and each command carried out in order.
+//! In: commands of the client, which nobody has checked yet. Out: calls of the device, replies, tasks for the completer.
+//! It never waits for the GPU where a command need not.
+
+pub(crate) mod cache;
+pub(crate) mod fault;
+pub(crate) mod host_functions;
+mod objects;
+pub(crate) mod session;
+mod vigil;

@@ -1,0 +1,159 @@
+//! Arrays of the session.
+//! In: shapes by the client's ids. Out: the driver's arrays, charged to the quota, and places in them for copies.
+//! An array lies where and as the driver pleases, so what it is charged is a bound: no less than any device takes for it.
+
+use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError};
+use floe_device::{ArrayPlace, Device};
+use floe_wire::{ArrayId, BoxEnd, CreateArray, DestroyArray};
+
+use super::{Answer, Session, body};
+use crate::issue::fault::{Fault, broken};
+
+/// An array that exists.
+#[derive(Debug)]
+pub(crate) struct ArrayObject {
+    array: Array,
+    shape: ArrayShape,
+    /// Bytes charged to the quota.
+    charge: u64,
+}
+
+/// GPUs keep arrays in tiles of 64 bytes by 8 rows, of which up to 16 stand above each other in a block, and in volumes up to
+/// 32 slices behind each other. Arrays begin and end with blocks.
+const TILE_BYTES: u64 = 64;
+const TILE_ROWS: u64 = 8;
+const BLOCK_ROWS: u64 = 128;
+const BLOCK_SLICES: u64 = 32;
+/// What memory is given out in: small arrays share such pages, large ones have whole large pages.
+const SMALL_PAGE: u64 = 64 << 10;
+const LARGE_PAGE: u64 = 2 << 20;
+
+/// Bytes that an array takes at most.
+fn charge(shape: &ArrayShape) -> Option<u64> {
+    let wide = |size: usize| u64::try_from(size).ok();
+    let row = wide(shape.row_bytes())?.checked_next_multiple_of(TILE_BYTES)?;
+    let (rows, slices) = (wide(shape.rows())?, wide(shape.slices())?);
+    let block_rows = rows.checked_next_power_of_two()?.clamp(TILE_ROWS, BLOCK_ROWS);
+    let block_slices = if shape.is_layered() { 1 } else { slices.checked_next_power_of_two()?.min(BLOCK_SLICES) };
+    let padded = [rows.checked_next_multiple_of(block_rows)?, slices.checked_next_multiple_of(block_slices)?];
+    let bytes = row.checked_mul(padded[0])?.checked_mul(padded[1])?;
+    bytes.checked_next_multiple_of(if bytes < LARGE_PAGE / 2 { SMALL_PAGE } else { LARGE_PAGE })
+}
+
+/// The shape a message names. What the client has checked before it sent it, breaks the contract.
+fn shape(message: &CreateArray) -> Result<ArrayShape, Fault> {
+    let size = |size: u64| usize::try_from(size).map_err(|_| Fault::Contract(format!("no size of an array: {size}")));
+    let CreateArray { format, channels, flags, .. } = *message;
+    let (width, height, depth) = (size(message.width)?, size(message.height)?, size(message.depth)?);
+    let descriptor = Array3dDescriptor { width, height, depth, format, channels, flags };
+    ArrayShape::new(&descriptor).or_else(|error| broken(format!("no array is so ({error}): {descriptor:?}")))
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn create_array(&mut self, message: CreateArray) -> Result<Answer, Fault> {
+        self.arrays.check_new(message.array.0)?;
+        let shape = shape(&message)?;
+        let charge = charge(&shape).ok_or(CudaError::OUT_OF_MEMORY)?;
+        let array = self.charged(charge, |device| device.create_array(&shape))?;
+        self.arrays.bind(message.array.0, Ok(ArrayObject { array, shape, charge }));
+        body(&())
+    }
+
+    pub(super) fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
+        if let Some(object) = self.arrays.remove(message.array.0)? {
+            self.allowance.ledger.give(object.charge);
+            self.device().array_destroy(object.array)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    /// The driver's array of an id.
+    pub(super) fn array(&self, id: ArrayId) -> Result<Array, Fault> {
+        Ok(self.arrays.get(id.0)?.array)
+    }
+
+    /// The place where a box lies in an array, all of it inside.
+    pub(super) fn array_place(&self, end: &BoxEnd, extent: [u64; 3]) -> Result<ArrayPlace, Fault> {
+        let ArrayObject { array, shape, .. } = self.arrays.get(end.array.0)?;
+        let at = [end.x, end.y, end.z];
+        let size = |values: [u64; 3]| values.map(|value| usize::try_from(value).unwrap_or(usize::MAX));
+        if !shape.holds(size(at), size(extent)) {
+            return broken(format!(
+                "a box of {extent:?} from {at:?} is not inside the array: {:?}",
+                shape.descriptor()
+            ));
+        }
+        Ok(ArrayPlace { array: *array, deep: shape.descriptor().depth != 0, at })
+    }
+
+    /// Destroys all; errors of a context beyond use do not matter, they go with it.
+    pub(super) fn drop_arrays(&mut self) {
+        for object in self.arrays.drain() {
+            self.allowance.ledger.give(object.charge);
+            let _ = self.shared.device.array_destroy(object.array);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    fn charged(width: u64, height: u64, depth: u64, flags: u32) -> Option<u64> {
+        let message = CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels: 1, flags };
+        charge(&shape(&message).unwrap())
+    }
+
+    #[test]
+    fn a_charge_is_whole_blocks_and_pages() {
+        assert_eq!(charged(1, 0, 0, 0), Some(SMALL_PAGE));
+        // 1000 floats are 4032 bytes of tiles; 1000 rows 1024.
+        assert_eq!(charged(1000, 1000, 0, 0), Some((4032_u64 * 1024).next_multiple_of(LARGE_PAGE)));
+        // Five slices of a volume are eight, five layers are five.
+        assert_eq!(charged(256, 512, 5, 0), Some(1024 * 512 * 8));
+        assert_eq!(charged(256, 512, 5, 1), Some((1024_u64 * 512 * 5).next_multiple_of(LARGE_PAGE)));
+    }
+
+    /// What an H200 took (driver 580.159): free memory before and behind 400 equal arrays, in bytes of one. Pages had room
+    /// left in them before, so what small ones took may be more.
+    #[test]
+    fn a_charge_is_no_less_than_what_an_h200_took_and_a_large_page_more_at_most() {
+        const CUBE: u32 = floe_abi::array_flags::CUBEMAP;
+        const LAYERED: u32 = floe_abi::array_flags::LAYERED;
+        const SURFACE: u32 = floe_abi::array_flags::SURFACE_LDST;
+        const BYTES: u32 = floe_abi::array_format::UNSIGNED_INT8;
+        const FLOATS: u32 = floe_abi::array_format::FLOAT;
+        for ([width, height, depth], format, channels, flags, took) in [
+            ([64, 0, 0], FLOATS, 1, 0, 0),
+            ([1000, 0, 0], FLOATS, 4, 0, 125_829),
+            ([16, 16, 0], BYTES, 1, 0, 5_243),
+            ([100, 100, 0], FLOATS, 1, 0, 57_672),
+            ([1025, 1025, 0], FLOATS, 1, 0, 6_291_456),
+            ([33, 17, 9], FLOATS, 4, 0, 230_687),
+            ([100, 100, 100], FLOATS, 1, 0, 6_291_456),
+            ([512, 1, 512], BYTES, 4, 0, 8_388_608),
+            ([300, 0, 100], FLOATS, 2, LAYERED, 2_097_152),
+            ([300, 200, 7], FLOATS, 2, LAYERED, 6_291_456),
+            ([65, 65, 6], FLOATS, 4, CUBE, 1_043_333),
+            ([4096, 4096, 0], FLOATS, 4, SURFACE, 268_435_456),
+            ([1, 4097, 0], FLOATS, 4, 0, 298_844),
+        ] {
+            let message = CreateArray { array: ArrayId(1), width, height, depth, format, channels, flags };
+            let charge = charge(&shape(&message).unwrap()).unwrap();
+            assert!((took..=took + LARGE_PAGE).contains(&charge), "{message:?} took {took}, charged: {charge}");
+        }
+    }
+
+    #[test]
+    fn shapes_that_cannot_be_break_the_contract_and_never_overflow() {
+        let broken = |width, height, depth, channels| {
+            let message = CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels, flags: 0 };
+            matches!(shape(&message), Err(Fault::Contract(_)))
+        };
+        assert!(broken(0, 1, 1, 1) && broken(u64::MAX, u64::MAX, 1, 4) && broken(4, 0, 4, 1) && broken(4, 4, 0, 3));
+        // Sizes there may be, of which the second is none any more with its padding.
+        assert_eq!(charged((1 << 31) - 1, (1 << 28) + 1, 1, 0).map(|bytes| bytes > 1 << 61), Some(true));
+        assert_eq!(charged((1 << 31) - 1, 1, (1 << 30) - 1, 0), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Contents of libraries: what a library is made of, from the parts that came or from the cache.
+//! In: parts, hashes. Out: bytes that have the hashes they were asked by, or which of them are missing.
+//! Knowing a content's hash is taken as having the content; no content is given out under another hash than its own.
+
+use std::collections::{BTreeMap, HashMap};
+
+use floe_device::Content;
+use floe_wire::{LibraryId, LibraryPart};
+
+use crate::issue::cache::{Cache, Hash, hash_of};
+use crate::issue::fault::{Fault, broken};
+use crate::life::log::Log;
+use crate::memory::budget::Budget;
+
+/// The most bytes of one library's contents.
+const LIBRARY_BYTES: u64 = 1 << 30;
+/// The most contents of one library.
+const CONTENTS: usize = 4096;
+
+/// Bytes of host memory of a part, beside its own.
+const PART: u64 = 128;
+
+/// The contents a session sends and asks for.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    cache: Option<Cache>,
+    /// What has come of libraries that are not loaded yet, by library and content.
+    parts: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
+    pending: u64,
+    /// What they are charged to.
+    budget: Budget,
+    log: Log,
+    cache_failed: bool,
+}
+
+/// What a library is made of.
+#[derive(Debug)]
+pub(crate) enum Gathered {
+    /// All of it.
+    All(Vec<Content>),
+    /// These indices are neither here nor in the cache.
+    Missing(Vec<u32>),
+}
+
+impl Contents {
+    pub(crate) fn new(cache: Option<Cache>, log: Log, budget: &Budget) -> Self {
+        Self { cache, parts: HashMap::new(), pending: 0, budget: budget.clone(), log, cache_failed: false }
+    }
+
+    /// The next bytes of a content.
+    pub(crate) fn part(&mut self, message: LibraryPart<'_>) -> Result<(), Fault> {
+        let LibraryPart { library, content, bytes } = message;
+        let parts = self.parts.entry(library.0).or_default();
+        let more = bytes.len() as u64;
+        let present: u64 = parts.values().map(|part| part.len() as u64).sum();
+        if present + more > LIBRARY_BYTES {
+            return broken(format!("parts of library {} are over the limit: {LIBRARY_BYTES}", library.0));
+        }
+        if parts.len() >= CONTENTS && !parts.contains_key(&content) {
+            return broken(format!("more contents of library {} than: {CONTENTS}", library.0));
+        }
+        let more = more + if parts.contains_key(&content) { 0 } else { PART };
+        if let Err(fault) = self.budget.take(more) {
+            return broken(format!("parts of library {}: {fault}", library.0));
+        }
+        parts.entry(content).or_default().extend_from_slice(bytes);
+        self.pending += more;
+        Ok(())
+    }
+
+    /// The contents a library is made of; its parts are used up.
+    pub(crate) fn gather(&mut self, library: LibraryId, wanted: &[floe_wire::Content<'_>]) -> Result<Gathered, Fault> {
+        let mut parts = self.parts.remove(&library.0).unwrap_or_default();
+        let bytes = parts.values().map(|part| part.len() as u64 + PART).sum();
+        self.pending -= bytes;
+        self.budget.give(bytes);
+        let total = wanted.iter().try_fold(0_u64, |total, content| total.checked_add(content.bytes));
+        if wanted.is_empty() || wanted.len() > CONTENTS || total.is_none_or(|total| total > LIBRARY_BYTES) {
+            return broken(format!("library {} has none, or too many contents: {}", library.0, wanted.len()));
+        }
+        let (mut contents, mut missing) = (Vec::with_capacity(wanted.len()), Vec::new());
+        for (content, index) in wanted.iter().zip(0u32..) {
+            let Ok(hash) = Hash::try_from(content.hash) else {
+                return broken(format!("not a hash: {} bytes", content.hash.len()));
+            };
+            let found = match parts.remove(&index) {
+                Some(bytes) if bytes.len() as u64 == content.bytes && hash_of(&bytes) == hash => {
+                    Some(self.store(&hash, &bytes))
+                }
+                Some(bytes) => {
+                    return broken(format!("content {index} has another hash than was said: {} bytes", bytes.len()));
+                }
+                None => self.cache.as_ref().and_then(|cache| cache.find(&hash, content.bytes)),
+            };
+            match found {
+                Some(content) => contents.push(content),
+                None => missing.push(index),
+            }
+        }
+        match parts.keys().next() {
+            Some(index) => broken(format!("a part of no content: {index}")),
+            None if missing.is_empty() => Ok(Gathered::All(contents)),
+            None => Ok(Gathered::Missing(missing)),
+        }
+    }
+
+    /// Gives up what has come of libraries that are not loaded.
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.budget.give(std::mem::take(&mut self.pending));
+    }
+
+    /// The bytes as the cache has them now, or in memory where it cannot.
+    fn store(&mut self, hash: &Hash, bytes: &[u8]) -> Content {
+        match self.cache.as_ref().map(|cache| cache.store(hash, bytes)) {
+            Some(Ok(content)) => content,
+            Some(Err(error)) => {
+                if !std::mem::replace(&mut self.cache_failed, true) {
+                    self.log.line(format_args!("a module is not cached: {} bytes: {error}", bytes.len()));
+                }
+                Content::from(bytes)
+            }
+            None => Content::from(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+    use crate::issue::cache::tests::believing_daemon;
+
+    fn part(contents: &mut Contents, library: u64, content: u32, bytes: &[u8]) {
+        contents.part(LibraryPart { library: LibraryId(library), content, bytes }).unwrap();
+    }
+
+    fn gather(contents: &mut Contents, library: u64, wanted: &[&[u8]]) -> Result<Gathered, Fault> {
+        let hashes: Vec<Hash> = wanted.iter().map(|bytes| hash_of(bytes)).collect();
+        let wanted = wanted.iter().zip(&hashes);
+        let wanted = wanted.map(|(bytes, hash)| floe_wire::Content { hash, bytes: bytes.len() as u64 });
+        contents.gather(LibraryId(library), &wanted.collect::<Vec<_>>())
+    }
+
+    fn all(gathered: Result<Gathered, Fault>) -> Vec<Vec<u8>> {
+        match gathered.unwrap() {
+            Gathered::All(contents) => contents.iter().map(|content| content.to_vec()).collect(),
+            Gathered::Missing(missing) => panic!("missing: {missing:?}"),
+        }
+    }
+
+    #[test]
+    fn without_a_cache_everything_is_missing_each_time() {
+        let mut contents = Contents::new(None, Log::nowhere(), &Budget::default());
+        for library in [1, 3] {
+            let first = gather(&mut contents, library, &[b"ab", b"c"]).unwrap();
+            assert!(matches!(first, Gathered::Missing(missing) if missing == [0, 1]));
+            part(&mut contents, library + 1, 1, b"c");
+            part(&mut contents, library + 1, 0, b"a");
+            part(&mut contents, library + 1, 0, b"b");
+            assert_eq!(all(gather(&mut contents, library + 1, &[b"ab", b"c"])), [b"ab".to_vec(), b"c".to_vec()]);
+        }
+        assert_eq!(contents.pending, 0);
+    }
+
+    #[test]
+    fn with_a_cache_only_what_is_new_is_missing() {
+        let mut first = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
+        part(&mut first, 1, 0, b"ab");
+        all(gather(&mut first, 1, &[b"ab"]));
+        assert_eq!(all(gather(&mut first, 1, &[b"ab"])), [b"ab"]);
+        let kept = HashMap::from([(hash_of(b"ab"), b"ab".to_vec())]);
+        let mut second = Contents::new(Some(believing_daemon(kept)), Log::nowhere(), &Budget::default());
+        assert_eq!(all(gather(&mut second, 1, &[b"ab"])), [b"ab"]);
+        assert!(matches!(gather(&mut second, 2, &[b"ab", b"c"]), Ok(Gathered::Missing(missing)) if missing == [1]));
+    }
+
+    #[test]
+    fn what_has_another_hash_ends_the_session_and_is_not_cached() {
+        let mut contents = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
+        part(&mut contents, 1, 0, b"xy");
+        assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::Contract(_))));
+        assert!(matches!(gather(&mut contents, 2, &[b"ab"]), Ok(Gathered::Missing(_))));
+    }
+
+    #[test]
+    fn sizes_and_counts_of_a_stranger_are_limited() {
+        let mut contents = Contents::new(None, Log::nowhere(), &Budget::default());
+        let wrong = |contents: &mut Contents, hash: &[u8], bytes| {
+            let wanted = [floe_wire::Content { hash, bytes }, floe_wire::Content { hash, bytes }];
+            matches!(contents.gather(LibraryId(1), &wanted), Err(Fault::Contract(_)))
+        };
+        assert!(wrong(&mut contents, &[0; 32], u64::MAX));
+        assert!(wrong(&mut contents, &[0; 32], LIBRARY_BYTES));
+        assert!(wrong(&mut contents, &[0; 31], 1));
+        assert!(matches!(contents.gather(LibraryId(1), &[]), Err(Fault::Contract(_))));
+        part(&mut contents, 1, 7, b"x");
+        assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::Contract(_))));
+        for content in 0..4096 {
+            part(&mut contents, 2, content, b"");
+        }
+        assert!(contents.part(LibraryPart { library: LibraryId(2), content: 5000, bytes: b"" }).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! The session's one context on the device.
+//! In: waits for everything, limits, resets. Out: answers when all work is done; a context as new.
+//! A reset is the one command the issuer waits for the GPU in: nothing may follow before it is over.
+
+use floe_abi::{CudaError, limit};
+use floe_device::{Device, Limits};
+use floe_wire::{SetCacheConfig, SetLimit, SetLimitReply};
+
+use super::{Answer, Session, body};
+use crate::complete::completer::Lane;
+use crate::issue::fault::{Fault, broken};
+
+/// Launches that kernels may have pending unless their program says otherwise: what more take is not known.
+const PENDING_LAUNCHES: u64 = 2048;
+
+impl<D: Device> Session<D> {
+    pub(super) fn synchronize_context(&mut self, sequence: u64) -> Result<Answer, Fault> {
+        let marks = self.mark_everything();
+        self.orphans.retain(|mark| mark.outcome().is_none());
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), marks))
+    }
+
+    pub(super) fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {
+        let SetLimit { limit: number, value } = message;
+        let kind = u32::try_from(number).unwrap_or(u32::MAX);
+        let before = self.allowance.ledger.limits();
+        match kind {
+            limit::STACK_SIZE => self.allowance.ledger.limit(|limits| limits.stack = value)?,
+            limit::PRINTF_FIFO_SIZE => self.allowance.ledger.limit(|limits| limits.printing = value)?,
+            limit::MALLOC_HEAP_SIZE => self.allowance.ledger.limit(|limits| limits.heap = value)?,
+            limit::DEV_RUNTIME_SYNC_DEPTH | limit::MAX_L2_FETCH_GRANULARITY => {}
+            limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT if value <= PENDING_LAUNCHES => {}
+            limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT if !self.allowance.ledger.has_quota() => {}
+            _ => return Err(Fault::Explained(CudaError::UNSUPPORTED_LIMIT, refusal(kind, value))),
+        }
+        let set = self.device().set_limit(number, value);
+        match (&set, kind) {
+            (Err(_), _) => self.allowance.ledger.limits_are(before),
+            // The driver may have rounded it.
+            (Ok(value), limit::STACK_SIZE) => self.allowance.ledger.limits_are(Limits { stack: *value, ..before }),
+            (Ok(value), limit::PRINTF_FIFO_SIZE) => {
+                self.allowance.ledger.limits_are(Limits { printing: *value, ..before });
+            }
+            (Ok(value), limit::MALLOC_HEAP_SIZE) => self.allowance.ledger.limits_are(Limits { heap: *value, ..before }),
+            _ => {}
+        }
+        body(&SetLimitReply { value: set? })
+    }
+
+    pub(super) fn reset_context(&mut self) -> Result<Answer, Fault> {
+        // A failure of the work is forgotten with the context it happened in; what was said of it is not.
+        let outcome = self.device().ctx_synchronize();
+        // A client that cannot be told is gone, which others notice.
+        let _ = self.shared.show_printed(outcome.is_err());
+        let never_run = self.functions.give_up();
+        self.shared.queue.host_functions_end(never_run);
+        self.tasks.wait_until_done();
+        self.drop_graphs();
+        self.events.drain().for_each(drop);
+        self.kernels.drain().for_each(drop);
+        self.contents.clear();
+        for library in self.libraries.drain() {
+            let _ = self.shared.device.unload(library.code);
+        }
+        self.uploads.let_go();
+        self.late.let_go();
+        self.downloads.reset();
+        self.drop_streams();
+        self.pool.empty();
+        self.drop_textures();
+        self.drop_arrays();
+        self.drop_memory();
+        self.shared.mirrors.clear();
+        self.sharing.clear();
+        self.shared.failures.take();
+        self.device().reset()?;
+        self.uploads.take_up();
+        self.late.take_up();
+        body(&())
+    }
+
+    /// Cache preferences are hints that change no result; today's devices choose themselves.
+    pub(super) fn set_cache_config(message: SetCacheConfig) -> Result<Answer, Fault> {
+        if message.what > 2 {
+            return broken(format!("unknown cache setting: {}", message.what));
+        }
+        Ok(Answer::Nothing)
+    }
+}
+
+/// Why a limit stays as it is.
+fn refusal(kind: u32, value: u64) -> String {
+    match kind {
+        limit::PERSISTING_L2_CACHE_SIZE => {
+            "a session has no share of the persisting L2 cache: all sessions of the GPU share it".into()
+        }
+        limit::DEV_RUNTIME_PENDING_LAUNCH_COUNT => {
+            format!("a session with a quota has no more pending launches than {PENDING_LAUNCHES}: {value}")
+        }
+        other => format!("no limit that a session may set: {other}"),
+    }
+}

@@ -1,0 +1,94 @@
+//! Events of the program's.
+//! In: the client's ids. Out: the driver's events, and answers when they have completed.
+//! An event that somebody waits for is replaced when it is recorded again, so that the wait keeps its meaning.
+
+use std::sync::Arc;
+
+use floe_abi::CudaError;
+use floe_device::Device;
+use floe_wire::{
+    CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, QueryEvent, RecordEvent, StreamId,
+    SynchronizeEvent,
+};
+
+use super::{Answer, Session, body};
+use crate::complete::completer::Lane;
+use crate::complete::events::Mark;
+use crate::issue::fault::Fault;
+
+/// An event of the client's.
+pub(crate) struct EventObject<D: Device> {
+    mark: Arc<Mark<D>>,
+    flags: u32,
+    /// Where it was recorded last, and by which command; not where a launch records it, which may be over later.
+    recorded: Option<(StreamId, u64)>,
+}
+
+impl<D: Device> EventObject<D> {
+    pub(super) fn event(&self) -> floe_abi::Event {
+        self.mark.event()
+    }
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
+        let CreateEvent { event, flags } = message;
+        self.events.check_posted(event.0)?;
+        let created = Mark::of_program(&self.shared.device, flags);
+        let failure = created.as_ref().err().copied();
+        self.events.bind(event.0, created.map(|mark| EventObject { mark, flags, recorded: None }));
+        failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
+    }
+
+    pub(super) fn record_event(&mut self, sequence: u64, message: RecordEvent) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let event = self.recordable_event(message.event)?;
+        match message.flags {
+            0 => self.device().event_record(event, stream)?,
+            flags => self.device().event_record_with_flags(event, stream, flags)?,
+        }
+        self.events.get_mut(message.event.0)?.recorded = Some((message.stream, sequence));
+        Ok(Answer::Nothing)
+    }
+
+    /// The driver's event to be recorded now.
+    pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
+        let object = self.events.get_mut(event.0)?;
+        if Arc::strong_count(&object.mark) > 1 {
+            object.mark = Mark::of_program(&self.shared.device, object.flags)?;
+        }
+        object.recorded = None;
+        Ok(object.mark.event())
+    }
+
+    pub(super) fn synchronize_event(&mut self, sequence: u64, message: SynchronizeEvent) -> Result<Answer, Fault> {
+        let mark = Arc::clone(&self.events.get(message.event.0)?.mark);
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), Ok(vec![mark])))
+    }
+
+    pub(super) fn query_event(&mut self, sequence: u64, message: QueryEvent) -> Result<Answer, Fault> {
+        let object = self.events.get(message.event.0)?;
+        match object.mark.outcome() {
+            None => {
+                if let Some((stream, reached)) = object.recorded {
+                    self.report_when(sequence, Arc::clone(&object.mark), stream, reached);
+                }
+                Err(CudaError::NOT_READY.into())
+            }
+            // What was to be delivered before it goes out first.
+            Some(outcome) => Ok(self.answer_after(sequence, Lane::Alone(sequence), outcome.map(|()| Vec::new()))),
+        }
+    }
+
+    pub(super) fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
+        let start = self.events.get(message.start.0)?.event();
+        let end = self.events.get(message.end.0)?.event();
+        body(&ElapsedTimeReply { milliseconds: self.device().event_elapsed_time(start, end)? })
+    }
+
+    pub(super) fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {
+        // The driver's event goes with the last wait for it.
+        self.events.remove(message.event.0)?;
+        Ok(Answer::Nothing)
+    }
+}

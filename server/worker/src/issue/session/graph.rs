@@ -1,0 +1,332 @@
+//! Graphs: filled node by node, instantiated, launched, changed.
+//! In: nodes whose kernels, addresses and dependencies are the client's words. Out: the driver's graphs, launches in stream
+//! order. A node names only earlier ones, so no client can tie a circle; a node that cannot be fails its graph and nothing
+//! else.
+
+mod words;
+
+use std::collections::BTreeMap;
+
+use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
+use floe_device::{Device, GraphKernel, NodeCopy, NodeEdge, NodeWork, Pattern};
+use floe_wire::{
+    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, CreateGraph, DestroyGraph, EnableGraphNode, GraphEdge,
+    GraphId, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, UpdateGraph,
+    UploadGraph,
+};
+
+use super::launch::plain_attributes;
+use super::stream_memory::Place;
+use super::{Answer, Session, body};
+use crate::issue::fault::{Fault, broken};
+use crate::memory::budget::cost;
+
+/// More nodes of one graph than any program's has.
+const NODES: usize = 1 << 20;
+/// Flags of instantiation a client may send: kernels keep their nodes' priorities.
+const FLAGS: u64 = 8;
+/// Launch attributes a node cannot have: programmatic stream serialization is an edge, events are for streams.
+const STREAM_ATTRIBUTES: [u32; 3] = [6, 7, 12];
+
+/// A graph of the client's.
+#[derive(Debug)]
+pub(crate) struct GraphObject {
+    graph: Graph,
+    nodes: Vec<GraphNode>,
+    exec: Option<GraphExec>,
+    /// What nodes do to words of memory, by their numbers.
+    words: BTreeMap<u32, Vec<WordOperation>>,
+    /// Bytes of host memory its nodes are charged.
+    kept: u64,
+    /// Why it cannot be instantiated, or launched any more.
+    failed: Option<CudaError>,
+}
+
+impl GraphObject {
+    fn exec(&self) -> Result<GraphExec, Fault> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        self.exec.map_or_else(|| broken("a graph is used that is not instantiated"), Ok)
+    }
+
+    fn node(&self, node: u32) -> Result<GraphNode, Fault> {
+        let index = usize::try_from(node).unwrap_or(usize::MAX);
+        self.nodes.get(index).map_or_else(|| broken(format!("no node of a graph has the number: {node}")), |it| Ok(*it))
+    }
+
+    /// The driver's nodes for the client's edges, and what of each is waited for.
+    fn edges(&self, after: &[GraphEdge]) -> Result<Vec<NodeEdge>, Fault> {
+        let edge = |edge: &GraphEdge| Ok(NodeEdge { from: self.node(edge.from)?, port: edge.port, kind: edge.kind });
+        after.iter().map(edge).collect()
+    }
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
+        self.graphs.check_posted(message.graph.0)?;
+        let created = self.device().create_graph();
+        let words = BTreeMap::new();
+        let object =
+            created.map(|graph| GraphObject { graph, nodes: Vec::new(), exec: None, words, kept: 0, failed: None });
+        self.graphs.bind(message.graph.0, object);
+        Ok(Answer::Nothing)
+    }
+
+    /// Adds a node; one that cannot be added leaves a gap that fails the graph.
+    fn add_node(
+        &mut self,
+        id: GraphId,
+        after: &[GraphEdge],
+        work: Result<NodeWork<'_>, Fault>,
+    ) -> Result<Answer, Fault> {
+        // The creation's own failure is told by the instantiation.
+        let object = match self.graphs.get(id.0) {
+            Err(Fault::Program(_)) => return Ok(Answer::Nothing),
+            object => object?,
+        };
+        if object.exec.is_some() || object.nodes.len() >= NODES {
+            return broken("a node for a graph that takes none");
+        }
+        let edges = object.edges(after)?;
+        let work = match work {
+            Err(Fault::Contract(words)) => return broken(words),
+            Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
+            Ok(work) => Ok(work),
+        };
+        let failed = object.failed.map_or(Ok(()), Err);
+        let graph = object.graph;
+        let kept = self.node_cost(&work, edges.len())?;
+        let room = if kept == cost::FAILED { Err(CudaError::OUT_OF_MEMORY) } else { Ok(()) };
+        let added = failed.and(room).and(work).and_then(|work| self.device().add_node(graph, &edges, &work));
+        let object = self.graphs.get_mut(id.0)?;
+        object.nodes.push(added.unwrap_or_default());
+        object.kept += kept;
+        object.failed = object.failed.or(added.err());
+        Ok(Answer::Nothing)
+    }
+
+    /// Takes host memory for a node: what it costs, else what a gap costs; where there is not even that, the session ends.
+    fn node_cost(&self, work: &Result<NodeWork<'_>, CudaError>, edges: usize) -> Result<u64, Fault> {
+        let parameters = match work {
+            Ok(NodeWork::Kernel(kernel, _)) => kernel.parameters.len(),
+            Ok(NodeWork::Words(operations)) => size_of_val(*operations),
+            _ => 0,
+        };
+        let bytes = cost::NODE + parameters as u64 + edges as u64 * size_of::<NodeEdge>() as u64;
+        let budget = &self.allowance.budget;
+        if budget.take(bytes).is_ok() {
+            return Ok(bytes);
+        }
+        budget.take_for_failure(cost::FAILED).map(|()| cost::FAILED).or_else(|fault| broken(fault.to_string()))
+    }
+
+    pub(super) fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Answer, Fault> {
+        let mut attributes = Vec::new();
+        plain_attributes(&message.attributes, &mut attributes)?;
+        if attributes.iter().any(|it| STREAM_ATTRIBUTES.contains(&it.id)) {
+            return broken("a launch attribute that no node can have");
+        }
+        let sizes = Sizes {
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared_bytes: message.shared,
+        };
+        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
+        let work = kernel.map(|kernel| NodeWork::Kernel(kernel, &attributes));
+        self.add_node(message.graph, &message.after, work)
+    }
+
+    fn node_kernel<'a>(
+        &mut self,
+        kernel: KernelId,
+        sizes: &Sizes,
+        parameters: &'a [u8],
+    ) -> Result<GraphKernel<'a>, Fault> {
+        let kernel = self.kernels.get(kernel.0)?;
+        if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != parameters.len()) {
+            return broken(format!("a parameter block of {bytes} bytes was sent with: {}", parameters.len()));
+        }
+        let (function, frame) = (kernel.function, kernel.frame);
+        if self.allowance.ledger.is_larger(frame) {
+            self.allowance.ledger.frame(frame)?;
+        }
+        let Sizes { grid, block, shared_bytes } = *sizes;
+        Ok(GraphKernel { function, grid, block, shared_bytes, parameters })
+    }
+
+    pub(super) fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Answer, Fault> {
+        self.add_node(message.graph, &message.after, node_copy(&message.copy).map(NodeWork::Copy))
+    }
+
+    pub(super) fn add_graph_fill(&mut self, message: &AddGraphFill) -> Result<Answer, Fault> {
+        self.add_node(message.graph, &message.after, node_fill(&message.fill))
+    }
+
+    pub(super) fn add_graph_empty(&mut self, message: &AddGraphEmpty) -> Result<Answer, Fault> {
+        self.add_node(message.graph, &message.after, Ok(NodeWork::Empty))
+    }
+
+    pub(super) fn instantiate_graph(&mut self, message: InstantiateGraph) -> Result<Answer, Fault> {
+        if message.flags & !FLAGS != 0 {
+            return broken(format!("unknown flags of an instantiation: {:#x}", message.flags));
+        }
+        let object = self.graphs.get(message.graph.0)?;
+        if object.exec.is_some() {
+            return broken("a graph is instantiated twice");
+        }
+        if let Some(error) = object.failed {
+            return Err(error.into());
+        }
+        let (graph, nodes) = (object.graph, object.nodes.len() as u64);
+        let kept = nodes * cost::INSTANTIATED_NODE;
+        self.allowance.ledger.nodes(nodes)?;
+        let made = self.allowance.budget.take(kept);
+        let made = made.and_then(|()| match self.device().instantiate(graph, message.flags) {
+            Ok(exec) => Ok(exec),
+            Err(error) => {
+                self.allowance.budget.give(kept);
+                Err(error.into())
+            }
+        });
+        if made.is_err() {
+            self.allowance.ledger.nodes_end(nodes);
+        }
+        let object = self.graphs.get_mut(message.graph.0)?;
+        object.exec = Some(made?);
+        object.kept += kept;
+        body(&())
+    }
+
+    pub(super) fn launch_graph(&mut self, sequence: u64, message: LaunchGraph) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let object = self.graphs.get(message.graph.0)?;
+        let exec = object.exec()?;
+        if !object.words.is_empty() {
+            let place = Place { sequence, id: message.stream, stream };
+            return self.issue_words(place, object.words(), |device| device.graph_launch(exec, stream));
+        }
+        self.device().graph_launch(exec, stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn upload_graph(&mut self, message: UploadGraph) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let exec = self.graphs.get(message.graph.0)?.exec()?;
+        self.device().graph_upload(exec, stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    /// Changes a node; a change that cannot be leaves a graph that would do something else than it was told.
+    fn set_node(&mut self, id: GraphId, node: u32, work: Result<NodeWork<'_>, Fault>) -> Result<Answer, Fault> {
+        let object = self.graphs.get(id.0)?;
+        let (exec, node) = (object.exec()?, object.node(node)?);
+        let set = work.and_then(|work| Ok(self.device().set_node(exec, node, &work)?));
+        if let Err(Fault::Program(error) | Fault::Explained(error, _)) = set {
+            self.graphs.get_mut(id.0)?.failed = Some(error);
+        }
+        set.map(|()| Answer::Nothing)
+    }
+
+    pub(super) fn set_graph_kernel(&mut self, message: &SetGraphKernel<'_>) -> Result<Answer, Fault> {
+        let sizes = Sizes {
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared_bytes: message.shared,
+        };
+        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
+        self.set_node(message.graph, message.node, kernel.map(|kernel| NodeWork::Kernel(kernel, &[])))
+    }
+
+    pub(super) fn set_graph_copy(&mut self, message: &SetGraphCopy) -> Result<Answer, Fault> {
+        self.set_node(message.graph, message.node, node_copy(&message.copy).map(NodeWork::Copy))
+    }
+
+    pub(super) fn set_graph_fill(&mut self, message: &SetGraphFill) -> Result<Answer, Fault> {
+        self.set_node(message.graph, message.node, node_fill(&message.fill))
+    }
+
+    pub(super) fn enable_graph_node(&mut self, message: EnableGraphNode) -> Result<Answer, Fault> {
+        let object = self.graphs.get(message.graph.0)?;
+        let (exec, node) = (object.exec()?, object.node(message.node)?);
+        if let Err(error) = self.device().graph_node_set_enabled(exec, node, message.enabled.into()) {
+            self.graphs.get_mut(message.graph.0)?.failed = Some(error);
+            return Err(error.into());
+        }
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn update_graph(&mut self, message: UpdateGraph) -> Result<Answer, Fault> {
+        let exec = self.graphs.get(message.graph.0)?.exec()?;
+        let Some(new) = self.graphs.remove(message.new.0)? else {
+            return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE.into());
+        };
+        if new.exec.is_some() {
+            return broken("a graph is updated by one that is instantiated");
+        }
+        let updated = new.failed.map_or_else(|| self.device().graph_exec_update(exec, new.graph).map(drop), Err);
+        self.drop_graph(&new)?;
+        updated?;
+        self.graphs.get_mut(message.graph.0)?.words = new.words;
+        body(&())
+    }
+
+    pub(super) fn destroy_graph(&mut self, message: DestroyGraph) -> Result<Answer, Fault> {
+        if let Some(object) = self.graphs.remove(message.graph.0)? {
+            self.drop_graph(&object)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn drop_graph(&mut self, object: &GraphObject) -> Result<(), CudaError> {
+        self.allowance.budget.give(object.kept);
+        if object.exec.is_some() {
+            self.allowance.ledger.nodes_end(object.nodes.len() as u64);
+        }
+        let launched = object.exec.map_or(Ok(()), |exec| self.device().graph_exec_destroy(exec));
+        launched.and(self.device().graph_destroy(object.graph))
+    }
+
+    /// Destroys all graphs; errors of a context beyond use do not matter, they go with it.
+    pub(super) fn drop_graphs(&mut self) {
+        let objects: Vec<GraphObject> = self.graphs.drain().collect();
+        for object in &objects {
+            let _ = self.drop_graph(object);
+        }
+    }
+}
+
+/// Extent of a launch.
+struct Sizes {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+}
+
+fn node_copy(copy: &floe_wire::GraphCopy) -> Result<NodeCopy, Fault> {
+    let slices = |slice: u64, pitch: u64| {
+        let whole = copy.depth <= 1 || pitch != 0 && slice.is_multiple_of(pitch);
+        if whole { Ok(()) } else { broken(format!("a slice of {slice} bytes is not made of rows of: {pitch}")) }
+    };
+    slices(copy.to_slice, copy.to_pitch)?;
+    slices(copy.from_slice, copy.from_pitch)?;
+    Ok(NodeCopy {
+        to: copy.to,
+        to_pitch: copy.to_pitch,
+        to_slice: copy.to_slice,
+        from: copy.from,
+        from_pitch: copy.from_pitch,
+        from_slice: copy.from_slice,
+        width: copy.width,
+        height: copy.height,
+        depth: copy.depth,
+    })
+}
+
+fn node_fill(fill: &floe_wire::GraphFill) -> Result<NodeWork<'static>, Fault> {
+    let floe_wire::GraphFill { at, pitch, element, value, width, height } = *fill;
+    if !matches!(element, 1 | 2 | 4) {
+        return broken(format!("not the size of an element: {element}"));
+    }
+    Ok(NodeWork::Fill(at, Pattern { element, value, width, height, pitch }))
+}

@@ -1,0 +1,320 @@
+//! Libraries, their kernels and globals.
+//! In: the contents of images, names. Out: loaded libraries; kernels bound to the client's ids, with what the client must know.
+//! It looks into an image only as far as needed for the driver not to read past its end.
+
+use floe_abi::{CudaError, Function};
+use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
+use floe_image::Demand;
+use floe_wire::{
+    Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
+    ListKernels, ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute,
+    SetKernelAttributeReply, UnloadLibrary,
+};
+
+use super::contents::Gathered;
+use super::{Answer, Session, body};
+use crate::issue::fault::{Fault, broken};
+use crate::memory::budget::{Kept, cost};
+
+/// The most bytes of a compiler's log.
+pub(super) const LOG_BYTES: usize = 1 << 20;
+
+/// `CUjit_option` numbers whose value is a plain number that the driver only reads; all others are addresses or outputs.
+const PLAIN_OPTIONS: [i32; 23] =
+    [0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 29, 30, 31, 32, 33, 34];
+
+/// What a library is looked into for its demand: all of what one may have.
+const DEMAND: floe_image::Limits = floe_image::Limits { image_bytes: 1 << 30, entry_bytes: 1 << 28, entries: 4096 };
+/// `CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`.
+const LOCAL_SIZE: i32 = 3;
+/// What modules' memory is charged in: small ones share pages of the driver's, larger ones have pieces or large pages.
+const PIECES: [(u64, u64); 3] = [(64 << 10, 4 << 10), (1 << 20, 128 << 10), (u64::MAX, 2 << 20)];
+
+/// A library that is loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(super) code: Code,
+    /// Bytes of the device's memory it is charged.
+    charge: u64,
+    /// Host memory it is charged.
+    _kept: Kept,
+}
+
+/// A kernel the client has an id for.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(super) function: Function,
+    library: LibraryId,
+    /// Bytes of its parameter block, where the driver can say.
+    pub(super) parameter_bytes: Option<usize>,
+    /// Bytes of local memory of a thread.
+    pub(super) frame: u64,
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {
+        self.contents.part(message)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn load_library(&mut self, message: &LoadLibrary<'_>) -> Result<Answer, Fault> {
+        let id = message.library;
+        self.libraries.check_new(id.0)?;
+        let contents = match self.contents.gather(id, &message.contents)? {
+            Gathered::All(contents) => contents,
+            Gathered::Missing(missing) => {
+                // What was asked of the library in the same breath finds that it is not there.
+                self.libraries.bind(id.0, Err(CudaError::NOT_FOUND));
+                return body(&LoadLibraryReply { missing, info: "" });
+            }
+        };
+        let image = image_of(message.kind, contents).inspect_err(|fault| self.bind_failure(id, fault))?;
+        let options = plain_options(&message.options)?;
+        let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
+        let charged = self.charge_library(&image);
+        let (charge, kept) = charged.inspect_err(|fault| self.bind_failure(id, fault))?;
+        self.shared.printing.watch(&image.contents);
+        match (self.device().load(image, &Loading { at_once: message.at_once, options, log_bytes }), charge) {
+            (Ok((code, _)), None) => {
+                self.device().unload(code)?;
+                Err(untold()).inspect_err(|fault| self.bind_failure(id, fault))
+            }
+            (Ok((code, info)), Some(charge)) => {
+                self.libraries.bind(id.0, Ok(Loaded { code, charge, _kept: kept }));
+                body(&LoadLibraryReply { missing: Vec::new(), info: &info })
+            }
+            (Err(failure), charge) => {
+                self.allowance.ledger.give(charge.unwrap_or(0));
+                self.shared
+                    .log
+                    .line(format_args!("library {} does not load: {}: {}", id.0, failure.error, failure.log));
+                self.libraries.bind(id.0, Err(failure.error));
+                Err(Fault::Explained(failure.error, failure.log))
+            }
+        }
+    }
+
+    /// Takes what the image takes of the device's and of the host's memory: bytes of the first, and the second. `None`: they
+    /// cannot be told, and the image may be loaded only to learn what is wrong with it.
+    fn charge_library(&mut self, image: &Image) -> Result<(Option<u64>, Kept), Fault> {
+        let bytes: u64 = image.contents.iter().map(|content| content.len() as u64).sum();
+        let kept = self.allowance.budget.keep(bytes.saturating_mul(cost::COPIES_OF_LIBRARY))?;
+        if !self.allowance.ledger.is_bounded() {
+            return Ok((Some(0), kept));
+        }
+        let charge = image.contents.iter().try_fold(0_u64, |sum, content| match floe_image::demand(content, &DEMAND) {
+            Demand::Bytes(bytes) => Some(sum.saturating_add(in_pieces(bytes))),
+            Demand::Unknown => None,
+        });
+        match charge {
+            Some(bytes) => self.allowance.ledger.take(bytes)?,
+            // A device whose memory is shared out has its store in this process: nobody else misses what it takes until it
+            // is unloaded.
+            None if self.allowance.ledger.is_shared_out() => {}
+            None => return Err(untold()),
+        }
+        Ok((charge, kept))
+    }
+
+    fn bind_failure(&mut self, id: LibraryId, fault: &Fault) {
+        if let Fault::Program(error) | Fault::Explained(error, _) = fault {
+            self.libraries.bind(id.0, Err(*error));
+        }
+    }
+
+    pub(super) fn unload_library(&mut self, message: UnloadLibrary) -> Result<Answer, Fault> {
+        let library = self.libraries.remove(message.library.0)?;
+        self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == message.library);
+        if let Some(library) = library {
+            self.allowance.ledger.give(library.charge);
+            self.device().unload(library.code)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn list_kernels(&mut self, message: ListKernels) -> Result<Answer, Fault> {
+        let names = self.device().kernel_names(self.libraries.get(message.library.0)?.code)?;
+        body(&ListKernelsReply { names: names.iter().map(String::as_str).collect() })
+    }
+
+    pub(super) fn find_kernel(&mut self, message: FindKernel<'_>) -> Result<Answer, Fault> {
+        let FindKernel { library: id, name, kernel: kernel_id } = message;
+        self.kernels.check_new(kernel_id.0)?;
+        let library = self.libraries.get(id.0)?.code;
+        let function = self.device().find_kernel(library, name)?;
+        let facts = self.device().kernel_facts(function)?;
+        let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
+        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes, frame }));
+        let parameters = facts.parameters.iter().flatten();
+        body(&FindKernelReply {
+            parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
+            attributes: attributes(&facts),
+        })
+    }
+
+    pub(super) fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
+        let library = self.libraries.get(message.library.0)?.code;
+        let found = self.device().find_global(library, message.name)?;
+        body(&FindGlobalReply { at: found.at, bytes: found.bytes, managed: found.is_managed })
+    }
+
+    pub(super) fn set_kernel_attribute(&mut self, message: SetKernelAttribute) -> Result<Answer, Fault> {
+        let kernel = self.kernels.get(message.kernel.0)?;
+        let setting = match message.what {
+            0 => KernelSetting::Attribute(message.number),
+            1 => KernelSetting::CacheConfig,
+            2 => KernelSetting::SharedMemoryConfig,
+            what => return broken(format!("unknown setting of a kernel: {what}")),
+        };
+        self.device().set_kernel(kernel.function, setting, message.value)?;
+        let facts = self.device().kernel_facts(kernel.function)?;
+        self.kernels.get_mut(message.kernel.0)?.frame = frame(&facts);
+        body(&SetKernelAttributeReply { attributes: attributes(&facts) })
+    }
+}
+
+/// The image's demand is not known: it is charged like one that takes more than there is.
+fn untold() -> Fault {
+    let words = "what it takes of the device's memory cannot be told, and the session may have only a part of it";
+    Fault::Explained(CudaError::OUT_OF_MEMORY, words.into())
+}
+
+/// Bytes of local memory of each of its threads.
+fn frame(facts: &KernelFacts) -> u64 {
+    let size = facts.attributes.iter().find(|(number, _)| *number == LOCAL_SIZE).map_or(0, |(_, value)| *value);
+    u64::try_from(size).unwrap_or(0)
+}
+
+/// What the driver takes for a module's variables and code.
+fn in_pieces(bytes: u64) -> u64 {
+    let piece = PIECES.iter().find(|(below, _)| bytes < *below).map_or(1, |(_, piece)| *piece);
+    bytes.checked_next_multiple_of(piece).unwrap_or(u64::MAX)
+}
+
+fn attributes(facts: &KernelFacts) -> Vec<Attribute> {
+    facts.attributes.iter().map(|&(number, value)| Attribute { number, value }).collect()
+}
+
+fn parameter_bytes(facts: &KernelFacts) -> Option<usize> {
+    let parameters = facts.parameters.as_ref()?;
+    let end = parameters.iter().map(|&(offset, bytes)| u64::from(offset) + u64::from(bytes)).max();
+    usize::try_from(end.unwrap_or(0)).ok()
+}
+
+/// Compiler options by number.
+pub(super) fn plain_options(options: &[JitOption]) -> Result<Vec<(i32, u64)>, Fault> {
+    match options.iter().find(|option| !PLAIN_OPTIONS.contains(&option.option)) {
+        Some(other) => broken(format!("not an option with a plain value: {}", other.option)),
+        None => Ok(options.iter().map(|option| (option.option, option.value)).collect()),
+    }
+}
+
+/// The image the contents make. The driver finds the end of an image from the image itself: what it would read past our
+/// bytes is refused here.
+fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
+    let kind = match kind {
+        1 => ImageKind::FatBinary,
+        2 => ImageKind::Cubin,
+        3 => ImageKind::Ptx,
+        other => return broken(format!("unknown kind of image: {other}")),
+    };
+    let Some(main) = contents.first() else { return broken("a library without contents") };
+    match kind {
+        // The device puts the NUL behind it that the driver looks for.
+        ImageKind::Ptx => {}
+        ImageKind::Cubin => demand_elf(main)?,
+        ImageKind::FatBinary => contents.iter().try_for_each(|content| demand_fat_binary(content))?,
+    }
+    if kind != ImageKind::FatBinary && contents.len() > 1 {
+        return broken(format!("one content is the image, there are: {}", contents.len()));
+    }
+    Ok(Image { kind, contents })
+}
+
+/// A fat binary's header: magic, version (2 bytes), its own size (2 bytes), the bytes that follow (8 bytes).
+pub(super) fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
+    const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+    let whole = || -> Option<bool> {
+        let (magic, rest) = container.split_first_chunk::<4>()?;
+        let (_version, rest) = rest.split_first_chunk::<2>()?;
+        let (header, rest) = rest.split_first_chunk::<2>()?;
+        let (following, _) = rest.split_first_chunk::<8>()?;
+        let end = u64::from(u16::from_le_bytes(*header)).checked_add(u64::from_le_bytes(*following))?;
+        Some(*magic == MAGIC && end <= container.len() as u64)
+    };
+    match whole() {
+        Some(true) => Ok(()),
+        _ => broken(format!("not a whole fat binary: {} bytes", container.len())),
+    }
+}
+
+/// ELF's section table is its last part as compilers write it: it must lie within the bytes.
+pub(super) fn demand_elf(image: &[u8]) -> Result<(), Fault> {
+    let field = |at: usize, bytes: usize| -> Option<u64> {
+        let mut value = [0; 8];
+        value[..bytes].copy_from_slice(image.get(at..at + bytes)?);
+        Some(u64::from_le_bytes(value))
+    };
+    let whole = || -> Option<bool> {
+        let end = field(40, 8)?.checked_add(field(58, 2)? * field(60, 2)?)?;
+        let segments = field(32, 8)?.checked_add(field(54, 2)? * field(56, 2)?)?;
+        Some(image.starts_with(b"\x7fELF") && end.max(segments) <= image.len() as u64)
+    };
+    match whole() {
+        Some(true) => Ok(()),
+        _ => Err(Fault::Explained(CudaError::INVALID_IMAGE, format!("not a whole ELF image: {} bytes", image.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    fn image_of(kind: u32, contents: Vec<Vec<u8>>) -> Result<Image, Fault> {
+        super::image_of(kind, contents.iter().map(|bytes| Content::from(&bytes[..])).collect())
+    }
+
+    fn fat_binary(following: u64, bytes: usize) -> Vec<u8> {
+        let mut container = 0xba55_ed50_u32.to_le_bytes().to_vec();
+        container.extend([1, 0, 16, 0]);
+        container.extend(following.to_le_bytes());
+        container.resize(16 + bytes, 7);
+        container
+    }
+
+    #[test]
+    fn fat_binary_must_be_whole() {
+        assert!(image_of(1, vec![fat_binary(8, 8)]).is_ok());
+        assert!(image_of(1, vec![fat_binary(8, 8), fat_binary(0, 0)]).is_ok());
+        for container in [fat_binary(9, 8), fat_binary(u64::MAX, 8), vec![0; 64], vec![], b"PFLE".to_vec()] {
+            assert!(matches!(image_of(1, vec![container]), Err(Fault::Contract(_))));
+        }
+        assert!(matches!(image_of(1, vec![]), Err(Fault::Contract(_))));
+    }
+
+    #[test]
+    fn text_and_machine_code_are_one_content() {
+        assert!(image_of(3, vec![b".version".to_vec()]).is_ok());
+        assert!(image_of(3, vec![vec![], vec![]]).is_err());
+        assert!(image_of(4, vec![vec![]]).is_err());
+    }
+
+    #[test]
+    fn elf_with_tables_outside_is_refused() {
+        let mut image = vec![0; 64];
+        image[..4].copy_from_slice(b"\x7fELF");
+        assert!(image_of(2, vec![image.clone()]).is_ok());
+        image[40..48].copy_from_slice(&65_u64.to_le_bytes());
+        assert!(image_of(2, vec![image]).is_err());
+        assert!(image_of(2, vec![b"\x7fELF".to_vec()]).is_err());
+    }
+
+    #[test]
+    fn parameter_block_ends_with_its_last_parameter() {
+        let facts = |parameters| KernelFacts { parameters, attributes: vec![] };
+        assert_eq!(parameter_bytes(&facts(None)), None);
+        assert_eq!(parameter_bytes(&facts(Some(vec![]))), Some(0));
+        assert_eq!(parameter_bytes(&facts(Some(vec![(0, 8), (8, 4), (16, 8)]))), Some(24));
+    }
+}

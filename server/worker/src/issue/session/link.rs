@@ -1,0 +1,120 @@
+//! Links of device code.
+//! In: inputs, which come as a library's contents do. Out: the image the driver made, in pieces.
+//! An input is looked into only as far as needed for the driver not to read past its end; images that nobody reads are
+//! bounded.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use floe_abi::jit_input;
+use floe_device::{Content, Device, LinkInput, LoadOption};
+use floe_wire::{JitOption, LibraryId, LinkLibrary, LinkLibraryReply, PIECE_BYTES, ReadLinked, ReadLinkedReply};
+
+use super::contents::Gathered;
+use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
+use super::{Answer, Session, body};
+use crate::issue::fault::{Fault, broken};
+use crate::memory::budget::{Budget, Kept, cost};
+
+/// Images that were linked, with how far each was read.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    by_id: HashMap<u64, (Vec<u8>, usize, Kept)>,
+    budget: Budget,
+}
+
+impl Linked {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self { by_id: HashMap::new(), budget: budget.clone() }
+    }
+
+    fn check_new(&self, id: LibraryId) -> Result<(), Fault> {
+        if self.by_id.contains_key(&id.0) { broken(format!("linked already: {}", id.0)) } else { Ok(()) }
+    }
+
+    fn add(&mut self, id: LibraryId, image: Vec<u8>) -> Result<(), Fault> {
+        let kept = self.budget.keep(cost::LIBRARY + image.len() as u64)?;
+        self.by_id.insert(id.0, (image, 0, kept));
+        Ok(())
+    }
+
+    fn read(&mut self, id: LibraryId) -> Result<Vec<u8>, Fault> {
+        let Some((image, read, _)) = self.by_id.get_mut(&id.0) else {
+            return broken(format!("no linked image has the id: {}", id.0));
+        };
+        let piece: Vec<u8> = image[*read..].iter().copied().take(PIECE_BYTES).collect();
+        *read += piece.len();
+        if *read == image.len() {
+            self.by_id.remove(&id.0);
+        }
+        Ok(piece)
+    }
+}
+
+impl<D: Device> Session<D> {
+    pub(super) fn link_library(&mut self, message: &LinkLibrary<'_>) -> Result<Answer, Fault> {
+        let id = message.library;
+        self.linked.check_new(id)?;
+        self.libraries.check_new(id.0)?;
+        if message.inputs.len() != message.contents.len() {
+            let (inputs, contents) = (message.inputs.len(), message.contents.len());
+            return broken(format!("{inputs} inputs of a link with contents: {contents}"));
+        }
+        let contents = match self.contents.gather(id, &message.contents)? {
+            Gathered::All(contents) => contents,
+            Gathered::Missing(missing) => return body(&LinkLibraryReply { missing, bytes: 0, info: "" }),
+        };
+        let inputs = message.inputs.iter().zip(contents).map(|(input, content)| input_of(input, content));
+        let inputs = inputs.collect::<Result<Vec<_>, Fault>>()?;
+        let options = load_options(&message.options)?;
+        let log_bytes = usize::try_from(message.log_bytes).unwrap_or(LOG_BYTES).min(LOG_BYTES);
+        let (image, info) = self.device().link(&inputs, &options, log_bytes).map_err(|failure| {
+            self.shared.log.line(format_args!("a link of {} inputs failed: {}", inputs.len(), failure.error));
+            Fault::Explained(failure.error, failure.log)
+        })?;
+        let bytes = image.len() as u64;
+        self.linked.add(id, image)?;
+        body(&LinkLibraryReply { missing: Vec::new(), bytes, info: &info })
+    }
+
+    pub(super) fn read_linked(&mut self, message: ReadLinked) -> Result<Answer, Fault> {
+        let bytes = self.linked.read(message.library)?;
+        body(&ReadLinkedReply { bytes: &bytes })
+    }
+}
+
+fn load_options(options: &[JitOption]) -> Result<Vec<LoadOption>, Fault> {
+    let options = plain_options(options)?;
+    Ok(options.iter().map(|&(option, value)| LoadOption { option: option.unsigned_abs(), value }).collect())
+}
+
+/// An input as the driver takes it.
+fn input_of(input: &floe_wire::LinkInput<'_>, content: Content) -> Result<LinkInput, Fault> {
+    match input.kind {
+        jit_input::CUBIN => demand_elf(&content)?,
+        jit_input::FATBINARY if content.starts_with(b"\x7fELF") => demand_elf(&content)?,
+        jit_input::FATBINARY => demand_fat_binary(&content)?,
+        // Text ends with the NUL the device puts behind it; of the others the driver is told the bytes.
+        jit_input::PTX | jit_input::OBJECT | jit_input::LIBRARY | jit_input::NVVM => {}
+        kind => return broken(format!("unknown kind of input for a link: {kind}")),
+    }
+    let Ok(name) = CString::new(input.name) else { return broken("the name of an input has a NUL in it") };
+    Ok(LinkInput { kind: input.kind, name, content, options: load_options(&input.options)? })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn an_image_is_read_in_pieces_and_gone_with_its_last() {
+        let mut linked = Linked::new(&Budget::default());
+        linked.add(LibraryId(4), vec![7; PIECE_BYTES + 3]).unwrap();
+        assert!(linked.check_new(LibraryId(4)).is_err());
+        assert_eq!(linked.read(LibraryId(4)).unwrap().len(), PIECE_BYTES);
+        assert_eq!(linked.read(LibraryId(4)).unwrap(), [7; 3]);
+        assert!(matches!(linked.read(LibraryId(4)), Err(Fault::Contract(_))));
+        assert!(linked.check_new(LibraryId(4)).is_ok());
+    }
+}

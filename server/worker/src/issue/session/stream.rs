@@ -1,0 +1,131 @@
+//! Streams.
+//! In: the client's ids; 0 is the legacy default stream. Out: the driver's streams, and answers when they are done.
+//! It remembers which streams have ever had work, and the work of destroyed ones, for whoever waits for everything.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, Stream};
+use floe_device::Device;
+use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, SynchronizeStream, WaitEvent};
+
+use super::{Answer, Session};
+use crate::complete::completer::Lane;
+use crate::complete::events::Mark;
+use crate::issue::fault::Fault;
+
+/// Destroyed streams' marks from which on the completed ones are dropped.
+const ORPHANS: usize = 16;
+
+/// A stream of the client's.
+pub(crate) struct StreamObject<D: Device> {
+    stream: Stream,
+    used: bool,
+    /// A mark behind everything the stream holds, where there is one.
+    last: Option<Arc<Mark<D>>>,
+}
+
+impl<D: Device> Session<D> {
+    /// The stream to issue work on.
+    pub(super) fn use_stream(&mut self, id: StreamId) -> Result<Stream, Fault> {
+        if id.0 == 0 {
+            self.legacy_used = true;
+            return Ok(Stream::LEGACY);
+        }
+        let object = self.streams.get_mut(id.0)?;
+        object.used = true;
+        object.last = None;
+        Ok(object.stream)
+    }
+
+    /// The mark stands behind everything the stream holds. The legacy default stream's would not: work of others may be
+    /// in order with it.
+    pub(super) fn marked(&mut self, id: StreamId, mark: &Arc<Mark<D>>) {
+        if let Ok(object) = self.streams.get_mut(id.0) {
+            object.last = Some(Arc::clone(mark));
+        }
+    }
+
+    fn stream(&self, id: StreamId) -> Result<Stream, Fault> {
+        if id.0 == 0 { Ok(Stream::LEGACY) } else { Ok(self.streams.get(id.0)?.stream) }
+    }
+
+    pub(super) fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
+        self.streams.check_posted(message.stream.0)?;
+        let created = self.new_stream(&message);
+        let bound = created.as_ref().map(|stream| StreamObject { stream: *stream, used: false, last: None });
+        self.streams.bind(message.stream.0, bound.map_err(Fault::code));
+        created?;
+        Ok(Answer::Nothing)
+    }
+
+    fn new_stream(&mut self, message: &CreateStream) -> Result<Stream, Fault> {
+        self.allowance.ledger.stream()?;
+        let created = self.device().stream_create_with_priority(message.flags, message.priority);
+        if created.is_err() {
+            self.allowance.ledger.stream_ends();
+        }
+        Ok(created?)
+    }
+
+    pub(super) fn destroy_stream(&mut self, message: DestroyStream) -> Result<Answer, Fault> {
+        let Some(object) = self.streams.remove(message.stream.0)? else { return Ok(Answer::Nothing) };
+        if object.used {
+            // On a context beyond use there is no work left to wait for.
+            self.orphans.extend(self.pool.mark(object.stream).ok());
+            if self.orphans.len() > ORPHANS {
+                self.orphans.retain(|mark| mark.outcome().is_none());
+            }
+        }
+        self.allowance.ledger.stream_ends();
+        self.device().stream_destroy(object.stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn wait_event(&mut self, message: WaitEvent) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let event = self.events.get(message.event.0)?.event();
+        self.device().stream_wait_event(stream, event, message.flags)?;
+        Ok(Answer::Nothing)
+    }
+
+    pub(super) fn synchronize_stream(&mut self, sequence: u64, message: SynchronizeStream) -> Result<Answer, Fault> {
+        let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
+        let marks = match known {
+            Some(mark) => Ok(vec![mark]),
+            None => self.mark_or_wait(self.stream(message.stream)?).map(|mark| vec![mark]),
+        };
+        Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
+    }
+
+    pub(super) fn query_stream(&mut self, sequence: u64, message: QueryStream) -> Result<Answer, Fault> {
+        let result = self.device().stream_query(self.stream(message.stream)?);
+        if result == Err(CudaError::NOT_READY) {
+            // Without a mark nothing is told, and the client asks again.
+            if let Ok(mark) = self.pool.mark(self.stream(message.stream)?) {
+                self.report_when(sequence, mark, message.stream, sequence);
+            }
+            return Err(CudaError::NOT_READY.into());
+        }
+        // What it had to deliver goes out first.
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), result.map(|()| Vec::new())))
+    }
+
+    /// Marks on every stream that has ever had work, destroyed ones included.
+    pub(super) fn mark_everything(&self) -> Result<Vec<Arc<Mark<D>>>, CudaError> {
+        let mut marks = self.orphans.clone();
+        let used = self.streams.values().filter(|object| object.used).map(|object| object.stream);
+        for stream in used.chain(self.legacy_used.then_some(Stream::LEGACY)) {
+            marks.push(self.pool.mark(stream)?);
+        }
+        Ok(marks)
+    }
+
+    /// Destroys all streams; errors of a context beyond use do not matter, it goes with them.
+    pub(super) fn drop_streams(&mut self) {
+        self.orphans.clear();
+        self.legacy_used = false;
+        for object in self.streams.drain() {
+            let _ = self.shared.device.stream_destroy(object.stream);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A wait that the issuer sees to itself while it has nothing else to do.
+//! In: the tasks of one command, where the completer has none. Out: each when the GPU has come so far, or all of them for the
+//! completer. It never holds up a command: the next one ends it, and what is kept here is as short as the issuer's own replies, but
+//! for what kernels have printed.
+//!
+//! Most programs wait with nothing behind the wait. Then a hand-over to the completer, and the driver's locks and events in
+//! another processor's cache, would be a part of every launch and its wait.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use floe_device::Device;
+use floe_transport::Spin;
+
+use crate::complete::completer::{Action, Pace, Task, Tasks};
+
+/// The most bytes of a delivery: as much as a reply may be, whose sender waits for no reader.
+const MOST_BYTES: usize = 4 << 10;
+
+/// What the issuer keeps for itself: a delivery and the reply behind it, or a reply.
+pub(crate) struct Vigil<D: Device> {
+    kept: VecDeque<Task<D>>,
+    spin: Spin,
+    pace: Pace,
+}
+
+/// What the issuer does next about it.
+pub(crate) enum Next<D: Device> {
+    /// Finish this: its work is over and has not failed.
+    Finish(Task<D>),
+    /// Look again at once.
+    Look,
+    /// Hand over what is kept: it failed, or takes long.
+    HandOver,
+    /// There is nothing any more.
+    Nothing,
+}
+
+impl<D: Device> Vigil<D> {
+    pub(crate) fn new(spin: Spin) -> Self {
+        Self { kept: VecDeque::with_capacity(2), spin, pace: Pace::new(spin) }
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Keeps a task, or gives it back.
+    pub(crate) fn keep(&mut self, task: Task<D>, tasks: &Tasks<D>) -> Option<Task<D>> {
+        if !self.is_for_here(&task, tasks) {
+            return Some(task);
+        }
+        if self.kept.is_empty() {
+            self.pace = Pace::new(self.spin);
+        }
+        self.kept.push_back(task);
+        None
+    }
+
+    /// Nothing that the completer has must come before it, and it is soon said.
+    fn is_for_here(&self, task: &Task<D>, tasks: &Tasks<D>) -> bool {
+        match (&task.action, self.kept.back()) {
+            (Action::Deliver { landing, .. }, None) => landing.bytes <= MOST_BYTES && tasks.is_idle(),
+            (Action::Reply { failed: None }, None) => tasks.is_idle(),
+            // A second delivery may find no room before the first has left.
+            (Action::Reply { failed: None }, Some(last)) => last.sequence == task.sequence,
+            _ => false,
+        }
+    }
+
+    /// Looks whether the first has come to its end.
+    pub(crate) fn look(&mut self) -> Next<D> {
+        let Some(first) = self.kept.front() else { return Next::Nothing };
+        match first.outcome(|mark| mark.outcome()) {
+            Some(Ok(())) => self.kept.pop_front().map_or(Next::Nothing, Next::Finish),
+            Some(Err(_)) => Next::HandOver,
+            None => self.pace.next(Instant::now()).map_or(Next::Look, |_| Next::HandOver),
+        }
+    }
+
+    /// All that is kept, in its order.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Task<D>> {
+        self.kept.drain(..)
+    }
+}

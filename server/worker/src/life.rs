@@ -1,0 +1,13 @@
+//! The session from its first connection to its end: its threads, those who join, who watches, and how it is said why it ended.
+//! In: connections and a plan. Out: the ending.
+//! Nothing here knows what a command means.
+
+pub(crate) mod ending;
+pub(crate) mod joining;
+pub(crate) mod log;
+pub(crate) mod rings;
+pub(crate) mod serve;
+pub(crate) mod shared;
+mod threads;
+pub(crate) mod watch;
+pub(crate) mod watchdog;

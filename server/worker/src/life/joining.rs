@@ -1,0 +1,235 @@
+//! Connections that join a session.
+//! In: connections whose clients knew the session's key, handed over by the daemon. Out: each where it belongs: with bulk data
+//! to who reads and writes them, and where the session outlives its connections, whichever of them it says it is.
+//! A client that says what cannot be ends its session; one that says nothing in time loses its connection and nothing else.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaError;
+use floe_device::Device;
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, Mark, OWN_PLACE, Places};
+use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
+
+use super::ending::{Ending, InputEnd};
+use super::shared::Shared;
+use super::threads::Threads;
+use crate::hand_over::{Handed, Role, Taker};
+use crate::wire_in::stripes;
+
+/// How long a client that has joined may take to say which connection it is, and to read the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections that have not said yet which they are: a client makes ten at a time.
+const MOST_UNKNOWN: usize = 64;
+
+/// Where connections that join come from.
+#[derive(Debug, Default)]
+pub struct Joining {
+    /// Those that came before the session's own.
+    pub early: Vec<Link>,
+    /// Those that come.
+    pub taker: Option<Taker>,
+}
+
+impl Joining {
+    /// Has `join` take each connection, until the daemon gives no more.
+    ///
+    /// # Errors
+    /// Those of `join`.
+    pub(crate) fn each<E>(self, mut join: impl FnMut(Link) -> Result<(), E>) -> Result<(), E> {
+        self.early.into_iter().try_for_each(&mut join)?;
+        while let Some(Ok(Some(Handed::Connection(Role::Joined, link)))) = self.taker.as_ref().map(Taker::take) {
+            join(link)?;
+        }
+        Ok(())
+    }
+}
+
+/// Has every connection that joins carry bulk data.
+pub(crate) fn take_all<D: Device>(shared: &Arc<Shared<D>>, joining: Joining, threads: &Threads) -> Result<(), Ending> {
+    let (shared, of_each, mut joining) = (Arc::clone(shared), threads.clone(), Some(joining));
+    let take = move |link: Link| {
+        // The daemon's limit was for the handshake.
+        link.limit_writes(None).map_err(|error| Ending::Link(error.to_string()))?;
+        carry(&shared, link, &of_each)
+    };
+    threads.start("floe-join", move || joining.take()?.each(&take).err())
+}
+
+/// Has a link carry bulk data, with a thread that reads it.
+fn carry<D: Device>(shared: &Arc<Shared<D>>, link: Link, threads: &Threads) -> Result<(), Ending> {
+    let (sender, mut receiver) = link.halves();
+    shared.stripes.add(sender).map_err(|error| Ending::no_thread(&error))?;
+    let shared = Arc::clone(shared);
+    threads.start("floe-bulk-read", move || stripes::read(&shared, &mut receiver).ending())
+}
+
+/// Takes connections of a session that outlives them.
+pub(crate) struct Reception<D: Device> {
+    shared: Arc<Shared<D>>,
+    places: Places,
+    /// The most connections with bulk data.
+    bulk_connections: u32,
+    threads: Threads,
+    /// Places that have got a connection of the present epoch; held while the next is agreed on.
+    taken: Mutex<Vec<u32>>,
+    unknown: AtomicUsize,
+}
+
+/// A connection as its client names it, and what it was answered.
+struct Agreed {
+    epoch: u64,
+    place: u32,
+    /// What has come to the client there.
+    peer: Mark,
+}
+
+/// Why a connection is not taken.
+enum Refused {
+    /// It is of no use any more; nobody else notices.
+    Late(String),
+    /// It cannot be.
+    Contract(String),
+    /// Something else has ended the session, or does now.
+    Ending(Ending),
+}
+
+impl<D: Device> Reception<D> {
+    /// The session's own connection is there, of the first epoch.
+    pub(crate) fn new(shared: Arc<Shared<D>>, places: Places, bulk_connections: u32, threads: Threads) -> Arc<Self> {
+        let (taken, unknown) = (Mutex::new(vec![OWN_PLACE]), AtomicUsize::new(0));
+        Arc::new(Self { shared, places, bulk_connections, threads, taken, unknown })
+    }
+
+    /// Takes every connection, each on a thread of its own: what the client lacks there may take long to write.
+    pub(crate) fn take_all(self: Arc<Self>, joining: Joining) -> Result<(), Ending> {
+        let (threads, mut joining) = (self.threads.clone(), Some(joining));
+        threads.start("floe-join", move || {
+            let welcomed: Result<(), Ending> = joining.take()?.each(|link| {
+                self.welcome(link);
+                Ok(())
+            });
+            welcomed.err()
+        })
+    }
+
+    fn welcome(self: &Arc<Self>, link: Link) {
+        if self.unknown.fetch_add(1, Ordering::Relaxed) >= MOST_UNKNOWN {
+            self.unknown.fetch_sub(1, Ordering::Relaxed);
+            return self.shared.log.line(format_args!("more connections than {MOST_UNKNOWN} joined and said nothing"));
+        }
+        let (this, mut link) = (Arc::clone(self), Some(link));
+        if self.threads.start("floe-place", move || this.take(link.take()?)).is_err() {
+            // The connection is closed, and the client tries again.
+            self.unknown.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one connection; why the session is over, where it is for that.
+    fn take(&self, mut link: Link) -> Option<Ending> {
+        let agreed = self.agree(&mut link);
+        self.unknown.fetch_sub(1, Ordering::Relaxed);
+        let Agreed { epoch, place, peer } = match agreed {
+            Ok(agreed) => agreed?,
+            Err(ending) => return Some(ending),
+        };
+        if link.limit_writes(None).is_err() {
+            self.places.broke(epoch);
+            return None;
+        }
+        if let Some(socket) = link.socket() {
+            self.threads.watchdog().connected(epoch, socket);
+        }
+        if place == ACKNOWLEDGEMENTS_PLACE {
+            let receiver = self.places.hear(epoch, link);
+            return match self.places.listen(epoch, receiver) {
+                Heard::Broke => None,
+                Heard::Contract(error) => Some(Ending::Contract(error.to_string())),
+            };
+        }
+        let went_on = self.places.go_on(place, epoch, link, peer);
+        went_on.err().map(|error| Ending::Contract(error.to_string()))
+    }
+
+    /// Hears which connection it is and answers; `None`: it is of no use.
+    fn agree(&self, link: &mut Link) -> Result<Option<Agreed>, Ending> {
+        let Some((request, message)) = heard(link)? else { return Ok(None) };
+        let Continue { epoch, place, received, digest } = message;
+        let (status, detail, here) = match self.admit(&message) {
+            Ok(mark) => (0, String::new(), mark),
+            Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, Mark::none()),
+            Err(Refused::Contract(words)) => return Err(Ending::Contract(words)),
+            Err(Refused::Ending(ending)) => return Err(ending),
+        };
+        // Before it is told: whatever it does next, it is a client that can come back.
+        if status == 0 && place == ACKNOWLEDGEMENTS_PLACE {
+            self.shared.client.has_acknowledgements();
+        }
+        let mut body = Vec::new();
+        ContinueReply { received: here.received, digest: here.digest }.write(&mut body);
+        let answered = link.send(&Reply { request, status, earlier: 0, detail: &detail, body: &body });
+        if status != 0 {
+            return Ok(None);
+        }
+        if answered.is_err() {
+            self.places.broke(epoch);
+            return Ok(None);
+        }
+        Ok(Some(Agreed { epoch, place, peer: Mark { received, digest } }))
+    }
+
+    /// Whether a connection may be at its place; what has come there, where nothing is read before it goes on.
+    fn admit(&self, message: &Continue) -> Result<Mark, Refused> {
+        let &Continue { epoch, place, received, digest } = message;
+        let contract = |words: String| Err(Refused::Contract(words));
+        let is_bulk = (1..=self.bulk_connections).contains(&place);
+        if !is_bulk && ![OWN_PLACE, ACKNOWLEDGEMENTS_PLACE].contains(&place) {
+            return contract(format!("no connection of the session has the place: {place}"));
+        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.places.epoch();
+        if epoch > now && self.places.begin(epoch) {
+            taken.clear();
+        } else if epoch != now || self.places.is_over() {
+            return Err(Refused::Late(format!("not a connection of epoch {now}: {epoch}")));
+        }
+        if taken.contains(&place) {
+            return contract(format!("place {place} has a connection of epoch {epoch}"));
+        }
+        taken.push(place);
+        if is_bulk && !self.places.has(place) {
+            carry(&self.shared, self.places.link(place), &self.threads).map_err(Refused::Ending)?;
+        }
+        // Before the client goes on anywhere: what it has may be another history's at this place only.
+        self.places.check(place, Mark { received, digest }).map_err(|error| Refused::Contract(error.to_string()))?;
+        Ok(self.places.freeze(place))
+    }
+}
+
+/// What a client says first on a connection that has joined, and that frame's sequence; `None`: it has gone, or says nothing.
+fn heard(link: &mut Link) -> Result<Option<(u64, Continue)>, Ending> {
+    link.limit_payload(SETUP_PAYLOAD_LIMIT);
+    if link.limit_writes(Some(PATIENCE)).is_err() {
+        return Ok(None);
+    }
+    let frame = match link.receive(Some(Instant::now() + PATIENCE)) {
+        Ok(Some(frame)) => frame,
+        Ok(None) => return Ok(None),
+        Err(error) => return not_heard(error),
+    };
+    if frame.kind != Continue::KIND {
+        let words =
+            format!("a connection that has joined says first: {:#06x}, not {:#06x}", frame.kind, Continue::KIND);
+        return Err(Ending::Contract(words));
+    }
+    let message = Continue::decode(frame.payload).map_err(|error| Ending::Contract(error.to_string()))?;
+    Ok(Some((frame.sequence, message)))
+}
+
+fn not_heard<T>(error: LinkError) -> Result<Option<T>, Ending> {
+    match error.into() {
+        InputEnd::Contract(words) => Err(Ending::Contract(words)),
+        InputEnd::Closed | InputEnd::Over | InputEnd::Link(_) => Ok(None),
+    }
+}

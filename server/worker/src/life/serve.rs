@@ -1,0 +1,276 @@
+//! A session from its first command to its end: the threads and how they end.
+//! In: a device whose context exists, the connection, what the session may have. Out: why the session ended.
+//! It does not end the process and frees nothing on the device: that is the caller's, who ends the process.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use floe_abi::CudaError;
+use floe_device::Device;
+use floe_transport::{Expected, Link, Places, Spin, Stripes, Transfers};
+use floe_wire::DevicePtr;
+
+use super::ending::{Ending, link_ending};
+use super::joining;
+use super::joining::{Joining, Reception};
+use super::log::Log;
+use super::shared::Shared;
+use super::threads::Threads;
+use super::watch;
+use super::watch::Lasting;
+use super::watchdog::Watchdog;
+use crate::complete::completer::Completer;
+use crate::complete::failures::Failures;
+use crate::complete::output::Output;
+use crate::complete::printing::Printing;
+use crate::issue::cache::Cache;
+use crate::issue::host_functions::HostFunctions;
+use crate::issue::session::{Allowance, Session, Stop};
+use crate::memory::budget::Budget;
+use crate::memory::ledger::{Grants, Ledger};
+use crate::memory::mirrors::Mirrors;
+use crate::memory::staging::{RingBytes, Uploads};
+use crate::memory::window::Window;
+use crate::wire_in::queue::Queue;
+use crate::wire_in::reader::Reader;
+
+/// How long the last word to a client that does not read may take.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// What a session may have.
+pub struct Plan {
+    /// The vGPU's ordinal in the client: it chooses the address window.
+    pub ordinal: u32,
+    /// Bytes of device memory; 0: all there is.
+    pub memory: u64,
+    /// Physical memory comes in multiples of this many bytes.
+    pub granularity: u64,
+    /// Bytes of host memory its worker may have; 0: all there is.
+    pub host_memory: u64,
+    /// Where it asks for device memory, where the daemon shares that out.
+    pub grants: Option<Box<dyn Grants>>,
+    /// The most bytes of host memory it may share with its client; 0: none.
+    pub shared_memory: u64,
+    /// Bytes of pinned memory for its data on their way; streams that are held may make more necessary.
+    pub transport_memory: u64,
+    /// Whether the device's library says things of its own, which go to the program as what kernels print does.
+    pub device_speaks: bool,
+    /// Where contents of modules are kept for later sessions, where they are.
+    pub cache: Option<Cache>,
+    /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
+    pub used: Arc<AtomicU64>,
+    /// Where connections come from that join the session.
+    pub joining: Joining,
+    /// How long it outlives its connections; `None`: it ends with any of them.
+    pub lasting: Option<Lasting>,
+    /// How long the client may send nothing; `None`: for ever.
+    pub idle: Option<Duration>,
+    /// What ends the process when the session's own threads do not.
+    pub watchdog: Watchdog,
+}
+
+/// How a session's host memory is divided.
+struct HostMemory {
+    /// For the line of commands while a stream is held.
+    line: usize,
+    /// For everything the session keeps, the rings among it.
+    budget: Budget,
+}
+
+impl HostMemory {
+    /// A quarter for the line, up to a gigabyte; of what is left a part for this process and the driver; 0: no limit.
+    fn of(all: u64) -> Self {
+        /// More than a line ever needed to have.
+        const LINE: u64 = 1 << 30;
+        /// What an H100's driver takes for its context and for compiling, as far as seen.
+        const DRIVER: u64 = 512 << 20;
+        let line = if all == 0 { LINE } else { LINE.min(all / 4) };
+        let budget = if all == 0 { Budget::default() } else { Budget::new(all - line - DRIVER.min(all / 4)) };
+        Self { line: usize::try_from(line).unwrap_or(usize::MAX), budget }
+    }
+}
+
+/// Serves a session until it ends. The client has been told why, where there is one to tell.
+pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
+    // The daemon's limit was for the handshake.
+    let timed = link.limit_writes(None);
+    let (link, lasting) = match plan.lasting {
+        None => (link, None),
+        Some(lasting) => {
+            let (places, link) = Places::take_over(link, lasting.grace);
+            places.hear_out();
+            (link, Some((places, lasting)))
+        }
+    };
+    // Held to the end: who reads without a connection asks them whether the session goes on.
+    let _places = lasting.as_ref().map(|(places, _)| places.clone());
+    let joins = Joins { joining: plan.joining, lasting, idle: plan.idle };
+    let watchdog = plan.watchdog;
+    watchdog.serves();
+    let spin = Spin::of_process();
+    let (sender, mut receiver) = link.split();
+    let expected = Expected::default();
+    let rings = RingBytes::of(plan.transport_memory);
+    let host = HostMemory::of(plan.host_memory);
+    receiver.set_spin(spin);
+    receiver.set_expected(expected.clone());
+    receiver.take_descriptors(plan.shared_memory > 0);
+    let shared = Arc::new(Shared {
+        device,
+        sender,
+        stripes: Stripes::new(spin),
+        transfers: Transfers::new(spin),
+        failures: Failures::default(),
+        output,
+        printing: Printing::new(plan.device_speaks),
+        queue: Queue::new(rings.commands, host.line, spin, expected),
+        log,
+        mirrors: Mirrors::default(),
+        descriptor: Mutex::default(),
+        client: Arc::default(),
+    });
+    let costs =
+        shared.device.costs().map_err(|error| Ending::Device { what: "asking what the device takes".into(), error });
+    let ending = match (timed, reserve_window(&*shared.device, plan.ordinal), costs) {
+        (Err(error), ..) => Ending::Link(error.to_string()),
+        (_, Err(ending), _) | (_, _, Err(ending)) => ending,
+        (_, Ok(window), Ok(costs)) => {
+            let allowance = Allowance {
+                window,
+                ledger: Ledger::new(plan.memory, costs, plan.used, plan.grants),
+                budget: host.budget,
+                granularity: plan.granularity.max(1),
+                shared_memory: plan.shared_memory,
+                rings,
+            };
+            run_threads(&shared, receiver, allowance, spin, plan.cache, joins, &watchdog)
+        }
+    };
+    watchdog.is_over();
+    shared.queue.close();
+    shared.transfers.close();
+    say_ended(&shared, &ending);
+    shared.sender.close();
+    shared.stripes.close();
+    // What it holds of the device goes with the process: the driver may wait, for work that never ends, to let go of it.
+    std::mem::forget(shared);
+    ending
+}
+
+/// Reserves the vGPU's window at exactly its place.
+fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending> {
+    let Some(window) = Window::of(ordinal) else {
+        return Err(Ending::Contract(format!("there is no address window for a vGPU of ordinal: {ordinal}")));
+    };
+    let what = || format!("reserving {:#x} bytes of device addresses at {:#x}", window.bytes, window.base);
+    match device.reserve(window.bytes, DevicePtr(window.base)) {
+        Ok(DevicePtr(at)) if at == window.base => Ok(window),
+        Ok(at) => {
+            let what = format!("{}: the driver offers {at:?} only", what());
+            Err(Ending::Device { what, error: CudaError::OUT_OF_MEMORY })
+        }
+        Err(error) => Err(Ending::Device { what: what(), error }),
+    }
+}
+
+/// Runs reader, issuer and completer; the first to end says why.
+fn run_threads<D: Device>(
+    shared: &Arc<Shared<D>>,
+    mut receiver: floe_transport::Receiver,
+    allowance: Allowance,
+    spin: Spin,
+    cache: Option<Cache>,
+    joins: Joins,
+    watchdog: &Watchdog,
+) -> Ending {
+    let functions = Arc::new(HostFunctions::default());
+    let (mut completer, mut releaser, tasks) = Completer::new(Arc::clone(shared), spin);
+    let uploads = Uploads::new(allowance.rings.upload, &allowance.budget);
+    let mut session =
+        Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache, spin);
+    let (threads, first) = Threads::new(watchdog.clone());
+    let reader = Reader { shared: Arc::clone(shared), functions, uploads };
+    let device = &shared.device;
+    let started = threads
+        .start_on(device, "floe-read", move || reader.run(&mut receiver).ending())
+        .and_then(|()| {
+            threads.start_on(device, "floe-issue", move || match session.run() {
+                Ok(()) => None,
+                Err(Stop::Contract(words)) => Some(Ending::Contract(words)),
+                Err(Stop::Link(error)) => Some(link_ending(&error)),
+            })
+        })
+        .and_then(|()| {
+            threads.start_on(device, "floe-complete", move || completer.run().err().map(|error| link_ending(&error)))
+        })
+        .and_then(|()| {
+            threads.start_on(device, "floe-release", move || {
+                releaser.run();
+                None
+            })
+        })
+        .and_then(|()| joins.start(shared, &threads));
+    match started {
+        Ok(()) => {
+            // The others hold its copies.
+            drop(threads);
+            first.recv().unwrap_or_else(|_| Ending::Bug("every thread is gone".into()))
+        }
+        Err(ending) => ending,
+    }
+}
+
+/// What more connections are for.
+struct Joins {
+    joining: Joining,
+    lasting: Option<(Places, Lasting)>,
+    idle: Option<Duration>,
+}
+
+impl Joins {
+    /// Takes those that join, and watches them where the session outlives them.
+    fn start<D: Device>(self, shared: &Arc<Shared<D>>, threads: &Threads) -> Result<(), Ending> {
+        if let Some(limit) = self.idle {
+            let used = Arc::clone(&shared.client);
+            threads.start("floe-idle", move || Some(watch::until_idle(&used, limit)))?;
+        }
+        let Some((places, lasting)) = self.lasting else { return joining::take_all(shared, self.joining, threads) };
+        let (watched, log, broken) = (places.clone(), shared.log.clone(), lasting.broken);
+        let (used, watchdog) = (Arc::clone(&shared.client), threads.watchdog().clone());
+        threads.start("floe-watch", move || {
+            let ending = watch::until_given_up(&watched, &used, &broken, &log);
+            watchdog.client_left();
+            ending
+        })?;
+        let asking = places.clone();
+        threads.start("floe-pulse", move || {
+            // A client that does not answer may be stopped. Where its machine is gone, the system ends the connection.
+            while asking.await_doubt().is_some() {}
+            None
+        })?;
+        if let Some(client) = lasting.client {
+            let watched = places.clone();
+            threads.start("floe-client", move || watch::until_gone(&client, &watched))?;
+        }
+        let shared = Arc::clone(shared);
+        Reception::new(shared, places, lasting.bulk_connections, threads.clone()).take_all(self.joining)
+    }
+}
+
+/// Tells the client, unless it does not listen.
+fn say_ended<D: Device>(shared: &Arc<Shared<D>>, ending: &Ending) {
+    let Some(error) = ending.told() else { return };
+    let (said, hear) = mpsc::channel();
+    let (shared, words) = (Arc::clone(shared), ending.to_string());
+    let spawned = std::thread::Builder::new().spawn(move || {
+        // The link may be over; the daemon still hears why.
+        let _ = shared.output.send_new(&shared.sender);
+        let _ = shared.ended(error.code(), &words);
+        let _ = said.send(());
+    });
+    if spawned.is_ok() {
+        let _ = hear.recv_timeout(LAST_WORD);
+    }
+}

@@ -1,0 +1,77 @@
+//! What the threads of a worker share: the device, the way out, and what was noted for later replies.
+//! In: outcomes. Out: frames to the client.
+//! It keeps no objects of the session; these are the issuer's alone.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use floe_abi::CudaError;
+use floe_device::Device;
+use floe_transport::{LinkError, Sender, Stripes, Transfers};
+use floe_wire::{Ended, Reply};
+
+use super::log::Log;
+use super::watch::Use;
+use crate::complete::failures::Failures;
+use crate::complete::output::Output;
+use crate::complete::printing::Printing;
+use crate::memory::mirrors::Mirrors;
+use crate::wire_in::queue::Queue;
+use crate::wire_in::stripes::Upload;
+
+/// What the threads of a worker share.
+pub(crate) struct Shared<D: Device> {
+    pub(crate) device: Arc<D>,
+    pub(crate) sender: Sender,
+    /// The bulk connections, outwards.
+    pub(crate) stripes: Stripes,
+    /// What comes on them, for the device.
+    pub(crate) transfers: Transfers<Upload<D>>,
+    pub(crate) failures: Failures,
+    pub(crate) output: Output,
+    pub(crate) printing: Printing,
+    pub(crate) queue: Queue,
+    pub(crate) log: Log,
+    /// Host memory of the client that kernels reach.
+    pub(crate) mirrors: Mirrors<D::Mapped>,
+    /// What came with `ShareMemory`, until that is carried out.
+    pub(crate) descriptor: Mutex<Option<OwnedFd>>,
+    /// What the client has done with the session.
+    pub(crate) client: Arc<Use>,
+}
+
+impl<D: Device> Shared<D> {
+    /// Answers a request, with the first posted failure no reply has carried yet.
+    pub(crate) fn reply(&self, request: u64, status: u32, detail: &str, body: &[u8]) -> Result<(), LinkError> {
+        // What is not ready has not failed, and is asked in loops.
+        if status != 0 && status != CudaError::NOT_READY.code() {
+            self.show_printed(true)?;
+        }
+        let earlier = self.failures.take();
+        self.sender.send(&Reply { request, status, earlier, detail, body }, |_| ()).map(|_| ())
+    }
+
+    /// Answers a request that waited; the answer leaves with the next flush.
+    pub(crate) fn queue_reply(&self, request: u64, status: u32) -> Result<(), LinkError> {
+        let earlier = self.failures.take();
+        self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
+    }
+
+    /// Posts what kernels have printed, where they may have: ahead of the word that they are over, which may be that
+    /// something `failed`, of which the driver may have said more.
+    pub(crate) fn show_printed(&self, failed: bool) -> Result<(), LinkError> {
+        if failed || self.printing.is_possible() { self.output.send_new(&self.sender) } else { Ok(()) }
+    }
+
+    /// Says that the session is over.
+    pub(crate) fn ended(&self, status: u32, detail: &str) -> Result<(), LinkError> {
+        self.sender.send(&Ended { status, detail }, |_| ()).map(|_| ())
+    }
+
+    /// Notes the failure of a command nobody waits for.
+    pub(crate) fn note(&self, command: &str, sequence: u64, error: CudaError, why: &impl std::fmt::Display) {
+        if self.failures.note(error) {
+            self.log.line(format_args!("{command} (command {sequence}) failed, nobody was waiting: {why}"));
+        }
+    }
+}

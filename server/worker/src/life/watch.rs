@@ -1,0 +1,204 @@
+//! Whether a client whose connections broke is waited for.
+//! In: how the connections of a session are that outlives them, and its client's process where that is of this machine. Out: why
+//! the session is over, when nobody has made them again in time, or nobody is left who could.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use floe_transport::{LinkError, Places, Standing};
+use floe_wire::{Message as _, Ping};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::ending::{Ending, link_ending};
+use super::log::Log;
+
+/// For so long nobody knows whether a client whose connections end leaves: what it says last may come behind their ends.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Looks in the time for which a session may be idle.
+const LOOKS: u32 = 8;
+
+/// What a session outlives its connections by.
+#[derive(Debug)]
+pub struct Lasting {
+    /// For so long a client may be missing.
+    pub grace: Duration,
+    /// The most connections with bulk data.
+    pub bulk_connections: u32,
+    /// The client's process, where it is of this machine.
+    pub client: Option<Process>,
+    /// Whether it is missing, kept up to date for whoever reports it.
+    pub broken: Arc<AtomicBool>,
+}
+
+/// A process of this machine.
+#[derive(Debug)]
+pub enum Process {
+    /// To be waited for.
+    There(OwnedFd),
+    /// It has ended: a client may, while its worker starts.
+    Ended,
+}
+
+impl Process {
+    /// The process with this number, which is or was one of this machine; `None` where it is not shown: then the grace period
+    /// is what there is.
+    #[must_use]
+    pub fn of(id: i32) -> Option<Self> {
+        match pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()) {
+            Ok(process) => Some(Self::There(process)),
+            Err(Errno::SRCH) => Some(Self::Ended),
+            Err(_) => None,
+        }
+    }
+
+    fn await_end(&self) {
+        let Self::There(process) = self else { return };
+        while matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], None), Ok(0) | Err(Errno::INTR)) {}
+    }
+}
+
+/// What a client has done with its session.
+#[derive(Debug, Default)]
+pub(crate) struct Use {
+    /// The sequence of its latest command; 0: it has sent none.
+    command: AtomicU64,
+    /// Whether it has made the connection with acknowledgements.
+    acknowledges: AtomicBool,
+}
+
+impl Use {
+    /// A frame of this kind has come. A ping only asks whether somebody is there.
+    #[inline]
+    pub(crate) fn has_frame(&self, sequence: u64, kind: u16) {
+        if kind != Ping::KIND {
+            self.command.store(sequence, Ordering::Relaxed);
+        }
+    }
+
+    /// The connection with acknowledgements is there.
+    pub(crate) fn has_acknowledgements(&self) {
+        self.acknowledges.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is a client that could come back, and has something to come back to. Whoever only takes a session and goes
+    /// is not waited for.
+    fn is_worth_waiting(&self) -> bool {
+        self.acknowledges.load(Ordering::Relaxed) && self.command.load(Ordering::Relaxed) != 0
+    }
+
+    fn command(&self) -> u64 {
+        self.command.load(Ordering::Relaxed)
+    }
+}
+
+/// Watches whether commands come, until none has for so long.
+pub(crate) fn until_idle(used: &Use, limit: Duration) -> Ending {
+    let mut seen = (used.command(), Instant::now());
+    loop {
+        std::thread::sleep(limit / LOOKS);
+        let now = used.command();
+        if now != seen.0 {
+            seen = (now, Instant::now());
+        } else if seen.1.elapsed() >= limit {
+            return Ending::Idle(limit);
+        }
+    }
+}
+
+/// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.
+pub(crate) fn until_given_up(places: &Places, used: &Use, broken: &AtomicBool, log: &Log) -> Option<Ending> {
+    loop {
+        if places.await_change(Standing::There, None) == Standing::Over {
+            return None;
+        }
+        let (broke, grace) = (Instant::now(), places.grace());
+        broken.store(true, Ordering::Relaxed);
+        let mut standing = places.await_change(Standing::Broken, Some(QUIET.min(grace)));
+        if standing == Standing::Broken && !used.is_worth_waiting() {
+            return Some(Ending::ClientLeft);
+        }
+        if standing == Standing::Broken {
+            places.end_hearing();
+            log.line(format_args!("the connection broke; its client has {} s to make it again", grace.as_secs_f32()));
+        }
+        while standing == Standing::Broken {
+            let left = places.grace_left();
+            if left.is_zero() {
+                return Some(link_ending(&LinkError::NotMadeAgain(grace)));
+            }
+            standing = places.await_change(Standing::Broken, Some(left));
+        }
+        if standing == Standing::Over {
+            return None;
+        }
+        broken.store(false, Ordering::Relaxed);
+        log.line(format_args!("the connection broke and is made again after {} ms", broke.elapsed().as_millis()));
+    }
+}
+
+/// Watches the client's process: connections that break when it has ended are not made again.
+pub(crate) fn until_gone(client: &Process, places: &Places) -> Option<Ending> {
+    client.await_end();
+    // A process that it started may have its connections.
+    match places.await_change(Standing::There, None) {
+        Standing::Broken => Some(Ending::ClientLeft),
+        Standing::There | Standing::Over => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_wire::SynchronizeStream;
+
+    use super::*;
+
+    const COMMAND: u16 = SynchronizeStream::KIND;
+
+    #[test]
+    fn a_client_is_waited_for_that_has_sent_a_command_and_can_come_back() {
+        let used = Use::default();
+        assert!(!used.is_worth_waiting());
+        used.has_acknowledgements();
+        assert!(!used.is_worth_waiting());
+        used.has_frame(3, COMMAND);
+        assert!(used.is_worth_waiting());
+        let used = Use::default();
+        used.has_frame(3, COMMAND);
+        assert!(!used.is_worth_waiting());
+    }
+
+    #[test]
+    fn a_session_is_idle_when_no_command_has_come_for_so_long() {
+        let (used, limit) = (Arc::new(Use::default()), Duration::from_millis(300));
+        let watched = Arc::clone(&used);
+        let watch = std::thread::spawn(move || until_idle(&watched, limit));
+        for sequence in 1..=10 {
+            std::thread::sleep(limit / 10);
+            used.has_frame(sequence, COMMAND);
+        }
+        let last = Instant::now();
+        assert_eq!(watch.join().expect("it does not panic"), Ending::Idle(limit));
+        assert!(last.elapsed() >= limit / 2);
+    }
+
+    #[test]
+    fn a_session_whose_client_only_pings_is_idle() {
+        let (used, limit) = (Arc::new(Use::default()), Duration::from_millis(300));
+        let (watched, start) = (Arc::clone(&used), Instant::now());
+        let watch = std::thread::spawn(move || until_idle(&watched, limit));
+        for sequence in 1.. {
+            if watch.is_finished() {
+                break;
+            }
+            assert!(start.elapsed() < limit * 20, "it goes on by pings");
+            used.has_frame(sequence, Ping::KIND);
+            std::thread::sleep(limit / 30);
+        }
+        assert_eq!(watch.join().expect("it does not panic"), Ending::Idle(limit));
+    }
+}

@@ -1,0 +1,10 @@
+//! The session's memory: pinned rings, host memory shared or mirrored, its window of addresses, and what it may take.
+//! In: wishes for room. Out: room, or a refusal with the numbers.
+//! Nothing here reads a message of the client.
+
+pub(crate) mod budget;
+pub(crate) mod ledger;
+pub(crate) mod mirrors;
+mod ring;
+pub(crate) mod staging;
+pub(crate) mod window;

@@ -1,0 +1,132 @@
+//! Host memory of the client that kernels reach, at the same address in this process.
+//! In: mappings and what the client has changed. Out: what the device has changed, before anything that says work is over.
+//! A byte that has not changed is never told: the client may be about to change it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use floe_device::Mapped;
+use floe_transport::{LinkError, Sender};
+use floe_wire::{DevicePtr, MirrorChanged, MirrorRun, changed_runs};
+
+use crate::issue::fault::{Fault, broken};
+
+/// All mirrors of a session together.
+const MOST_BYTES: usize = 16 << 20;
+/// How much is compared, and told in one message, at a time.
+const PIECE: usize = 64 << 10;
+
+struct Mirror<P> {
+    memory: P,
+    /// What the client has, as far as is known here.
+    known: Vec<u8>,
+}
+
+/// The mirrors of a session.
+pub(crate) struct Mirrors<P> {
+    any: AtomicBool,
+    by_start: Mutex<BTreeMap<u64, Mirror<P>>>,
+}
+
+impl<P> Default for Mirrors<P> {
+    fn default() -> Self {
+        Self { any: AtomicBool::new(false), by_start: Mutex::new(BTreeMap::new()) }
+    }
+}
+
+impl<P: Mapped> Mirrors<P> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Mirror<P>>> {
+        self.by_start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a mirror may lie there; a start that is one already or too many bytes break the contract.
+    pub(crate) fn check_new(&self, at: DevicePtr, bytes: usize) -> Result<(), Fault> {
+        let mirrors = self.lock();
+        let held: usize = mirrors.values().map(|mirror| mirror.known.len()).sum();
+        if bytes == 0 || held.saturating_add(bytes) > MOST_BYTES {
+            return broken(format!("{bytes} bytes more than {held} of mirrored memory, of at most: {MOST_BYTES}"));
+        }
+        if mirrors.contains_key(&at.0) {
+            return broken(format!("a mirror starts there already: {:#x}", at.0));
+        }
+        Ok(())
+    }
+
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn add(&self, at: DevicePtr, memory: P) {
+        let known = vec![0; memory.bytes()];
+        self.lock().insert(at.0, Mirror { memory, known });
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn remove(&self, at: DevicePtr) -> Result<(), Fault> {
+        let mut mirrors = self.lock();
+        let removed = mirrors.remove(&at.0);
+        self.any.store(!mirrors.is_empty(), Ordering::Release);
+        match removed {
+            Some(_) => Ok(()),
+            None => broken(format!("no mirror starts at: {:#x}", at.0)),
+        }
+    }
+
+    /// Whether the address is mirrored memory.
+    pub(crate) fn holds(&self, at: u64) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let mirrors = self.lock();
+        mirrors.range(..=at).next_back().is_some_and(|(start, mirror)| at - start < mirror.known.len() as u64)
+    }
+
+    /// Ends all of them.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+        self.any.store(false, Ordering::Release);
+    }
+
+    /// What the client has changed.
+    pub(crate) fn write(&self, at: DevicePtr, runs: &[MirrorRun<'_>]) -> Result<(), Fault> {
+        let mut mirrors = self.lock();
+        let Some(mirror) = mirrors.get_mut(&at.0) else {
+            return broken(format!("no mirror starts at: {:#x}", at.0));
+        };
+        for run in runs {
+            let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
+            let end = start.checked_add(run.bytes.len());
+            let Some(known) = end.and_then(|end| mirror.known.get_mut(start..end)) else {
+                let (bytes, whole) = (run.bytes.len(), mirror.known.len());
+                return broken(format!("{bytes} bytes at {start} of a mirror of: {whole}"));
+            };
+            known.copy_from_slice(run.bytes);
+            mirror.memory.write(start, run.bytes);
+        }
+        Ok(())
+    }
+
+    /// Tells the client what the device has changed since the last time.
+    pub(crate) fn tell(&self, sender: &Sender) -> Result<(), LinkError> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut now = vec![0; PIECE];
+        for (at, mirror) in self.lock().iter_mut() {
+            let mut start = 0;
+            for known in mirror.known.chunks_mut(PIECE) {
+                let now = &mut now[..known.len()];
+                mirror.memory.read(start, now);
+                let runs = changed_runs(known, now, u32::try_from(start).unwrap_or(u32::MAX));
+                if !runs.is_empty() {
+                    sender.queue(&MirrorChanged { at: DevicePtr(*at), runs })?;
+                    known.copy_from_slice(now);
+                }
+                start += known.len();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,355 @@
+//! Pinned host memory between the link and the device, one ring for each direction.
+//! In: bytes to upload, or room for bytes to download. Out: ranges of pinned memory.
+//! It waits for room only when a ring is full, and it gives a range out again only after its work has completed. While a
+//! stream waits for a word of memory, which a later command may write, or for a host function, which may wait for another
+//! vGPU that waits for this, it takes more rings rather than to wait for long, and gives them back when they lie idle.
+
+mod grown;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaResult;
+use floe_device::{Device, PageSize, Pinned as _};
+use floe_transport::Giving;
+use floe_wire::PIECE_BYTES;
+
+use super::budget::Budget;
+use super::ring::Ticket;
+use crate::complete::events::Mark;
+use grown::{Grows, Rings};
+
+/// How long to wait before looking again whether an upload has completed.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+/// How long room is waited for while a stream is held: what is in flight may be behind that.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// Pinned memory of one direction, at most: then the issuer waits.
+const MOST_BYTES: usize = 1 << 30;
+/// Uploads in flight from which on the oldest are looked at even when there is room.
+const LOOK_AT: usize = 64;
+
+/// Bytes of a session's rings, each taken when it is first needed, and of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingBytes {
+    /// Towards the device: copies may stand behind work, and while they do nothing else is read.
+    pub(crate) upload: usize,
+    /// From the device.
+    pub(crate) download: usize,
+    /// For copies whose bytes the client reads when their stream gets there.
+    pub(crate) late: usize,
+    /// No ring: commands that were read and stand in line, with the data of small copies.
+    pub(crate) commands: usize,
+}
+
+impl RingBytes {
+    /// Three eighths of all for uploads and for downloads, an eighth for each of the others, in pieces and none without one.
+    pub(crate) fn of(all: u64) -> Self {
+        let part = |eighths: u64| {
+            let bytes = all / 8 * eighths;
+            let pieces = usize::try_from(bytes).unwrap_or(usize::MAX) / PIECE_BYTES;
+            pieces.clamp(1, MOST_BYTES / PIECE_BYTES) * PIECE_BYTES
+        };
+        Self { upload: part(3), download: part(3), late: part(1), commands: part(1) }
+    }
+}
+
+/// A ring towards the device; the reader and the issuer take ranges, completed copies give them back.
+pub(crate) struct Uploads<D: Device> {
+    bytes: usize,
+    state: Mutex<UploadState<D>>,
+}
+
+struct UploadState<D: Device> {
+    rings: Rings<D>,
+    flying: VecDeque<(Staged, Arc<Mark<D>>)>,
+}
+
+/// A range on its way to the device. Whoever has it says [`Uploads::fly`] or [`Uploads::drop_range`] in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Staged {
+    ring: usize,
+    ticket: Ticket,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl<D: Device> Uploads<D> {
+    /// Rings of `bytes`, which are taken from the device when they are asked for first.
+    pub(crate) fn new(bytes: usize, budget: &Budget) -> Arc<Self> {
+        let state = UploadState { rings: Rings::of(PageSize::Large, budget), flying: VecDeque::new() };
+        Arc::new(Self { bytes, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, UploadState<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the first ring's memory, where that has not been done.
+    pub(crate) fn begin(&self, device: &D) -> CudaResult<()> {
+        let mut state = self.state();
+        if state.rings.is_empty() {
+            state.rings.add(device, self.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one more ring, if there may be one, and room in it before anybody else has it.
+    fn grow(self: &Arc<Self>, device: &Arc<D>, bytes: usize) -> CudaResult<Option<Staged>> {
+        let mut state = self.state();
+        if state.rings.count() < MOST_BYTES / self.bytes && state.rings.may_grow(self.bytes) {
+            state.rings.add(device, self.bytes)?;
+            state.rings.watch(device, self);
+        }
+        Ok(state.allocate(bytes))
+    }
+
+    /// Whether room will come by itself: copies are under way. Ranges that wait in line come behind who asks.
+    fn flies(&self) -> bool {
+        !self.state().flying.is_empty()
+    }
+
+    /// The memory a range lies in.
+    pub(crate) fn memory(&self, staged: Staged) -> Arc<D::Pinned> {
+        self.state().rings.memory(staged.ring)
+    }
+
+    /// Room for `bytes` (at most a ring), after waiting for it as long as `wait` says so.
+    pub(crate) fn room(&self, device: &D, bytes: usize, wait: impl Fn() -> bool) -> Option<Staged> {
+        loop {
+            let mut state = self.state();
+            if state.flying.len() >= LOOK_AT {
+                state.land_oldest(device);
+            }
+            if let Some(staged) = state.allocate(bytes) {
+                return Some(staged);
+            }
+            if !state.land(device) {
+                drop(state);
+                if !wait() {
+                    return None;
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+    }
+
+    /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
+    /// command may end, nor where all is taken by copies that come behind this one.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        device: &Arc<D>,
+        bytes: usize,
+        held: impl Fn() -> bool,
+    ) -> CudaResult<Option<Staged>> {
+        self.begin(device)?;
+        let begun = Instant::now();
+        let staged = self.room(device, bytes, || begun.elapsed() < PATIENCE || (!held() && self.flies()));
+        if staged.is_some() {
+            return Ok(staged);
+        }
+        let staged = self.grow(device, bytes)?;
+        Ok(staged.or_else(|| self.room(device, bytes, || true)))
+    }
+
+    /// Copies `bytes` into room that is taken as [`Uploads::take`] does.
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        device: &Arc<D>,
+        bytes: &[u8],
+        held: impl Fn() -> bool,
+    ) -> CudaResult<Option<Staged>> {
+        let staged = self.take(device, bytes.len(), held)?;
+        if let Some(staged) = staged {
+            self.memory(staged).write(staged.offset, bytes);
+        }
+        Ok(staged)
+    }
+
+    /// The range's copy has been issued and completes with `mark`.
+    pub(crate) fn fly(&self, staged: Staged, mark: Arc<Mark<D>>) {
+        self.state().flying.push_back((staged, mark));
+    }
+
+    /// The range's copy could not be issued.
+    pub(crate) fn drop_range(&self, staged: Staged) {
+        self.state().release(staged);
+    }
+
+    /// The context is about to go and has no work left. What stands in line stays where it is.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.state();
+        for (staged, _) in std::mem::take(&mut state.flying) {
+            state.release(staged);
+        }
+        state.rings.memories().for_each(|memory| memory.unpin());
+    }
+
+    /// There is a new context.
+    pub(crate) fn take_up(&self) {
+        self.state().rings.memories().for_each(|memory| memory.pin_again());
+    }
+}
+
+impl<D: Device> UploadState<D> {
+    fn allocate(&mut self, bytes: usize) -> Option<Staged> {
+        let (ring, ticket, offset) = self.rings.allocate(bytes)?;
+        Some(Staged { ring, ticket, offset, bytes })
+    }
+
+    fn release(&mut self, staged: Staged) {
+        self.rings.release(staged.ring, staged.ticket);
+    }
+
+    /// Takes the oldest ranges back whose copies have completed, or failed for good.
+    fn land_oldest(&mut self, device: &D) {
+        enter(device);
+        while let Some((staged, _)) = self.flying.pop_front_if(|(_, mark)| mark.outcome().is_some()) {
+            self.release(staged);
+        }
+    }
+
+    /// The same for all ranges.
+    fn land(&mut self, device: &D) -> bool {
+        enter(device);
+        let before = self.flying.len();
+        let rings = &mut self.rings;
+        self.flying.retain(|(staged, mark)| {
+            let landed = mark.outcome().is_some();
+            if landed {
+                rings.release(staged.ring, staged.ticket);
+            }
+            !landed
+        });
+        self.flying.len() < before
+    }
+}
+
+/// After a reset the context is another one, and to a thread in the old one every event would seem over. Called with the
+/// ring locked: events in flight are of the context that is entered, since a reset lets the old ones go first.
+fn enter<D: Device>(device: &D) {
+    // A context beyond use answers every question with its error.
+    let _ = device.enter();
+}
+
+/// The ring from the device; the issuer takes ranges, the completer gives them back.
+pub(crate) struct Downloads<D: Device> {
+    bytes: usize,
+    rings: Mutex<Rings<D>>,
+    released: Condvar,
+    /// Who waits for room, changed under the rings' lock: waking nobody is a system call, too.
+    waiting: AtomicUsize,
+}
+
+/// A range of pinned memory the device writes and the completer reads.
+pub(crate) struct Landing<D: Device> {
+    pub(crate) memory: Arc<D::Pinned>,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+    /// How a socket is given it.
+    pub(crate) giving: Giving,
+    ring: usize,
+    ticket: Ticket,
+    home: Arc<Downloads<D>>,
+}
+
+impl<D: Device> Downloads<D> {
+    /// Rings of `bytes`, which are taken from the device when they are asked for first.
+    pub(crate) fn new(bytes: usize, budget: &Budget) -> Arc<Self> {
+        // From here sockets are given pages.
+        let rings = Mutex::new(Rings::of(PageSize::Small, budget));
+        Arc::new(Self { bytes, rings, released: Condvar::new(), waiting: AtomicUsize::new(0) })
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Rings<D>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
+    /// command may end.
+    pub(crate) fn room(
+        self: &Arc<Self>,
+        device: &Arc<D>,
+        bytes: usize,
+        held: impl Fn() -> bool,
+    ) -> CudaResult<Landing<D>> {
+        let begun = Instant::now();
+        let mut rings = self.rings();
+        loop {
+            if let Some((ring, ticket, offset)) = rings.allocate(bytes) {
+                let memory = rings.memory(ring);
+                return Ok(Landing {
+                    memory,
+                    offset,
+                    bytes,
+                    giving: Giving::Copies,
+                    ring,
+                    ticket,
+                    home: Arc::clone(self),
+                });
+            }
+            // A client that does not read what is on its way, and resets the context again and again, waits here.
+            let has_room = rings.taken() < (MOST_BYTES / self.bytes).max(1);
+            let wants = rings.is_empty() || held() && begun.elapsed() >= PATIENCE;
+            if wants && has_room && (rings.is_empty() || rings.may_grow(self.bytes)) {
+                rings.add(device, self.bytes)?;
+                rings.watch(device, self);
+                continue;
+            }
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let woken = self.released.wait_timeout(rings, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            rings = woken.0;
+        }
+    }
+
+    /// Gives the memory up: the context is about to go and has no work left.
+    pub(crate) fn reset(&self) {
+        self.rings().clear();
+    }
+}
+
+impl<D: Device> Drop for Landing<D> {
+    fn drop(&mut self) {
+        let mut rings = self.home.rings();
+        rings.release(self.ring, self.ticket);
+        let waits = self.home.waiting.load(Ordering::Relaxed) > 0;
+        drop(rings);
+        if waits {
+            self.home.released.notify_all();
+        }
+    }
+}
+
+impl<D: Device> Grows<D> for Uploads<D> {
+    fn idle(&self, device: &D) -> grown::Idle<D> {
+        let mut state = self.state();
+        state.land(device);
+        state.rings.idle()
+    }
+}
+
+impl<D: Device> Grows<D> for Downloads<D> {
+    fn idle(&self, _device: &D) -> grown::Idle<D> {
+        self.rings().idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+    use super::*;
+
+    #[test]
+    fn rings_share_what_the_operator_gives_and_hold_a_piece() {
+        let mib = |all: u64| {
+            let RingBytes { upload, download, late, commands } = RingBytes::of(all << 20);
+            [upload, download, late, commands].map(|bytes| bytes >> 20)
+        };
+        assert_eq!(mib(64), [24, 24, 8, 8]);
+        assert_eq!(mib(100), [36, 36, 12, 12]);
+        assert_eq!(mib(0), [4; 4]);
+        assert_eq!(mib(1 << 20), [1024; 4]);
+    }
+}

@@ -1,0 +1,277 @@
+//! Commands that were read and not yet issued.
+//! In: commands, from the reader: small ones each by itself, in a ring of words, and what is large or has no room there in
+//! batches. Out: the same commands in the order of their sequences, to the issuer; emptied batches back.
+//! It holds a bounded number of bytes: a client that sends faster than the device works is held back by its socket.
+
+mod words;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use floe_transport::{Expected, Spin};
+
+use super::batch::{Batch, Command};
+use words::Words;
+
+/// Emptied batches kept to be filled again: as many as an issuer that is busy for a moment falls behind.
+const SPARE: usize = 16;
+
+/// The line between reader and issuer.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// Bytes of waiting batches from which on the reader reads no further.
+    limit: usize,
+    /// Bytes of waiting batches at which a session ends whose stream is held: what lets it go on comes behind everything
+    /// posted meanwhile, so reading must go on until then.
+    limit_while_held: usize,
+    line: Mutex<Line>,
+    /// Wakes the issuer.
+    filled: Condvar,
+    /// Wakes the reader.
+    emptied: Condvar,
+    words: Words,
+    /// Grows with each batch and with the end, so that the issuer can look without the lock.
+    pushed: AtomicUsize,
+    issuer_sleeps: AtomicBool,
+    spin: Spin,
+    /// Set while a client waits for the device: it will go on when it has been told.
+    expected: Expected,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    batches: VecDeque<Batch>,
+    spare: Vec<Batch>,
+    /// Bytes that wait or are being issued.
+    bytes: usize,
+    host_functions: usize,
+    /// Batches of operations with waits for words of memory that are not over.
+    waits: usize,
+    reader_sleeps: bool,
+    closed: bool,
+}
+
+/// What the issuer has of the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Issuing {
+    /// Filled from the ring of words.
+    own: Batch,
+    /// One of the reader's.
+    batch: Option<Batch>,
+    /// Batches it has had.
+    had: usize,
+}
+
+/// The queue is full for good: a stream is held and what lets it go on may be what cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+impl Line {
+    fn is_held(&self) -> bool {
+        self.host_functions > 0 || self.waits > 0
+    }
+
+    /// The batch has been issued.
+    fn take_back(&mut self, batch: Batch) {
+        self.bytes = self.bytes.saturating_sub(batch.cost());
+        if self.spare.len() < SPARE {
+            self.spare.push(batch.emptied());
+        }
+    }
+}
+
+impl Queue {
+    /// A queue of `limit` bytes, of `limit_while_held` while a stream is held, whose issuer looks again for a moment before it sleeps, and on while commands are expected.
+    pub(crate) fn new(limit: usize, limit_while_held: usize, spin: Spin, expected: Expected) -> Self {
+        Self {
+            limit,
+            limit_while_held,
+            line: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            words: Words::new(),
+            pushed: AtomicUsize::new(0),
+            issuer_sleeps: AtomicBool::new(false),
+            spin,
+            expected,
+        }
+    }
+
+    /// Whether a client waits for the device, so that its next commands are expected.
+    pub(crate) fn expect(&self, is: bool) {
+        self.expected.set(is);
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a batch, after waiting for room, and leaves an empty one in its place.
+    pub(crate) fn push(&self, batch: &mut Batch) -> Result<(), Overrun> {
+        let mut line = self.line();
+        loop {
+            if line.is_held() && line.bytes >= self.limit_while_held {
+                return Err(Overrun);
+            }
+            // Whatever the limit, what is in line is never less than a batch.
+            if line.is_held() || line.bytes == 0 || line.bytes < self.limit || line.closed {
+                break;
+            }
+            line.reader_sleeps = true;
+            line = self.emptied.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        line.reader_sleeps = false;
+        line.bytes += batch.cost();
+        let empty = line.spare.pop().unwrap_or_default();
+        line.batches.push_back(std::mem::replace(batch, empty));
+        self.pushed.fetch_add(1, Ordering::Release);
+        drop(line);
+        self.tell_issuer();
+        Ok(())
+    }
+
+    /// Appends a command at once and waits for nothing. False: it is for a batch. The issuer sees it while it looks, and
+    /// may be about to sleep: before the reader waits it owes [`Queue::tell_issuer`].
+    pub(crate) fn push_small(&self, command: &Command<'_>) -> bool {
+        let is_written = self.words.write(command);
+        self.wake_issuer();
+        is_written
+    }
+
+    /// Wakes the issuer, if it sleeps or is about to although there is something.
+    pub(crate) fn tell_issuer(&self) {
+        // Beside the one in `sleep`: either that sees what was written, or this that it sleeps.
+        fence(Ordering::SeqCst);
+        self.wake_issuer();
+    }
+
+    /// Wakes the issuer once for each time it says that it sleeps.
+    fn wake_issuer(&self) {
+        if self.issuer_sleeps.load(Ordering::Relaxed) && self.issuer_sleeps.swap(false, Ordering::Relaxed) {
+            // With the lock it is either asleep or has not looked yet.
+            drop(self.line());
+            self.filled.notify_one();
+        }
+    }
+
+    /// Gives back what the issuer had and takes what is next, after waiting for it. `None`: the queue is closed.
+    pub(crate) fn next<'a>(&self, issuing: &'a mut Issuing) -> Option<&'a Batch> {
+        self.give_back(issuing);
+        while !self.take(issuing)? {
+            let has_something = || self.has_something(issuing.had).then_some(());
+            // Nothing is concluded from this: it only passes the time before the sleep.
+            if self.spin.look_while(has_something, |_| self.expected.is()).is_none() {
+                self.sleep(issuing.had);
+            }
+        }
+        Some(issuing.batch.as_ref().unwrap_or(&issuing.own))
+    }
+
+    /// Gives back what the issuer had, so that the reader has room.
+    pub(crate) fn give_back(&self, issuing: &mut Issuing) {
+        issuing.own.empty();
+        if let Some(issued) = issuing.batch.take() {
+            let mut line = self.line();
+            line.take_back(issued);
+            if line.reader_sleeps && (line.bytes == 0 || line.bytes < self.limit) {
+                self.emptied.notify_all();
+            }
+        }
+    }
+
+    /// Whether something came behind what the issuer had, or the queue is closed.
+    pub(crate) fn has_more(&self, issuing: &Issuing) -> bool {
+        self.has_something(issuing.had)
+    }
+
+    /// Takes what is next without waiting; whether there was anything. `None`: the queue is closed.
+    fn take(&self, issuing: &mut Issuing) -> Option<bool> {
+        // Whatever is of a lower sequence than a command was there before it: so commands are looked for, then batches, and
+        // where there is a batch, commands again.
+        let written = self.words.written();
+        if self.pushed.load(Ordering::Acquire) == issuing.had {
+            self.words.take(&mut issuing.own, written, u64::MAX);
+            return Some(!issuing.own.is_empty());
+        }
+        let mut line = self.line();
+        if line.closed {
+            return None;
+        }
+        let Some(batch) = line.batches.front() else { return Some(false) };
+        self.words.take(&mut issuing.own, self.words.written(), batch.first().unwrap_or_default());
+        if issuing.own.is_empty() {
+            issuing.batch = line.batches.pop_front();
+            issuing.had = issuing.had.wrapping_add(1);
+        }
+        Some(true)
+    }
+
+    fn has_something(&self, had: usize) -> bool {
+        self.words.any() || self.pushed.load(Ordering::Acquire) != had
+    }
+
+    fn sleep(&self, had: usize) {
+        let mut line = self.line();
+        loop {
+            self.issuer_sleeps.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if self.has_something(had) {
+                break;
+            }
+            line = self.filled.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.issuer_sleeps.store(false, Ordering::Relaxed);
+    }
+
+    /// The session is over: nobody waits here any more.
+    pub(crate) fn close(&self) {
+        self.line().closed = true;
+        self.pushed.fetch_add(1, Ordering::Release);
+        self.tell_issuer();
+        self.emptied.notify_all();
+    }
+
+    /// A host function stands in a stream from now on.
+    pub(crate) fn host_function_begins(&self) {
+        self.line().host_functions += 1;
+        self.wake_reader();
+    }
+
+    /// `count` host functions have returned, or will never run.
+    pub(crate) fn host_functions_end(&self, count: usize) {
+        let mut line = self.line();
+        line.host_functions = line.host_functions.saturating_sub(count);
+    }
+
+    /// Whether a host function or a wait for a word of memory stands in a stream.
+    pub(crate) fn has_held_streams(&self) -> bool {
+        self.line().is_held()
+    }
+
+    /// A wait for a word of memory stands in a stream from now on.
+    pub(crate) fn wait_begins(&self) {
+        self.line().waits += 1;
+        self.wake_reader();
+    }
+
+    /// One of these waits is over.
+    pub(crate) fn wait_ends(&self) {
+        let mut line = self.line();
+        line.waits = line.waits.saturating_sub(1);
+    }
+
+    /// Whether such a wait stands in a stream. The command that ends it may be one that was not issued yet.
+    pub(crate) fn has_waits(&self) -> bool {
+        self.line().waits > 0
+    }
+
+    fn wake_reader(&self) {
+        if self.line().reader_sleeps {
+            self.emptied.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The incoming half of the session's connection.
+//! In: frames. Out: commands in the queue; the ends of host functions and what copies behind them write straight to who
+//! waits for them, past the issuer, which may be in a call that waits for the very stream; the data of large
+//! copies to the device in staging memory, so that they are touched once; the one descriptor a
+//! client may send.
+//! It decodes nothing else, and it stops reading while the queue or the staging memory is full. What was read together it
+//! hands over together, and before it waits for anything.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+
+use floe_device::{Device, Pinned as _};
+use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
+use floe_wire::{
+    CopyBulkToDevice, CopyToDevice, Decode as _, DecodeError, FunctionId, HostFunctionDone, LateBytes, Message as _,
+    PIECE_BYTES, ShareMemory,
+};
+
+use super::batch::{Batch, Command};
+use super::stripes::Upload;
+use crate::issue::host_functions::{Done, HostFunctions};
+use crate::life::ending::InputEnd;
+use crate::life::shared::Shared;
+use crate::memory::staging::{Staged, Uploads};
+
+/// What the thread works with.
+pub(crate) struct Reader<D: Device> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) functions: Arc<HostFunctions>,
+    pub(crate) uploads: Arc<Uploads<D>>,
+}
+
+impl<D: Device> Reader<D> {
+    /// Reads until the connection ends.
+    pub(crate) fn run(&self, receiver: &mut Receiver) -> InputEnd {
+        // It looks for room in short steps.
+        sleep_precisely();
+        let mut batch = Batch::default();
+        loop {
+            if let Err(end) = self.read(receiver, &mut batch) {
+                return end;
+            }
+        }
+    }
+
+    /// Takes the next frame into the batch, which is handed over first where that would wait.
+    pub(crate) fn read(&self, receiver: &mut Receiver, batch: &mut Batch) -> Result<(), InputEnd> {
+        if batch.is_full() || !receiver.has_whole_frame() {
+            self.hand_over(batch)?;
+        }
+        let shares = match receiver.next_arrival(CopyToDevice::KIND)? {
+            Some(Arrival::Frame(frame)) => {
+                self.take(frame, batch)?;
+                frame.kind == ShareMemory::KIND
+            }
+            Some(Arrival::Bulk(bulk)) => {
+                // The wait for room or for data may be for what is in the batch.
+                self.hand_over(batch)?;
+                self.take_bulk(bulk, batch)?;
+                false
+            }
+            None => return Err(InputEnd::Closed),
+        };
+        if shares {
+            self.keep(receiver.descriptor());
+            // It is said once.
+            receiver.take_descriptors(false);
+        }
+        Ok(())
+    }
+
+    /// Has the frame stand in line for the issuer, or does at once what may not wait there.
+    fn take(&self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
+        let Frame { sequence, kind, payload } = frame;
+        self.shared.client.has_frame(sequence, kind);
+        let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
+        if kind == HostFunctionDone::KIND {
+            let message = HostFunctionDone::decode(payload).map_err(unreadable)?;
+            return self.goes_on(message.function, self.functions.done(message.function));
+        }
+        if kind == LateBytes::KIND {
+            let message = LateBytes::decode(payload).map_err(unreadable)?;
+            let filled = self.functions.filled(message.function, message.bytes);
+            return self.goes_on(message.function, filled);
+        }
+        if kind == CopyBulkToDevice::KIND {
+            let message = CopyBulkToDevice::decode(payload).map_err(unreadable)?;
+            // The wait for room may be for what is in the batch.
+            self.hand_over(batch)?;
+            batch.costs(self.announce(sequence, message.bytes)?);
+        }
+        let command = Command { sequence, kind, payload, staged: None };
+        // What announces data counts for what they take, which is the batch's to say; and a descriptor is kept first.
+        let is_plain = ![CopyBulkToDevice::KIND, ShareMemory::KIND].contains(&kind);
+        if is_plain && batch.is_empty() && self.shared.queue.push_small(&command) {
+            return Ok(());
+        }
+        batch.push(command);
+        Ok(())
+    }
+
+    /// Has the data of a command put together that bulk connections bring; the bytes this takes beside the rings.
+    fn announce(&self, sequence: u64, bytes: u64) -> Result<usize, InputEnd> {
+        let no_piece = || InputEnd::Contract(format!("command {sequence}: not the bytes of a piece: {bytes}"));
+        let bytes =
+            usize::try_from(bytes).ok().filter(|bytes| (1..=PIECE_BYTES).contains(bytes)).ok_or_else(no_piece)?;
+        let staged = self.room(bytes);
+        let upload = match staged {
+            Some(staged) => Upload::Pinned { memory: self.uploads.memory(staged), staged },
+            None => Upload::heap(bytes),
+        };
+        let beside = if staged.is_some() { 0 } else { bytes };
+        self.shared.transfers.announce(sequence, bytes, upload).then_some(beside).ok_or_else(no_piece)
+    }
+
+    fn keep(&self, descriptor: Option<OwnedFd>) {
+        *self.shared.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = descriptor;
+    }
+
+    fn goes_on(&self, function: FunctionId, done: Done) -> Result<(), InputEnd> {
+        match done {
+            Done::GoesOn => self.shared.queue.host_functions_end(1),
+            Done::GivenUp => {}
+            Done::Unknown => {
+                return Err(InputEnd::Contract(format!("no host function runs with the id: {}", function.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_bulk(&self, mut bulk: Bulk<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
+        let hollow = bulk.hollow()?;
+        let (sequence, kind) = (bulk.sequence(), bulk.kind());
+        self.shared.client.has_frame(sequence, kind);
+        if let Some(staged) = self.stage(&mut bulk)? {
+            batch.push(Command { sequence, kind, payload: &hollow, staged: Some(staged) });
+            return Ok(());
+        }
+        let (head, bytes) = (bulk.head().to_vec(), bulk.left());
+        Ok(batch.push_read((sequence, kind), &head, bytes, |target| bulk.read(target))?)
+    }
+
+    /// Room in staging memory; `None` where there is none to be had.
+    fn room(&self, bytes: usize) -> Option<Staged> {
+        let device = &*self.shared.device;
+        // A device that gives no memory says so to the command.
+        self.uploads.begin(device).ok()?;
+        // While a stream is held, what lets it go on may be behind this frame, and copies behind what holds it.
+        self.uploads.room(device, bytes, || !self.shared.queue.has_held_streams())
+    }
+
+    /// Reads the data into staging memory; `None` where there is none to be had.
+    fn stage(&self, bulk: &mut Bulk<'_>) -> Result<Option<Staged>, LinkError> {
+        let Some(staged) = self.room(bulk.left()) else { return Ok(None) };
+        let memory = self.uploads.memory(staged);
+        let mut read = Ok(());
+        memory.fill(staged.offset, staged.bytes, &mut |target| read = bulk.read(target));
+        read.map(|()| Some(staged))
+    }
+
+    /// Has the batch stand in line, unless it is empty.
+    pub(crate) fn hand_over(&self, batch: &mut Batch) -> Result<(), InputEnd> {
+        if batch.is_empty() {
+            self.shared.queue.tell_issuer();
+            return Ok(());
+        }
+        let overrun =
+            |_| InputEnd::Contract("1 GiB of commands waits behind a host function or a wait that does not end".into());
+        self.shared.queue.push(batch).map_err(overrun)
+    }
+}
