@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use floe_transport::Peer;
 
-use crate::limits::{Permit, Refusals, Source, Words};
+use crate::entrance::limits::{Permit, Refusals, Source, Words};
 use crate::{log, log_entry};
 
 /// Bytes a minute that the sessions of one peer may write together.

@@ -6,31 +6,17 @@
 use std::io::Write as _;
 
 mod account;
-mod accounting;
-mod closing;
-mod conversation;
-mod door;
-mod driver_settings;
+mod entrance;
 mod error;
-mod gate;
 mod journal;
 mod life;
-mod limits;
-mod lines;
-mod listen;
-mod module_cache;
-mod module_keeper;
+mod modules;
 mod options;
-mod probe;
 pub mod protection;
-mod second_look;
 mod server;
-mod sessions;
 mod status;
-mod supervision;
-mod telemetry;
-mod token;
-mod worker_process;
+mod usage;
+mod workers;
 
 pub use error::DaemonError;
 pub use floe_worker::version;

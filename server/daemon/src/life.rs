@@ -17,18 +17,20 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 use crate::account::{self, Account};
+use crate::entrance::gate::Gate;
+use crate::entrance::limits::{SessionLimits, Share};
+use crate::entrance::listen::{Doors, accept_all};
+use crate::entrance::token::Token;
 use crate::error::DaemonError;
-use crate::gate::Gate;
 use crate::journal::Journal;
-use crate::limits::{SessionLimits, Share};
-use crate::listen::{Doors, accept_all};
-use crate::module_cache::ModuleCache;
+use crate::modules::module_cache::ModuleCache;
 use crate::options::{CachePlace, Settings, is_loopback};
 use crate::server::Server;
-use crate::sessions::{Sessions, Table};
-use crate::telemetry::Telemetry;
-use crate::token::Token;
-use crate::{log, probe, protection, second_look};
+use crate::usage::second_look;
+use crate::usage::sessions::{Sessions, Table};
+use crate::usage::telemetry::Telemetry;
+use crate::workers::probe;
+use crate::{log, protection};
 
 /// Where root's daemon has its socket.
 const SOCKET_FOLDER: &str = "/run/floe";

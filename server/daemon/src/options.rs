@@ -10,8 +10,8 @@ use floe_transport::{Address, Identity, MOST_CONNECTIONS, ServerTls, suitable_co
 use floe_worker::contract::Demand;
 use serde::Deserialize;
 
+use crate::entrance::limits::Share;
 use crate::error::DaemonError;
-use crate::limits::Share;
 
 /// How many sessions there may be at once unless the operator says otherwise: a context takes half a gigabyte on a GPU.
 const MAX_SESSIONS: usize = 64;

@@ -19,22 +19,24 @@ use floe_worker::contract::{Demand, Report};
 use floe_worker::hand_over::Role;
 use rustix::process::Signal;
 
-use crate::accounting::Share;
-use crate::conversation::{self, Caller, ConversationError, Host, Outcome, Refusal, Time as _};
-use crate::door::{Door, Way};
-use crate::driver_settings;
-use crate::gate::{Connection, Gate, Pass};
+use crate::entrance::conversation;
+use crate::entrance::conversation::{Caller, ConversationError, Host, Outcome, Refusal, Time as _};
+use crate::entrance::gate::{Connection, Gate, Pass};
+use crate::entrance::limits::{SessionLimits, Source};
+use crate::entrance::token::Token;
 use crate::journal::Journal;
-use crate::limits::{SessionLimits, Source};
 use crate::log;
-use crate::module_cache::ModuleCache;
-use crate::module_keeper::ModuleKeeper;
-use crate::probe::told;
-use crate::sessions::{Admission, Applicant, Sessions, Table};
+use crate::modules::module_cache::ModuleCache;
+use crate::modules::module_keeper::ModuleKeeper;
 use crate::status;
-use crate::telemetry::{Readings, Target, Telemetry};
-use crate::token::Token;
-use crate::worker_process::{self, Place};
+use crate::usage::accounting::Share;
+use crate::usage::sessions::{Admission, Applicant, Sessions, Table};
+use crate::usage::telemetry::{Readings, Target, Telemetry};
+use crate::workers::door::{Door, Way};
+use crate::workers::driver_settings;
+use crate::workers::probe::told;
+use crate::workers::worker_process;
+use crate::workers::worker_process::Place;
 
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
 const COMPUTE_CAPABILITY: (i32, i32) = (75, 76);

@@ -13,10 +13,10 @@ use floe_transport::Peer;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::Shutdown;
 
-use crate::closing::{Closer, PeerSocket};
-use crate::conversation::Time;
+use super::closing::{Closer, PeerSocket};
+use super::conversation::Time;
+use super::limits::{CONVERSATION, Decision, Room, SILENCE, Share, Slots, Source, Strangers, UNPROVED};
 use crate::error::DaemonError;
-use crate::limits::{CONVERSATION, Decision, Room, SILENCE, Share, Slots, Source, Strangers, UNPROVED};
 
 /// Connections of the network without a proof, at most, where descriptors allow it: each has one.
 const MOST_STRANGERS: usize = 1024;
@@ -266,7 +266,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::closing::stubborn;
+    use crate::entrance::closing::stubborn;
 
     const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -13,8 +13,8 @@ use floe_worker::one_entry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::lines::{Line, Lines};
 use crate::error::DaemonError;
-use crate::lines::{Line, Lines};
 
 /// How long a worker may take to end when it has said that it does, or should have.
 const FAREWELL: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use floe_transport::{Address, Answering, Listener, Secret, Trust};
 use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
 
 use super::*;
-use crate::door::{Door, Way};
-use crate::sessions::{Applicant, Table};
+use crate::usage::sessions::{Applicant, Table};
+use crate::workers::door::{Door, Way};
 
 struct OneGpu {
     token: Option<Token>,

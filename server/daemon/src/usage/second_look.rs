@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::accounting::{Accounting, Excess};
+use super::accounting::{Accounting, Excess};
+use super::sessions::Sessions;
 use crate::error::DaemonError;
 use crate::log;
 use crate::server::Server;
-use crate::sessions::Sessions;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -118,10 +118,10 @@ mod tests {
     use floe_wire::Attach;
 
     use super::*;
-    use crate::accounting::TOLERANCE;
-    use crate::door::Door;
-    use crate::sessions::Applicant;
-    use crate::supervision::Worker;
+    use crate::usage::accounting::TOLERANCE;
+    use crate::usage::sessions::Applicant;
+    use crate::workers::door::Door;
+    use crate::workers::supervision::Worker;
 
     const GIB: u64 = 1 << 30;
     /// What a context takes.

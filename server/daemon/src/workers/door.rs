@@ -13,8 +13,8 @@ use floe_worker::cache_channel::CacheEnd;
 use floe_worker::hand_over::{Giver, Role, Taker, pair};
 use subtle::ConstantTimeEq as _;
 
+use crate::entrance::token::random;
 use crate::error::DaemonError;
-use crate::token::random;
 
 /// Bytes of a session's key: nobody guesses one.
 const KEY_BYTES: usize = 16;

@@ -69,9 +69,9 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::pool::{LONGEST_IN_THE_WAY as IN_THE_WAY, SHORTEST_IN_THE_WAY};
-    use super::super::{Share, UNPROVED};
     use super::*;
+    use crate::entrance::limits::pool::{LONGEST_IN_THE_WAY as IN_THE_WAY, SHORTEST_IN_THE_WAY};
+    use crate::entrance::limits::{Share, UNPROVED};
 
     const ATTACKER: Source = Source::User(1);
     const CLIENT: Source = Source::User(2);

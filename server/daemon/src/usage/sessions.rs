@@ -8,10 +8,10 @@ use std::time::Instant;
 use floe_transport::{Peer, Sealer};
 use floe_wire::{Attach, SessionRow};
 
-use crate::accounting::Accounting;
-use crate::door::{Door, Key};
-use crate::limits::{SessionLimits, Source};
-use crate::supervision::Ender;
+use super::accounting::Accounting;
+use crate::entrance::limits::{SessionLimits, Source};
+use crate::workers::door::{Door, Key};
+use crate::workers::supervision::Ender;
 
 /// All sessions of a daemon, for its threads.
 #[derive(Debug, Clone, Default)]
@@ -333,7 +333,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limits::Share;
+    use crate::entrance::limits::Share;
 
     fn applicant() -> Applicant {
         let text = String::from;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use floe_worker::contract::{Demand, TASK_VARIABLE, Task};
 
+use super::supervision::Worker;
 use crate::error::DaemonError;
-use crate::sessions::Admission;
-use crate::supervision::Worker;
+use crate::usage::sessions::Admission;
 
 /// What all workers of a daemon are started with.
 #[derive(Debug, Clone, Copy)]

@@ -16,9 +16,9 @@ use floe_transport::{Address, LinkError, Listener, Opening, look};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use crate::closing::{AGAIN, MOST};
+use super::closing::{AGAIN, MOST};
+use super::gate::{Connection, Gate};
 use crate::error::DaemonError;
-use crate::gate::{Connection, Gate};
 use crate::log;
 use crate::server::Server;
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use floe_worker::cache_channel::{CacheAnswer, CacheEnd, CacheRequest, Hash};
 
+use super::module_cache;
+use super::module_cache::ModuleCache;
 use crate::log;
-use crate::module_cache::{self, ModuleCache};
 
 /// Requests of one session: several for each module of the largest programs.
 const REQUESTS: u32 = 1 << 20;

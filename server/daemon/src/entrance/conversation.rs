@@ -14,12 +14,12 @@ use floe_wire::{
     ReadTelemetryReply, Reply, Request, SETUP_PAYLOAD_LIMIT,
 };
 
-use crate::door::Way;
+use super::limits::{SILENCE, Source, UNPROVED};
+use super::token::{RANDOM_BYTES, Token, random};
 use crate::error::DaemonError;
-use crate::limits::{SILENCE, Source, UNPROVED};
-use crate::sessions::Admission;
 use crate::status;
-use crate::token::{RANDOM_BYTES, Token, random};
+use crate::usage::sessions::Admission;
+use crate::workers::door::Way;
 
 /// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.
 const UNPROVED_PAYLOAD_LIMIT: u32 = 1 << 10;
