@@ -2,56 +2,18 @@
 //! One `Simulator` per process holds all objects, each noun's methods stand in the noun's own file.
 //! It knows no C and no pointer of the program that the surface did not vouch for.
 
-mod array;
-mod attributes;
-mod capture;
-mod context;
-mod copy;
+mod calls;
+mod code;
 mod current;
 mod device;
-mod device_memory;
-mod dry_run;
-mod event;
-mod events;
 mod executor;
-mod graph;
-mod graph_memory;
 mod handles;
-mod heap;
-mod host_memory;
-mod instance;
-mod kernel;
-mod kernel_side;
 #[cfg(test)]
 mod kernel_tests;
-mod launch;
-mod library;
-mod limits;
-mod link;
 mod log;
-mod mappings;
 mod memory;
-mod memset;
-mod module;
-mod occupancy;
-mod occupancy_rule;
-mod output;
-mod physical;
-mod pointer;
-mod pool;
-mod profiler;
-mod queue;
-mod reservations;
-mod settings;
-mod stream;
-mod stream_memory;
-mod tensor_map;
 #[cfg(test)]
 mod tests;
-mod texture;
-mod transfer;
-mod virtual_memory;
-mod words;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -62,22 +24,22 @@ use floe_surface::Driver;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
-use array::Arrays;
-use context::Contexts;
+use calls::array::Arrays;
+use calls::context::Contexts;
+use calls::graph::Execs;
+use calls::pool::Pools;
+use calls::stream::Streams;
+use calls::texture::Textures;
+use code::kernel::Functions;
+use code::library::Libraries;
+use code::module::Modules;
 use device::CpuDevice;
+use device::limits::GRANULARITY;
+use device::settings::{MAX_DEVICES, Settings};
 use executor::Executor;
-use graph::Execs;
 use handles::Handles;
-use host_memory::HostMemory;
-use kernel::Functions;
-use library::Libraries;
-use limits::GRANULARITY;
-use mappings::VirtualMemory;
-use module::Modules;
-use pool::Pools;
-use settings::{MAX_DEVICES, Settings};
-use stream::Streams;
-use texture::Textures;
+use memory::host_memory::HostMemory;
+use memory::mappings::VirtualMemory;
 
 /// Addresses of one device's allocations, and of its variables. Tests of this crate make many simulators
 /// in one process, which has room for few whole ones.

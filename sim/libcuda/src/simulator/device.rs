@@ -2,19 +2,25 @@
 //! Questions about a device come in, answers from the settings, the limits and the attribute table go out.
 //! Nothing here needs a context.
 
+mod attributes;
+pub(crate) mod limits;
+mod occupancy;
+pub(crate) mod occupancy_rule;
+pub(crate) mod settings;
+
 use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, Device, MemPool, Uuid, p2p_attribute as peer_ask};
 use floe_machine::{Memory, Store};
 use floe_surface::DeviceCalls;
 
-use super::attributes::{self, Identity};
-use super::context::Primary;
-use super::device_memory::DeviceMemory;
-use super::dry_run;
+use super::Simulator;
+use super::calls::context::Primary;
+use super::code::dry_run;
 use super::handles::Handles;
-use super::settings::{Settings, spread};
-use super::{Simulator, limits};
+use super::memory::device_memory::DeviceMemory;
+use attributes::Identity;
+use settings::{Settings, spread};
 
 /// What a CPU device is called.
 const NAME: &str = "floe CPU device (PTX)";

@@ -4,9 +4,14 @@
 //! Here is the line and who waits in it; which thread does what is in `running`. After a fault nothing more of that context
 //! runs. It never calls into the program while it holds its lock.
 
+pub(crate) mod events;
 mod held;
+pub(crate) mod output;
+pub(crate) mod queue;
 pub(crate) mod replay;
 mod running;
+pub(crate) mod transfer;
+pub(crate) mod words;
 mod work;
 
 use std::collections::HashMap;
@@ -15,10 +20,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Memory, Pool};
 
-use super::events::{Event, EventKey, Events, NoTime};
-use super::host_memory::HostMemory;
-use super::queue::{Queues, StreamKey, StreamKind, Ticket};
+use super::memory::host_memory::HostMemory;
+use events::{Event, EventKey, Events, NoTime};
 use held::Held;
+use queue::{Queues, StreamKey, StreamKind, Ticket};
 use work::Place;
 pub(crate) use work::Work;
 

@@ -3,6 +3,14 @@
 //! Managed memory is device memory, which lies at the same addresses of this process. Mapped host memory is refused by
 //! name: kernels see the device's addresses only.
 
+pub(crate) mod device_memory;
+mod heap;
+pub(crate) mod host_memory;
+pub(crate) mod kernel_side;
+pub(crate) mod mappings;
+mod physical;
+mod reservations;
+
 use floe_abi::{
     CudaError, CudaResult, DevicePtr, HostPointer, Stream, attach_flags, host_alloc_flags, host_register_flags,
 };
@@ -10,9 +18,9 @@ use floe_surface::advice::Advice;
 use floe_surface::{HostRange, MemoryCalls};
 
 use super::device::CpuDevice;
-use super::device_memory::Owner;
-use super::limits::ALIGNMENT;
+use super::device::limits::ALIGNMENT;
 use super::{ALLOCATIONS, GLOBALS, SPAN, Simulator, WINDOWS, lock};
+use device_memory::Owner;
 
 impl Simulator {
     /// The device whose `cuMemAlloc` gives addresses like this one.

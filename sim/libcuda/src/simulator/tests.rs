@@ -14,8 +14,9 @@ use floe_surface::{
     MemoryCalls, MemsetCalls, PointerAttribute, PointerCalls, PoolCalls, StreamCalls, VirtualMemoryCalls,
 };
 
-use super::settings::Settings;
-use super::{SPAN, Simulator, WINDOWS, limits::GRANULARITY};
+use super::device::limits::GRANULARITY;
+use super::device::settings::Settings;
+use super::{SPAN, Simulator, WINDOWS};
 
 const MEMORY: u64 = 16 * GRANULARITY;
 

@@ -6,8 +6,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::super::queue::Ticket;
-use super::super::words::Words;
+use super::queue::Ticket;
+use super::words::Words;
 use super::{Executor, State};
 
 /// How soon the thread looks again after something has happened.
@@ -102,10 +102,10 @@ mod tests {
     use floe_abi::{CudaError, DevicePtr, WordOperation, WordTest};
     use floe_machine::Memory;
 
-    use super::super::super::host_memory::HostMemory;
-    use super::super::super::queue::StreamKind;
     use super::super::Work;
     use super::*;
+    use crate::simulator::executor::queue::StreamKind;
+    use crate::simulator::memory::host_memory::HostMemory;
 
     fn executor() -> (Arc<Executor>, DevicePtr, Arc<HostMemory>) {
         let base = 0x7_2000_0000_0000 >> 4;
@@ -159,10 +159,10 @@ mod tests {
     fn waiting_for_what_is_not_held_does_not_wait_for_what_is() {
         let (executor, word, _memory) = executor();
         let [waiting, behind, free] = [(); 3].map(|()| executor.open(1, StreamKind::NonBlocking));
-        executor.create_event(super::super::super::events::EventKey(1), 1, false);
+        executor.create_event(crate::simulator::executor::events::EventKey(1), 1, false);
         executor.post(waiting, wait(word, 1)).expect("queued");
-        executor.record(waiting, super::super::super::events::EventKey(1)).expect("queued");
-        executor.follow(behind, super::super::super::events::EventKey(1)).expect("queued");
+        executor.record(waiting, crate::simulator::executor::events::EventKey(1)).expect("queued");
+        executor.follow(behind, crate::simulator::executor::events::EventKey(1)).expect("queued");
         executor.post(free, write(DevicePtr(word.0 + 8), 1)).expect("queued");
         executor.wait_unheld(1);
         assert!(executor.is_idle(free) && !executor.is_idle(behind));

@@ -8,11 +8,11 @@ use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Grid, Launch as MachineLaunch};
 use floe_surface::HostFunction;
 
-use super::super::events::EventKey;
-use super::super::output::Output;
-use super::super::queue::{StreamKey, StreamKind, Ticket};
-use super::super::transfer::Transfer;
-use super::super::words::Words;
+use super::events::EventKey;
+use super::output::Output;
+use super::queue::{StreamKey, StreamKind, Ticket};
+use super::transfer::Transfer;
+use super::words::Words;
 use super::{Executor, State, Work};
 
 /// Most streams a replay is spread over: more would only wait for the same cores.

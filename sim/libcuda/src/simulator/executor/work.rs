@@ -7,10 +7,10 @@ use floe_abi::CudaResult;
 use floe_machine::Grid;
 use floe_surface::HostFunction;
 
-use super::super::events::EventKey;
-use super::super::output::Output;
-use super::super::transfer::Transfer;
-use super::super::words::Words;
+use super::events::EventKey;
+use super::output::Output;
+use super::transfer::Transfer;
+use super::words::Words;
 
 /// Transfers up to this many bytes are done by whoever finds them ready: handing them over costs more.
 const INLINE_BYTES: u64 = 64 << 10;

@@ -1,0 +1,203 @@
+//! Copies: ends of every kind come in, checked transfers in stream order go out.
+//! Pinned memory is read and written when the stream gets there; other memory is read at the call and written before
+//! the call returns, as CUDA promises. Addresses that are not the program's are refused at the call.
+
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
+use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, UnifiedRange};
+
+use crate::simulator::Simulator;
+use crate::simulator::executor::Work;
+use crate::simulator::executor::transfer::{Copy, End, Side, Transfer};
+
+/// Longer sources in pageable memory are not taken along: the call waits for its turn instead, which CUDA allows.
+const LONGEST_TAKEN: usize = 16 << 20;
+
+/// Whether the program waits for the copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// It does.
+    Done,
+    /// Only as far as its memory is concerned.
+    Queued,
+}
+
+impl Simulator {
+    /// The end a device address stands for: device memory, or pinned host memory given as such.
+    fn device_end(&self, address: DevicePtr, bytes: usize) -> CudaResult<End> {
+        if self.is_device_address(address.0) {
+            self.check_device_range(address.0, bytes as u64)?;
+            return Ok(End::Device(address.0));
+        }
+        if bytes == 0 {
+            return Ok(End::Bytes(Vec::new()));
+        }
+        self.host_memory.part(address.0, bytes).map(End::Host).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// The end a host address stands for: managed memory is the device's, which knows its order.
+    fn host_end(&self, range: &HostRange) -> CudaResult<End> {
+        if self.is_device_address(range.pointer().0) {
+            return self.device_end(DevicePtr(range.pointer().0), range.len());
+        }
+        Ok(End::Host(*range))
+    }
+
+    fn unified_end(&self, range: &UnifiedRange) -> CudaResult<End> {
+        if self.is_device_address(range.device().0) {
+            self.device_end(range.device(), range.len())
+        } else {
+            Ok(End::Host(range.host()))
+        }
+    }
+
+    fn side(&self, end: &CopyEnd, extent: [usize; 3]) -> CudaResult<Side> {
+        let place = match &end.place {
+            CopyPlace::Array(array, at) => return self.array_side(*array, *at, extent),
+            CopyPlace::Host(range) => self.host_end(range)?,
+            CopyPlace::Device(address, bytes) => self.device_end(*address, *bytes)?,
+            CopyPlace::Unified(range) => self.unified_end(range)?,
+        };
+        Ok(Side { end: place, row: end.pitch as u64, slice: end.slice as u64 })
+    }
+
+    /// A copy whose ends were told apart and checked.
+    pub(crate) fn checked_box(&self, copy: &CopyBox) -> CudaResult<Copy> {
+        let extent = [copy.width, copy.height, copy.depth];
+        let target = self.side(&copy.destination, extent)?;
+        let source = self.side(&copy.source, extent)?;
+        Ok(Copy { target, source, extent: [copy.width as u64, copy.height as u64, copy.depth as u64] })
+    }
+
+    fn copy_box(&self, copy: &CopyBox, stream: Stream, wait: Wait) -> CudaResult<()> {
+        if copy.names_array() && wait == Wait::Queued && self.capturing(stream)?.is_some() {
+            copy.refuse_array()?;
+        }
+        self.copy(self.checked_box(copy)?, stream, wait)
+    }
+
+    fn linear(&self, target: End, source: End, bytes: usize, stream: Stream, wait: Wait) -> CudaResult<()> {
+        self.copy(Copy::linear(target, source, bytes as u64), stream, wait)
+    }
+
+    fn copy(&self, mut copy: Copy, stream: Stream, mut wait: Wait) -> CudaResult<()> {
+        let (context, key) = self.stream(stream)?;
+        self.executor.fault(context.serial)?;
+        if wait == Wait::Done {
+            self.refuse_wait(stream)?;
+        } else if let Some(captured) = self.capturing(stream)? {
+            // Pageable memory too is read and written when the graph runs.
+            return if copy.extent.contains(&0) { Ok(()) } else { self.record_copy(&captured, &copy, &context) };
+        }
+        if copy.extent.contains(&0) {
+            return Ok(());
+        }
+        if wait == Wait::Queued && self.is_pageable(&copy.target.end) {
+            wait = Wait::Done;
+        }
+        if wait == Wait::Queued
+            && let End::Host(range) = &copy.source.end
+            && !self.host_memory.is_pinned(range)
+        {
+            if range.len() > LONGEST_TAKEN {
+                wait = Wait::Done;
+            } else {
+                copy.source.end = End::Bytes(range.to_vec());
+            }
+        }
+        let work = Work::Transfer(Transfer::Copy(copy));
+        match wait {
+            Wait::Queued => self.executor.post(key, work).map(|_| ()),
+            Wait::Done => {
+                let result = self.executor.run(key, work);
+                context.kernels.output.drain();
+                result
+            }
+        }
+    }
+
+    fn is_pageable(&self, end: &End) -> bool {
+        matches!(end, End::Host(range) if !self.host_memory.is_pinned(range))
+    }
+}
+
+impl CopyCalls for Simulator {
+    fn memcpy(&self, stream: Stream, destination: UnifiedRange, source: UnifiedRange) -> CudaResult<()> {
+        let (target, from) = (self.unified_end(&destination)?, self.unified_end(&source)?);
+        self.linear(target, from, destination.len(), stream, Wait::Done)
+    }
+
+    fn memcpy_async(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
+        let (target, from) = (self.unified_end(&destination)?, self.unified_end(&source)?);
+        self.linear(target, from, destination.len(), stream, Wait::Queued)
+    }
+
+    fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
+        let target = self.device_end(destination, source.len())?;
+        self.linear(target, self.host_end(&source)?, source.len(), stream, Wait::Done)
+    }
+
+    fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
+        let target = self.device_end(destination, source.len())?;
+        self.linear(target, self.host_end(&source)?, source.len(), stream, Wait::Queued)
+    }
+
+    fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
+        let from = self.device_end(source, destination.len())?;
+        self.linear(self.host_end(&destination)?, from, destination.len(), stream, Wait::Done)
+    }
+
+    fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
+        let from = self.device_end(source, destination.len())?;
+        self.linear(self.host_end(&destination)?, from, destination.len(), stream, Wait::Queued)
+    }
+
+    fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
+        // CUDA does not wait for copies within the device either.
+        self.memcpy_dtod_async(destination, source, bytes, stream)
+    }
+
+    fn memcpy_dtod_async(
+        &self,
+        destination: DevicePtr,
+        source: DevicePtr,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()> {
+        let (target, from) = (self.device_end(destination, bytes)?, self.device_end(source, bytes)?);
+        self.linear(target, from, bytes, stream, Wait::Queued)
+    }
+
+    fn memcpy_box(&self, stream: Stream, copy: &CopyBox) -> CudaResult<()> {
+        self.copy_box(copy, stream, Wait::Done)
+    }
+
+    fn memcpy_box_async(&self, copy: &CopyBox, stream: Stream) -> CudaResult<()> {
+        self.copy_box(copy, stream, Wait::Queued)
+    }
+
+    fn memcpy_peer(
+        &self,
+        stream: Stream,
+        destination: DevicePtr,
+        destination_context: Context,
+        source: DevicePtr,
+        source_context: Context,
+        bytes: usize,
+    ) -> CudaResult<()> {
+        self.memcpy_peer_async(destination, destination_context, source, source_context, bytes, stream)
+    }
+
+    fn memcpy_peer_async(
+        &self,
+        destination: DevicePtr,
+        destination_context: Context,
+        source: DevicePtr,
+        source_context: Context,
+        bytes: usize,
+        stream: Stream,
+    ) -> CudaResult<()> {
+        self.context(destination_context)?;
+        self.context(source_context)?;
+        self.memcpy_dtod_async(destination, source, bytes, stream)
+    }
+}

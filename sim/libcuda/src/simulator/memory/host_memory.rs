@@ -1,0 +1,187 @@
+//! Host memory that the program allocated here or registered: which ranges count as pinned, and whose they are.
+//! Asynchronous copies read and write pinned memory when their stream gets there, all other memory at the call.
+//! It does not wait: whoever frees has waited.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use floe_abi::{CudaError, CudaResult, HostPointer};
+use floe_surface::{HostBlock, HostRange};
+
+use crate::simulator::lock;
+
+enum Origin {
+    /// Ours, freed with the entry.
+    Allocated(HostBlock),
+    /// The program's own.
+    Registered(HostRange),
+}
+
+struct Entry {
+    origin: Origin,
+    length: u64,
+    flags: u32,
+    context: u64,
+    id: u64,
+}
+
+/// What is known of a pinned range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) range: HostRange,
+    pub(crate) flags: u32,
+    /// Handle of the context it was made in.
+    pub(crate) context: u64,
+    pub(crate) id: u64,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<u64, Entry>,
+    next_id: u64,
+}
+
+/// All pinned memory of the process.
+#[derive(Default)]
+pub(crate) struct HostMemory {
+    state: Mutex<State>,
+}
+
+/// Ids of host memory do not meet those of device allocations.
+const FIRST_ID: u64 = 1 << 62;
+
+impl Entry {
+    fn range(&self) -> HostRange {
+        match &self.origin {
+            Origin::Allocated(block) => block.range(),
+            Origin::Registered(range) => *range,
+        }
+    }
+}
+
+impl State {
+    fn around(&self, address: u64) -> Option<(u64, &Entry)> {
+        let (&start, entry) = self.entries.range(..=address).next_back()?;
+        (address - start < entry.length).then_some((start, entry))
+    }
+
+    fn insert(&mut self, origin: Origin, flags: u32, context: u64) -> HostPointer {
+        self.next_id += 1;
+        let mut entry = Entry { origin, length: 0, flags, context, id: FIRST_ID + self.next_id };
+        let range = entry.range();
+        entry.length = range.len() as u64;
+        self.entries.insert(range.pointer().0, entry);
+        range.pointer()
+    }
+}
+
+impl HostMemory {
+    /// # Errors
+    /// INVALID_VALUE for 0 bytes, OUT_OF_MEMORY.
+    pub(crate) fn allocate(&self, bytes: usize, flags: u32, context: u64) -> CudaResult<HostPointer> {
+        if bytes == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let block = HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
+        Ok(lock(&self.state).insert(Origin::Allocated(block), flags, context))
+    }
+
+    /// # Errors
+    /// HOST_MEMORY_ALREADY_REGISTERED where a byte of it is pinned already.
+    pub(crate) fn register(&self, range: HostRange, flags: u32, context: u64) -> CudaResult<()> {
+        let mut state = lock(&self.state);
+        let last = range.pointer().0.checked_add(range.len() as u64 - 1).ok_or(CudaError::INVALID_VALUE)?;
+        if let Some((&start, entry)) = state.entries.range(..=last).next_back()
+            && start + entry.length > range.pointer().0
+        {
+            return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        state.insert(Origin::Registered(range), flags, context);
+        Ok(())
+    }
+
+    pub(crate) fn is_allocated(&self, pointer: HostPointer) -> bool {
+        let state = lock(&self.state);
+        state.entries.get(&pointer.0).is_some_and(|entry| matches!(entry.origin, Origin::Allocated(_)))
+    }
+
+    /// # Errors
+    /// INVALID_VALUE inside pinned memory but not at the start of registered memory, HOST_MEMORY_NOT_REGISTERED elsewhere.
+    pub(crate) fn check_registered(&self, pointer: HostPointer) -> CudaResult<()> {
+        let state = lock(&self.state);
+        let (start, entry) = state.around(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
+        let whole = start == pointer.0 && matches!(entry.origin, Origin::Registered(_));
+        if whole { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    /// # Errors
+    /// INVALID_VALUE where it was not allocated here.
+    pub(crate) fn free(&self, pointer: HostPointer) -> CudaResult<()> {
+        if !self.is_allocated(pointer) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        lock(&self.state).entries.remove(&pointer.0);
+        Ok(())
+    }
+
+    /// # Errors
+    /// HOST_MEMORY_NOT_REGISTERED.
+    pub(crate) fn unregister(&self, pointer: HostPointer) -> CudaResult<()> {
+        self.check_registered(pointer)?;
+        lock(&self.state).entries.remove(&pointer.0);
+        Ok(())
+    }
+
+    pub(crate) fn free_of_context(&self, context: u64) {
+        lock(&self.state).entries.retain(|_, entry| entry.context != context);
+    }
+
+    /// The pinned memory around `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<Pinned> {
+        let state = lock(&self.state);
+        let (_, entry) = state.around(address)?;
+        Some(Pinned { range: entry.range(), flags: entry.flags, context: entry.context, id: entry.id })
+    }
+
+    /// Whether all of `range` is pinned.
+    pub(crate) fn is_pinned(&self, range: &HostRange) -> bool {
+        let state = lock(&self.state);
+        let start = range.pointer().0;
+        state.around(start).is_some_and(|(first, entry)| range.len() as u64 <= entry.length - (start - first))
+    }
+
+    /// The pinned bytes at `address`, for a call that takes a device address and was given a host one.
+    pub(crate) fn part(&self, address: u64, bytes: usize) -> Option<HostRange> {
+        let found = self.find(address)?;
+        let offset = usize::try_from(address - found.range.pointer().0).ok()?;
+        found.range.sub(offset, bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocated_memory_is_pinned_until_it_is_freed() {
+        let memory = HostMemory::default();
+        let pointer = memory.allocate(100, 0, 1).expect("memory");
+        let range = memory.part(pointer.0 + 10, 20).expect("inside");
+        assert!(memory.is_pinned(&range));
+        assert!(memory.part(pointer.0 + 90, 20).is_none());
+        memory.free(pointer).expect("allocated");
+        assert!(!memory.is_pinned(&range));
+    }
+
+    #[test]
+    fn registering_twice_is_refused() {
+        let memory = HostMemory::default();
+        let block = HostBlock::new(4096).expect("memory");
+        memory.register(block.range(), 0, 1).expect("free");
+        let again = memory.register(block.range().sub(8, 8).expect("inside"), 0, 1);
+        assert_eq!(again, Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED));
+        assert_eq!(memory.free(block.pointer()), Err(CudaError::INVALID_VALUE));
+        memory.unregister(block.pointer()).expect("registered");
+        assert_eq!(memory.unregister(block.pointer()), Err(CudaError::HOST_MEMORY_NOT_REGISTERED));
+    }
+}
