@@ -1,11 +1,11 @@
 //! A frame that carries many bytes, taken apart: its head first, then its data, straight to where they belong.
-//! In: a frame's head and the receiver behind it. Out: the head's numbers, and the data into memory of the caller's.
+//! In: a frame's head and what comes behind it. Out: the head's numbers, and the data into memory of the caller's.
 //! Data left unread break the link: what follows them cannot be found any more.
 
 use floe_wire::FrameHeader;
 
 use crate::error::LinkError;
-use crate::receiver::Receiver;
+use crate::incoming::Incoming;
 
 /// Bytes of a bulk frame's payload before its data: two 64-bit fields and the data's length.
 pub(crate) const BULK_HEAD: usize = 20;
@@ -19,12 +19,12 @@ pub struct Bulk<'a> {
     sequence: u64,
     head: [u8; BULK_HEAD],
     left: usize,
-    receiver: &'a mut Receiver,
+    incoming: &'a mut Incoming,
 }
 
 impl<'a> Bulk<'a> {
-    pub(crate) fn new(header: FrameHeader, head: [u8; BULK_HEAD], data: usize, receiver: &'a mut Receiver) -> Self {
-        Self { kind: header.kind, sequence: header.sequence, head, left: data, receiver }
+    pub(crate) fn new(header: FrameHeader, head: [u8; BULK_HEAD], data: usize, incoming: &'a mut Incoming) -> Self {
+        Self { kind: header.kind, sequence: header.sequence, head, left: data, incoming }
     }
 
     /// Which message it is.
@@ -74,10 +74,10 @@ impl<'a> Bulk<'a> {
     /// When there are not as many left.
     pub fn read(&mut self, target: &mut [u8]) -> Result<(), LinkError> {
         assert!(target.len() <= self.left, "{} bytes of data are asked for, left are: {}", target.len(), self.left);
-        self.receiver.read_data(target)?;
+        self.incoming.read_data(target)?;
         self.left -= target.len();
         if self.left == 0 {
-            self.receiver.tell_of_large();
+            self.incoming.tell_of_large();
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl<'a> Bulk<'a> {
 impl Drop for Bulk<'_> {
     fn drop(&mut self) {
         if self.left > 0 {
-            self.receiver.break_off();
+            self.incoming.break_off();
         }
     }
 }

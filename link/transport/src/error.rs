@@ -10,9 +10,6 @@ use floe_wire::DecodeError;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::lasting::Lost;
-use crate::sealed::Unsealed;
-
 /// Why a pipe does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -34,6 +31,26 @@ impl From<BadIndex> for Failure {
     fn from(source: BadIndex) -> Self {
         Self::Index(source)
     }
+}
+
+/// Why a session's connection is not made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Nobody came back for so long.
+    Grace(Duration),
+    /// The session is not there any more.
+    Gone,
+    /// What is to be sent cannot be read, on this connection or another.
+    Unreadable,
+}
+
+/// What a server said in the clear where a sealed answer belongs. Nobody has proved it: it is for people to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsealed {
+    /// The code of the refusal, 0 where it is none.
+    pub status: u32,
+    /// Its words, or that there are none.
+    pub detail: String,
 }
 
 /// Why a link is over, or could not be made.

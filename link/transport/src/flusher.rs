@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::outgoing::State;
-use crate::sender::Shared;
 use crate::spin::{Spin, sleep_precisely};
+use crate::writing::Shared;
 
 /// How long frames gather while they keep coming.
 const GATHER: Duration = Duration::from_micros(30);

@@ -10,11 +10,9 @@ use floe_wire::{Ended, Message};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
-use crate::connect::{prepare_tcp, prepare_unix, watch_peer};
 use crate::error::LinkError;
-use crate::lasting::Place;
-use crate::listener::Peer;
 use crate::opening::{self, Speech};
+use crate::peer::Peer;
 use crate::pipe::{Pipe, Reach};
 use crate::receiver::{Frame, Receiver};
 use crate::rings::Rings;
@@ -22,6 +20,7 @@ use crate::sealed::{self, Sealed, SealedKeys};
 use crate::secret::{Channel, Secret};
 use crate::sender::Sender;
 use crate::socket::Socket;
+use crate::socket_options::{prepare_tcp, prepare_unix, watch_peer};
 use crate::tls::{ClientTls, Kernel, ServerTls, Tls, Tunnel, tunnel};
 
 /// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
@@ -296,16 +295,15 @@ impl Link {
         }
     }
 
-    /// The link from here on at a place of a session, which the pipe is the connection of.
-    pub(crate) fn go_on_at(mut self, place: Arc<Place>) -> Self {
+    /// The link from here on over a pipe that has its own under it.
+    pub(crate) fn go_on_over(mut self, pipe: Arc<dyn Pipe>) -> Self {
         self.read_ahead();
-        self.go_on_with(place);
+        self.go_on_with(pipe);
         self
     }
 
-    /// A link at a place of a session on which nothing has been said.
-    pub(crate) fn over(place: Arc<Place>) -> Self {
-        let pipe: Arc<dyn Pipe> = place;
+    /// A link over a pipe on which nothing has been said.
+    pub(crate) fn over(pipe: Arc<dyn Pipe>) -> Self {
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
         let (keys, channel) = (Keys::None, Channel::Clear);
         Self { socket: None, pipe, has_gone_over: true, keys, channel, sender, receiver }

@@ -3,7 +3,7 @@
 //! A Unix socket's file is its own: a stale one is replaced, a live one is not, and it is removed at the end.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,34 +16,11 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::link::Link;
+use crate::peer::Peer;
 
 /// Connections that the system keeps until they are accepted: a thousand at once are no reason for a client to wait a second
 /// until it tries again. The system cuts it down to its own limit.
 const BACKLOG: i32 = 4096;
-
-/// Who is at the other end of an accepted connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// Another or this host, by TCP.
-    Tcp(SocketAddr),
-    /// A process of this host, as the kernel vouches.
-    Unix {
-        /// Its effective user id when it connected.
-        uid: u32,
-        /// Its process id when it connected; 0: it is of another process namespace, and not shown in this one.
-        pid: i32,
-    },
-}
-
-impl std::fmt::Display for Peer {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(formatter, "{address}"),
-            Self::Unix { uid, pid: 0 } => write!(formatter, "a process of user {uid} in another namespace"),
-            Self::Unix { uid, pid } => write!(formatter, "process {pid} of user {uid}"),
-        }
-    }
-}
 
 /// Waits for connections on one address.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use crate::error::Failure;
-use crate::outgoing::Giving;
+use crate::lent::Giving;
 use crate::pipe::{Pipe, Reach, Slot};
 
 #[derive(Debug)]

@@ -7,42 +7,15 @@ use std::collections::VecDeque;
 use floe_wire::{FrameHeader, HEADER_BYTES, Message, PAYLOAD_LIMIT, Salt};
 
 use crate::error::{Failure, LinkError};
-use crate::lasting::{SALTED_FROM, salt};
+use crate::lent::Lent;
+use crate::salt::{SALTED_FROM, salt};
 
+/// Trailing bytes from which on they are written from where they lie instead of being copied first.
+pub(crate) const BULK_BYTES: usize = 32 << 10;
 /// A buffer larger than this is given back instead of being used again.
 const KEPT_BYTES: usize = 1 << 20;
 /// Buffers kept for use again.
 const KEPT_BUFFERS: usize = 4;
-
-/// Data of somebody else's that are sent from where they lie. They stay as they are until this is dropped, which happens
-/// when they have been given to the pipe, or never will be.
-pub trait Lent: Send {
-    /// How many bytes.
-    fn len(&self) -> usize;
-    /// Whether there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Calls `write` once with all of them, where they lie: what [`Lent::giving`] says goes as pages is read later, too.
-    fn lend(&self, write: &mut dyn FnMut(&[u8]));
-    /// How a socket is given them.
-    fn giving(&self) -> Giving {
-        Giving::Copies
-    }
-}
-
-/// How a socket is given what is lent. A peer that says that it has bytes and reads them later sees what is in the place of
-/// pages then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Giving {
-    /// Copied: what is in their place later is not the peer's.
-    Copies,
-    /// As the pages they lie in, while the connection lasts: what has not left when it is ended does not leave. For memory that
-    /// is the device's to read, and whose pages nobody else has while a socket holds them.
-    Pages,
-    /// As the pages they lie in: what is in their place later is for the same peer.
-    PagesForGood,
-}
 
 /// A part of what is to be sent.
 pub(crate) struct Segment {

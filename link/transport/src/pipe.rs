@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::error::Failure;
-use crate::outgoing::{Giving, Lent};
+use crate::lent::{Giving, Lent};
 
 /// Who may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

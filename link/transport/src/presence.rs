@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use crate::error::LinkError;
 use crate::link::Link;
-use crate::listener::Peer;
+use crate::peer::Peer;
 use crate::secret::Channel;
 
 impl Link {

@@ -11,10 +11,11 @@ use floe_wire::{Decode as _, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, Salt};
 
 use crate::bulk::{BULK_HEAD, Bulk};
 use crate::error::LinkError;
-use crate::lasting::is_salt;
+use crate::incoming::{Have, Incoming};
+use crate::outgoing::BULK_BYTES;
 use crate::pipe::Pipe;
-use crate::reading::{Reading, Wait};
-use crate::sender::BULK_BYTES;
+use crate::reading::Wait;
+use crate::salt::is_salt;
 use crate::spin::{Expected, Spin};
 
 /// How many bytes one read asks for at least, so that many small frames cost one system call.
@@ -58,19 +59,11 @@ pub enum Now<'a> {
 /// The incoming direction of a link; one thread at a time has it.
 #[derive(Debug)]
 pub struct Receiver {
-    reading: Reading,
+    incoming: Incoming,
     received: u64,
     limit: u32,
-    buffer: Vec<u8>,
-    /// The bytes of `buffer` that hold what is not yet returned.
-    start: usize,
-    end: usize,
     /// Whether the last frame was a bulk frame.
     after_bulk: bool,
-    /// Data of a bulk frame were left unread: what follows is no frame.
-    broken: bool,
-    /// Whether the peer hears of each large frame that it has come.
-    tells: bool,
 }
 
 /// Tells when there is something to read at a link that another thread may be reading.
@@ -97,50 +90,25 @@ enum Header {
     Closed,
 }
 
-/// Whether bytes are there.
-enum Have {
-    Enough,
-    Nothing,
-    /// The peer closed before the first of them.
-    Closed,
-}
-
 impl Receiver {
     pub(crate) fn new(pipe: Arc<dyn Pipe>, received: u64) -> Self {
-        Self {
-            reading: Reading::new(pipe),
-            received,
-            limit: PAYLOAD_LIMIT,
-            buffer: Vec::new(),
-            start: 0,
-            end: 0,
-            after_bulk: false,
-            broken: false,
-            tells: true,
-        }
+        Self { incoming: Incoming::new(pipe), received, limit: PAYLOAD_LIMIT, after_bulk: false }
     }
 
     /// Reads another pipe from here on. No byte beyond the last frame has been read.
     pub(crate) fn go_over(&mut self, pipe: Arc<dyn Pipe>) {
         self.assert_nothing_ahead();
-        self.reading.pipe = pipe;
+        self.incoming.reading.pipe = pipe;
     }
 
     /// No byte beyond the last frame has been read.
     pub(crate) fn assert_nothing_ahead(&self) {
-        assert_eq!(self.start, self.end, "bytes were read ahead");
+        self.incoming.assert_nothing_ahead();
     }
 
     /// Whoever reads says itself when what came is where it belongs.
     pub(crate) fn tell_nothing(&mut self) {
-        self.tells = false;
-    }
-
-    /// A large frame is where it belongs.
-    pub(crate) fn tell_of_large(&self) {
-        if self.tells {
-            self.reading.pipe.taken();
-        }
+        self.incoming.tell_nothing();
     }
 
     /// How many frames came in.
@@ -156,23 +124,23 @@ impl Receiver {
 
     /// How long a wait for bytes looks again before it sleeps.
     pub fn set_spin(&mut self, spin: Spin) {
-        self.reading.spin = spin;
+        self.incoming.reading.spin = spin;
     }
 
     /// Waits for bytes are patient while this says that some are expected.
     pub fn set_expected(&mut self, expected: Expected) {
-        self.reading.expected = expected;
+        self.incoming.reading.expected = expected;
     }
 
     /// Takes one descriptor that comes with a frame, or from here on none: the system closes what is not taken.
     pub fn take_descriptors(&mut self, take: bool) {
-        self.reading.wants_descriptors = take;
-        self.reading.descriptor = None;
+        self.incoming.reading.wants_descriptors = take;
+        self.incoming.reading.descriptor = None;
     }
 
     /// The descriptor that came last, with the frame read last or one before it.
     pub fn descriptor(&mut self) -> Option<OwnedFd> {
-        self.reading.take_descriptor()
+        self.incoming.reading.take_descriptor()
     }
 
     /// Waits for the next frame; `None` when the peer has closed the connection between two frames.
@@ -228,7 +196,7 @@ impl Receiver {
     /// Whether a whole frame has been read ahead: nothing that is waited for tells of it.
     #[must_use]
     pub fn has_whole_frame(&self) -> bool {
-        let bytes = &self.buffer[self.start..self.end];
+        let bytes = self.incoming.ahead();
         let Some(length) = bytes.first_chunk::<4>() else { return false };
         bytes.len() >= HEADER_BYTES && bytes.len() - HEADER_BYTES >= size(u32::from_le_bytes(*length))
     }
@@ -236,7 +204,7 @@ impl Receiver {
     /// A place where any thread can wait until there is something to read.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness(Arc::clone(&self.reading.pipe))
+        Readiness(Arc::clone(&self.incoming.reading.pipe))
     }
 
     fn next_frame(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Option<Frame<'_>>, LinkError> {
@@ -265,7 +233,7 @@ impl Receiver {
     fn header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
         loop {
             match self.any_header(ahead, wait)? {
-                Header::Is(header) if is_salt(header.kind) && self.reading.pipe.has_history() => {
+                Header::Is(header) if is_salt(header.kind) && self.incoming.reading.pipe.has_history() => {
                     Salt::decode(self.whole(header, ahead, wait)?.payload)?;
                 }
                 header => return Ok(header),
@@ -274,18 +242,12 @@ impl Receiver {
     }
 
     fn any_header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
-        if self.broken {
-            return Err(LinkError::Closed);
-        }
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        match self.have(HEADER_BYTES, ahead, wait)? {
+        match self.incoming.begin(HEADER_BYTES, ahead, wait)? {
             Have::Enough => {}
             Have::Nothing => return Ok(Header::Nothing),
             Have::Closed => return Ok(Header::Closed),
         }
-        let bytes = self.buffer[self.start..self.start + HEADER_BYTES].try_into().expect("a header's bytes");
+        let bytes = self.incoming.ahead()[..HEADER_BYTES].try_into().expect("a header's bytes");
         let header = FrameHeader::decode(bytes, self.limit)?;
         let expected = self.received + 1;
         if header.sequence != expected {
@@ -296,76 +258,20 @@ impl Receiver {
 
     fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait<'_>) -> Result<Frame<'_>, LinkError> {
         let length = size(header.length);
-        self.have(HEADER_BYTES + length, ahead, wait)?;
-        let payload = self.start + HEADER_BYTES;
-        self.start = payload + length;
+        self.incoming.have(HEADER_BYTES + length, ahead, wait)?;
         self.received = header.sequence;
         if length >= BULK_BYTES {
-            self.tell_of_large();
+            self.incoming.tell_of_large();
         }
-        let payload = &self.buffer[payload..payload + length];
+        let payload = &self.incoming.take(HEADER_BYTES + length)[HEADER_BYTES..];
         Ok(Frame { kind: header.kind, sequence: header.sequence, payload })
     }
 
     fn head_of_bulk(&mut self, header: FrameHeader, ahead: usize) -> Result<Bulk<'_>, LinkError> {
-        self.have(HEADER_BYTES + BULK_HEAD, ahead, Wait::Always)?;
-        let from = self.start + HEADER_BYTES;
-        let head = self.buffer[from..from + BULK_HEAD].try_into().expect("a head's bytes");
-        self.start = from + BULK_HEAD;
+        self.incoming.have(HEADER_BYTES + BULK_HEAD, ahead, Wait::Always)?;
+        let head = self.incoming.take(HEADER_BYTES + BULK_HEAD)[HEADER_BYTES..].try_into().expect("a head's bytes");
         self.received = header.sequence;
-        Ok(Bulk::new(header, head, size(header.length) - BULK_HEAD, self))
-    }
-
-    /// Reads until `needed` bytes are there.
-    fn have(&mut self, needed: usize, ahead: usize, wait: Wait<'_>) -> Result<Have, LinkError> {
-        if self.end - self.start >= needed {
-            return Ok(Have::Enough);
-        }
-        let most = needed.max(ahead);
-        self.make_room(most);
-        while self.end - self.start < needed {
-            // No further, though the buffer may have grown: what is read ahead of data is copied once more.
-            let until = self.start + most;
-            let read = self.reading.read(&mut self.buffer[self.end..until], wait)?;
-            match read {
-                None => return Ok(Have::Nothing),
-                Some(0) if self.start == self.end => return Ok(Have::Closed),
-                Some(0) => return Err(LinkError::CutOff { have: self.end - self.start, needed }),
-                Some(count) => self.end += count,
-            }
-        }
-        Ok(Have::Enough)
-    }
-
-    fn make_room(&mut self, bytes: usize) {
-        if self.buffer.len() - self.start < bytes {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            if self.buffer.len() < bytes {
-                self.buffer.resize(bytes, 0);
-            }
-        }
-    }
-
-    /// Fills `target` with the bytes that come next, past any frame.
-    pub(crate) fn read_data(&mut self, target: &mut [u8]) -> Result<(), LinkError> {
-        let buffered = target.len().min(self.end - self.start);
-        let (first, mut rest) = target.split_at_mut(buffered);
-        first.copy_from_slice(&self.buffer[self.start..self.start + buffered]);
-        self.start += buffered;
-        let needed = rest.len();
-        while !rest.is_empty() {
-            match self.reading.read(rest, Wait::Always)? {
-                Some(0) | None => return Err(LinkError::CutOff { have: needed - rest.len(), needed }),
-                Some(count) => rest = &mut rest[count..],
-            }
-        }
-        Ok(())
-    }
-
-    /// Data of a bulk frame stay unread: nothing that follows can be told apart from them.
-    pub(crate) fn break_off(&mut self) {
-        self.broken = true;
+        Ok(Bulk::new(header, head, size(header.length) - BULK_HEAD, &mut self.incoming))
     }
 }
 

@@ -2,21 +2,17 @@
 //! In: messages, from any thread. Out: frames with a sequence, in the order in which they got it; small ones together.
 //! Posting waits for the pipe only when much is unsent. Bulk bytes are written from where they lie.
 
-mod writing;
-
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use floe_wire::Message;
 
 use crate::error::LinkError;
 use crate::flusher;
-use crate::outgoing::{Lent, Outgoing, State};
+use crate::lent::Lent;
+use crate::outgoing::{BULK_BYTES, State};
 use crate::pipe::Pipe;
-use writing::Leave;
-
-/// Trailing bytes from which on they are written from where they lie instead of being copied first.
-pub(crate) const BULK_BYTES: usize = 32 << 10;
+use crate::writing::{Leave, Shared};
 
 /// The outgoing direction of a link; threads share it by cloning.
 #[derive(Clone, Debug)]
@@ -29,27 +25,9 @@ pub struct Sender {
 #[derive(Debug)]
 struct Owner(Arc<Shared>);
 
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pipe: Arc<dyn Pipe>,
-    outgoing: Mutex<Outgoing>,
-    /// Held while bytes go to the pipe, always taken before `outgoing`.
-    writing: Mutex<()>,
-    /// Wakes the flusher.
-    pub(crate) posted: Condvar,
-    /// Whether the pipe is.
-    is_prompt: bool,
-}
-
 impl Sender {
     pub(crate) fn new(pipe: Arc<dyn Pipe>, sent: u64) -> Self {
-        let shared = Arc::new(Shared {
-            is_prompt: pipe.is_prompt(),
-            outgoing: Mutex::new(Outgoing::new(sent, pipe.has_history())),
-            pipe,
-            writing: Mutex::new(()),
-            posted: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::new(pipe, sent));
         Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared }
     }
 

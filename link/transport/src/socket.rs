@@ -18,7 +18,7 @@ use rustix::net::{
 };
 
 use crate::error::Failure;
-use crate::outgoing::Giving;
+use crate::lent::Giving;
 use crate::pages::Pages;
 use crate::pipe::{Pipe, Reach, Slot};
 

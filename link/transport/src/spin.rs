@@ -165,7 +165,7 @@ mod spare {
     fn ask() -> bool {
         // It does not change while a program waits.
         static PROCESSORS: OnceLock<usize> = OnceLock::new();
-        let processors = *PROCESSORS.get_or_init(super::processors);
+        let processors = *PROCESSORS.get_or_init(crate::spin::processors);
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         running(&load).is_some_and(|running| running <= processors)
     }

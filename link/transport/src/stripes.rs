@@ -5,30 +5,25 @@
 
 mod assembly;
 mod line;
-mod loans;
 mod pull;
 mod queue;
 mod sizes;
 mod staging;
 mod transfers;
+mod writers;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use floe_wire::Chunk as Frame;
-
-use line::{First, Line, Step};
-use loans::{Loan, StagedLoan};
 pub use pull::pull;
 pub use queue::Load;
-use queue::{Chunk, Queue};
 pub use sizes::{STRIPED_FROM, transfer_bytes, transfers};
-use staging::{Copying, Slot};
 pub use transfers::{Taken, Target, Transfers};
+pub use writers::Help;
+use writers::Writers;
 
 use crate::error::LinkError;
-use crate::outgoing::Lent;
 use crate::pages;
 use crate::sender::Sender;
 use crate::spin::{Spin, processors};
@@ -39,33 +34,7 @@ pub const MOST_CONNECTIONS: u32 = 8;
 /// The outgoing direction of a session's bulk connections; threads share it by cloning.
 #[derive(Clone, Debug, Default)]
 pub struct Stripes {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    line: Mutex<Line>,
-    /// Wakes threads that write.
-    work: Condvar,
-    /// Wakes those who see their data off.
-    gone: Condvar,
-    /// How many connections there are.
-    count: AtomicUsize,
-    /// How many chunks stand in line, for threads that look without the lock.
-    chunks: AtomicUsize,
-    /// Bytes that were copied before a connection had room for them.
-    staged: AtomicU64,
-    /// How long a thread that has written looks for more before it sleeps: to wake it takes who posts longer than to post.
-    spin: Spin,
-}
-
-/// Whether who posts writes, too, when all is posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Help {
-    /// The data leave by themselves.
-    None,
-    /// [`Stripes::see_off`] follows.
-    Follows,
+    shared: Arc<Writers>,
 }
 
 impl Stripes {
@@ -73,7 +42,7 @@ impl Stripes {
     /// says so of they give to a socket as the pages it lies in, where the link outlives its connections.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
-        Self { shared: Arc::new(Shared { spin, ..Shared::default() }) }
+        Self { shared: Arc::new(Writers { spin, ..Writers::default() }) }
     }
 
     /// Whether there is a connection.
@@ -156,14 +125,16 @@ impl Stripes {
 
     /// Ends all connections at once. What is unsent is lost.
     pub fn close(&self) {
-        let (queue, _staging, all) = {
+        let (mut queue, _staging, all) = {
             let mut line = self.shared.lock();
             line.closed = true;
             self.shared.count.store(0, Ordering::Release);
             (std::mem::take(&mut line.queue), std::mem::take(&mut line.staging), std::mem::take(&mut line.all))
         };
         all.iter().for_each(Sender::close);
-        drop_queue(queue);
+        while let Some(chunk) = queue.pop() {
+            chunk.give_back();
+        }
         self.shared.work.notify_all();
         drop(self.shared.lock());
         self.shared.gone.notify_all();
@@ -183,166 +154,4 @@ pub fn suitable_connections() -> u32 {
 pub fn suitable_copiers(connections: u32) -> usize {
     let connections = connections as usize;
     if connections <= processors() / 4 { connections } else { 0 }
-}
-
-fn drop_queue(mut queue: Queue) {
-    while let Some(chunk) = queue.pop() {
-        chunk.give_back();
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A transfer stands in line, and who is to write it is woken: before anything that may wait, since those who count as
-    /// called are not called again.
-    fn enter(&self, transfer: u64, load: &Arc<Load>, place: Range<usize>, help: Help) {
-        let mut line = self.lock();
-        if line.closed {
-            return;
-        }
-        line.queue.push(transfer, load, place);
-        self.chunks.store(line.chunks(), Ordering::Release);
-        let wakes = line.wakes(usize::from(help == Help::Follows));
-        drop(line);
-        self.wake(wakes);
-    }
-
-    fn wake(&self, count: usize) {
-        for _ in 0..count {
-            self.work.notify_one();
-        }
-    }
-
-    /// A thread that writes, until the end.
-    fn run(self: &Arc<Self>) {
-        let mut line = self.lock();
-        let mut has_looked = false;
-        while !line.closed {
-            if let Some(step) = self.next(&mut line, First::Write) {
-                drop(line);
-                line = self.act(step);
-                has_looked = false;
-                continue;
-            }
-            if !std::mem::replace(&mut has_looked, true) {
-                line = self.look(line);
-                continue;
-            }
-            has_looked = false;
-            line.sleeping += 1;
-            line = self.work.wait(line).unwrap_or_else(PoisonError::into_inner);
-            line.sleeping -= 1;
-            line.called = line.called.saturating_sub(1);
-        }
-    }
-
-    /// The next thing to do.
-    fn next(&self, line: &mut Line, first: First) -> Option<Step> {
-        let step = line.next(first);
-        self.chunks.store(line.chunks(), Ordering::Release);
-        step
-    }
-
-    /// Does it.
-    fn act(self: &Arc<Self>, step: Step) -> MutexGuard<'_, Line> {
-        match step {
-            Step::Copy(chunk, copying) => self.copy(chunk, copying),
-            Step::Give(staged, connection) => {
-                let (transfer, offset) = (staged.transfer, staged.offset);
-                self.write(transfer, offset, Box::new(StagedLoan::new(staged, self)), connection)
-            }
-            Step::Write(chunk, connection) => {
-                let (transfer, offset) = (chunk.transfer, chunk.offset);
-                self.write(transfer, offset, Box::new(Loan::new(chunk, self)), connection)
-            }
-        }
-    }
-
-    /// Copies a chunk, which goes back.
-    fn copy(&self, chunk: Chunk, mut copying: Copying) -> MutexGuard<'_, Line> {
-        let (transfer, offset, bytes) = (chunk.transfer, chunk.offset, chunk.place.len());
-        chunk.show(&mut |bytes| copying.copy(bytes));
-        self.staged.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.give_back(chunk);
-        let mut line = self.lock();
-        line.staging.end(copying, transfer, offset, bytes);
-        // This thread goes on with it, or with the next.
-        let wakes = line.wakes(1);
-        if wakes == 0 {
-            return line;
-        }
-        drop(line);
-        self.wake(wakes);
-        self.lock()
-    }
-
-    /// A connection needs a chunk no more, or it was copied, or never left.
-    fn give_back(&self, chunk: Chunk) {
-        // Who sees its data off looks under the lock.
-        if chunk.give_back() && self.lock().watching > 0 {
-            self.gone.notify_all();
-        }
-    }
-
-    /// Memory in which another chunk may be copied.
-    fn take_back(&self, slot: Slot) {
-        let mut line = self.lock();
-        line.staging.give_back(slot);
-        let wakes = line.wakes(0);
-        drop(line);
-        self.wake(wakes);
-    }
-
-    /// Looks for chunks without the lock, and does not sleep. While it does, nobody wakes anybody in its place: the caller
-    /// looks under the lock that this returns with before it sleeps.
-    fn look<'s>(&'s self, mut line: MutexGuard<'s, Line>) -> MutexGuard<'s, Line> {
-        if !self.spin.is_on() {
-            return line;
-        }
-        line.looking += 1;
-        drop(line);
-        let _ = self.spin.look(|| (self.chunks.load(Ordering::Acquire) > 0).then_some(()));
-        let mut line = self.lock();
-        line.looking -= 1;
-        line
-    }
-
-    /// Writes a chunk and gives the connection back.
-    fn write(&self, transfer: u64, offset: usize, bytes: Box<dyn Lent>, connection: Sender) -> MutexGuard<'_, Line> {
-        let message = Frame { transfer, offset: offset as u64, bytes: &[] };
-        let sent = connection.send_lent(&message, bytes);
-        if sent.is_err() {
-            // Who reads this connection hears it now, and ends the session.
-            connection.close();
-        }
-        let mut line = self.lock();
-        if sent.is_ok() {
-            // This thread has the next chunk for it, if there is one.
-            line.idle.push(connection);
-        }
-        line
-    }
-
-    fn see_off(self: &Arc<Self>, load: &Load) {
-        let mut line = self.lock();
-        while !load.is_gone() {
-            let helps = load.waits();
-            if let Some(step) = helps.then(|| self.next(&mut line, First::Copy)).flatten() {
-                drop(line);
-                line = self.act(step);
-                continue;
-            }
-            // The connection this thread had may be what others wait for.
-            self.wake(line.wakes(0));
-            line.watching += 1;
-            line = self.gone.wait(line).unwrap_or_else(PoisonError::into_inner);
-            line.watching -= 1;
-        }
-        let wakes = line.wakes(0);
-        drop(line);
-        self.wake(wakes);
-    }
 }

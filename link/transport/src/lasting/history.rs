@@ -8,12 +8,11 @@
 
 use std::hash::Hasher as _;
 
-use floe_wire::{HEADER_BYTES, Message as _, Salt};
+use floe_wire::HEADER_BYTES;
 use twox_hash::xxhash3_64::Hasher;
 
-/// Bytes of a payload from which on a word is said ahead of it, and its own do not count. To hash so many takes as long as to
-/// have a word from the system.
-pub(crate) const SALTED_FROM: usize = 4 << 10;
+use crate::salt::SALTED_FROM;
+
 /// Bytes of a header that say how many follow it.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
@@ -118,20 +117,6 @@ impl History {
         }
         now
     }
-}
-
-/// A word that no other process says, not even one that is the copy of this one: the system's random numbers are not part of a
-/// process, and the clock goes on where a whole machine is set back.
-pub(crate) fn salt() -> Salt {
-    // A system without random numbers has a clock.
-    let random = getrandom::u64().unwrap_or_default();
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Salt { word: random ^ clock.as_secs().rotate_left(32) ^ u64::from(clock.subsec_nanos()) }
-}
-
-/// Whether a frame of this kind is dropped by who reads a place.
-pub(crate) fn is_salt(kind: u16) -> bool {
-    kind == Salt::KIND
 }
 
 #[cfg(test)]

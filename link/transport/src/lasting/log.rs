@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use super::history::{History, Mark};
-use crate::outgoing::Lent;
+use crate::lent::Lent;
 
 /// A buffer is filled up to this before the next is begun.
 const BUFFER_BYTES: usize = 64 << 10;

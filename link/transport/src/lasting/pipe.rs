@@ -6,13 +6,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::log::Held;
-use super::place::{Attempt, HOLE_BYTES, Place, lock};
+use super::place::{Attempt, HOLE_BYTES, Place, Siblings, lock};
 use crate::error::Failure;
-use crate::outgoing::{Giving, Lent};
+use crate::lent::{Giving, Lent};
+use crate::outgoing::BULK_BYTES;
 use crate::pipe::{Pipe, Reach, Slot};
-use crate::sender::BULK_BYTES;
 
-impl Pipe for Place {
+impl<S: Siblings> Pipe for Place<S> {
     fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
         if tail.len() >= HOLE_BYTES {
             return self.write_through(head, tail);

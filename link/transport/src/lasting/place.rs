@@ -5,18 +5,17 @@
 //! Who reads counts what it has read; who writes keeps what the peer may not have. A connection that fails is left by both,
 //! and the next goes on at the byte where the peer stopped.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::Lost;
 use super::history::{History, Mark};
 use super::log::{Impossible, Log};
-use super::shared::Shared;
 use super::waits::Waits;
-use crate::error::{Failure, LinkError};
+use crate::error::{Failure, LinkError, Lost};
 use crate::pipe::{Pipe, Reach};
 
 /// Bytes of copies kept for one place, at which who writes waits for the peer.
@@ -26,12 +25,33 @@ pub(super) const HOLE_BYTES: usize = 512 << 10;
 /// Bytes after which the peer is told how many have come.
 const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
 
+/// All places of a session, as one of them asks and tells them.
+pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
+    /// Whether bytes still come: `Ok(false)` where either side has left.
+    fn goes_on(&self) -> Result<bool, Failure>;
+
+    /// How long the peer may be missing altogether.
+    fn grace(&self) -> Duration;
+
+    /// How long it may still be missing.
+    fn grace_left(&self) -> Duration;
+
+    /// A connection of this epoch has failed.
+    fn broke(&self, epoch: u64);
+
+    /// The peer is to be told what has come, where it has not been told, or `anew` of all places.
+    fn tell(&self, anew: bool);
+
+    /// This side ends the session.
+    fn end(&self, lost: Option<Lost>);
+}
+
 /// A connection of a session, whichever socket carries it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(super) struct Place<S> {
     pub(super) index: u32,
     pub(super) reach: Reach,
-    pub(super) shared: Weak<Shared>,
+    pub(super) shared: Weak<S>,
     /// Who writes may be waiting for the peer to read.
     pub(super) waits: Arc<Waits>,
     /// Held by who reads, while it reads.
@@ -76,8 +96,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Place {
-    pub(super) fn new(index: u32, reach: Reach, shared: Weak<Shared>, waits: Arc<Waits>) -> Self {
+impl<S: Siblings> Place<S> {
+    pub(super) fn new(index: u32, reach: Reach, shared: Weak<S>, waits: Arc<Waits>) -> Self {
         Self {
             index,
             reach,
@@ -246,7 +266,7 @@ impl Place {
             if left.is_zero() {
                 drop(current);
                 if let Some(shared) = self.shared.upgrade() {
-                    shared.end(Some(Lost::Grace(shared.grace)));
+                    shared.end(Some(Lost::Grace(shared.grace())));
                 }
                 return self.goes_on().map(|_| ());
             }
@@ -313,8 +333,8 @@ impl Place {
         let over = self.shared.upgrade().filter(|shared| is_without && shared.grace_left().is_zero());
         if let Some(shared) = over {
             drop(outbound);
-            shared.end(Some(Lost::Grace(shared.grace)));
-            return Err(Failure::Lost(Lost::Grace(shared.grace)));
+            shared.end(Some(Lost::Grace(shared.grace())));
+            return Err(Failure::Lost(Lost::Grace(shared.grace())));
         }
         Ok(outbound)
     }

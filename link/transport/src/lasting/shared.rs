@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use floe_wire::{Acknowledge, Beat, Leave};
 
 use super::history::Mark;
-use super::place::Place;
+use super::place::{self, Siblings};
 use super::pulse::Pulse;
 use super::waits::Waits;
-use super::{Lost, Standing};
-use crate::connect::limit_silence;
-use crate::error::Failure;
+use crate::error::{Failure, Lost};
 use crate::pipe::Reach;
 use crate::sender::Sender;
+use crate::socket_options::limit_silence;
 
 /// Somebody tells the peer, and looks again before it stops.
 const TELLING: u8 = 1;
@@ -26,9 +25,23 @@ const ASKED: u8 = 2;
 /// The peer is to be told of all places.
 const ASKED_ANEW: u8 = 4;
 
+/// A place of this session.
+type Place = place::Place<Shared>;
+
+/// How a session's connections are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// They are there, or are being made.
+    There,
+    /// One has broken, and nobody has begun with new ones.
+    Broken,
+    /// Either side has left.
+    Over,
+}
+
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) grace: Duration,
+    grace: Duration,
     reach: Reach,
     state: Mutex<State>,
     /// What the peer is to be told, and whether somebody does.
@@ -153,52 +166,6 @@ impl Shared {
         state.epoch == epoch && state.failed < epoch && state.over.is_none()
     }
 
-    /// Whether bytes still come: `Ok(false)` where either side has left.
-    pub(super) fn goes_on(&self) -> Result<bool, Failure> {
-        let state = self.state();
-        match state.over {
-            Some(Some(lost)) => Err(Failure::Lost(lost)),
-            Some(None) => Ok(false),
-            None => Ok(!state.has_left),
-        }
-    }
-
-    pub(super) fn grace_left(&self) -> Duration {
-        self.grace.saturating_sub(self.state().since.elapsed())
-    }
-
-    /// A connection of this epoch has failed: the others are left, too. Not where the peer has left: each ends by itself
-    /// then, behind what the peer has said last.
-    pub(super) fn broke(&self, epoch: u64) {
-        let leaving = {
-            let mut state = self.state();
-            if state.epoch != epoch || state.failed >= epoch || state.has_left {
-                return;
-            }
-            state.failed = epoch;
-            state.since = Instant::now();
-            state.leave_failed()
-        };
-        self.changed.notify_all();
-        leaving.leave();
-    }
-
-    /// Has the peer told how many bytes have come at each place where it has not been told, or `anew` at all of them. One
-    /// thread tells; others that ask meanwhile leave it to that one, so that who reads bulk data stands in no line here.
-    pub(super) fn tell(&self, anew: bool) {
-        let asked = if anew { ASKED_ANEW } else { ASKED };
-        if self.telling.fetch_or(asked | TELLING, Ordering::AcqRel) & TELLING != 0 {
-            return;
-        }
-        loop {
-            let asked = self.telling.swap(TELLING, Ordering::AcqRel);
-            self.tell_now(asked & ASKED_ANEW != 0);
-            if self.telling.compare_exchange(TELLING, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                return;
-            }
-        }
-    }
-
     fn tell_now(&self, mut anew: bool) {
         loop {
             let (sender, epoch, places) = {
@@ -286,8 +253,59 @@ impl Shared {
             let _ = sender.send(&Leave {}, |_| ());
         }
     }
+}
 
-    pub(super) fn end(&self, lost: Option<Lost>) {
+impl Siblings for Shared {
+    fn goes_on(&self) -> Result<bool, Failure> {
+        let state = self.state();
+        match state.over {
+            Some(Some(lost)) => Err(Failure::Lost(lost)),
+            Some(None) => Ok(false),
+            None => Ok(!state.has_left),
+        }
+    }
+
+    fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    fn grace_left(&self) -> Duration {
+        self.grace.saturating_sub(self.state().since.elapsed())
+    }
+
+    /// A connection of this epoch has failed: the others are left, too. Not where the peer has left: each ends by itself
+    /// then, behind what the peer has said last.
+    fn broke(&self, epoch: u64) {
+        let leaving = {
+            let mut state = self.state();
+            if state.epoch != epoch || state.failed >= epoch || state.has_left {
+                return;
+            }
+            state.failed = epoch;
+            state.since = Instant::now();
+            state.leave_failed()
+        };
+        self.changed.notify_all();
+        leaving.leave();
+    }
+
+    /// Has the peer told how many bytes have come at each place where it has not been told, or `anew` at all of them. One
+    /// thread tells; others that ask meanwhile leave it to that one, so that who reads bulk data stands in no line here.
+    fn tell(&self, anew: bool) {
+        let asked = if anew { ASKED_ANEW } else { ASKED };
+        if self.telling.fetch_or(asked | TELLING, Ordering::AcqRel) & TELLING != 0 {
+            return;
+        }
+        loop {
+            let asked = self.telling.swap(TELLING, Ordering::AcqRel);
+            self.tell_now(asked & ASKED_ANEW != 0);
+            if self.telling.compare_exchange(TELLING, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn end(&self, lost: Option<Lost>) {
         if self.state().over.is_some() {
             return;
         }

@@ -8,8 +8,10 @@ use std::time::Instant;
 use snow::{Builder, HandshakeState};
 
 use super::direction::{Direction, Suite};
+use super::exact::{DOING, read_exactly};
+use super::format::{FIRST_BYTES, HEAD, MAGIC, MESSAGE};
 use super::pipe::Sealed;
-use super::{FIRST_BYTES, HEAD, MAGIC, MESSAGE, Unsealed};
+use super::refusal::refusal;
 use crate::error::LinkError;
 use crate::pipe::Pipe;
 use crate::secret::Secret;
@@ -20,8 +22,6 @@ const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
 const PROLOGUE: &[u8] = b"floe sealed link";
 /// Version of this handshake and of the records behind it.
 const VERSION: u8 = 1;
-
-const DOING: &str = "agreeing on a connection's keys";
 
 /// What a handshake comes to.
 pub(crate) struct Agreed {
@@ -81,7 +81,7 @@ pub(crate) fn open(under: Arc<dyn Pipe>, secret: &Secret, deadline: Instant) -> 
     let (mut magic, mut answer) = ([0; MAGIC.len()], [0; FIRST_BYTES]);
     read_exactly(&*under, &mut magic, deadline)?;
     if magic != MAGIC {
-        return Err(LinkError::Unsealed(Unsealed::of(&*under, &magic, deadline)));
+        return Err(LinkError::Unsealed(refusal(&*under, &magic, deadline)));
     }
     answer[..MAGIC.len()].copy_from_slice(&magic);
     read_exactly(&*under, &mut answer[MAGIC.len()..], deadline)?;
@@ -116,24 +116,4 @@ fn agreed(under: Arc<dyn Pipe>, mut state: HandshakeState, suite: Suite, is_clie
     let (sending, receiving) = if is_client { (clients, servers) } else { (servers, clients) };
     let pipe = Sealed::new(under, Direction::new(suite, sending, 0), Direction::new(suite, receiving, 0));
     Agreed { pipe, hash }
-}
-
-/// Fills `target`, and reads nothing behind it.
-pub(crate) fn read_exactly(under: &dyn Pipe, mut target: &mut [u8], deadline: Instant) -> Result<(), LinkError> {
-    let (began, needed) = (Instant::now(), target.len());
-    while !target.is_empty() {
-        match under.read_now(target, None).map_err(|failure| LinkError::during(DOING, failure))? {
-            Some(0) => return Err(LinkError::CutOff { have: needed - target.len(), needed }),
-            Some(count) => target = &mut target[count..],
-            None => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    let after = deadline.saturating_duration_since(began);
-                    return Err(LinkError::TimedOut { what: DOING.into(), after });
-                }
-                under.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
-            }
-        }
-    }
-    Ok(())
 }

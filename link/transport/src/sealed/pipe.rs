@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::SealedKeys;
-use super::direction::{Direction, LENGTH, RECORD, Suite, TAG};
+use super::direction::{Direction, LENGTH, RECORD, SealedKeys, Suite, TAG};
 use crate::error::Failure;
 use crate::pipe::{Pipe, Reach, Slot};
 

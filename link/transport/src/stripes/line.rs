@@ -4,7 +4,7 @@
 
 use super::queue::{Chunk, Load, Queue};
 use super::staging::{Copying, SLOT_BYTES, Staged, Staging};
-use crate::outgoing::Giving;
+use crate::lent::Giving;
 use crate::sender::Sender;
 
 /// What is in line, and who is there for it.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_wire::chunk_bytes;
 
-use crate::outgoing::{Giving, Lent};
+use crate::lent::{Giving, Lent};
 
 /// Data of somebody else's that several connections carry. They stay as they are until this is dropped, which happens when
 /// the last of them are at a socket or copied, or never will be.

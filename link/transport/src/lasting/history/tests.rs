@@ -1,10 +1,11 @@
 //! What digests tell apart: pieces of one stream, and processes that once were one.
 
-use floe_wire::{CopyToDevice, FrameHeader};
+use floe_wire::{CopyToDevice, FrameHeader, Message as _, Salt};
 use proptest::prelude::*;
 
 use super::*;
 use crate::lasting::log::{Impossible, Log};
+use crate::salt::salt;
 
 /// A frame as a sender writes it: a large one behind a word.
 pub(in crate::lasting) fn frame(payload: &[u8], word: u64) -> Vec<u8> {

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::lasting::history::{SALTED_FROM, frame, marked};
+use crate::lasting::history::{frame, marked};
+use crate::salt::SALTED_FROM;
 
 struct Bytes(Vec<u8>);
 

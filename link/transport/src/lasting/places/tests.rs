@@ -9,8 +9,9 @@ use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
 use super::*;
 use crate::error::Failure;
+use crate::lasting::{history, place};
+use crate::lent::{Giving, Lent};
 use crate::noting::Noting;
-use crate::outgoing::{Giving, Lent};
 use crate::pipe::{Pipe, Reach};
 
 const GRACE: Duration = Duration::from_secs(300);
@@ -146,7 +147,7 @@ impl Lent for Pinned {
 }
 
 /// One end of a session whose own place goes on with this connection.
-fn over(pipe: &Arc<Noting>) -> (Places, Arc<Place>) {
+fn over(pipe: &Arc<Noting>) -> (Places, Arc<place::Place<Shared>>) {
     let [(places, _), _] = session();
     assert!(places.begin(2));
     let place = places.shared.place(OWN_PLACE);

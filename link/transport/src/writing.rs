@@ -3,15 +3,14 @@
 //! flusher. Whoever writes holds `writing`, and nobody holds the line meanwhile.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use floe_wire::Message;
 use rustix::io::Errno;
 
-use super::{BULK_BYTES, Shared};
 use crate::error::{Failure, LinkError};
-use crate::outgoing::{Outgoing, Segment, State};
-use crate::pipe::Reach;
+use crate::outgoing::{BULK_BYTES, Outgoing, Segment, State};
+use crate::pipe::{Pipe, Reach};
 
 /// Unsent bytes at which a poster writes them itself, if nobody else is writing.
 const FLUSH_BYTES: usize = 64 << 10;
@@ -20,7 +19,7 @@ const MOST_UNSENT: usize = 4 << 20;
 
 /// When a frame leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(crate) enum Leave {
     /// With those that follow, or with a flush.
     WithOthers,
     /// By itself.
@@ -29,20 +28,43 @@ pub(super) enum Leave {
     Now,
 }
 
+/// What the threads of one outgoing direction share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pipe: Arc<dyn Pipe>,
+    outgoing: Mutex<Outgoing>,
+    /// Held while bytes go to the pipe, always taken before `outgoing`.
+    writing: Mutex<()>,
+    /// Wakes the flusher.
+    pub(crate) posted: Condvar,
+    /// Whether the pipe is.
+    pub(crate) is_prompt: bool,
+}
+
 impl Shared {
+    pub(crate) fn new(pipe: Arc<dyn Pipe>, sent: u64) -> Self {
+        Self {
+            is_prompt: pipe.is_prompt(),
+            outgoing: Mutex::new(Outgoing::new(sent, pipe.has_history())),
+            pipe,
+            writing: Mutex::new(()),
+            posted: Condvar::new(),
+        }
+    }
+
     #[inline]
     pub(crate) fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
         self.outgoing.lock().unwrap_or_else(cut_off)
     }
 
     #[inline]
-    pub(super) fn open(&self) -> Result<MutexGuard<'_, Outgoing>, LinkError> {
+    pub(crate) fn open(&self) -> Result<MutexGuard<'_, Outgoing>, LinkError> {
         let outgoing = self.outgoing();
         outgoing.state.check()?;
         Ok(outgoing)
     }
 
-    pub(super) fn submit<M: Message>(
+    pub(crate) fn submit<M: Message>(
         &self,
         message: &M,
         numbered: impl FnOnce(u64),
@@ -60,7 +82,7 @@ impl Shared {
     }
 
     /// Writes everything posted so far, then a frame that a descriptor goes with.
-    pub(super) fn write_with<M: Message>(
+    pub(crate) fn write_with<M: Message>(
         &self,
         message: &M,
         descriptor: BorrowedFd<'_>,
@@ -108,7 +130,7 @@ impl Shared {
 
     /// Ends a post: writes now, or leaves it to the flusher.
     #[inline]
-    pub(super) fn let_go(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
+    pub(crate) fn let_go(&self, mut outgoing: MutexGuard<'_, Outgoing>, leave: Leave) -> Result<(), LinkError> {
         if self.is_prompt && leave != Leave::WithOthers && self.give(&mut outgoing)? {
             return Ok(());
         }
@@ -166,7 +188,7 @@ impl Shared {
 
     /// Gives everything to a pipe that takes it at once. False: it is to be written.
     #[inline]
-    pub(super) fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
+    pub(crate) fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
         match outgoing.give(|bytes| self.pipe.write_now(bytes)) {
             Ok(given) => Ok(given),
             Err(failure) => Err(broke(outgoing, failure)),
@@ -174,7 +196,7 @@ impl Shared {
     }
 
     /// What stands in line is written by who is writing already, else by the flusher.
-    pub(super) fn leave_to_others(&self, mut outgoing: MutexGuard<'_, Outgoing>) {
+    pub(crate) fn leave_to_others(&self, mut outgoing: MutexGuard<'_, Outgoing>) {
         let wakes = !outgoing.is_written && std::mem::take(&mut outgoing.flusher_sleeps);
         drop(outgoing);
         if wakes {
@@ -223,7 +245,7 @@ impl Shared {
     }
 
     /// The link is over: what is lent goes back to its owners.
-    pub(super) fn end(&self, state: State) {
+    pub(crate) fn end(&self, state: State) {
         let unsent = self.outgoing().end(state);
         self.posted.notify_all();
         drop(unsent);
