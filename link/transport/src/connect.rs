@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::link::Link;
+use crate::pipes::socket_options::{prepare_tcp, prepare_unix};
+use crate::pipes::tls::ClientTls;
 use crate::secret::Secret;
-use crate::socket_options::{prepare_tcp, prepare_unix};
-use crate::tls::ClientTls;
 
 /// What a client goes by when it connects.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,17 +11,17 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
 use crate::error::LinkError;
-use crate::opening::{self, Speech};
+use crate::frames::receiver::{Frame, Receiver};
+use crate::frames::sender::Sender;
 use crate::peer::Peer;
-use crate::pipe::{Pipe, Reach};
-use crate::receiver::{Frame, Receiver};
-use crate::rings::Rings;
-use crate::sealed::{self, Sealed, SealedKeys};
+use crate::pipes::opening::{self, Speech};
+use crate::pipes::pipe::{Pipe, Reach};
+use crate::pipes::rings::Rings;
+use crate::pipes::sealed::{self, Sealed, SealedKeys};
+use crate::pipes::socket::Socket;
+use crate::pipes::socket_options::{prepare_tcp, prepare_unix, watch_peer};
+use crate::pipes::tls::{ClientTls, Kernel, ServerTls, Tls, Tunnel, tunnel};
 use crate::secret::{Channel, Secret};
-use crate::sender::Sender;
-use crate::socket::Socket;
-use crate::socket_options::{prepare_tcp, prepare_unix, watch_peer};
-use crate::tls::{ClientTls, Kernel, ServerTls, Tls, Tunnel, tunnel};
 
 /// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
 const NOT_PERMITTED: u32 = 800;

@@ -1,0 +1,108 @@
+//! The thread that sends what was posted a moment after it was posted, together with what came in that moment, and what is
+//! lent as soon as it is posted. What is posted after a quiet time, or within a machine first after an answer was waited for,
+//! has been sent by who posted it. More would cost who posts more than it is worth: a program that launches every 20 µs would
+//! write every second launch itself.
+//! In: what stands in line. Out: bytes in the pipe.
+//! It sleeps until it is woken when nothing has been posted for a while, and ends with the link.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::frames::outgoing::State;
+use crate::frames::writing::Shared;
+use crate::spin::{Spin, sleep_precisely};
+
+/// How long frames gather while they keep coming.
+const GATHER: Duration = Duration::from_micros(30);
+/// Rounds without a frame after which who posts the next writes it, within a machine.
+const QUIET_ROUNDS: u32 = 3;
+/// Rounds without a frame after which the flusher sleeps until it is woken.
+const IDLE_ROUNDS: u32 = 20;
+
+/// Starts the thread; whether it runs.
+pub(crate) fn start(shared: &Arc<Shared>) -> bool {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name("floe-flush".into()).spawn(move || run(&shared)).is_ok()
+}
+
+fn run(shared: &Shared) {
+    if Spin::of_process().is_on() {
+        sleep_precisely();
+    }
+    // A network's socket takes several times as long for a frame: who posts writes there only what would wait for a wake.
+    let is_cheap = shared.is_local();
+    let (mut idle, mut seen) = (0, 0);
+    loop {
+        let mut outgoing = shared.outgoing();
+        if outgoing.state != State::Open {
+            return;
+        }
+        if outgoing.sent() != seen {
+            // Whoever wrote them.
+            (idle, seen) = (0, outgoing.sent());
+        }
+        if outgoing.is_empty() {
+            outgoing.is_quiet |= is_cheap && idle >= QUIET_ROUNDS;
+        } else {
+            drop(outgoing);
+            if shared.flush().is_err() {
+                return;
+            }
+            outgoing = shared.outgoing();
+        }
+        if idle < IDLE_ROUNDS {
+            idle += 1;
+            if !outgoing.holds_lent() {
+                drop(shared.posted.wait_timeout(outgoing, GATHER));
+            }
+            continue;
+        }
+        (outgoing.flusher_sleeps, outgoing.is_quiet) = (true, true);
+        while outgoing.flusher_sleeps && outgoing.state == State::Open {
+            outgoing = shared.posted.wait(outgoing).unwrap_or_else(PoisonError::into_inner);
+        }
+        idle = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use floe_wire::Ping;
+
+    use super::*;
+    use crate::frames::sender::Sender;
+    use crate::pipes::noting::Noting;
+    use crate::pipes::pipe::Reach;
+
+    #[test]
+    fn who_posts_writes_the_first_frame_behind_an_answer_and_few_of_a_stream_of_them() {
+        const FRAMES: usize = 1_000;
+        let pipe = Noting::new(Reach::Machine, Ok(()));
+        let sender = Sender::new(Arc::<Noting>::clone(&pipe), 0);
+        sender.start_flusher();
+        let first = |_: &u32| {
+            sender.send(&Ping {}, |_| ()).expect("it is open");
+            let before = pipe.own();
+            sender.post(&Ping {}).expect("it is open");
+            pipe.own() > before
+        };
+        // The flusher may be at its look just then.
+        let firsts = (0..20).filter(first).count();
+        assert!(firsts > 10, "of 20 frames behind answers the thread that posted them wrote: {firsts}");
+        let before = pipe.own();
+        // Longer than frames gather, which has taken who posts for the first each time. Sleeps that are not precise are longer.
+        let gap = if Spin::of_process().is_on() { 2 * GATHER } else { 5 * GATHER };
+        let mut next = Instant::now();
+        for _ in 0..FRAMES {
+            next += gap;
+            while Instant::now() < next {
+                std::hint::spin_loop();
+            }
+            sender.post(&Ping {}).expect("it is open");
+        }
+        let few = pipe.own() - before;
+        assert!(few < FRAMES / 2, "of {FRAMES} frames the thread that posted them wrote: {few}");
+    }
+}

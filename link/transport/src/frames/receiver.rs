@@ -1,0 +1,283 @@
+//! The incoming direction of a link.
+//! In: the bytes of a peer that is not trusted. Out: frames in sequence, borrowed from a buffer that is used again; of
+//! bulk frames, where that is wanted, only the head, and the rest goes straight to where it belongs.
+//! It refuses a frame over the limit before it makes room for it, and it never skips a frame.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use floe_wire::{Decode as _, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, Salt};
+
+use crate::error::LinkError;
+use crate::frames::bulk_frame::{BULK_HEAD, Bulk};
+use crate::frames::incoming::{Have, Incoming};
+use crate::frames::outgoing::BULK_BYTES;
+use crate::frames::reading::Wait;
+use crate::frames::salt::is_salt;
+use crate::pipes::pipe::Pipe;
+use crate::spin::{Expected, Spin};
+
+/// How many bytes one read asks for at least, so that many small frames cost one system call.
+const READ_AHEAD: usize = 256 << 10;
+/// The same behind a bulk frame: another is likely, and what is read ahead of it is copied once more.
+const READ_AHEAD_OF_BULK: usize = 4 << 10;
+/// Payload bytes from which on a frame can be a bulk frame.
+const BULK_PAYLOAD: usize = 64 << 10;
+
+/// What came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Which message it is.
+    pub kind: u16,
+    /// The peer's count of its frames, from 1.
+    pub sequence: u64,
+    /// The message's fields.
+    pub payload: &'a [u8],
+}
+
+/// What came in, when bulk frames are taken apart.
+#[derive(Debug)]
+pub enum Arrival<'a> {
+    /// A whole frame.
+    Frame(Frame<'a>),
+    /// The head of a bulk frame.
+    Bulk(Bulk<'a>),
+}
+
+/// What there is to read without waiting.
+#[derive(Debug)]
+pub enum Now<'a> {
+    /// This.
+    Came(Arrival<'a>),
+    /// No whole header yet.
+    Nothing,
+    /// The peer has closed the connection between two frames.
+    Closed,
+}
+
+/// The incoming direction of a link; one thread at a time has it.
+#[derive(Debug)]
+pub struct Receiver {
+    incoming: Incoming,
+    received: u64,
+    limit: u32,
+    /// Whether the last frame was a bulk frame.
+    after_bulk: bool,
+}
+
+/// Tells when there is something to read at a link that another thread may be reading.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<dyn Pipe>);
+
+impl Readiness {
+    /// Sleeps until there is something, or the link has ended; it may return too early.
+    pub fn wait(&self) {
+        // A wait that failed shows in what is read next.
+        let _ = self.0.wait(None);
+    }
+
+    /// What was read is where it belongs, and the peer may be waiting to hear that.
+    pub(crate) fn tell_peer(&self) {
+        self.0.taken();
+    }
+}
+
+/// Whether a header is there.
+enum Header {
+    Is(FrameHeader),
+    Nothing,
+    Closed,
+}
+
+impl Receiver {
+    pub(crate) fn new(pipe: Arc<dyn Pipe>, received: u64) -> Self {
+        Self { incoming: Incoming::new(pipe), received, limit: PAYLOAD_LIMIT, after_bulk: false }
+    }
+
+    /// Reads another pipe from here on. No byte beyond the last frame has been read.
+    pub(crate) fn go_over(&mut self, pipe: Arc<dyn Pipe>) {
+        self.assert_nothing_ahead();
+        self.incoming.reading.pipe = pipe;
+    }
+
+    /// No byte beyond the last frame has been read.
+    pub(crate) fn assert_nothing_ahead(&self) {
+        self.incoming.assert_nothing_ahead();
+    }
+
+    /// Whoever reads says itself when what came is where it belongs.
+    pub(crate) fn tell_nothing(&mut self) {
+        self.incoming.tell_nothing();
+    }
+
+    /// How many frames came in.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Limits the payload of frames, in bytes.
+    pub fn limit_payload(&mut self, bytes: u32) {
+        self.limit = bytes;
+    }
+
+    /// How long a wait for bytes looks again before it sleeps.
+    pub fn set_spin(&mut self, spin: Spin) {
+        self.incoming.reading.spin = spin;
+    }
+
+    /// Waits for bytes are patient while this says that some are expected.
+    pub fn set_expected(&mut self, expected: Expected) {
+        self.incoming.reading.expected = expected;
+    }
+
+    /// Takes one descriptor that comes with a frame, or from here on none: the system closes what is not taken.
+    pub fn take_descriptors(&mut self, take: bool) {
+        self.incoming.reading.wants_descriptors = take;
+        self.incoming.reading.descriptor = None;
+    }
+
+    /// The descriptor that came last, with the frame read last or one before it.
+    pub fn descriptor(&mut self) -> Option<OwnedFd> {
+        self.incoming.reading.take_descriptor()
+    }
+
+    /// Waits for the next frame; `None` when the peer has closed the connection between two frames.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the connection broke or the bytes are no frame.
+    #[allow(clippy::should_implement_trait, reason = "a frame borrows from the receiver; an iterator's item cannot")]
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>, LinkError> {
+        self.next_frame(READ_AHEAD, Wait::Always)
+    }
+
+    /// As [`Receiver::next`], but reads no byte beyond the frame and waits until `deadline` only.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`], and [`LinkError::TimedOut`].
+    pub fn next_exactly(&mut self, deadline: Option<Instant>) -> Result<Option<Frame<'_>>, LinkError> {
+        self.next_frame(0, deadline.map_or(Wait::Always, Wait::Until))
+    }
+
+    /// As [`Receiver::next`], but frames of the kind `bulk` with many bytes come as their head: two 64-bit fields and the
+    /// length of the data, which the caller reads.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`].
+    pub fn next_arrival(&mut self, bulk: u16) -> Result<Option<Arrival<'_>>, LinkError> {
+        self.next_arrival_doing(bulk, None)
+    }
+
+    /// As [`Receiver::next_arrival`]; while it looks for a frame that has not begun, it does `work` every few looks, which
+    /// is every few microseconds, with the time it is.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`].
+    pub fn next_arrival_doing(
+        &mut self,
+        bulk: u16,
+        work: Option<&dyn Fn(Instant)>,
+    ) -> Result<Option<Arrival<'_>>, LinkError> {
+        match self.arrival(bulk, work.map_or(Wait::Always, Wait::Doing))? {
+            Now::Came(arrival) => Ok(Some(arrival)),
+            Now::Nothing | Now::Closed => Ok(None),
+        }
+    }
+
+    /// As [`Receiver::next_arrival`], without waiting for a frame to begin. What has begun is waited for.
+    ///
+    /// # Errors
+    /// As [`Receiver::next`].
+    pub fn arrival_now(&mut self, bulk: u16) -> Result<Now<'_>, LinkError> {
+        self.arrival(bulk, Wait::Never)
+    }
+
+    /// Whether a whole frame has been read ahead: nothing that is waited for tells of it.
+    #[must_use]
+    pub fn has_whole_frame(&self) -> bool {
+        let bytes = self.incoming.ahead();
+        let Some(length) = bytes.first_chunk::<4>() else { return false };
+        bytes.len() >= HEADER_BYTES && bytes.len() - HEADER_BYTES >= size(u32::from_le_bytes(*length))
+    }
+
+    /// A place where any thread can wait until there is something to read.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        Readiness(Arc::clone(&self.incoming.reading.pipe))
+    }
+
+    fn next_frame(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Option<Frame<'_>>, LinkError> {
+        match self.header(ahead, wait)? {
+            Header::Is(header) => self.whole(header, ahead, wait).map(Some),
+            Header::Nothing | Header::Closed => Ok(None),
+        }
+    }
+
+    fn arrival(&mut self, bulk: u16, wait: Wait<'_>) -> Result<Now<'_>, LinkError> {
+        let ahead = if self.after_bulk { READ_AHEAD_OF_BULK } else { READ_AHEAD };
+        let header = match self.header(ahead, wait)? {
+            Header::Is(header) => header,
+            Header::Nothing => return Ok(Now::Nothing),
+            Header::Closed => return Ok(Now::Closed),
+        };
+        self.after_bulk = header.kind == bulk && size(header.length) >= BULK_PAYLOAD;
+        if self.after_bulk {
+            self.head_of_bulk(header, ahead).map(|bulk| Now::Came(Arrival::Bulk(bulk)))
+        } else {
+            self.whole(header, ahead, Wait::Always).map(|frame| Now::Came(Arrival::Frame(frame)))
+        }
+    }
+
+    /// The header of the next frame that is none of a place's own, which stays where it is until the frame is taken.
+    fn header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
+        loop {
+            match self.any_header(ahead, wait)? {
+                Header::Is(header) if is_salt(header.kind) && self.incoming.reading.pipe.has_history() => {
+                    Salt::decode(self.whole(header, ahead, wait)?.payload)?;
+                }
+                header => return Ok(header),
+            }
+        }
+    }
+
+    fn any_header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
+        match self.incoming.begin(HEADER_BYTES, ahead, wait)? {
+            Have::Enough => {}
+            Have::Nothing => return Ok(Header::Nothing),
+            Have::Closed => return Ok(Header::Closed),
+        }
+        let bytes = self.incoming.ahead()[..HEADER_BYTES].try_into().expect("a header's bytes");
+        let header = FrameHeader::decode(bytes, self.limit)?;
+        let expected = self.received + 1;
+        if header.sequence != expected {
+            return Err(LinkError::Sequence { expected, got: header.sequence });
+        }
+        Ok(Header::Is(header))
+    }
+
+    fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait<'_>) -> Result<Frame<'_>, LinkError> {
+        let length = size(header.length);
+        self.incoming.have(HEADER_BYTES + length, ahead, wait)?;
+        self.received = header.sequence;
+        if length >= BULK_BYTES {
+            self.incoming.tell_of_large();
+        }
+        let payload = &self.incoming.take(HEADER_BYTES + length)[HEADER_BYTES..];
+        Ok(Frame { kind: header.kind, sequence: header.sequence, payload })
+    }
+
+    fn head_of_bulk(&mut self, header: FrameHeader, ahead: usize) -> Result<Bulk<'_>, LinkError> {
+        self.incoming.have(HEADER_BYTES + BULK_HEAD, ahead, Wait::Always)?;
+        let head = self.incoming.take(HEADER_BYTES + BULK_HEAD)[HEADER_BYTES..].try_into().expect("a head's bytes");
+        self.received = header.sequence;
+        Ok(Bulk::new(header, head, size(header.length) - BULK_HEAD, &mut self.incoming))
+    }
+}
+
+fn size(bytes: u32) -> usize {
+    usize::try_from(bytes).expect("addresses have at least 32 bits")
+}
+
+#[cfg(test)]
+mod tests;

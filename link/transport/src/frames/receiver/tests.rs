@@ -1,0 +1,85 @@
+//! What a receiver asks its pipe for.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::*;
+use crate::error::Failure;
+use crate::pipes::pipe::{Reach, Slot};
+
+const BULK: u16 = 7;
+const DATA: usize = 256 << 10;
+
+/// Bytes that are all there, and how many each read asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    left: Mutex<Vec<u8>>,
+    each: Mutex<Vec<usize>>,
+}
+
+impl Pipe for Asked {
+    fn write(&self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn write_with(&self, _: &[u8], _: &[u8], _: BorrowedFd<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn limit_writes(&self, _: Option<Duration>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = target.len().min(left.len());
+        target[..count].copy_from_slice(&left[..count]);
+        left.drain(..count);
+        self.each.lock().unwrap_or_else(PoisonError::into_inner).push(target.len());
+        Ok(Some(count))
+    }
+
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        self.read_now(target, slot)
+    }
+
+    fn wait(&self, _: Option<Duration>) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    fn end(&self) {}
+
+    fn reach(&self) -> Reach {
+        Reach::Network
+    }
+}
+
+fn bulk_frame(sequence: u64) -> Vec<u8> {
+    let length = u32::try_from(BULK_HEAD + DATA).expect("a frame is small");
+    let mut frame = FrameHeader { length, kind: BULK, sequence }.encode().to_vec();
+    frame.resize(HEADER_BYTES + BULK_HEAD + DATA, 3);
+    frame
+}
+
+#[test]
+fn behind_a_bulk_frame_little_is_read_ahead_though_the_buffer_has_room_for_more() {
+    let pipe = Arc::new(Asked { left: Mutex::new((1..=4).flat_map(bulk_frame).collect()), ..Asked::default() });
+    let mut receiver = Receiver::new(Arc::clone(&pipe) as Arc<dyn Pipe>, 0);
+    let mut place = vec![0; DATA];
+    for _ in 1..=4 {
+        let Ok(Some(Arrival::Bulk(mut bulk))) = receiver.next_arrival(BULK) else { panic!("not a bulk frame") };
+        bulk.read(&mut place).expect("its data are there");
+        assert!(place.iter().all(|byte| *byte == 3));
+        place.fill(0);
+    }
+    let copied_once_more: usize = READ_AHEAD_OF_BULK - HEADER_BYTES - BULK_HEAD;
+    let asked = pipe.each.lock().expect("no test panics with it").clone();
+    // The first frame may be anything. Of each of the others, a little is read with its header, and the rest at its place.
+    let rest = DATA - copied_once_more;
+    assert_eq!(
+        asked[asked.len() - 6..],
+        [READ_AHEAD_OF_BULK, rest, READ_AHEAD_OF_BULK, rest, READ_AHEAD_OF_BULK, rest]
+    );
+    assert_eq!(asked[0], READ_AHEAD);
+}

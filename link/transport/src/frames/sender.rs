@@ -1,0 +1,198 @@
+//! The outgoing direction of a link.
+//! In: messages, from any thread. Out: frames with a sequence, in the order in which they got it; small ones together.
+//! Posting waits for the pipe only when much is unsent. Bulk bytes are written from where they lie.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use floe_wire::Message;
+
+use crate::error::LinkError;
+use crate::frames::flusher;
+use crate::frames::outgoing::{BULK_BYTES, State};
+use crate::frames::writing::{Leave, Shared};
+use crate::pipes::lent::Lent;
+use crate::pipes::pipe::Pipe;
+
+/// The outgoing direction of a link; threads share it by cloning.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    shared: Arc<Shared>,
+    _owner: Arc<Owner>,
+}
+
+/// Ends the flusher when the last sender goes.
+#[derive(Debug)]
+struct Owner(Arc<Shared>);
+
+impl Sender {
+    pub(crate) fn new(pipe: Arc<dyn Pipe>, sent: u64) -> Self {
+        let shared = Arc::new(Shared::new(pipe, sent));
+        Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared }
+    }
+
+    /// How many frames have got a sequence.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.shared.outgoing().sent()
+    }
+
+    /// Queues a message and returns its sequence. It leaves soon by itself, ahead of everything posted later.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    pub fn post(&self, message: &impl Message) -> Result<u64, LinkError> {
+        self.shared.submit(message, |_| (), Leave::Soon)
+    }
+
+    /// As [`Sender::post`], and on return the message has been given to the pipe.
+    /// `numbered` runs with the sequence before any byte leaves and before another frame gets one, so that who waits for the
+    /// answer can be noted, and what is noted is in order.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over; `numbered` may have run.
+    pub fn send(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
+        self.shared.submit(message, numbered, Leave::Now)
+    }
+
+    /// As [`Sender::post`], with `numbered` as in [`Sender::send`].
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn post_numbered(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
+        self.shared.submit(message, numbered, Leave::Soon)
+    }
+
+    /// As [`Sender::post_numbered`], only where nothing stands in line, and without ever waiting for the pipe, so that who
+    /// reads the link may do it: a sleeping flusher is woken to write it. `None`: it is not posted.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn post_aside(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<Option<u64>, LinkError> {
+        let shared = &*self.shared;
+        let mut outgoing = shared.open()?;
+        if !outgoing.is_empty() || !outgoing.flusher_runs {
+            return Ok(None);
+        }
+        let Some(sequence) = outgoing.add_below(message, BULK_BYTES) else { return Ok(None) };
+        numbered(sequence);
+        if !(shared.is_prompt && shared.give(&mut outgoing)?) {
+            shared.leave_to_others(outgoing);
+        }
+        Ok(Some(sequence))
+    }
+
+    /// As [`Sender::post`], but small messages may stay until the next [`Sender::flush`], which the caller owes.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    pub fn queue(&self, message: &impl Message) -> Result<u64, LinkError> {
+        self.shared.submit(message, |_| (), Leave::WithOthers)
+    }
+
+    /// Posts a message whose trailing `bytes` are `length` bytes that `fill` writes in place: `message` has them empty.
+    /// `fill` gets a zeroed slice.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    ///
+    /// # Panics
+    /// When the message has no trailing `bytes`, has them not empty, or `length` is over the limit of a payload.
+    pub fn post_filled<M: Message>(
+        &self,
+        message: &M,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, LinkError> {
+        let mut outgoing = self.shared.open()?;
+        let sequence = outgoing.add_filled(message, length, fill);
+        self.shared.let_go(outgoing, Leave::Soon)?;
+        Ok(sequence)
+    }
+
+    /// Posts a message whose trailing `bytes` are lent: `message` has them empty. Nobody waits for them to be written.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    ///
+    /// # Panics
+    /// As [`Sender::post_filled`].
+    pub fn post_lent(&self, message: &impl Message, lent: Box<dyn Lent>) -> Result<u64, LinkError> {
+        let mut outgoing = self.shared.open()?;
+        let sequence = outgoing.add_lent(message, lent);
+        let flusher_runs = outgoing.flusher_runs;
+        // Nobody but the flusher writes what may take long.
+        (outgoing.flusher_sleeps, outgoing.is_quiet) = (false, false);
+        drop(outgoing);
+        if flusher_runs {
+            self.shared.posted.notify_one();
+        } else {
+            self.shared.flush()?;
+        }
+        Ok(sequence)
+    }
+
+    /// As [`Sender::send`] of a message whose trailing bytes are lent: `message` has them empty. On return they have been given
+    /// to the pipe, which may keep them until the peer has them.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    ///
+    /// # Panics
+    /// As [`Sender::post_filled`].
+    pub fn send_lent(&self, message: &impl Message, lent: Box<dyn Lent>) -> Result<u64, LinkError> {
+        let sequence = self.shared.open()?.add_lent(message, lent);
+        self.shared.flush()?;
+        Ok(sequence)
+    }
+
+    /// Whether the link can carry descriptors: the peer is on this machine.
+    #[must_use]
+    pub fn carries_descriptors(&self) -> bool {
+        self.shared.is_local()
+    }
+
+    /// As [`Sender::send`], with a descriptor of which the peer's receiver may take a duplicate.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]; [`LinkError::NoDescriptors`] with nothing sent where the link carries none.
+    pub fn send_with(
+        &self,
+        message: &impl Message,
+        descriptor: BorrowedFd<'_>,
+        numbered: impl FnOnce(u64),
+    ) -> Result<u64, LinkError> {
+        if self.carries_descriptors() {
+            self.shared.write_with(message, descriptor, numbered)
+        } else {
+            Err(LinkError::NoDescriptors)
+        }
+    }
+
+    /// Gives everything posted so far to the pipe.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the link is over.
+    pub fn flush(&self) -> Result<(), LinkError> {
+        self.shared.flush()
+    }
+
+    /// Ends the link in both directions at once; the receiver's wait ends too. What is unsent is lost: flush first.
+    pub fn close(&self) {
+        self.shared.end(State::Closed);
+        self.shared.pipe.end();
+    }
+
+    pub(crate) fn start_flusher(&self) {
+        // Without the thread every post leaves at once instead.
+        self.shared.outgoing().flusher_runs = flusher::start(&self.shared);
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // The link may be over; then there is nothing left to send.
+        let _ = self.0.flush();
+        self.0.end(State::Closed);
+    }
+}

@@ -1,0 +1,189 @@
+//! A pipe that is a pair of rings in memory both processes have mapped, and the Unix socket they met by.
+//! In: such memory and the socket. Out: bytes through the rings, descriptors over the socket.
+//! The socket stays open to tell when the peer is gone, however it went: then whoever sleeps here is woken.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_ring::Ring;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown};
+
+use crate::error::{Failure, LinkError};
+use crate::pipes::pipe::{Pipe, Reach, Slot};
+use crate::pipes::socket::{receive_with, send_with};
+use crate::spin::Spin;
+
+/// Bytes of a ring in each direction: what a server's processor keeps near, so that bulk data that go through are not written
+/// to memory in between, and some ten thousand launches that the program may be ahead.
+pub const RING_BYTES: u32 = 2 << 20;
+
+/// Reads of the socket for one descriptor.
+const MOST_DESCRIPTORS: usize = 64;
+
+/// Rings on which nothing has been said.
+#[derive(Debug)]
+pub struct Rings(Ring);
+
+impl Rings {
+    /// Rings of so many bytes (a power of two) in each direction, and their memory's descriptor, which goes to the peer.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] where there is no memory for them.
+    pub fn offer(bytes: u32) -> Result<(Self, OwnedFd), LinkError> {
+        let bytes = usize::try_from(bytes).expect("addresses have at least 32 bits");
+        let (ring, file) = Ring::offer(bytes).map_err(|source| LinkError::system("making rings", source))?;
+        Ok((Self(ring), file))
+    }
+
+    /// The other side of what a peer has offered.
+    ///
+    /// # Errors
+    /// [`LinkError::System`] where the descriptor is not of such memory.
+    pub fn take(file: impl AsFd, bytes: u32) -> Result<Self, LinkError> {
+        Ring::take(file, bytes.into()).map(Self).map_err(|source| LinkError::system("taking rings", source))
+    }
+
+    /// The pipe, with a thread that notices when the peer goes.
+    pub(crate) fn with(self, socket: Arc<OwnedFd>) -> Result<impl Pipe, LinkError> {
+        let pipe = RingPipe {
+            ring: Arc::new(self.0),
+            socket: Arc::clone(&socket),
+            spin: Spin::of_process(),
+            limit: Mutex::default(),
+        };
+        let ring = Arc::clone(&pipe.ring);
+        let watch = move || {
+            wait_for_the_end(&socket);
+            ring.end();
+        };
+        let started = std::thread::Builder::new().name("floe-peer".into()).spawn(watch);
+        started.map_err(|source| LinkError::system("starting a thread", source))?;
+        Ok(pipe)
+    }
+}
+
+/// Sleeps until one side has shut the socket down or is gone. Bytes that come are left alone.
+fn wait_for_the_end(socket: &OwnedFd) {
+    while matches!(poll(&mut [PollFd::new(socket, PollFlags::RDHUP)], None), Ok(0) | Err(Errno::INTR)) {}
+}
+
+#[derive(Debug)]
+struct RingPipe {
+    ring: Arc<Ring>,
+    socket: Arc<OwnedFd>,
+    /// How long a write looks again for room before it sleeps.
+    spin: Spin,
+    limit: Mutex<Option<Duration>>,
+}
+
+impl RingPipe {
+    fn write_part(&self, mut bytes: &[u8], began: &mut Option<Instant>) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let count = self.write_some(bytes)?;
+            if count == 0 {
+                self.wait_for_room(*began.get_or_insert_with(Instant::now))?;
+            } else {
+                bytes = &bytes[count..];
+                *began = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_some(&self, bytes: &[u8]) -> Result<usize, Failure> {
+        if self.ring.is_over() { Err(Errno::PIPE.into()) } else { Ok(self.ring.write(bytes)?) }
+    }
+
+    /// Waits for room, as long as a write that has been stuck since `began` may.
+    fn wait_for_room(&self, began: Instant) -> Result<(), Failure> {
+        let look = || (self.ring.has_room() || self.ring.is_over()).then_some(());
+        if self.spin.look(look).is_some() {
+            return Ok(());
+        }
+        let limit = *self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(Errno::AGAIN.into());
+        }
+        self.ring.sleep_for_room(left);
+        Ok(())
+    }
+}
+
+impl Pipe for RingPipe {
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        let mut stuck = None;
+        self.write_part(head, &mut stuck)?;
+        self.write_part(tail, &mut stuck)
+    }
+
+    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
+        send_with(&self.socket, &[0], descriptor)?;
+        self.write(head, tail)
+    }
+
+    fn write_now(&self, bytes: &[u8]) -> Result<bool, Failure> {
+        if self.ring.is_over() {
+            return Err(Errno::PIPE.into());
+        }
+        Ok(self.ring.write_whole(bytes)? == bytes.len())
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Failure> {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = time;
+        Ok(())
+    }
+
+    fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
+        let is_over = self.ring.is_over();
+        // What was written before the end is read after it.
+        let count = self.ring.read(target)?;
+        Ok((count > 0 || is_over).then_some(count))
+    }
+
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        self.ring.sleep_for_bytes(None);
+        self.read_now(target, slot)
+    }
+
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        self.ring.sleep_for_bytes(time);
+        Ok(time.is_none() || self.ring.has_bytes() || self.ring.is_over())
+    }
+
+    fn descriptor(&self) -> Option<OwnedFd> {
+        let (mut last, mut bytes) = (None, [0; 16]);
+        // A byte came with each. Who sends more than anybody needs is not read to the end.
+        for _ in 0..MOST_DESCRIPTORS {
+            let read = receive_with(&self.socket, &mut bytes, &mut last, RecvFlags::DONTWAIT);
+            if !matches!(read, Ok(1..)) {
+                break;
+            }
+        }
+        last
+    }
+
+    fn end(&self) {
+        self.ring.end();
+        // A socket that is not connected any more is as closed as it gets.
+        let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Machine
+    }
+}
+
+impl Drop for RingPipe {
+    fn drop(&mut self) {
+        // The thread that watches has the socket, too: it ends, and the peer hears of it.
+        self.end();
+    }
+}

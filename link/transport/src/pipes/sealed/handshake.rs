@@ -1,0 +1,119 @@
+//! How two sides agree on the keys of one connection: Noise's NNpsk0, with the token's key.
+//! In: a socket's bytes, the secret. Out: a pipe that seals, and the handshake's hash, or the reason why there is none.
+//! It believes nothing of what comes: a first message that does not prove the token costs two hashes and one decryption.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use snow::{Builder, HandshakeState};
+
+use super::direction::{Direction, Suite};
+use super::exact::{DOING, read_exactly};
+use super::format::{FIRST_BYTES, HEAD, MAGIC, MESSAGE};
+use super::pipe::Sealed;
+use super::refusal::refusal;
+use crate::error::LinkError;
+use crate::pipes::pipe::Pipe;
+use crate::secret::Secret;
+
+/// The pattern, and what it is made of.
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
+/// What both sides mean to speak.
+const PROLOGUE: &[u8] = b"floe sealed link";
+/// Version of this handshake and of the records behind it.
+const VERSION: u8 = 1;
+
+/// What a handshake comes to.
+pub(crate) struct Agreed {
+    pub(crate) pipe: Sealed,
+    /// Of everything that was said, and of the secret.
+    pub(crate) hash: [u8; 32],
+}
+
+/// What came of a client's first message.
+pub(crate) enum Opening {
+    /// Its proof is right.
+    Agreed(Box<Agreed>),
+    /// It is not.
+    Stranger,
+    /// It seals in a way that is not known here.
+    Unknown,
+}
+
+fn head(suite: Suite) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..MAGIC.len()].copy_from_slice(&MAGIC);
+    (head[4], head[5]) = (VERSION, suite.number());
+    head
+}
+
+fn suite_of(head: &[u8]) -> Option<Suite> {
+    Suite::of(head[5]).filter(|suite| head == self::head(*suite))
+}
+
+/// A side's state, bound to what the client asks for.
+fn begin(secret: &Secret, suite: Suite, is_client: bool) -> Result<HandshakeState, snow::Error> {
+    let prologue = [PROLOGUE, &head(suite)].concat();
+    let builder = Builder::new(PATTERN.parse()?).psk(0, secret.sealing())?.prologue(&prologue)?;
+    if is_client { builder.build_initiator() } else { builder.build_responder() }
+}
+
+fn failed(error: snow::Error) -> LinkError {
+    LinkError::system(DOING, std::io::Error::other(error))
+}
+
+/// Whether a client's first message, whole, is of somebody who knows the token; `None` where it seals in a way that is not
+/// known here. Said again it is one as well: only what is sealed behind the handshake is surely new.
+pub(crate) fn first_is_of(secret: &Secret, first: &[u8]) -> Option<bool> {
+    let (head, message) = first.split_at_checked(HEAD)?;
+    let state = begin(secret, suite_of(head)?, false);
+    Some(first.len() == FIRST_BYTES && state.and_then(|mut state| state.read_message(message, &mut [])).is_ok())
+}
+
+/// Agrees with a server.
+pub(crate) fn open(under: Arc<dyn Pipe>, secret: &Secret, deadline: Instant) -> Result<Agreed, LinkError> {
+    let suite = Suite::suitable();
+    let mut state = begin(secret, suite, true).map_err(failed)?;
+    let mut first = [0; FIRST_BYTES];
+    first[..HEAD].copy_from_slice(&head(suite));
+    state.write_message(&[], &mut first[HEAD..]).map_err(failed)?;
+    under.write(&first, &[]).map_err(|failure| LinkError::during(DOING, failure))?;
+    let (mut magic, mut answer) = ([0; MAGIC.len()], [0; FIRST_BYTES]);
+    read_exactly(&*under, &mut magic, deadline)?;
+    if magic != MAGIC {
+        return Err(LinkError::Unsealed(refusal(&*under, &magic, deadline)));
+    }
+    answer[..MAGIC.len()].copy_from_slice(&magic);
+    read_exactly(&*under, &mut answer[MAGIC.len()..], deadline)?;
+    let read = state.read_message(&answer[HEAD..], &mut []);
+    if answer[..HEAD] != head(suite) || read.is_err() {
+        return Err(LinkError::Unproved);
+    }
+    Ok(agreed(under, state, suite, true))
+}
+
+/// Answers a client whose first message is to come.
+pub(crate) fn accept(under: Arc<dyn Pipe>, secret: &Secret, deadline: Instant) -> Result<Opening, LinkError> {
+    let mut first = [0; FIRST_BYTES];
+    read_exactly(&*under, &mut first, deadline)?;
+    let (head, message) = first.split_at(HEAD);
+    let Some(suite) = suite_of(head) else { return Ok(Opening::Unknown) };
+    let mut state = begin(secret, suite, false).map_err(failed)?;
+    if state.read_message(message, &mut []).is_err() {
+        return Ok(Opening::Stranger);
+    }
+    let mut answer = [0; HEAD + MESSAGE];
+    answer[..HEAD].copy_from_slice(head);
+    state.write_message(&[], &mut answer[HEAD..]).map_err(failed)?;
+    under.write(&answer, &[]).map_err(|failure| LinkError::during(DOING, failure))?;
+    Ok(Opening::Agreed(Box::new(agreed(under, state, suite, false))))
+}
+
+fn agreed(under: Arc<dyn Pipe>, mut state: HandshakeState, suite: Suite, is_client: bool) -> Agreed {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(state.get_handshake_hash());
+    let (clients, servers) = state.dangerously_get_raw_split();
+    let (sending, receiving) = if is_client { (clients, servers) } else { (servers, clients) };
+    let pipe = Sealed::new(under, Direction::new(suite, sending, 0), Direction::new(suite, receiving, 0));
+    Agreed { pipe, hash }
+}

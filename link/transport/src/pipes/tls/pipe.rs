@@ -1,0 +1,336 @@
+//! A pipe whose bytes are sealed on their way over another.
+//! In: a socket, one side of TLS. Out: the peer's bytes, or the end, as the socket has them.
+//! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open. As long as the
+//! kernel may go on with the socket, it is read record by record.
+//! An end without TLS's farewell is an end: whoever cuts a connection cuts it, and every frame says how long it is.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustls::Connection;
+
+use super::kernel::{Kernel, Suite, is_ready, take_over};
+use crate::error::{Failure, LinkError};
+use crate::pipes::pipe::{Pipe, Reach, Slot};
+
+/// Bytes that are sealed under one hold of the keys.
+const SEALED_TOGETHER: usize = 64 << 10;
+/// Bytes that are asked of the socket at once: some records of the largest size.
+const READ_AHEAD: usize = 128 << 10;
+/// Bytes at the head of a record; the last two say how many follow.
+const RECORD_HEAD_BYTES: usize = 5;
+
+/// What floe takes from TLS's exporter, as RFC 9266 does for others.
+const EXPORTED: &[u8] = b"EXPORTER-floe-token-proof";
+
+/// One side of a TLS connection.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    under: Arc<dyn Pipe>,
+    connection: Mutex<Connection>,
+    /// Held while records go to the socket, so that they go in the order in which they were sealed.
+    writing: Mutex<Vec<u8>>,
+    /// Held by who reads.
+    reading: Mutex<Ahead>,
+    /// Whether the kernel may be given the keys.
+    for_kernel: bool,
+}
+
+/// Sealed bytes that were read and not yet opened.
+#[derive(Debug)]
+struct Ahead {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Nothing is read behind the record at hand.
+    by_record: bool,
+}
+
+impl Ahead {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether there is something to open: by record, a whole one.
+    fn is_ready(&self) -> bool {
+        !self.is_empty() && (!self.by_record || self.missing() == 0)
+    }
+
+    /// Bytes of the record at hand, or of its head, that have not been read.
+    fn missing(&self) -> usize {
+        let bytes = &self.bytes[self.start..self.end];
+        let of_record = match bytes.get(3..RECORD_HEAD_BYTES) {
+            Some(&[high, low]) => RECORD_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low])),
+            _ => RECORD_HEAD_BYTES,
+        };
+        of_record.saturating_sub(bytes.len())
+    }
+
+    /// Reads what is there, until there is something to open.
+    fn fill(&mut self, under: &dyn Pipe) -> Result<Taken, Failure> {
+        while !self.is_ready() {
+            if self.is_empty() {
+                (self.start, self.end) = (0, 0);
+            }
+            let until = if self.by_record { self.end + self.missing() } else { self.bytes.len() };
+            match under.read_now(&mut self.bytes[self.end..until], None)? {
+                None => return Ok(Taken::Nothing),
+                Some(0) => return Ok(Taken::Closed),
+                Some(count) => self.end += count,
+            }
+        }
+        Ok(Taken::Some)
+    }
+}
+
+impl Tls {
+    /// Agrees on keys with the peer, before `deadline`. Nothing is read ahead of what it returns, until
+    /// [`Tls::read_ahead`]; the kernel may be given the keys where they are `for_kernel`.
+    pub(crate) fn agree(
+        under: Arc<dyn Pipe>,
+        mut connection: Connection,
+        for_kernel: bool,
+        deadline: Instant,
+    ) -> Result<Self, LinkError> {
+        const DOING: &str = "agreeing on TLS";
+        let began = Instant::now();
+        // A whole message may wait here for a key that is to be agreed on first.
+        connection.set_buffer_limit(None);
+        let tls = Self {
+            under,
+            connection: Mutex::new(connection),
+            writing: Mutex::default(),
+            reading: Mutex::new(Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0, by_record: true }),
+            for_kernel,
+        };
+        loop {
+            tls.send_pending(&mut tls.lock_writing()).map_err(|failure| LinkError::during(DOING, failure))?;
+            if !tls.connection().is_handshaking() {
+                return Ok(tls);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(LinkError::TimedOut {
+                    what: DOING.into(),
+                    after: deadline.saturating_duration_since(began),
+                });
+            }
+            tls.under.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
+            match tls.take_in(&mut tls.lock_reading()) {
+                Ok(Taken::Closed) => return Err(LinkError::Closed),
+                Ok(Taken::Some | Taken::Nothing) => {}
+                Err(Trouble::Under(failure)) => return Err(LinkError::during(DOING, failure)),
+                Err(Trouble::Tls(error)) => {
+                    // The peer is told why; it may be gone.
+                    let _ = tls.send_pending(&mut tls.lock_writing());
+                    return Err(LinkError::Tls(error));
+                }
+            }
+        }
+    }
+
+    /// Has the kernel of this socket, which the records come and go by, make them from here on; whoever has the pipe leaves it
+    /// behind. Where the kernel cannot, where the keys are not for it, or where something was opened and not yet read, it
+    /// stays what it is.
+    pub(crate) fn into_kernel(self: Arc<Self>, socket: &Arc<OwnedFd>) -> Result<Kernel, Arc<Self>> {
+        let suite = self.connection().negotiated_cipher_suite().and_then(|suite| Suite::of(suite.suite()));
+        if !suite.is_some_and(|suite| self.is_at_border() && is_ready(socket, suite)) {
+            return Err(self);
+        }
+        let Self { connection, .. } = Arc::try_unwrap(self)?;
+        let connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(take_over(Arc::clone(socket), connection.dangerous_extract_secrets().ok()))
+    }
+
+    /// What only the two ends of this connection know, for proofs that are bound to it.
+    pub(crate) fn exported(&self) -> Result<[u8; 32], LinkError> {
+        self.connection().export_keying_material([0; 32], EXPORTED, None).map_err(LinkError::Tls)
+    }
+
+    /// From here on this process opens what comes, as much at once as there is.
+    pub(crate) fn read_ahead(&self) {
+        self.lock_reading().by_record = false;
+    }
+
+    /// Whether everything that has been read has been used, and what there was to say has been said.
+    fn is_at_border(&self) -> bool {
+        let has_read_all = self.for_kernel && self.lock_reading().is_empty();
+        let mut connection = self.connection();
+        let used = connection.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() == 0);
+        has_read_all && used && !connection.wants_write() && !connection.is_handshaking()
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_writing(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives sealed records to the socket.
+    fn send_pending(&self, records: &mut Vec<u8>) -> Result<(), Failure> {
+        records.clear();
+        let mut connection = self.connection();
+        while connection.wants_write() {
+            // Writing to memory does not fail.
+            connection.write_tls(records).map_err(|_| Errno::IO)?;
+        }
+        drop(connection);
+        if records.is_empty() { Ok(()) } else { self.under.write(records, &[]) }
+    }
+
+    fn lock_reading(&self) -> MutexGuard<'_, Ahead> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens some of what was read ahead, after reading what is at the socket where that is nothing. It takes no more than
+    /// what can be opened at once, so that nothing is kept twice.
+    fn take_in(&self, ahead: &mut Ahead) -> Result<Taken, Trouble> {
+        match ahead.fill(&*self.under)? {
+            Taken::Some => {}
+            taken => return Ok(taken),
+        }
+        let mut connection = self.connection();
+        loop {
+            let mut bytes = &ahead.bytes[ahead.start..ahead.end];
+            connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
+            let taken = std::mem::replace(&mut ahead.start, ahead.end - bytes.len()) != ahead.start;
+            connection.process_new_packets()?;
+            // Of a record that is read alone nothing is left: the next bytes are another's head.
+            if !taken || !ahead.by_record || ahead.is_empty() {
+                break;
+            }
+        }
+        let answers = connection.wants_write() && !connection.is_handshaking();
+        drop(connection);
+        if answers {
+            // A change of keys is answered. Who is just writing sends the answer along.
+            match self.writing.try_lock() {
+                Ok(mut records) => self.send_pending(&mut records)?,
+                Err(TryLockError::Poisoned(poisoned)) => self.send_pending(&mut poisoned.into_inner())?,
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        Ok(Taken::Some)
+    }
+
+    /// Bytes that have been opened; `None`: none yet, 0: the peer has said farewell.
+    fn opened(&self, target: &mut [u8]) -> Result<Option<usize>, Failure> {
+        match self.connection().reader().read(target) {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(Errno::PROTO.into()),
+        }
+    }
+}
+
+/// What came of a look at the socket.
+enum Taken {
+    Some,
+    Nothing,
+    Closed,
+}
+
+/// Why what is at the socket is of no use.
+enum Trouble {
+    Under(Failure),
+    Tls(rustls::Error),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Under(failure)
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(source: Errno) -> Self {
+        Self::Under(source.into())
+    }
+}
+
+impl From<rustls::Error> for Trouble {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Under(failure) => failure,
+            // Somebody has changed what was on its way.
+            Trouble::Tls(_) => Errno::BADMSG.into(),
+        }
+    }
+}
+
+impl Pipe for Tls {
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        let mut records = self.lock_writing();
+        for part in [head, tail] {
+            for piece in part.chunks(SEALED_TOGETHER) {
+                self.connection().writer().write_all(piece).map_err(|_| Errno::PIPE)?;
+                self.send_pending(&mut records)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_with(&self, _head: &[u8], _tail: &[u8], _descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    fn limit_writes(&self, time: Option<Duration>) -> Result<(), Failure> {
+        self.under.limit_writes(time)
+    }
+
+    fn read_now(&self, target: &mut [u8], _slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        let mut ahead = self.lock_reading();
+        loop {
+            if let Some(count) = self.opened(target)? {
+                return Ok(Some(count));
+            }
+            match self.take_in(&mut ahead)? {
+                Taken::Some => {}
+                Taken::Nothing => return Ok(None),
+                Taken::Closed => return Ok(Some(0)),
+            }
+        }
+    }
+
+    fn read(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        if let Some(count) = self.read_now(target, None)? {
+            return Ok(Some(count));
+        }
+        self.under.wait(None)?;
+        self.read_now(target, slot)
+    }
+
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        // No new packets: this only asks what has been opened.
+        let opened = || self.connection().process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
+        // What was read ahead and gave nothing has been taken in to its end.
+        let is_there = self.lock_reading().is_ready() || opened();
+        if is_there { Ok(true) } else { self.under.wait(time) }
+    }
+
+    fn end(&self) {
+        self.under.end();
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Network
+    }
+
+    fn descriptor(&self) -> Option<OwnedFd> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

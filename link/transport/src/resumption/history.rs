@@ -1,0 +1,125 @@
+//! What tells one history of a place from another: a running digest of the bytes that have gone through it.
+//! In: the bytes of one direction as they come, and how many of large data are passed over. Out: how many there have been, and
+//! their digest. It keeps no bytes, and is no defence against a peer that lies: that one harms its own session only.
+//!
+//! Frames with a payload below [`SALTED_FROM`] count with every byte. Of larger ones the header counts, and the `Salt` ahead of
+//! it: a fresh random word, so that two processes that once were one differ there whatever data they send. So the digest costs
+//! nothing where the bytes are many. It is the same wherever the stream is cut into reads and writes.
+
+use std::hash::Hasher as _;
+
+use floe_wire::HEADER_BYTES;
+use twox_hash::xxhash3_64::Hasher;
+
+use crate::frames::salt::SALTED_FROM;
+
+/// Bytes of a header that say how many follow it.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// How many bytes have come at a place, and their digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Bytes since the place began.
+    pub received: u64,
+    /// What tells them from others.
+    pub digest: u64,
+}
+
+impl Mark {
+    /// Before the first byte, and at the place of acknowledgements, which has no history.
+    #[must_use]
+    pub fn none() -> Self {
+        History::default().mark()
+    }
+}
+
+/// The bytes of one direction of a place, up to one of them.
+#[derive(Clone)]
+pub(super) struct History {
+    hash: Hasher,
+    at: u64,
+    /// The header that has begun: how much of it has come, and the first bytes of it.
+    header: usize,
+    length: [u8; LENGTH_BYTES],
+    /// Bytes of the payload that are to come.
+    left: u64,
+    /// Whether these count.
+    counts: bool,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { hash: Hasher::new(), at: 0, header: 0, length: [0; LENGTH_BYTES], left: 0, counts: true }
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "History {{ at: {} }}", self.at)
+    }
+}
+
+impl History {
+    /// How many bytes there have been.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Where it is.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { received: self.at, digest: self.hash.finish() }
+    }
+
+    /// These bytes follow.
+    pub(super) fn absorb(&mut self, bytes: &[u8]) {
+        self.at += bytes.len() as u64;
+        let (mut counted, mut at) = (0, 0);
+        while at < bytes.len() {
+            let rest = bytes.len() - at;
+            if self.left == 0 {
+                at += self.header(&bytes[at..]);
+                continue;
+            }
+            let now = usize::try_from(self.left).map_or(rest, |left| left.min(rest));
+            if !self.counts {
+                self.hash.write(&bytes[counted..at]);
+                counted = at + now;
+            }
+            self.left -= now as u64;
+            at += now;
+        }
+        self.hash.write(&bytes[counted..]);
+    }
+
+    /// So many bytes follow that do not count: they are of one large payload.
+    pub(super) fn pass_over(&mut self, bytes: u64) {
+        debug_assert!(
+            bytes <= self.left && (!self.counts || bytes == 0),
+            "only bytes of large payloads are passed over"
+        );
+        self.at += bytes;
+        self.left = self.left.saturating_sub(bytes);
+    }
+
+    /// Follows a header for as far as these bytes have it; so many of them are its.
+    fn header(&mut self, bytes: &[u8]) -> usize {
+        let now = (HEADER_BYTES - self.header).min(bytes.len());
+        for byte in &bytes[..now] {
+            if let Some(place) = self.length.get_mut(self.header) {
+                *place = *byte;
+            }
+            self.header += 1;
+        }
+        if self.header == HEADER_BYTES {
+            self.header = 0;
+            self.left = u32::from_le_bytes(self.length).into();
+            self.counts = self.left < SALTED_FROM as u64;
+        }
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(super) use tests::{frame, marked};

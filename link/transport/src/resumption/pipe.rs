@@ -1,0 +1,132 @@
+//! A place as the pipe that the layers above it have.
+//! In: bytes to write, and whoever waits for bytes. Out: each write kept until the peer has it, whether there is a connection
+//! or not; reads that wait for the next connection where there is none.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::log::Held;
+use super::place::{Attempt, HOLE_BYTES, Place, Siblings, lock};
+use crate::error::Failure;
+use crate::frames::outgoing::BULK_BYTES;
+use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::pipe::{Pipe, Reach, Slot};
+
+impl<S: Siblings> Pipe for Place<S> {
+    fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        if tail.len() >= HOLE_BYTES {
+            return self.write_through(head, tail);
+        }
+        let _waiting = self.waits.begin();
+        let under = self.log(|log| {
+            log.append(head);
+            log.append(tail);
+        })?;
+        if let Some(under) = under {
+            self.settle(&under, under.pipe.write(head, tail));
+        }
+        Ok(())
+    }
+
+    fn write_with(&self, head: &[u8], tail: &[u8], descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
+        let kept: OwnedFd = descriptor
+            .try_clone_to_owned()
+            .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
+        let _waiting = self.waits.begin();
+        let under = self.log(|log| {
+            log.append_with(head, kept);
+            log.append(tail);
+        })?;
+        if let Some(under) = under {
+            self.settle(&under, under.pipe.write_with(head, tail, descriptor));
+        }
+        Ok(())
+    }
+
+    fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
+        let bytes = lent.len();
+        if bytes < BULK_BYTES {
+            // The peer does not say at once that so little has come, and the owner may be waiting for it.
+            let mut written = Ok(());
+            lent.lend(&mut |data| written = self.write(head, data));
+            return written;
+        }
+        let giving = lent.giving();
+        let held = Held::new(lent);
+        let _waiting = self.waits.begin();
+        let under = self.log(|log| {
+            log.append(head);
+            log.hold(held.clone(), bytes);
+        })?;
+        if let Some(under) = under {
+            let mut written = Ok(());
+            held.lend(&mut |data| {
+                written = match giving {
+                    Giving::Copies => under.pipe.write(head, data),
+                    Giving::Pages | Giving::PagesForGood => under.pipe.write_kept(head, data, giving),
+                };
+            });
+            self.settle(&under, written);
+        }
+        Ok(())
+    }
+
+    fn limit_writes(&self, _time: Option<Duration>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn read_now(&self, target: &mut [u8], slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        match self.attempt(target, |pipe, target| pipe.read_now(target, slot))? {
+            Attempt::Got(got) => Ok(got),
+            Attempt::Without => Ok((!self.goes_on()?).then_some(0)),
+        }
+    }
+
+    fn read(&self, target: &mut [u8], mut slot: Slot<'_>) -> Result<Option<usize>, Failure> {
+        loop {
+            match self.attempt(target, |pipe, target| pipe.read(target, slot.as_deref_mut()))? {
+                Attempt::Got(got) => return Ok(got),
+                Attempt::Without if !self.goes_on()? => return Ok(Some(0)),
+                Attempt::Without => self.await_connection()?,
+            }
+        }
+    }
+
+    fn wait(&self, time: Option<Duration>) -> Result<bool, Failure> {
+        let began = Instant::now();
+        let current = lock(&self.current).clone();
+        match current {
+            // What fails there shows in what is read next.
+            Some(under) => Ok(under.pipe.wait(time).unwrap_or(true)),
+            None => {
+                let current = lock(&self.current);
+                if current.is_some() || !self.goes_on()? {
+                    return Ok(true);
+                }
+                let left = time.map_or(Duration::from_secs(1), |time| time.saturating_sub(began.elapsed()));
+                drop(self.came.wait_timeout(current, left));
+                Ok(time.is_none_or(|time| began.elapsed() < time))
+            }
+        }
+    }
+
+    fn taken(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.tell(false);
+        }
+    }
+
+    fn has_history(&self) -> bool {
+        true
+    }
+
+    fn end(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end(None);
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+}

@@ -1,0 +1,395 @@
+//! One connection's place in a session: the pipe that stays while sockets come and go under it.
+//! In: bytes of both directions, and the connections that are made for the place. Out: the same bytes at the other end, each
+//! once and in order; a pause while there is no connection.
+//!
+//! Who reads counts what it has read; who writes keeps what the peer may not have. A connection that fails is left by both,
+//! and the next goes on at the byte where the peer stopped.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::history::{History, Mark};
+use super::log::{Impossible, Log};
+use super::waits::Waits;
+use crate::error::{Failure, LinkError, Lost};
+use crate::pipes::pipe::{Pipe, Reach};
+
+/// Bytes of copies kept for one place, at which who writes waits for the peer.
+const MOST_COPIED: usize = 4 << 20;
+/// Bytes from which on what is written from where it lies is not copied: who writes it waits until the peer has it.
+pub(super) const HOLE_BYTES: usize = 512 << 10;
+/// Bytes after which the peer is told how many have come.
+const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
+
+/// All places of a session, as one of them asks and tells them.
+pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
+    /// Whether bytes still come: `Ok(false)` where either side has left.
+    fn goes_on(&self) -> Result<bool, Failure>;
+
+    /// How long the peer may be missing altogether.
+    fn grace(&self) -> Duration;
+
+    /// How long it may still be missing.
+    fn grace_left(&self) -> Duration;
+
+    /// A connection of this epoch has failed.
+    fn broke(&self, epoch: u64);
+
+    /// The peer is to be told what has come, where it has not been told, or `anew` of all places.
+    fn tell(&self, anew: bool);
+
+    /// This side ends the session.
+    fn end(&self, lost: Option<Lost>);
+}
+
+/// A connection of a session, whichever socket carries it.
+#[derive(Debug)]
+pub(super) struct Place<S> {
+    pub(super) index: u32,
+    pub(super) reach: Reach,
+    pub(super) shared: Weak<S>,
+    /// Who writes may be waiting for the peer to read.
+    pub(super) waits: Arc<Waits>,
+    /// Held by who reads, while it reads.
+    inbound: Mutex<Option<Under>>,
+    outbound: Mutex<Outbound>,
+    /// Wakes who waits for the peer to have bytes, or for a connection to write the rest to.
+    moved: Condvar,
+    /// The connection there is, for who waits at it or ends it.
+    pub(super) current: Mutex<Option<Under>>,
+    /// Wakes who waits for a connection.
+    pub(super) came: Condvar,
+    /// What has been read, by who reads.
+    read: Mutex<History>,
+    /// How many of these bytes the peer has been told of.
+    told: AtomicU64,
+}
+
+/// A connection and which time it was made.
+#[derive(Clone, Debug)]
+pub(super) struct Under {
+    pub(super) pipe: Arc<dyn Pipe>,
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Outbound {
+    log: Log,
+    /// The connection to write to, once it has what came before.
+    under: Option<Under>,
+    /// When the connection was made that is given what came before.
+    behind: Option<u64>,
+}
+
+/// What came of an attempt to read.
+pub(super) enum Attempt {
+    Got(Option<usize>),
+    /// There is no connection.
+    Without,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: Siblings> Place<S> {
+    pub(super) fn new(index: u32, reach: Reach, shared: Weak<S>, waits: Arc<Waits>) -> Self {
+        Self {
+            index,
+            reach,
+            shared,
+            waits,
+            inbound: Mutex::default(),
+            outbound: Mutex::new(Outbound { log: Log::default(), under: None, behind: None }),
+            moved: Condvar::new(),
+            current: Mutex::default(),
+            came: Condvar::new(),
+            read: Mutex::default(),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// What has come, where the peer has not been told or is to be told `anew`.
+    pub(super) fn untold(&self, anew: bool) -> Option<Mark> {
+        let read = lock(&self.read);
+        let told = self.told.swap(read.at(), Ordering::AcqRel);
+        (told != read.at() || anew && read.at() > 0).then(|| read.mark())
+    }
+
+    /// How many bytes have come.
+    pub(super) fn received(&self) -> u64 {
+        lock(&self.read).at()
+    }
+
+    /// The peer has these bytes, or more: connections overtake each other.
+    pub(super) fn acknowledge(&self, mark: Mark) -> Result<(), LinkError> {
+        let free = {
+            let log = &mut lock(&self.outbound).log;
+            if mark.received <= log.acknowledged() {
+                return Ok(());
+            }
+            log.acknowledge(mark).map_err(|impossible| self.impossible(mark, impossible))?
+        };
+        self.moved.notify_all();
+        drop(free);
+        Ok(())
+    }
+
+    /// Whether the peer can have what it says it has.
+    pub(super) fn check(&self, mark: Mark) -> Result<(), LinkError> {
+        let checked = lock(&self.outbound).log.check(mark);
+        checked.map(drop).map_err(|impossible| self.impossible(mark, impossible))
+    }
+
+    fn impossible(&self, Mark { received, .. }: Mark, impossible: Impossible) -> LinkError {
+        let place = self.index;
+        match impossible {
+            Impossible::Outside { acknowledged, sent } => {
+                LinkError::Acknowledgement { place, received, acknowledged, sent }
+            }
+            Impossible::Others => LinkError::History { place, received },
+        }
+    }
+
+    /// Leaves a connection of this epoch or an earlier one, which is ended; nobody waits at it any more.
+    pub(super) fn detach(&self, epoch: u64) {
+        let left = lock(&self.current).take_if(|under| under.epoch <= epoch);
+        if let Some(under) = left {
+            under.pipe.end();
+        }
+    }
+
+    /// No byte is read before the next connection is there; which have been.
+    pub(super) fn freeze(&self) -> Mark {
+        let mut inbound = lock(&self.inbound);
+        *inbound = None;
+        lock(&self.read).mark()
+    }
+
+    /// Goes on with a connection whose peer has these bytes. `is_valid` is asked in the moment from which on
+    /// [`Place::detach`] ends it; what the peer lacks is written before anything else, which holds up nobody who posts or
+    /// hears what has come. One that is not valid is ended.
+    pub(super) fn attach(
+        &self,
+        epoch: u64,
+        pipe: Arc<dyn Pipe>,
+        mark: Mark,
+        is_valid: impl FnOnce() -> bool,
+    ) -> Result<(), LinkError> {
+        let under = Under { pipe, epoch };
+        let free = {
+            let mut outbound = lock(&self.outbound);
+            let (mut inbound, mut current) = (lock(&self.inbound), lock(&self.current));
+            // From a later epoch's beginning on neither direction may be touched by this one.
+            if !is_valid() {
+                under.pipe.end();
+                return Ok(());
+            }
+            let free = outbound.log.acknowledge(mark).map_err(|impossible| self.impossible(mark, impossible))?;
+            *inbound = Some(under.clone());
+            *current = Some(under.clone());
+            (outbound.under, outbound.behind) = (None, Some(epoch));
+            free
+        };
+        self.came.notify_all();
+        drop(free);
+        let _waiting = self.waits.begin();
+        let written = self.write_again(&under, mark.received);
+        self.settle(&under, written);
+        self.moved.notify_all();
+        Ok(())
+    }
+
+    /// Writes what is kept from `at` on, with no lock held: who hears what has come must get on, for its peer to get on with
+    /// what is written here. When nothing is left, others write.
+    fn write_again(&self, under: &Under, mut at: u64) -> Result<(), Failure> {
+        loop {
+            let part = {
+                let mut outbound = lock(&self.outbound);
+                if outbound.behind != Some(under.epoch) {
+                    return Ok(());
+                }
+                let Some(part) = outbound.log.part(at) else {
+                    (outbound.under, outbound.behind) = (Some(under.clone()), None);
+                    return Ok(());
+                };
+                part
+            };
+            at = part.end;
+            part.write(|bytes, descriptor| match descriptor {
+                Some(descriptor) => under.pipe.write_with(bytes, &[], descriptor),
+                None => under.pipe.write(bytes, &[]),
+            })?;
+        }
+    }
+
+    /// The session is over for this side: nobody waits here any more, and what is kept goes back.
+    pub(super) fn end(&self) {
+        self.detach(u64::MAX);
+        drop(lock(&self.current));
+        self.came.notify_all();
+        let free = {
+            let mut outbound = lock(&self.outbound);
+            (outbound.under, outbound.behind) = (None, None);
+            outbound.log.clear()
+        };
+        self.moved.notify_all();
+        drop(free);
+    }
+
+    /// Wakes who waits for a connection, to look whether it still should.
+    pub(super) fn nudge(&self) {
+        drop(lock(&self.current));
+        self.came.notify_all();
+    }
+
+    pub(super) fn broke(&self, epoch: u64) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.broke(epoch);
+        }
+    }
+
+    /// Whether the session goes on; `Err` says why it does not, `Ok(false)` that the peer has left or this side has.
+    pub(super) fn goes_on(&self) -> Result<bool, Failure> {
+        self.shared.upgrade().map_or(Ok(false), |shared| shared.goes_on())
+    }
+
+    /// Waits for a connection, until the grace period is over.
+    pub(super) fn await_connection(&self) -> Result<(), Failure> {
+        let mut current = lock(&self.current);
+        while current.is_none() && self.goes_on()? {
+            let left = self.shared.upgrade().map_or(Duration::ZERO, |shared| shared.grace_left());
+            if left.is_zero() {
+                drop(current);
+                if let Some(shared) = self.shared.upgrade() {
+                    shared.end(Some(Lost::Grace(shared.grace())));
+                }
+                return self.goes_on().map(|_| ());
+            }
+            current = self.came.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// Reads once, where there is a connection.
+    pub(super) fn attempt(
+        &self,
+        target: &mut [u8],
+        read: impl FnOnce(&dyn Pipe, &mut [u8]) -> Result<Option<usize>, Failure>,
+    ) -> Result<Attempt, Failure> {
+        let mut inbound = lock(&self.inbound);
+        let Some(under) = &*inbound else { return Ok(Attempt::Without) };
+        match read(&*under.pipe, target) {
+            Ok(None) => Ok(Attempt::Got(None)),
+            Ok(Some(count)) if count > 0 => {
+                let received = {
+                    let mut read = lock(&self.read);
+                    read.absorb(&target[..count]);
+                    read.at()
+                };
+                drop(inbound);
+                if received - self.told.load(Ordering::Acquire) >= ACKNOWLEDGE_EVERY {
+                    self.taken();
+                }
+                Ok(Attempt::Got(Some(count)))
+            }
+            Ok(Some(_)) | Err(Failure::System(_) | Failure::Lost(_)) => {
+                let epoch = under.epoch;
+                *inbound = None;
+                drop(inbound);
+                self.broke(epoch);
+                Ok(Attempt::Without)
+            }
+            Err(failure @ Failure::Index(_)) => Err(failure),
+        }
+    }
+
+    /// Has `note` keep in the log what is to be written, when there is room; the connection to write it to.
+    pub(super) fn log(&self, note: impl FnOnce(&mut Log)) -> Result<Option<Under>, Failure> {
+        let mut outbound = lock(&self.outbound);
+        while outbound.log.copied() >= MOST_COPIED {
+            if !self.goes_on()? {
+                return Err(rustix::io::Errno::PIPE.into());
+            }
+            outbound = self.wait_for_peer(outbound)?;
+        }
+        if !self.goes_on()? {
+            return Err(rustix::io::Errno::PIPE.into());
+        }
+        note(&mut outbound.log);
+        Ok(outbound.under.clone())
+    }
+
+    /// Waits until something has changed for who writes.
+    fn wait_for_peer<'a>(&self, outbound: MutexGuard<'a, Outbound>) -> Result<MutexGuard<'a, Outbound>, Failure> {
+        // Whoever reads sees to the grace period; this is for the case that nobody does.
+        const LOOK: Duration = Duration::from_secs(1);
+        let outbound = self.moved.wait_timeout(outbound, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        let is_without = lock(&self.current).is_none();
+        let over = self.shared.upgrade().filter(|shared| is_without && shared.grace_left().is_zero());
+        if let Some(shared) = over {
+            drop(outbound);
+            shared.end(Some(Lost::Grace(shared.grace())));
+            return Err(Failure::Lost(Lost::Grace(shared.grace())));
+        }
+        Ok(outbound)
+    }
+
+    /// A write is done, or the next connection's beginning does it, where any can.
+    pub(super) fn settle(&self, under: &Under, written: Result<(), Failure>) {
+        match written {
+            Ok(()) => {}
+            Err(Failure::System(Errno::FAULT)) => self.end_all(Lost::Unreadable),
+            Err(_) => self.broke(under.epoch),
+        }
+    }
+
+    fn end_all(&self, lost: Lost) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end(Some(lost));
+        }
+    }
+
+    /// Writes what is too large to be kept; on return the peer has it.
+    pub(super) fn write_through(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
+        let _waiting = self.waits.begin();
+        let mut start = 0;
+        let mut under = self.log(|log| {
+            log.append(head);
+            start = log.end();
+            log.open_hole(tail.len());
+        })?;
+        let end = start + tail.len() as u64;
+        if let Some(under) = &under {
+            self.settle(under, under.pipe.write(head, tail));
+        }
+        let mut outbound = lock(&self.outbound);
+        loop {
+            if outbound.log.acknowledged() >= end {
+                outbound.log.close_hole();
+                return Ok(());
+            }
+            if !self.goes_on()? {
+                return Err(rustix::io::Errno::PIPE.into());
+            }
+            let now = outbound.under.as_ref().map(|under| under.epoch);
+            if now != under.as_ref().map(|under| under.epoch) {
+                // What came before it has been written again by who attached the connection.
+                under.clone_from(&outbound.under);
+                let from = outbound.log.acknowledged().max(start) - start;
+                drop(outbound);
+                if let Some(under) = &under {
+                    let rest = usize::try_from(from).map_or(&[][..], |from| &tail[from..]);
+                    self.settle(under, under.pipe.write(&[], rest));
+                }
+                outbound = lock(&self.outbound);
+                continue;
+            }
+            outbound = self.wait_for_peer(outbound)?;
+        }
+    }
+}

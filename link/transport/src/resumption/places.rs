@@ -1,0 +1,363 @@
+//! The connections of one session, as its two sides have them.
+//! In: links that are made, counts and questions of the peer. Out: links that go on, and how the connections are.
+//! It makes no connection: the client does, and the server waits for it.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
+
+use super::history::Mark;
+use super::place::Siblings as _;
+use super::pulse::{LONGEST, Step, TICK};
+use super::shared::{Shared, Standing, State};
+use super::waits::Wait;
+use crate::error::{LinkError, Lost};
+use crate::frames::receiver::Receiver;
+use crate::link::Link;
+
+/// The place of the session's own connection.
+pub const OWN_PLACE: u32 = 0;
+/// The place of the connection that carries acknowledgements.
+pub const ACKNOWLEDGEMENTS_PLACE: u32 = u32::MAX;
+
+/// What a connection for acknowledgements came to.
+#[derive(Debug)]
+pub enum Heard {
+    /// The session goes on with other connections, or ends.
+    Broke,
+    /// The peer broke the contract.
+    Contract(LinkError),
+}
+
+/// A question whether the peer is there, which ought to have been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    epoch: u64,
+    question: u64,
+}
+
+/// The connections of one session; threads share it by cloning.
+#[derive(Clone, Debug)]
+pub struct Places {
+    shared: Arc<Shared>,
+}
+
+impl Places {
+    /// Takes over a link on which both sides have said the same, as the session's own: what it carries from here on outlives
+    /// it. A connection that breaks may be made again for `grace`.
+    ///
+    /// # Panics
+    /// When bytes were read ahead of the frame that was received last.
+    #[must_use]
+    pub fn take_over(mut link: Link, grace: Duration) -> (Self, Link) {
+        link.go_into_kernel();
+        let reach = link.pipe().reach();
+        let places = Self { shared: Arc::new(Shared::new(grace, reach)) };
+        let place = places.shared.place(OWN_PLACE);
+        // Nothing has been said at this place, so nothing can be wrong.
+        let _ = place.attach(1, link.pipe(), Mark::none(), || true);
+        let link = link.go_on_over(place);
+        (places, link)
+    }
+
+    /// When connections break, the one with acknowledgements is still read: that the peer leaves may come behind the ends of the
+    /// others. For the side that waits for new ones; it ends with these, or by [`Places::end_hearing`].
+    pub fn hear_out(&self) {
+        self.shared.state().hears_out = true;
+    }
+
+    /// Whoever has not said anything by now has not left.
+    pub fn end_hearing(&self) {
+        let heard_out = self.shared.state().heard_out.take();
+        if let Some(sender) = heard_out {
+            sender.close();
+        }
+    }
+
+    /// The link at a place, on which nothing has been said; it is to be had once. There need not be a connection.
+    #[must_use]
+    pub fn link(&self, place: u32) -> Link {
+        Link::over(self.shared.place(place))
+    }
+
+    /// Whether a place has been named before.
+    #[must_use]
+    pub fn has(&self, place: u32) -> bool {
+        self.shared.state().places.iter().any(|other| other.index == place)
+    }
+
+    /// All places there are but that of acknowledgements.
+    #[must_use]
+    pub fn all(&self) -> Vec<u32> {
+        self.shared.state().places.iter().map(|place| place.index).collect()
+    }
+
+    /// How often connections have been made.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.shared.state().epoch
+    }
+
+    /// Begins with new connections: those of before are left. False: this time or a later one has begun before, or the
+    /// session is over.
+    #[must_use]
+    pub fn begin(&self, epoch: u64) -> bool {
+        let places = {
+            let mut state = self.shared.state();
+            if epoch <= state.epoch || state.over.is_some() {
+                return false;
+            }
+            let leaving = state.leave_all();
+            state.epoch = epoch;
+            state.since = Instant::now();
+            leaving
+        };
+        self.shared.changed.notify_all();
+        places.leave();
+        true
+    }
+
+    /// What has been read at a place; none is before it goes on. The place of acknowledgements has no history.
+    #[must_use]
+    pub fn freeze(&self, place: u32) -> Mark {
+        if place == ACKNOWLEDGEMENTS_PLACE { Mark::none() } else { self.shared.place(place).freeze() }
+    }
+
+    /// Whether a peer that says it has read this at a place can have.
+    ///
+    /// # Errors
+    /// [`LinkError::Acknowledgement`] where it cannot have read so many bytes, [`LinkError::History`] where it has read others.
+    pub fn check(&self, place: u32, mark: Mark) -> Result<(), LinkError> {
+        if place == ACKNOWLEDGEMENTS_PLACE { Ok(()) } else { self.shared.place(place).check(mark) }
+    }
+
+    /// Goes on at a place with a new connection, whose peer has read this there. What it lacks is written first,
+    /// which may take until it reads. A connection of another epoch is closed.
+    ///
+    /// # Errors
+    /// As [`Places::check`].
+    ///
+    /// # Panics
+    /// When bytes were read ahead of the frame that was received last.
+    pub fn go_on(&self, place: u32, epoch: u64, mut link: Link, mark: Mark) -> Result<(), LinkError> {
+        link.go_into_kernel();
+        let shared = Arc::clone(&self.shared);
+        let is_valid = move || shared.is_of(epoch);
+        self.shared.place(place).attach(epoch, link.into_pipe(), mark, is_valid)
+    }
+
+    /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Places::listen`].
+    #[must_use]
+    pub fn hear(&self, epoch: u64, mut link: Link) -> Receiver {
+        link.go_into_kernel();
+        link.watch_peer();
+        let socket = link.own_socket();
+        let (sender, receiver) = link.halves();
+        {
+            let mut state = self.shared.state();
+            state.watched = socket;
+            if state.epoch == epoch && state.failed < epoch && state.over.is_none() {
+                state.acknowledgements = Some((sender, epoch));
+                self.shared.changed.notify_all();
+            } else {
+                sender.close();
+            }
+        }
+        self.shared.tell(true);
+        receiver
+    }
+
+    /// Reads a connection for acknowledgements until it ends, and has the others of its epoch end with it.
+    pub fn listen(&self, epoch: u64, mut receiver: Receiver) -> Heard {
+        let heard = loop {
+            let frame = match receiver.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break Heard::Broke,
+                Err(error) if error.is_broken_contract() && !matches!(error, LinkError::CutOff { .. }) => {
+                    break Heard::Contract(error);
+                }
+                Err(_) => break Heard::Broke,
+            };
+            let heard = match frame.kind {
+                Acknowledge::KIND => self.acknowledged(frame.payload),
+                Beat::KIND => Beat::decode(frame.payload).map_err(LinkError::from).map(|beat| {
+                    self.shared.peer_beats(beat);
+                }),
+                Leave::KIND => {
+                    self.shared.peer_leaves();
+                    Ok(())
+                }
+                got => Err(LinkError::Kind { expected: Acknowledge::KIND, got }),
+            };
+            if let Err(error) = heard {
+                break Heard::Contract(error);
+            }
+        };
+        self.shared.broke(epoch);
+        heard
+    }
+
+    fn acknowledged(&self, payload: &[u8]) -> Result<(), LinkError> {
+        let Acknowledge { place, received, digest } = Acknowledge::decode(payload)?;
+        let there = self.shared.state().places.iter().find(|other| other.index == place).cloned();
+        let there = there.ok_or(LinkError::Acknowledgement { place, received, acknowledged: 0, sent: 0 })?;
+        there.acknowledge(Mark { received, digest })
+    }
+
+    /// Something of this side waits for the peer, until the wait is dropped: while that is long, the peer is asked whether it is
+    /// there.
+    #[must_use]
+    pub fn wait(&self) -> Wait<'_> {
+        self.shared.waits.begin()
+    }
+
+    /// The way to the peer and back took so long.
+    pub fn went(&self, trip: Duration) {
+        self.shared.pulse().went(trip);
+    }
+
+    /// Asks the peer now and then while something waits, here or there, and no byte comes; returns with the first question that
+    /// ought to have been answered. `None`: the session is over. For one thread.
+    ///
+    /// A peer that has not answered may be stopped, or have no processor: the caller finds out otherwise that its connections
+    /// are dead, and leaves them by [`Places::broke_in`].
+    #[must_use]
+    pub fn await_doubt(&self) -> Option<Doubt> {
+        let (mut last, mut received) = (Instant::now(), self.shared.received());
+        loop {
+            if !self.shared.waits.any() && !self.peer_waits() {
+                self.shared.pulse().calm();
+                if !self.shared.waits.rest() {
+                    return None;
+                }
+                last = Instant::now();
+            }
+            if !self.shared.waits.pass(TICK) {
+                return None;
+            }
+            let (now, came) = (Instant::now(), self.shared.received());
+            let has_heard = std::mem::replace(&mut received, came) != came;
+            if let Some(doubt) = self.look(now - last, has_heard) {
+                return Some(doubt);
+            }
+            last = now;
+        }
+    }
+
+    /// One look of who asks.
+    fn look(&self, passed: Duration, has_heard: bool) -> Option<Doubt> {
+        let epoch = self.shared.state().acknowledgements.as_ref().map(|(_, epoch)| *epoch);
+        let Some(epoch) = epoch else {
+            // Connections are being made, or are missing; who makes them sees to that.
+            self.shared.pulse().calm();
+            return None;
+        };
+        if has_heard {
+            self.shared.state().asked.1 = None;
+            // Also where little comes: a peer that is set back to an earlier state in the midst of a connection finds out.
+            self.shared.tell(false);
+        }
+        let waits = self.shared.waits.any() || self.peer_waits();
+        let step = self.shared.pulse().tick(passed, waits, has_heard);
+        match step {
+            Step::Nothing => None,
+            Step::Ask(_) => {
+                self.shared.beat();
+                None
+            }
+            Step::Doubt(question) => Some(Doubt { epoch, question }),
+        }
+    }
+
+    /// Whether the peer has asked lately, and said nothing else since.
+    fn peer_waits(&self) -> bool {
+        self.shared.state().asked.1.is_some_and(|since| since.elapsed() < 3 * LONGEST)
+    }
+
+    /// The connections that a question was asked on are dead, unless it has been answered.
+    pub fn broke_in(&self, doubt: Doubt) {
+        let Doubt { epoch, question } = doubt;
+        if self.shared.pulse().is_open(question) {
+            self.shared.broke(epoch);
+        }
+    }
+
+    /// A connection of this epoch cannot be made: all of it are left.
+    pub fn broke(&self, epoch: u64) {
+        self.shared.broke(epoch);
+    }
+
+    /// Something was heard of a peer that is not there: the grace period begins anew.
+    pub fn heard(&self) {
+        self.shared.state().since = Instant::now();
+    }
+
+    /// How long the peer may still be missing.
+    #[must_use]
+    pub fn grace_left(&self) -> Duration {
+        self.shared.grace_left()
+    }
+
+    /// How long it may be missing altogether.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.shared.grace()
+    }
+
+    /// Whether this side has ended the session, or the peer has left.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.standing() == Standing::Over
+    }
+
+    /// How the connections are.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.shared.state().standing()
+    }
+
+    /// Sleeps until they are otherwise than `seen`, or for `time`; how they are then.
+    #[must_use]
+    pub fn await_change(&self, seen: Standing, time: Option<Duration>) -> Standing {
+        let unchanged = |state: &mut State| state.standing() == seen;
+        let state = self.shared.state();
+        let state = match time {
+            None => self.shared.changed.wait_while(state, unchanged).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = self.shared.changed.wait_timeout_while(state, time, unchanged);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        state.standing()
+    }
+
+    /// Tells the peer that this side leaves: connections that end from here on are not made again. A peer that is not told
+    /// waits for the grace period. Waits for the connection for acknowledgements where it is being made, so long at most.
+    pub fn say_leave(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut state = self.shared.state();
+        while state.acknowledgements.is_none() && state.over.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        self.shared.say_leave();
+    }
+
+    /// The session is not there any more: whoever reads or writes hears it.
+    pub fn give_up(&self) {
+        self.shared.end(Some(Lost::Gone));
+    }
+
+    /// Ends it for this side; the peer is told.
+    pub fn end(&self) {
+        self.shared.end(None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

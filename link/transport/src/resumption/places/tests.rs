@@ -1,0 +1,379 @@
+//! Connections that overtake each other: what an old one still says, and one that comes too late.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+
+use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
+
+use super::*;
+use crate::error::Failure;
+use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::noting::Noting;
+use crate::pipes::pipe::{Pipe, Reach};
+use crate::resumption::{history, place};
+
+const GRACE: Duration = Duration::from_secs(300);
+
+fn pair() -> (Link, Link) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Link::new(ours.into()), Link::new(theirs.into()))
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + GRACE)
+}
+
+/// The first frame of a place, where it is this.
+fn memory_info() -> [u8; 16] {
+    floe_wire::FrameHeader { length: 0, kind: MemoryInfo::KIND, sequence: 1 }.encode()
+}
+
+/// Two ends of a session.
+fn session() -> [(Places, Link); 2] {
+    let (ours, theirs) = pair();
+    [ours, theirs].map(|link| Places::take_over(link, GRACE))
+}
+
+/// A connection of an epoch at the session's own place, at both ends.
+fn meet(ends: &mut [(Places, Link); 2], epoch: u64) {
+    let links = pair();
+    assert!(ends.iter().all(|(places, _)| places.begin(epoch)));
+    let [one, other] = [0, 1].map(|end: usize| ends[end].0.freeze(OWN_PLACE));
+    ends[0].0.go_on(OWN_PLACE, epoch, links.0, other).unwrap();
+    ends[1].0.go_on(OWN_PLACE, epoch, links.1, one).unwrap();
+}
+
+#[test]
+fn a_count_that_was_overtaken_says_nothing_and_one_that_cannot_be_breaks_the_contract() {
+    let [(places, mut own), _peer] = session();
+    let sent = own.send(&MemoryInfo {}).unwrap() * 16;
+    let has = |received| {
+        let Mark { digest, .. } = history::marked(&memory_info()[..usize::try_from(received).unwrap().min(16)]);
+        Acknowledge { place: OWN_PLACE, received, digest }
+    };
+    let (ours, mut theirs) = pair();
+    let listening = {
+        let (places, receiver) = (places.clone(), places.hear(1, ours));
+        std::thread::spawn(move || places.listen(1, receiver))
+    };
+    for received in [sent, sent - 1, 0, sent, sent + 1] {
+        theirs.send(&has(received)).unwrap();
+    }
+    let heard = listening.join().unwrap();
+    let Heard::Contract(LinkError::Acknowledgement { received, acknowledged, .. }) = heard else { panic!("{heard:?}") };
+    assert_eq!((received, acknowledged), (sent + 1, sent));
+}
+
+#[test]
+fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
+    let mut ends = session();
+    ends[0].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[1].1.receive(soon()).unwrap().is_some());
+    meet(&mut ends, 2);
+    let (late, mut its_peer) = pair();
+    // What its peer said is less than what is known by now.
+    ends[0].0.go_on(OWN_PLACE, 1, late, Mark::none()).unwrap();
+    assert!(its_peer.receive(soon()).unwrap().is_none());
+    ends[0].1.send(&ReleaseBlock { block: floe_wire::BlockId(7) }).unwrap();
+    ends[1].1.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
+    assert_eq!(ends[1].1.receive(soon()).unwrap().unwrap().sequence, 2);
+    assert_eq!(ends[0].1.receive(soon()).unwrap().unwrap().sequence, 1);
+}
+
+#[test]
+fn who_leaves_old_connections_too_late_leaves_the_new_ones_alone() {
+    let mut ends = session();
+    let late = ends[0].0.shared.state().leave_all();
+    meet(&mut ends, 2);
+    late.leave();
+    ends[0].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[1].1.receive(soon()).unwrap().is_some());
+    assert_eq!(ends.map(|(places, _)| (places.standing(), places.epoch())), [(Standing::There, 2); 2]);
+}
+
+#[test]
+fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
+    let mut ends = session();
+    ends[0].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[1].1.receive(soon()).unwrap().is_some());
+    for epoch in 1..4 {
+        if epoch > 1 {
+            meet(&mut ends, epoch);
+        }
+        let (ours, mut theirs) = pair();
+        let _receiver = ends[1].0.hear(epoch, ours);
+        let told = theirs.receive(soon()).unwrap().unwrap();
+        let Mark { received, digest } = history::marked(&memory_info());
+        assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { place: OWN_PLACE, received, digest });
+    }
+}
+
+/// Data that are told apart from others that have gone back.
+struct Data(usize, Arc<Mutex<usize>>);
+
+impl Lent for Data {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        write(&vec![5; self.0]);
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        *self.1.lock().unwrap() += 1;
+    }
+}
+
+/// Data whose place the peer may see later.
+struct Pinned(Data);
+
+impl Lent for Pinned {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        self.0.lend(write);
+    }
+
+    fn giving(&self) -> Giving {
+        Giving::Pages
+    }
+}
+
+/// One end of a session whose own place goes on with this connection.
+fn over(pipe: &Arc<Noting>) -> (Places, Arc<place::Place<Shared>>) {
+    let [(places, _), _] = session();
+    assert!(places.begin(2));
+    let place = places.shared.place(OWN_PLACE);
+    place.attach(2, Arc::<Noting>::clone(pipe), Mark::none(), || true).unwrap();
+    (places, place)
+}
+
+#[test]
+fn only_data_whose_place_the_peer_may_see_later_go_as_the_pages_they_lie_in() {
+    let (pipe, back) = (Noting::new(Reach::Network, Ok(())), Arc::new(Mutex::new(0)));
+    let (_places, place) = over(&pipe);
+    place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    place.write_lent(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
+    assert_eq!((pipe.ways(), *back.lock().unwrap()), (vec!["copied", "given"], 0));
+}
+
+#[test]
+fn memory_that_cannot_be_read_ends_the_session_instead_of_each_of_its_connections() {
+    let (pipe, back) = (Noting::new(Reach::Network, Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
+    let (places, place) = over(&pipe);
+    place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    assert_eq!((places.standing(), *back.lock().unwrap()), (Standing::Over, 1));
+    assert_eq!(place.write(&[1], &[]), Err(Failure::Lost(Lost::Unreadable)));
+}
+
+#[test]
+fn what_has_come_is_heard_while_the_rest_is_written_again() {
+    let [(places, own), _peer] = session();
+    let (sender, _receiver) = own.split();
+    places.broke(1);
+    let (bytes, back) = (2 << 20, Arc::new(Mutex::new(0)));
+    let message = floe_wire::CopyToDevice { stream: floe_wire::StreamId(1), to: DevicePtr(1), bytes: &[] };
+    for _ in 0..4 {
+        sender.post_lent(&message, Box::new(Data(bytes, Arc::clone(&back)))).unwrap();
+    }
+    sender.flush().unwrap();
+    assert!(places.begin(2));
+    let ((ours, theirs), (link, mut peer)) = (pair(), pair());
+    let (listener, writer) = (places.clone(), places.clone());
+    let listening = std::thread::spawn(move || listener.listen(2, listener.hear(2, ours)));
+    let writing = std::thread::spawn(move || writer.go_on(OWN_PLACE, 2, link, Mark::none()));
+    let mut history = history::History::default();
+    let mut acknowledgements = theirs;
+    for came in 1..=4 {
+        // The rest is not read before this has gone back.
+        for _of_word_and_copy in 0..2 {
+            let crate::frames::receiver::Frame { kind, sequence, payload } = peer.receive(soon()).unwrap().unwrap();
+            let length = payload.len().try_into().unwrap();
+            history.absorb(&floe_wire::FrameHeader { length, kind, sequence }.encode());
+            history.absorb(payload);
+        }
+        let Mark { received, digest } = history.mark();
+        acknowledgements.send(&Acknowledge { place: OWN_PLACE, received, digest }).unwrap();
+        let until = Instant::now() + GRACE;
+        while *back.lock().unwrap() < came {
+            assert!(Instant::now() < until, "{came} have come, the owner has: {}", back.lock().unwrap());
+            std::thread::yield_now();
+        }
+    }
+    // Others write behind it.
+    writing.join().unwrap().unwrap();
+    sender.send(&MemoryInfo {}, |_| ()).unwrap();
+    assert_eq!(peer.receive(soon()).unwrap().unwrap().sequence, 9);
+    places.end();
+    assert!(matches!(listening.join().unwrap(), Heard::Broke));
+}
+
+#[test]
+fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_ended() {
+    let mut ends = session();
+    let (ours, theirs) = pair();
+    let (places, receiver) = (ends[0].0.clone(), ends[0].0.hear(1, ours));
+    let listening = std::thread::spawn(move || places.listen(1, receiver));
+    let mut acknowledgements = theirs;
+    acknowledgements.send(&Leave {}).unwrap();
+    drop(acknowledgements);
+    assert!(matches!(listening.join().unwrap(), Heard::Broke));
+    assert_eq!(ends[0].0.standing(), Standing::Over);
+    ends[1].1.send(&MemoryInfo {}).unwrap();
+    assert!(ends[0].1.receive(soon()).unwrap().is_some());
+    ends[1].0.end();
+    assert!(ends[0].1.receive(soon()).unwrap().is_none());
+}
+
+#[test]
+fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
+    let (places, _link) = Places::take_over(pair().0, GRACE);
+    assert_eq!(places.standing(), Standing::There);
+    let change = |seen, what: fn(&Places)| {
+        let watching = {
+            let places = places.clone();
+            std::thread::spawn(move || places.await_change(seen, None))
+        };
+        what(&places);
+        watching.join().unwrap()
+    };
+    assert_eq!(change(Standing::There, |places| places.broke(1)), Standing::Broken);
+    assert_eq!(places.await_change(Standing::Broken, Some(Duration::ZERO)), Standing::Broken);
+    assert_eq!(change(Standing::Broken, |places| assert!(places.begin(2))), Standing::There);
+    assert_eq!(change(Standing::There, Places::end), Standing::Over);
+}
+
+#[test]
+fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection() {
+    for hears_out in [true, false] {
+        let [(places, _own), _peer] = session();
+        if hears_out {
+            places.hear_out();
+        }
+        let (ours, mut theirs) = pair();
+        let listening = {
+            let (places, receiver) = (places.clone(), places.hear(1, ours));
+            std::thread::spawn(move || places.listen(1, receiver))
+        };
+        places.broke(1);
+        // Where nobody hears it, the system says so or not.
+        let _ = theirs.send(&Leave {});
+        drop(theirs);
+        assert!(matches!(listening.join().unwrap(), Heard::Broke));
+        let expected = if hears_out { Standing::Over } else { Standing::Broken };
+        assert_eq!(places.standing(), expected);
+    }
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_heard_out_for_as_long_as_this_side_wants() {
+    let [(places, _own), _peer] = session();
+    places.hear_out();
+    let (ours, mut theirs) = pair();
+    let receiver = places.hear(1, ours);
+    places.broke(1);
+    places.end_hearing();
+    assert!(theirs.receive(soon()).unwrap().is_none());
+    assert!(matches!(places.listen(1, receiver), Heard::Broke));
+    assert_eq!(places.standing(), Standing::Broken);
+}
+
+#[test]
+fn what_is_heard_out_ends_when_new_connections_begin() {
+    let [(places, _own), _peer] = session();
+    places.hear_out();
+    let (ours, theirs) = pair();
+    let receiver = places.hear(1, ours);
+    places.broke(1);
+    assert!(places.begin(2));
+    assert!(matches!(places.listen(1, receiver), Heard::Broke));
+    assert_eq!(places.standing(), Standing::There);
+    drop(theirs);
+}
+
+#[test]
+fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
+    const PLACES: u32 = 6;
+    const MESSAGES: u64 = 300;
+    let [(ours, _own), (theirs, _its)] = session();
+    let (here, mut there) = pair();
+    let _receiver = theirs.hear(1, here);
+    let readers: Vec<_> = (10..10 + PLACES)
+        .map(|place| {
+            let (one, other) = pair();
+            let (mut sending, receiving) = (ours.link(place), theirs.link(place));
+            ours.go_on(place, 1, one, Mark::none()).unwrap();
+            theirs.go_on(place, 1, other, Mark::none()).unwrap();
+            std::thread::spawn(move || {
+                let (_, mut receiver) = receiving.halves();
+                let peer = receiver.readiness();
+                for _ in 0..MESSAGES {
+                    sending.send(&MemoryInfo {}).unwrap();
+                    assert!(receiver.next_exactly(soon()).unwrap().is_some());
+                    peer.tell_peer();
+                }
+            })
+        })
+        .collect();
+    let mut left = PLACES;
+    while left > 0 {
+        let told = there.receive(soon()).unwrap().unwrap();
+        left -= u32::from(Acknowledge::decode(told.payload).unwrap().received == 16 * MESSAGES);
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn who_waits_asks_and_leaves_connections_on_which_nobody_answers() {
+    let [(places, _own), _peer] = session();
+    let (ours, mut theirs) = pair();
+    let _receiver = places.hear(1, ours);
+    let doubt = {
+        let _waiting = places.wait();
+        places.await_doubt().unwrap()
+    };
+    let asked = theirs.receive(soon()).unwrap().unwrap();
+    assert_eq!(Beat::decode(asked.payload).unwrap(), Beat { asks: 1, answers: 0 });
+    assert_eq!(places.standing(), Standing::There);
+    places.broke_in(doubt);
+    assert_eq!(places.standing(), Standing::Broken);
+}
+
+#[test]
+fn who_is_asked_answers_and_an_answer_that_came_late_leaves_nothing() {
+    let [(ours, _own), (theirs, _its)] = session();
+    let (here, there) = pair();
+    let listening = [(ours.clone(), here), (theirs.clone(), there)].map(|(places, link)| {
+        let receiver = places.hear(1, link);
+        std::thread::spawn(move || places.listen(1, receiver))
+    });
+    let asking = {
+        let places = ours.clone();
+        std::thread::spawn(move || {
+            let _waiting = places.wait();
+            // A machine without a processor to spare may answer late.
+            while let Some(doubt) = places.await_doubt() {
+                places.shared.pulse().answered(doubt.question);
+                places.broke_in(doubt);
+            }
+        })
+    };
+    let until = soon().unwrap();
+    while theirs.shared.state().asked.0 < 2 {
+        assert!(Instant::now() < until, "it asks once only");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(theirs.peer_waits());
+    assert_eq!((ours.standing(), theirs.standing()), (Standing::There, Standing::There));
+    ours.end();
+    asking.join().unwrap();
+    assert!(theirs.await_doubt().is_none());
+    listening.into_iter().for_each(|thread| assert!(matches!(thread.join().unwrap(), Heard::Broke)));
+}
