@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::transport::Transport;
+
 /// The TCP port where none is named.
 pub const DEFAULT_PORT: u16 = 14833;
 
@@ -45,25 +47,25 @@ pub enum Address {
     Local(PathBuf),
 }
 
-/// Whether a session goes over to rings in shared memory.
+/// What a session at an address goes over to from the socket over which client and worker meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingsWish {
-    /// It does not.
-    Never,
-    /// It does where that is possible.
-    WherePossible,
-    /// There is no session without.
-    Always,
+pub enum TransportWish {
+    /// Nothing: it stays there.
+    Stay,
+    /// This, where that is possible.
+    WherePossible(Transport),
+    /// This: there is no session without.
+    Always(Transport),
 }
 
 impl Address {
-    /// Whether a session at this address goes over to rings.
+    /// What a session at this address goes over to.
     #[must_use]
-    pub fn rings(&self) -> RingsWish {
+    pub fn transport(&self) -> TransportWish {
         match self {
-            Self::Tcp { .. } | Self::Clear { .. } | Self::Tls { .. } | Self::Unix(_) => RingsWish::Never,
-            Self::Local(_) => RingsWish::WherePossible,
-            Self::Shm(_) => RingsWish::Always,
+            Self::Tcp { .. } | Self::Clear { .. } | Self::Tls { .. } | Self::Unix(_) => TransportWish::Stay,
+            Self::Local(_) => TransportWish::WherePossible(Transport::Rings),
+            Self::Shm(_) => TransportWish::Always(Transport::Rings),
         }
     }
 }

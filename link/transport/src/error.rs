@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// Why a pipe does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The operating system refuses; `PIPE` and `CONNRESET` say that the peer is gone.
     System(Errno),
     /// The peer broke what the two sides of a ring have agreed on.
@@ -35,7 +35,7 @@ impl From<BadIndex> for Failure {
 
 /// Why a session's connection is not made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// Nobody came back for so long.
     Grace(Duration),
     /// The session is not there any more.

@@ -16,12 +16,13 @@ mod presence;
 mod resumption;
 mod secret;
 mod spin;
+mod transport;
 
-pub use address::{Address, AddressError, DEFAULT_PORT, RingsWish};
+pub use address::{Address, AddressError, DEFAULT_PORT, TransportWish};
 pub use bulk::{Help, Load, MOST_CONNECTIONS, STRIPED_FROM, Stripes};
 pub use bulk::{Taken, Target, Transfers, pull, suitable_connections, suitable_copiers, transfer_bytes, transfers};
 pub use connect::{Trust, connect};
-pub use error::{LinkError, Unsealed, plain};
+pub use error::{Failure, LinkError, Lost, Unsealed, plain};
 pub use frames::bulk_frame::Bulk;
 pub use frames::receiver::{Arrival, Frame, Now, Readiness, Receiver};
 pub use frames::sender::Sender;
@@ -30,6 +31,7 @@ pub use listener::Listener;
 pub use peer::Peer;
 pub use pipes::lent::{Giving, Lent};
 pub use pipes::opening::{Opening, Speech, first_bytes_needed, is_stranger, look};
+pub use pipes::pipe::{Pipe, Reach, Slot, Upgrade};
 pub use pipes::rings::{RING_BYTES, Rings};
 pub use pipes::sealed::SealedKeys;
 pub use pipes::socket::{receive_with, send_with, try_send_with, write_without_descriptors};
@@ -37,3 +39,4 @@ pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel, kernel_tl
 pub use resumption::{ACKNOWLEDGEMENTS_PLACE, Doubt, Heard, Mark, OWN_PLACE, Places, Standing, Wait};
 pub use secret::{Channel, Secret, Side};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, processors, sleep_precisely};
+pub use transport::Transport;

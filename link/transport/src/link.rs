@@ -15,8 +15,7 @@ use crate::frames::receiver::{Frame, Receiver};
 use crate::frames::sender::Sender;
 use crate::peer::Peer;
 use crate::pipes::opening::{self, Speech};
-use crate::pipes::pipe::{Pipe, Reach};
-use crate::pipes::rings::Rings;
+use crate::pipes::pipe::{Pipe, Reach, Upgrade};
 use crate::pipes::sealed::{self, Sealed, SealedKeys};
 use crate::pipes::socket::Socket;
 use crate::pipes::socket_options::{prepare_tcp, prepare_unix, watch_peer};
@@ -140,7 +139,7 @@ impl Link {
             Keys::Token(sealed) => Arc::clone(sealed) as _,
             _ => Arc::new(Socket::new(Arc::clone(&socket))),
         };
-        let channel = if pipe.reach() == Reach::Machine { Channel::Local } else { Channel::Clear };
+        let channel = clear_channel(&*pipe);
         let sender = Sender::new(Arc::clone(&pipe), sent);
         let receiver = Receiver::new(Arc::clone(&pipe), received);
         Self { socket: Some(socket), pipe, has_gone_over: false, keys, channel, sender, receiver }
@@ -210,15 +209,15 @@ impl Link {
         self.receiver.descriptor()
     }
 
-    /// Everything from the next frame on goes through rings that both sides have agreed on. The socket stays, to tell when the
-    /// peer is gone and for descriptors.
+    /// Everything from the next frame on goes through what both sides have agreed on. The socket stays, to tell when the peer
+    /// is gone and for descriptors.
     ///
     /// # Errors
-    /// [`LinkError::System`] where there is no thread to watch the socket; then nothing has changed.
-    pub fn go_over(&mut self, rings: Rings) -> Result<(), LinkError> {
+    /// As [`Upgrade::into_pipe`], [`LinkError::NoDescriptors`] where the link has no socket; then nothing has changed.
+    pub fn go_over(&mut self, agreed: impl Upgrade) -> Result<(), LinkError> {
         let socket = self.socket.as_ref().ok_or(LinkError::NoDescriptors)?;
-        let pipe = rings.with(Arc::clone(socket))?;
-        self.go_on_with(Arc::new(pipe));
+        let pipe = agreed.into_pipe(Arc::clone(socket))?;
+        self.go_on_with(pipe);
         Ok(())
     }
 
@@ -302,10 +301,11 @@ impl Link {
         self
     }
 
-    /// A link over a pipe on which nothing has been said.
-    pub(crate) fn over(pipe: Arc<dyn Pipe>) -> Self {
+    /// A link over a pipe on which nothing has been said, and which has no socket of the link's. It is not handed on.
+    #[must_use]
+    pub fn over(pipe: Arc<dyn Pipe>) -> Self {
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
-        let (keys, channel) = (Keys::None, Channel::Clear);
+        let (keys, channel) = (Keys::None, clear_channel(&*pipe));
         Self { socket: None, pipe, has_gone_over: true, keys, channel, sender, receiver }
     }
 
@@ -451,9 +451,12 @@ impl Link {
     /// record that nobody has read.
     ///
     /// # Panics
-    /// When it has gone over to rings or to TLS of this process: these stay where they are.
+    /// When it has gone over to another pipe, TLS of this process among them: these stay where they are.
     pub fn into_parts(self) -> Result<Parts, LinkError> {
-        let socket = self.socket.filter(|_| !self.has_gone_over).expect("a link over rings or TLS is not handed on");
+        let socket = self
+            .socket
+            .filter(|_| !self.has_gone_over)
+            .expect("a link that has gone over to another pipe is not handed on");
         let socket = socket
             .try_clone()
             .map_err(|source| LinkError::system("duplicating a socket for another process", source))?;
@@ -465,4 +468,9 @@ impl Link {
         };
         Ok(Parts { socket, sent: self.sender.sent(), received: self.receiver.received(), may_seal, sealed })
     }
+}
+
+/// How bytes are protected that nobody seals.
+fn clear_channel(pipe: &dyn Pipe) -> Channel {
+    if pipe.reach() == Reach::Machine { Channel::Local } else { Channel::Clear }
 }

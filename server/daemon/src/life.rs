@@ -75,7 +75,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         bulk_connections: settings.bulk_connections,
         transport_memory: settings.transport_memory,
         host_memory: settings.host_memory,
-        rings: settings.rings,
+        transports: settings.transports.clone(),
         grace: settings.grace,
         idle_limit: settings.idle_limit,
         module_cache: settings.module_cache.as_ref().and_then(open_cache),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use floe_transport::{Address, Identity, MOST_CONNECTIONS, ServerTls, suitable_connections};
+use floe_transport::{Address, Identity, MOST_CONNECTIONS, ServerTls, Transport, suitable_connections};
 use floe_worker::contract::Demand;
 use serde::Deserialize;
 
@@ -247,8 +247,8 @@ pub struct Settings {
     pub grace: Duration,
     /// For how long a session's client may send nothing; zero: for ever.
     pub idle_limit: Duration,
-    /// Whether clients of this machine may have rings in shared memory.
-    pub rings: bool,
+    /// What a session may go over to.
+    pub transports: Vec<Transport>,
     /// The most sessions at once.
     pub max_sessions: usize,
     /// The most sessions at once of one peer.
@@ -301,7 +301,7 @@ impl Settings {
             host_memory: host_memory(flags.host_memory.or(file.host_memory).as_deref())?,
             grace: time(flags.grace, file.grace, GRACE)?,
             idle_limit: time(flags.idle_limit, file.idle_limit, Duration::ZERO)?,
-            rings: !(flags.no_rings || file.no_rings),
+            transports: transports(!(flags.no_rings || file.no_rings)),
             max_sessions,
             max_sessions_per_peer,
             max_waiting_per_peer: waiting.unwrap_or(max_sessions_per_peer),
@@ -350,6 +350,11 @@ impl Settings {
 fn half_of_memory() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram.saturating_mul(machine.mem_unit.into()) / 2
+}
+
+/// What a session may go over to.
+fn transports(with_rings: bool) -> Vec<Transport> {
+    Transport::ALL.into_iter().filter(|transport| with_rings || *transport != Transport::Rings).collect()
 }
 
 /// Of more than there may be, as many as there may be.

@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use floe_device::{Probe, Snapshot};
-use floe_transport::{Answering, Link, Peer, Sealer, ServerTls, is_stranger};
+use floe_transport::{Answering, Link, Peer, Sealer, ServerTls, Transport, is_stranger};
 use floe_wire::{
     Attach, AttachReply, DevicePtr, Ended, Gpu, GpuTelemetry, Join, ListGpusReply, ListSessionsReply, ReadTelemetry,
     ReadTelemetryReply, Reading, SessionTelemetry, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT,
@@ -66,8 +66,8 @@ pub(crate) struct Server {
     pub(crate) transport_memory: u64,
     /// Bytes of host memory a worker may have; 0: all there is.
     pub(crate) host_memory: u64,
-    /// Whether clients of this machine may have rings in shared memory.
-    pub(crate) rings: bool,
+    /// What a session may go over to.
+    pub(crate) transports: Vec<Transport>,
     /// For how long a session outlives its connections.
     pub(crate) grace: Duration,
     /// For how long a client may send nothing; zero: for ever.
@@ -270,6 +270,12 @@ impl Server {
         self.offered.contains(&index).then(|| self.probe.gpus.get(usize::try_from(index).ok()?)).flatten()
     }
 
+    /// What a session goes over to: what its client offers, where the operator allows it and it reaches the client.
+    fn transport(&self, offered: Transport, peer: &Peer) -> Transport {
+        let is_had = self.transports.contains(&offered) && offered.reaches(peer);
+        if is_had { offered } else { Transport::Socket }
+    }
+
     /// The quota of a session: what it asked for, within what the operator allows and the GPU has.
     fn quota(&self, asked: u64, gpu: &Snapshot) -> u64 {
         [asked, self.memory_per_session]
@@ -423,9 +429,9 @@ impl Host for Server {
         let memory = self.quota(request.memory, gpu);
         // A Unix socket has no more to give to several than to one.
         let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
-        let rings = self.rings && request.rings > 0 && matches!(peer, Peer::Unix { .. });
-        // Rings are memory of this machine: they do not break while both processes are there.
-        let grace_ms = if rings { 0 } else { u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX) };
+        let transport = self.transport(Transport::offered(request), peer);
+        let grace = if transport.can_break() { self.grace } else { Duration::ZERO };
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let door = match Door::new(bulk_connections, grace_ms != 0) {
             Ok(door) => door,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
@@ -435,7 +441,7 @@ impl Host for Server {
         if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
             return no(status::SYSTEM_NOT_READY, error.to_string());
         }
-        let applicant = Applicant { source, ..Applicant::new(request, peer, sealer, rings) };
+        let applicant = Applicant { source, ..Applicant::new(request, peer, sealer, transport) };
         let session = sessions.add(applicant, request.gpu, memory, door, Instant::now());
         Ok(Admission {
             session,
@@ -452,7 +458,7 @@ impl Host for Server {
             bulk_connections,
             grace_ms,
             client: process_of(request, peer),
-            rings,
+            transport,
         })
     }
 
@@ -462,7 +468,7 @@ impl Host for Server {
             let memory = if admission.memory == 0 { gpu.memory } else { admission.memory };
             told(gpu, &self.probe, memory)
         });
-        AttachReply {
+        let mut reply = AttachReply {
             session: admission.session,
             window: DevicePtr(admission.window),
             window_bytes: admission.window_bytes,
@@ -470,9 +476,11 @@ impl Host for Server {
             key: &admission.key,
             bulk_connections: admission.bulk_connections,
             grace_ms: admission.grace_ms,
-            rings: admission.rings,
             device: device.unwrap_or_default(),
-        }
+            ..AttachReply::default()
+        };
+        admission.transport.say_taken(&mut reply);
+        reply
     }
 
     fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal> {

@@ -2,6 +2,7 @@
 //! In and out: plain data.
 //! The worker's standard input is where it is handed connections (`hand_over`); the daemon's log is its standard error.
 
+use floe_transport::Transport;
 use serde::{Deserialize, Serialize};
 
 pub use crate::sandbox::{Demand, Protection, Standing};
@@ -37,8 +38,9 @@ pub struct Task {
     pub shared_memory: u64,
     /// Bytes of pinned memory for its data on their way.
     pub transport_memory: u64,
-    /// Whether the first frame offers rings in shared memory.
-    pub rings: bool,
+    /// What client and worker agree to go over to first of all.
+    #[serde(with = "by_name")]
+    pub transport: Transport,
     /// Milliseconds for which the session outlives its connections; 0: it ends with any of them.
     pub grace_ms: u64,
     /// Milliseconds for which its client may send nothing; 0: for ever.
@@ -51,6 +53,23 @@ pub struct Task {
     pub sandbox: Demand,
     /// Whether addresses are the same in every worker, which migration needs and an attacker welcomes.
     pub fixed_addresses: bool,
+}
+
+/// A transport, by its name.
+mod by_name {
+    use floe_transport::Transport;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    pub(super) fn serialize<S: Serializer>(transport: &Transport, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(transport.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Transport, D::Error> {
+        let name = String::deserialize(from)?;
+        Transport::named(&name).ok_or_else(|| D::Error::custom(format!("unknown transport: {name}")))
+    }
 }
 
 /// A line of a worker that serves a session.

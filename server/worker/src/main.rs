@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use floe_abi::CudaError;
 use floe_device::{Gpu, OpenLibraryError};
-use floe_transport::Link;
+use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Handed, Role, Taker};
 use floe_worker::{
@@ -121,7 +121,10 @@ fn session(task: &str) -> Result<()> {
     let lasting = lasting(&task, client, &seen.broken);
     let Some((mut link, joining, cache)) = own_connection(taker)? else { end(FAILED) };
     watchdog.begins(&link);
-    let ready = if task.rings { use_rings(&mut link, &log) } else { Ok(()) };
+    let ready = match task.transport {
+        Transport::Socket => Ok(()),
+        Transport::Rings => use_rings(&mut link, &log),
+    };
     let ending = match ready {
         Ok(()) => {
             let told = Told { reports: &reports, log: &log, watchdog: &watchdog };

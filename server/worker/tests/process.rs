@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, OWN_PLACE, Places, Rings};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, OWN_PLACE, Places, Rings, Transport};
 use floe_wire::*;
 use floe_worker::contract::{Demand, Protection, Report, TASK_VARIABLE, Task};
 use floe_worker::hand_over::{Giver, Role, pair};
@@ -88,7 +88,7 @@ fn task() -> Task {
         host_memory: 4 << 30,
         shared_memory: 1 << 30,
         transport_memory: 64 << 20,
-        rings: false,
+        transport: Transport::Socket,
         grace_ms: 0,
         idle_ms: 0,
         bulk_connections: 0,
@@ -701,7 +701,7 @@ fn device_reads_and_writes_the_clients_own_pages() {
 /// A worker that expects rings, and what the client has to offer.
 fn expecting_rings() -> (Session, Rings, OwnedFd) {
     let (rings, file) = Rings::offer(1 << 16).unwrap();
-    (Session::of(&Task { rings: true, ..task() }), rings, file)
+    (Session::of(&Task { transport: Transport::Rings, ..task() }), rings, file)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! it again), and on the next line what to do where there is something to be done; the code is what the program gets.
 
 use floe_abi::CudaError;
-use floe_transport::{Address, AddressError, LinkError, TlsError, Unsealed};
+use floe_transport::{Address, AddressError, LinkError, TlsError, Transport, Unsealed};
 use floe_wire::{DecodeError, NEWEST_VERSION, OLDEST_VERSION};
 
 use super::dial::{GOING_ON, JOINING};
@@ -148,11 +148,17 @@ pub enum ConnectError {
         /// What it said.
         granularity: u64,
     },
-    /// The settings demand rings in shared memory and there are none.
-    #[error("no shared memory for the connection to {server}: {why}\n  unix:// in the place of shm:// goes without")]
-    NoRings {
+    /// The address demands a transport that the session cannot have.
+    #[error(
+        "no {} for the connection to {server}: {why}\n  unix:// in the place of {}:// goes without",
+        .transport.carrier(),
+        .transport.name()
+    )]
+    NoTransport {
         /// Where.
         server: String,
+        /// Which.
+        transport: Transport,
         /// What is in the way.
         why: String,
     },

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, Channel, Link, LinkError, Places, Secret, Side, Trust};
+use floe_transport::{Address, Channel, Link, LinkError, Places, Secret, Side, Transport, Trust};
 use floe_wire::{
     Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, PAYLOAD_LIMIT,
     Push, SETUP_PAYLOAD_LIMIT, Setting, printable,
@@ -187,7 +187,7 @@ impl<'a> Dialogue<'a> {
             host: &greeting.host,
             program: &greeting.program,
             settings,
-            rings: offer.bytes(),
+            rings: offer.ring_bytes(),
         };
         let body = self.ask(&message, ATTACHING, ATTACH)?;
         let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;
@@ -200,7 +200,7 @@ impl<'a> Dialogue<'a> {
             count: reply.bulk_connections.min(greeting.bulk_connections),
             copy_threads: greeting.copy_threads,
         };
-        offer.settle(&mut self, reply.rings)?;
+        offer.settle(&mut self, Transport::taken(&reply))?;
         let (places, link) = last(self.link, &reply);
         Ok(Attached {
             joining,
@@ -278,7 +278,7 @@ impl<'a> Dialogue<'a> {
 
 /// The link as it goes on behind the reply to Attach: where the server keeps the session for a while without it, at its place.
 fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Places>, Link) {
-    if reply.grace_ms == 0 || reply.rings {
+    if reply.grace_ms == 0 || !Transport::taken(reply).can_break() {
         return (None, link);
     }
     let (places, link) = Places::take_over(link, Duration::from_millis(reply.grace_ms).min(LONGEST_GRACE));

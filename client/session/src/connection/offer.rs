@@ -1,9 +1,10 @@
-//! Rings in shared memory, from the client's side: made before the attach, agreed on after it.
-//! In: what the address says of rings, what the server and its worker say. Out: a link that has gone over, or stays as it is.
+//! What a session goes over to from its socket, from the client's side: made before the attach, agreed on after it.
+//! In: what the address says of it, what the server and its worker say. Out: a link that has gone over, or stays as it is.
+//! It never goes over to what the two sides have not agreed on.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use floe_transport::{Address, RING_BYTES, Rings, RingsWish};
+use floe_transport::{Address, RING_BYTES, Rings, Transport, TransportWish};
 use floe_wire::UseRings;
 
 use super::error::ConnectError;
@@ -15,57 +16,93 @@ const STEP: &str = "the shared memory of the connection";
 
 /// What this side offers.
 pub(super) struct Offer {
-    rings: Option<(Rings, OwnedFd)>,
-    wish: RingsWish,
+    ready: Option<Ready>,
+    wish: TransportWish,
+}
+
+/// What this side has ready to go over to.
+enum Ready {
+    /// Rings, and the descriptor of their memory.
+    Rings(Rings, OwnedFd),
 }
 
 impl Offer {
     /// What suits the address.
     pub(super) fn of(address: &Address, server: &str) -> Result<Self, ConnectError> {
-        let wish = address.rings();
-        if wish == RingsWish::Never {
-            return Ok(Self { rings: None, wish });
-        }
-        let offer = Rings::offer(RING_BYTES).map_err(|error| error.to_string());
-        let offer = Self { rings: None, wish }.keep(offer, server)?;
-        Ok(Self { rings: offer, wish })
+        let offer = Self { ready: None, wish: address.transport() };
+        let ready = match offer.wish {
+            TransportWish::Stay => return Ok(offer),
+            TransportWish::WherePossible(transport) | TransportWish::Always(transport) => Ready::new(transport),
+        };
+        Ok(Self { ready: offer.keep(ready, server)?.flatten(), ..offer })
     }
 
     /// The bytes of each ring; 0: none is offered.
-    pub(super) fn bytes(&self) -> u32 {
-        if self.rings.is_some() { RING_BYTES } else { 0 }
+    pub(super) fn ring_bytes(&self) -> u32 {
+        match self.ready {
+            Some(Ready::Rings(..)) => RING_BYTES,
+            None => 0,
+        }
     }
 
-    /// Has the link go over, where the server `takes` what is offered.
-    pub(super) fn settle(mut self, dialogue: &mut Dialogue<'_>, takes: bool) -> Result<(), ConnectError> {
+    /// Has the link go over to what the server has `taken`.
+    pub(super) fn settle(mut self, dialogue: &mut Dialogue<'_>, taken: Transport) -> Result<(), ConnectError> {
         let server = dialogue.server;
-        let agreed = match (self.rings.take(), takes) {
-            (Some((rings, file)), true) => use_rings(dialogue, &file)?.map(|()| rings),
-            (None, true) => {
+        let agreed = match (self.ready.take(), taken) {
+            (_, Transport::Socket) => Err("the server takes none".to_owned()),
+            (Some(ready), taken) if ready.transport() == taken => ready.agree(dialogue)?,
+            (_, transport) => {
                 // Its worker waits for what is not to come.
-                return Err(ConnectError::NoRings {
-                    server: server.to_owned(),
-                    why: "it takes what nobody offers".into(),
-                });
+                let (server, why) = (server.to_owned(), "it takes what nobody offers".into());
+                return Err(ConnectError::NoTransport { server, transport, why });
             }
-            (_, false) => Err("the server takes none".to_owned()),
         };
-        match self.keep(agreed, server)? {
-            Some(rings) => dialogue.link.go_over(rings).map_err(|source| dialogue.broken(source)),
-            None => Ok(()),
-        }
+        self.keep(agreed, server).map(|_| ())
     }
 
     /// What there is, or nothing where that will do.
     fn keep<T>(&self, outcome: Result<T, String>, server: &str) -> Result<Option<T>, ConnectError> {
         match (outcome, self.wish) {
             (Ok(there), _) => Ok(Some(there)),
-            (Err(why), RingsWish::Always) => Err(ConnectError::NoRings { server: server.to_owned(), why }),
-            (Err(why), RingsWish::WherePossible) => {
+            (Err(why), TransportWish::Always(transport)) => {
+                Err(ConnectError::NoTransport { server: server.to_owned(), transport, why })
+            }
+            (Err(why), TransportWish::WherePossible(_)) => {
                 log!(Info, "the connection to {server} stays on its socket: {why}");
                 Ok(None)
             }
-            (Err(_), RingsWish::Never) => Ok(None),
+            (Err(_), TransportWish::Stay) => Ok(None),
+        }
+    }
+}
+
+impl Ready {
+    /// What a transport takes; `None`: nothing.
+    fn new(transport: Transport) -> Result<Option<Self>, String> {
+        match transport {
+            Transport::Socket => Ok(None),
+            Transport::Rings => match Rings::offer(RING_BYTES) {
+                Ok((rings, file)) => Ok(Some(Self::Rings(rings, file))),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+
+    fn transport(&self) -> Transport {
+        match self {
+            Self::Rings(..) => Transport::Rings,
+        }
+    }
+
+    /// Agrees with the worker, and has the link go over; why the worker does not.
+    fn agree(self, dialogue: &mut Dialogue<'_>) -> Result<Result<(), String>, ConnectError> {
+        match self {
+            Self::Rings(rings, file) => {
+                if let Err(why) = use_rings(dialogue, &file)? {
+                    return Ok(Err(why));
+                }
+                dialogue.link.go_over(rings).map(Ok).map_err(|source| dialogue.broken(source))
+            }
         }
     }
 }

@@ -1,17 +1,18 @@
 //! What a link is made of: bytes in both directions between two processes.
 //! In: bytes in parts, and whoever waits for bytes. Out: the same bytes at the other end, in order, or the end of the pipe.
-//! It knows no frames. A new transport is one file: its pipe, and how one comes about; `connect` and `listener` name it.
+//! It knows no frames. A new transport is one file beside this: its pipe, and how one comes about.
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Failure;
+use crate::error::{Failure, LinkError};
 use crate::pipes::lent::{Giving, Lent};
 
 /// Who may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub enum Reach {
     /// A process of this machine: descriptors can go with bytes, and a write costs little.
     Machine,
     /// Any machine.
@@ -19,12 +20,12 @@ pub(crate) enum Reach {
 }
 
 /// Where a descriptor goes that comes with bytes; `None`: descriptors are not taken, and the system closes them unseen.
-pub(crate) type Slot<'a> = Option<&'a mut Option<OwnedFd>>;
+pub type Slot<'a> = Option<&'a mut Option<OwnedFd>>;
 
 /// Bytes in both directions. One thread at a time writes, one reads; any may wait and end it.
 ///
 /// Whatever fails is final: no byte goes in the failed direction after it. Nothing the peer does may harm this process.
-pub(crate) trait Pipe: fmt::Debug + Send + Sync {
+pub trait Pipe: fmt::Debug + Send + Sync {
     /// Gives all of `head`, then all of `tail`, to the peer; waits while the peer does not read.
     ///
     /// # Errors
@@ -116,4 +117,13 @@ pub(crate) trait Pipe: fmt::Debug + Send + Sync {
 
     /// Who may be at the other end.
     fn reach(&self) -> Reach;
+}
+
+/// What two sides that have met over a socket have agreed to go over to.
+pub trait Upgrade {
+    /// The pipe. `socket` is the one over which they met: it can tell when the peer is gone, and carries descriptors.
+    ///
+    /// # Errors
+    /// [`LinkError`] where it does not come about; then nothing has changed.
+    fn into_pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<dyn Pipe>, LinkError>;
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 
 use crate::error::{Failure, LinkError};
-use crate::pipes::pipe::{Pipe, Reach, Slot};
+use crate::pipes::pipe::{Pipe, Reach, Slot, Upgrade};
 use crate::pipes::socket::{receive_with, send_with};
 use crate::spin::Spin;
 
@@ -45,9 +45,11 @@ impl Rings {
     pub fn take(file: impl AsFd, bytes: u32) -> Result<Self, LinkError> {
         Ring::take(file, bytes.into()).map(Self).map_err(|source| LinkError::system("taking rings", source))
     }
+}
 
+impl Upgrade for Rings {
     /// The pipe, with a thread that notices when the peer goes.
-    pub(crate) fn with(self, socket: Arc<OwnedFd>) -> Result<impl Pipe, LinkError> {
+    fn into_pipe(self, socket: Arc<OwnedFd>) -> Result<Arc<dyn Pipe>, LinkError> {
         let pipe = RingPipe {
             ring: Arc::new(self.0),
             socket: Arc::clone(&socket),
@@ -61,7 +63,7 @@ impl Rings {
         };
         let started = std::thread::Builder::new().name("floe-peer".into()).spawn(watch);
         started.map_err(|source| LinkError::system("starting a thread", source))?;
-        Ok(pipe)
+        Ok(Arc::new(pipe))
     }
 }
 

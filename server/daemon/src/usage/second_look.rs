@@ -114,7 +114,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::Instant;
 
-    use floe_transport::{Peer, Sealer};
+    use floe_transport::{Peer, Sealer, Transport};
     use floe_wire::Attach;
 
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
         let child = sleep.arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let worker = Worker::of(child.expect("sleep runs")).expect("it is watched");
         let peer = Peer::Unix { uid: 1, pid: 2 };
-        let applicant = Applicant::new(&Attach::default(), &peer, Sealer::Nobody, false);
+        let applicant = Applicant::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
         let session = sessions.add(applicant, 0, GIB, Door::new(0, false).expect("made"), Instant::now());
         sessions.started(session, worker.id(), Some(worker.ender()));
         (session, worker)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use floe_transport::{Peer, Sealer};
+use floe_transport::{Peer, Sealer, Transport};
 use floe_wire::{Attach, SessionRow};
 
 use super::accounting::Accounting;
@@ -84,8 +84,8 @@ pub(crate) struct Admission {
     pub(crate) grace_ms: u64,
     /// The client's process, where that is of this machine and shown to it by the same id.
     pub(crate) client: Option<i32>,
-    /// Whether the client's first frame to the worker offers rings in shared memory.
-    pub(crate) rings: bool,
+    /// What client and worker agree to go over to first of all.
+    pub(crate) transport: Transport,
 }
 
 /// A session that is there.
@@ -148,7 +148,7 @@ const NAME_CHARACTERS: usize = 128;
 
 impl Applicant {
     /// What a peer says of itself, and who it is.
-    pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, rings: bool) -> Self {
+    pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, transport: Transport) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
         Self {
             source: Some(Source::of(peer)),
@@ -157,14 +157,12 @@ impl Applicant {
             program: printable(request.program),
             pid: request.pid,
             ordinal: request.ordinal,
-            transport: match peer {
-                Peer::Tcp(_) => match sealer {
-                    Sealer::Token => "tcp",
-                    Sealer::Process | Sealer::Kernel => "tls",
-                    Sealer::Nobody => "clear",
-                },
-                Peer::Unix { .. } if rings => "shm",
-                Peer::Unix { .. } => "unix",
+            transport: match (transport, peer, sealer) {
+                (Transport::Socket, Peer::Unix { .. }, _) => "unix",
+                (Transport::Socket, Peer::Tcp(_), Sealer::Token) => "tcp",
+                (Transport::Socket, Peer::Tcp(_), Sealer::Process | Sealer::Kernel) => "tls",
+                (Transport::Socket, Peer::Tcp(_), Sealer::Nobody) => "clear",
+                (other, ..) => other.name(),
             },
         }
     }
@@ -358,7 +356,7 @@ mod tests {
     fn a_peers_words_cannot_draw_on_a_terminal() {
         let program = format!("a\u{1b}[2Jb\nc\u{202e}{}", "x".repeat(1 << 15));
         let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
-        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, false);
+        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, Transport::Socket);
         assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
         assert!(applicant.program.starts_with("a\u{fffd}[2Jb c\u{fffd}xxx"), "{}", applicant.program);
         assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);

@@ -69,7 +69,7 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
         host_memory: place.host_memory,
         shared_memory: place.shared_memory,
         transport_memory: place.transport_memory,
-        rings: admission.rings,
+        transport: admission.transport,
         grace_ms: admission.grace_ms,
         idle_ms: u64::try_from(place.idle_limit.as_millis()).unwrap_or(u64::MAX),
         bulk_connections: admission.bulk_connections,

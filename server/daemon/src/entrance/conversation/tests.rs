@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Answering, Listener, Secret, Trust};
+use floe_transport::{Address, Answering, Listener, Secret, Transport, Trust};
 use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
 
 use super::*;
@@ -61,7 +61,8 @@ impl Host for OneGpu {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });
         }
         let settings = Vec::new();
-        let applicant = Applicant { source: caller.source, ..Applicant::new(request, caller.peer, sealer, false) };
+        let applicant =
+            Applicant { source: caller.source, ..Applicant::new(request, caller.peer, sealer, Transport::Socket) };
         let door = Door::new(0, false).expect("made");
         let session = self.sessions.lock().add(applicant, 0, 0, door, Instant::now());
         Ok(Admission {
@@ -79,7 +80,7 @@ impl Host for OneGpu {
             bulk_connections: 0,
             grace_ms: 0,
             client: None,
-            rings: false,
+            transport: Transport::Socket,
         })
     }
 
@@ -398,7 +399,8 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
     let (peer, token) = (Peer::Unix { uid, pid }, token());
     let host = OneGpu { token: Some(token.clone()), trusts: Some(peer.clone()), trusts_forwarded, ..OneGpu::default() };
     for source in [None, Some(Source::Forwarded(uid))] {
-        let applicant = Applicant { source, ..Applicant::new(&Attach::default(), &peer, Sealer::Nobody, false) };
+        let applicant =
+            Applicant { source, ..Applicant::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket) };
         host.sessions.lock().add(applicant, 0, 0, Door::new(0, false).expect("made"), Instant::now());
     }
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");

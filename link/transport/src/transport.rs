@@ -1,0 +1,107 @@
+//! What carries a session's own connection once client and worker have met over a socket.
+//! In: what either side says on the wire, and names. Out: one value, which client, daemon and worker pass on.
+//! It carries nothing: the pipe of each is a file of `pipes`.
+
+use floe_wire::{Attach, AttachReply};
+
+use crate::peer::Peer;
+
+/// What carries a session's own connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// The socket over which client and worker meet.
+    #[default]
+    Socket,
+    /// Rings in shared memory.
+    Rings,
+}
+
+impl Transport {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Socket, Self::Rings];
+
+    /// Its name; of what a session goes over to it is the scheme of its addresses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Rings => "shm",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|transport| transport.name() == name)
+    }
+
+    /// What it is made of, for people.
+    #[must_use]
+    pub fn carrier(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Rings => "shared memory",
+        }
+    }
+
+    /// What a client has ready beside its socket.
+    #[must_use]
+    pub fn offered(request: &Attach<'_>) -> Self {
+        if request.rings > 0 { Self::Rings } else { Self::Socket }
+    }
+
+    /// What a server takes of that.
+    #[must_use]
+    pub fn taken(reply: &AttachReply<'_>) -> Self {
+        if reply.rings { Self::Rings } else { Self::Socket }
+    }
+
+    /// As a server's reply says that it takes it.
+    pub fn say_taken(self, reply: &mut AttachReply<'_>) {
+        reply.rings = self == Self::Rings;
+    }
+
+    /// Whether it reaches this peer.
+    #[must_use]
+    pub fn reaches(self, peer: &Peer) -> bool {
+        match self {
+            Self::Socket => true,
+            Self::Rings => matches!(peer, Peer::Unix { .. }),
+        }
+    }
+
+    /// Whether it can break while both processes are there; else a session on it needs no time to be resumed.
+    #[must_use]
+    pub fn can_break(self) -> bool {
+        match self {
+            Self::Socket => true,
+            // Memory of this machine.
+            Self::Rings => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_that_it_takes_is_what_its_client_reads() {
+        for transport in Transport::ALL {
+            let mut reply = AttachReply::default();
+            transport.say_taken(&mut reply);
+            assert_eq!(Transport::taken(&reply), transport);
+            assert_eq!(Transport::named(transport.name()), Some(transport));
+        }
+        assert_eq!(Transport::named("carrier pigeon"), None);
+    }
+
+    #[test]
+    fn rings_are_offered_by_their_size_and_reach_this_machine_only() {
+        assert_eq!(Transport::offered(&Attach::default()), Transport::Socket);
+        assert_eq!(Transport::offered(&Attach { rings: 1, ..Attach::default() }), Transport::Rings);
+        let far = Peer::Tcp(([127, 0, 0, 1], 1).into());
+        assert!(Transport::Rings.reaches(&Peer::Unix { uid: 0, pid: 1 }) && !Transport::Rings.reaches(&far));
+        assert!(Transport::Socket.reaches(&far));
+    }
+}
