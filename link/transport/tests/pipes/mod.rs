@@ -2,9 +2,12 @@
 //! In: nothing. Out: connected pairs. A new kind of pipe is one line here.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs, and may panic")]
 
+mod memory;
+
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_transport::{Address, Answering, Link, Rings, Secret, Trust, connect};
@@ -13,9 +16,10 @@ use floe_transport::{Address, Answering, Link, Rings, Secret, Trust, connect};
 pub(crate) type Pair = fn() -> (Link, Link);
 
 /// Every kind of pipe.
-pub(crate) const ALL: [(&str, Pair); 4] = [("unix", unix), ("tcp", tcp), ("sealed", sealed), ("rings", rings)];
+pub(crate) const ALL: [(&str, Pair); 5] =
+    [("unix", unix), ("tcp", tcp), ("sealed", sealed), ("rings", rings), ("memory", memory)];
 /// Those that carry descriptors.
-pub(crate) const LOCAL: [(&str, Pair); 2] = [("unix", unix), ("rings", rings)];
+pub(crate) const LOCAL: [(&str, Pair); 3] = [("unix", unix), ("rings", rings), ("memory", memory)];
 
 /// Over a Unix socket.
 pub(crate) fn unix() -> (Link, Link) {
@@ -57,6 +61,12 @@ pub(crate) fn rings() -> (Link, Link) {
     let (one, other) = unix();
     let (offered, file) = Rings::offer(64 << 10).unwrap();
     go_over(one, other, offered, &file)
+}
+
+/// Over memory of this process, without any socket.
+pub(crate) fn memory() -> (Link, Link) {
+    let [one, other] = memory::pair();
+    (Link::over(Arc::new(one)), Link::over(Arc::new(other)))
 }
 
 /// Has both sides go over.
