@@ -25,15 +25,11 @@ pub(crate) struct Incoming {
     /// The bytes of `buffer` that hold what is not yet taken.
     start: usize,
     end: usize,
-    /// Data of a bulk frame were left unread: what follows is no frame.
-    broken: bool,
-    /// Whether the peer hears of each large frame that it has come.
-    tells: bool,
 }
 
 impl Incoming {
     pub(crate) fn new(pipe: Arc<dyn Pipe>) -> Self {
-        Self { reading: Reading::new(pipe), buffer: Vec::new(), start: 0, end: 0, broken: false, tells: true }
+        Self { reading: Reading::new(pipe), buffer: Vec::new(), start: 0, end: 0 }
     }
 
     /// What was read and not taken.
@@ -53,7 +49,7 @@ impl Incoming {
     /// Reads the `needed` bytes that begin a frame.
     #[inline]
     pub(crate) fn begin(&mut self, needed: usize, ahead: usize, wait: Wait<'_>) -> Result<Have, LinkError> {
-        if self.broken {
+        if self.reading.is_broken {
             return Err(LinkError::Closed);
         }
         if self.start == self.end {
@@ -69,12 +65,12 @@ impl Incoming {
 
     /// Whoever reads says itself when what came is where it belongs.
     pub(crate) fn tell_nothing(&mut self) {
-        self.tells = false;
+        self.reading.tells = false;
     }
 
     /// A large frame is where it belongs.
     pub(crate) fn tell_of_large(&self) {
-        if self.tells {
+        if self.reading.tells {
             self.reading.pipe.taken();
         }
     }
@@ -129,6 +125,6 @@ impl Incoming {
 
     /// Data of a bulk frame stay unread: nothing that follows can be told apart from them.
     pub(crate) fn break_off(&mut self) {
-        self.broken = true;
+        self.reading.is_broken = true;
     }
 }

@@ -37,11 +37,23 @@ pub(crate) struct Reading {
     pub(crate) wants_descriptors: bool,
     /// The descriptor that came last.
     pub(crate) descriptor: Option<OwnedFd>,
+    /// Data of a bulk frame were left unread: what follows is no frame.
+    pub(crate) is_broken: bool,
+    /// Whether the peer hears of each large frame that it has come.
+    pub(crate) tells: bool,
 }
 
 impl Reading {
     pub(crate) fn new(pipe: Arc<dyn Pipe>) -> Self {
-        Self { pipe, spin: Spin::default(), expected: Expected::default(), wants_descriptors: false, descriptor: None }
+        Self {
+            pipe,
+            spin: Spin::default(),
+            expected: Expected::default(),
+            wants_descriptors: false,
+            descriptor: None,
+            is_broken: false,
+            tells: true,
+        }
     }
 
     /// The descriptor that came last, with the bytes read last or before.
