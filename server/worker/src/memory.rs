@@ -6,5 +6,7 @@ pub(crate) mod budget;
 pub(crate) mod ledger;
 pub(crate) mod mirrors;
 mod ring;
+pub(crate) mod shared_pages;
 pub(crate) mod staging;
+pub(crate) mod upload;
 pub(crate) mod window;

@@ -18,8 +18,8 @@ use floe_transport::{LinkError, Spin, sleep_precisely};
 use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
 
 use super::events::Mark;
-use crate::issue::session::SharedPages;
 use crate::life::shared::Shared;
+use crate::memory::shared_pages::SharedPages;
 use crate::memory::staging::Landing;
 use crate::wire_in::stripes;
 pub(crate) use order::Lane;

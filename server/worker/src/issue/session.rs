@@ -23,8 +23,6 @@ mod texture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use sharing::SharedPages;
-
 use floe_abi::{CudaError, LaunchAttribute, SurfaceObject, TextureObject};
 use floe_device::Device;
 use floe_transport::{LinkError, Spin};

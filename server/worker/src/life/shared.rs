@@ -16,8 +16,8 @@ use crate::complete::failures::Failures;
 use crate::complete::output::Output;
 use crate::complete::printing::Printing;
 use crate::memory::mirrors::Mirrors;
+use crate::memory::upload::Upload;
 use crate::wire_in::queue::Queue;
-use crate::wire_in::stripes::Upload;
 
 /// What the threads of a worker share.
 pub(crate) struct Shared<D: Device> {

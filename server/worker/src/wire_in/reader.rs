@@ -17,11 +17,11 @@ use floe_wire::{
 };
 
 use super::batch::{Batch, Command};
-use super::stripes::Upload;
 use crate::issue::host_functions::{Done, HostFunctions};
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
 use crate::memory::staging::{Staged, Uploads};
+use crate::memory::upload::Upload;
 
 /// What the thread works with.
 pub(crate) struct Reader<D: Device> {

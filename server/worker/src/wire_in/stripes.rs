@@ -2,70 +2,13 @@
 //! In: chunks of what goes to the device, and the completer's data. Out: the bytes in the upload ring, to the issuer when they
 //! are whole; the completer's on whichever connection has nothing to do.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use floe_device::{Device, Pinned as _};
-use floe_transport::{Giving, Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, Target, pull};
-use floe_wire::{DeliveryFollows, chunk_bytes};
+use floe_transport::{Giving, Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, pull};
+use floe_wire::DeliveryFollows;
 
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
-use crate::memory::staging::{Landing, Staged};
-
-/// Where a transfer to the device is put together.
-pub(crate) enum Upload<D: Device> {
-    /// In the upload ring.
-    Pinned { memory: Arc<D::Pinned>, staged: Staged },
-    /// Beside it, a chunk each, until the issuer has room: while a stream is held, nobody waits for that here.
-    Heap(Heap),
-}
-
-impl<D: Device> Upload<D> {
-    /// For so many bytes beside the ring.
-    pub(crate) fn heap(bytes: usize) -> Self {
-        let step = chunk_bytes(bytes);
-        Self::Heap(Heap { step, chunks: (0..bytes.div_ceil(step)).map(|_| Mutex::default()).collect() })
-    }
-}
-
-/// Chunks of a transfer.
-pub(crate) struct Heap {
-    /// Bytes of each, but for the last.
-    step: usize,
-    chunks: Vec<Mutex<Vec<u8>>>,
-}
-
-impl Heap {
-    /// Shows each, with where it begins.
-    pub(crate) fn each(&self, mut see: impl FnMut(usize, &[u8])) {
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            see(index * self.step, &chunk.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-    }
-}
-
-impl<D: Device> Target for Upload<D> {
-    fn fill(
-        &self,
-        offset: usize,
-        bytes: usize,
-        read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        match self {
-            Self::Pinned { memory, staged } => {
-                let mut outcome = Ok(());
-                memory.fill(staged.offset + offset, bytes, &mut |place| outcome = read(place));
-                outcome
-            }
-            Self::Heap(heap) => {
-                let mut chunk = vec![0; bytes];
-                read(&mut chunk)?;
-                *heap.chunks[offset / heap.step].lock().unwrap_or_else(PoisonError::into_inner) = chunk;
-                Ok(())
-            }
-        }
-    }
-}
+use crate::memory::staging::Landing;
 
 impl<D: Device> Lent for Landing<D> {
     fn len(&self) -> usize {

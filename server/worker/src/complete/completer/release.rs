@@ -9,8 +9,8 @@ use floe_abi::CudaError;
 use floe_device::Device;
 
 use super::Open;
-use crate::issue::session::SharedPages;
 use crate::life::shared::Shared;
+use crate::memory::shared_pages::SharedPages;
 
 /// Memory to be given up.
 pub(crate) struct Release<D: Device> {

@@ -18,7 +18,7 @@ use crate::complete::completer::{Action, Lane, Task};
 use crate::complete::events::Mark;
 use crate::issue::fault::{Fault, broken};
 use crate::memory::staging::{Staged, Uploads};
-use crate::wire_in::stripes::Upload;
+use crate::memory::upload::Upload;
 
 /// Bytes of a copy to the client up to which sockets are given the pages its pieces lie in. Where a copy is larger than the
 /// processor's caches, who copies it fetches it from memory beside who reads it, and is worth more than it costs: on an H200

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaError;
@@ -16,6 +15,7 @@ use super::mirror::is_place;
 use super::{Answer, Session, body};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::issue::fault::{Fault, broken};
+use crate::memory::shared_pages::{Held, SharedPages};
 
 /// Bytes of a page.
 const PAGE: u64 = floe_device::PAGE as u64;
@@ -28,41 +28,6 @@ pub(crate) struct Sharing<P> {
     /// By first address.
     ranges: BTreeMap<u64, SharedPages<P>>,
     held: Arc<Held>,
-}
-
-/// What is mapped, with what is still being given up.
-#[derive(Debug, Default)]
-struct Held {
-    bytes: AtomicU64,
-    ranges: AtomicUsize,
-}
-
-/// One mapping; it counts until it is gone.
-pub(crate) struct SharedPages<P> {
-    // Fields go in this order: first the memory.
-    memory: P,
-    _share: Share,
-}
-
-/// A mapping's part of what is held.
-struct Share {
-    held: Arc<Held>,
-    bytes: u64,
-}
-
-impl Share {
-    fn new(held: &Arc<Held>, bytes: u64) -> Self {
-        held.bytes.fetch_add(bytes, Ordering::AcqRel);
-        held.ranges.fetch_add(1, Ordering::AcqRel);
-        Self { held: Arc::clone(held), bytes }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.held.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        self.held.ranges.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 /// The client's memory: its first byte lies at `at`.
@@ -87,8 +52,8 @@ impl<P: Mapped> Sharing<P> {
         }
         let outside =
             || Fault::Explained(CudaError::INVALID_VALUE, format!("not shared: {bytes} bytes at {:#x}", at.0));
-        let (start, SharedPages { memory, .. }) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
-        let offset = at.0 - start;
+        let (start, pages) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
+        let (memory, offset) = (pages.memory(), at.0 - start);
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes() as u64);
         if fits { Ok(End::Host(memory, usize::try_from(offset).map_err(|_| outside())?)) } else { Err(outside()) }
     }
@@ -104,7 +69,7 @@ impl<P: Mapped> Sharing<P> {
         };
         // The whole lies where addresses end, so this does not overflow.
         let before = self.ranges.range(..at + bytes).next_back();
-        if before.is_some_and(|(start, range)| start + range.memory.bytes() as u64 > at) {
+        if before.is_some_and(|(start, range)| start + range.memory().bytes() as u64 > at) {
             return broken(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
         }
         Ok((memory, offset))
@@ -146,8 +111,8 @@ impl<D: Device> Session<D> {
     pub(super) fn map_shared(&mut self, message: MapShared) -> Result<Answer, Fault> {
         let MapShared { at, bytes } = message;
         let (memory, offset) = self.sharing.check_new(at.0, bytes)?;
-        let (held, most) = (self.sharing.held.bytes.load(Ordering::Acquire), self.allowance.shared_memory);
-        let ranges = self.sharing.held.ranges.load(Ordering::Acquire);
+        let (held, ranges) = self.sharing.held.now();
+        let most = self.allowance.shared_memory;
         if bytes > most.saturating_sub(held) || ranges >= MOST_RANGES {
             let words = format!("{bytes} bytes more than {held} of shared memory, of at most: {most}");
             return Err(Fault::Explained(CudaError::OUT_OF_MEMORY, words));
@@ -155,7 +120,7 @@ impl<D: Device> Session<D> {
         let size = usize::try_from(bytes).map_err(|_| CudaError::OUT_OF_MEMORY)?;
         let memory = self.device().share_host(memory.file.as_fd(), offset, at, size)?;
         let reached = memory.is_reached();
-        let pages = SharedPages { memory, _share: Share::new(&self.sharing.held, bytes) };
+        let pages = SharedPages::new(memory, &self.sharing.held, bytes);
         self.sharing.ranges.insert(at.0, pages);
         body(&MapSharedReply { reached })
     }

@@ -1,0 +1,66 @@
+//! Where a transfer to the device is put together.
+//! In: chunks of it, from whichever connection brings them. Out: the bytes in the upload ring, or beside it.
+//! It waits for nobody, and copies nothing to the device.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use floe_device::{Device, Pinned as _};
+use floe_transport::{LinkError, Target};
+use floe_wire::chunk_bytes;
+
+use super::staging::Staged;
+
+/// Where a transfer to the device is put together.
+pub(crate) enum Upload<D: Device> {
+    /// In the upload ring.
+    Pinned { memory: Arc<D::Pinned>, staged: Staged },
+    /// Beside it, a chunk each, until the issuer has room: while a stream is held, nobody waits for that here.
+    Heap(Heap),
+}
+
+impl<D: Device> Upload<D> {
+    /// For so many bytes beside the ring.
+    pub(crate) fn heap(bytes: usize) -> Self {
+        let step = chunk_bytes(bytes);
+        Self::Heap(Heap { step, chunks: (0..bytes.div_ceil(step)).map(|_| Mutex::default()).collect() })
+    }
+}
+
+/// Chunks of a transfer.
+pub(crate) struct Heap {
+    /// Bytes of each, but for the last.
+    step: usize,
+    chunks: Vec<Mutex<Vec<u8>>>,
+}
+
+impl Heap {
+    /// Shows each, with where it begins.
+    pub(crate) fn each(&self, mut see: impl FnMut(usize, &[u8])) {
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            see(index * self.step, &chunk.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl<D: Device> Target for Upload<D> {
+    fn fill(
+        &self,
+        offset: usize,
+        bytes: usize,
+        read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        match self {
+            Self::Pinned { memory, staged } => {
+                let mut outcome = Ok(());
+                memory.fill(staged.offset + offset, bytes, &mut |place| outcome = read(place));
+                outcome
+            }
+            Self::Heap(heap) => {
+                let mut chunk = vec![0; bytes];
+                read(&mut chunk)?;
+                *heap.chunks[offset / heap.step].lock().unwrap_or_else(PoisonError::into_inner) = chunk;
+                Ok(())
+            }
+        }
+    }
+}
