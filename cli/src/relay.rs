@@ -75,7 +75,7 @@ fn scheme(server: &Address, has_token: bool) -> Result<&'static str> {
         Address::Clear { .. } => Ok("clear"),
         // Its certificate is for another name than the relay's.
         Address::Tls { .. } => bail!("no network is emulated for TLS: {server}"),
-        Address::Unix(_) | Address::Shm(_) | Address::Local(_) => {
+        Address::Unix(..) => {
             bail!("no network is emulated for a Unix socket: {server}\n  name the server by tcp://HOST:PORT")
         }
     }

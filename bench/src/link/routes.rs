@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use floe_emulation::Relay;
 use floe_session::settings::Place;
-use floe_transport::Address;
+use floe_transport::{Address, TransportWish};
 
 use super::Arguments;
 use super::raw::{FEW, Wire};
@@ -57,7 +57,7 @@ impl Target {
     /// The sockets that large copies to it go through, where they are the system's own and both ends are here.
     fn wire(&self) -> Option<Wire> {
         match &self.address {
-            Address::Unix(_) => Some(Wire::Unix),
+            Address::Unix(_, TransportWish::Stay) => Some(Wire::Unix),
             Address::Clear { .. } if self.is_here() => Some(Wire::Tcp),
             _ => None,
         }

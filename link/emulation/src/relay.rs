@@ -163,9 +163,7 @@ impl Both {
             Address::Tcp { host, port } | Address::Clear { host, port } => {
                 TcpStream::connect((host.as_str(), *port)).map(Self::Tcp)
             }
-            Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
-                UnixStream::connect(path).map(Self::Unix)
-            }
+            Address::Unix(path, _) => UnixStream::connect(path).map(Self::Unix),
             // Its certificate is for another name than the relay's.
             Address::Tls { .. } => Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot be relayed")),
         }

@@ -99,7 +99,7 @@ fn a_server_on_a_unix_socket_is_reached_too() {
     let path = folder.join("echo");
     let listener = UnixListener::bind(&path).unwrap();
     std::thread::spawn(move || echo(listener.accept().unwrap().0));
-    let relay = Relay::start(Network::default(), Address::Unix(path)).unwrap();
+    let relay = Relay::start(Network::default(), Address::unix(path)).unwrap();
     assert_eq!(round(&relay, b"hello"), b"hello");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -39,16 +39,12 @@ pub enum Address {
         /// TCP port.
         port: u16,
     },
-    /// A Unix socket's path; everything goes over the socket.
-    Unix(PathBuf),
-    /// A Unix socket's path; the two sides meet there, then everything goes through rings in shared memory.
-    Shm(PathBuf),
-    /// A Unix socket's path; rings where both sides have them.
-    Local(PathBuf),
+    /// A Unix socket's path, and what a session goes over to from there.
+    Unix(PathBuf, TransportWish),
 }
 
 /// What a session at an address goes over to from the socket over which client and worker meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransportWish {
     /// Nothing: it stays there.
     Stay,
@@ -59,13 +55,18 @@ pub enum TransportWish {
 }
 
 impl Address {
+    /// A Unix socket over which everything goes.
+    #[must_use]
+    pub fn unix(path: PathBuf) -> Self {
+        Self::Unix(path, TransportWish::Stay)
+    }
+
     /// What a session at this address goes over to.
     #[must_use]
     pub fn transport(&self) -> TransportWish {
         match self {
-            Self::Tcp { .. } | Self::Clear { .. } | Self::Tls { .. } | Self::Unix(_) => TransportWish::Stay,
-            Self::Local(_) => TransportWish::WherePossible(Transport::Rings),
-            Self::Shm(_) => TransportWish::Always(Transport::Rings),
+            Self::Tcp { .. } | Self::Clear { .. } | Self::Tls { .. } => TransportWish::Stay,
+            Self::Unix(_, wish) => *wish,
         }
     }
 }
@@ -99,7 +100,7 @@ impl FromStr for Address {
         let tcp = |(host, port)| Self::Tcp { host, port };
         let Some((scheme, rest)) = text.split_once("://") else {
             return if text.starts_with('/') {
-                Ok(Self::Local(text.into()))
+                Ok(Self::Unix(text.into(), TransportWish::WherePossible(Transport::Rings)))
             } else {
                 host_and_port(text, text).map(tcp)
             };
@@ -108,11 +109,21 @@ impl FromStr for Address {
             "tcp" => host_and_port(rest, text).map(tcp),
             "clear" => host_and_port(rest, text).map(|(host, port)| Self::Clear { host, port }),
             "tls" => host_and_port(rest, text).map(|(host, port)| Self::Tls { host, port }),
-            "unix" | "shm" if !rest.starts_with('/') => Err(AddressError::Path(text.to_owned())),
-            "unix" => Ok(Self::Unix(rest.into())),
-            "shm" => Ok(Self::Shm(rest.into())),
-            _ => Err(AddressError::Scheme(text.to_owned())),
+            scheme => match met_at_a_path(scheme) {
+                Some(_) if !rest.starts_with('/') => Err(AddressError::Path(text.to_owned())),
+                Some(wish) => Ok(Self::Unix(rest.into(), wish)),
+                None => Err(AddressError::Scheme(text.to_owned())),
+            },
         }
+    }
+}
+
+/// What a session goes over to whose two sides meet over a Unix socket, by the scheme of its address.
+fn met_at_a_path(scheme: &str) -> Option<TransportWish> {
+    match Transport::named(scheme) {
+        Some(Transport::Socket) => None,
+        Some(other) => Some(TransportWish::Always(other)),
+        None => (scheme == "unix").then_some(TransportWish::Stay),
     }
 }
 
@@ -142,9 +153,11 @@ fn host_and_port(rest: &str, whole: &str) -> Result<(String, u16), AddressError>
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host, port) = match self {
-            Self::Unix(path) => return write!(formatter, "unix://{}", path.display()),
-            Self::Shm(path) => return write!(formatter, "shm://{}", path.display()),
-            Self::Local(path) => return write!(formatter, "{}", path.display()),
+            Self::Unix(path, TransportWish::Stay) => return write!(formatter, "unix://{}", path.display()),
+            Self::Unix(path, TransportWish::WherePossible(_)) => return write!(formatter, "{}", path.display()),
+            Self::Unix(path, TransportWish::Always(transport)) => {
+                return write!(formatter, "{}://{}", transport.name(), path.display());
+            }
             Self::Tcp { host, port } => ("tcp", host, port),
             Self::Clear { host, port } => ("clear", host, port),
             Self::Tls { host, port } => ("tls", host, port),
@@ -173,9 +186,10 @@ mod tests {
         assert_eq!("[::1]:9".parse(), tcp("::1", 9));
         assert_eq!("::1".parse(), tcp("::1", DEFAULT_PORT));
         assert_eq!("tcp://[fe80::2]".parse(), tcp("fe80::2", DEFAULT_PORT));
-        assert_eq!("unix:///run/floe".parse(), Ok(Address::Unix("/run/floe".into())));
-        assert_eq!("shm:///run/floe".parse(), Ok(Address::Shm("/run/floe".into())));
-        assert_eq!("/run/floe".parse(), Ok(Address::Local("/run/floe".into())));
+        let unix = |wish| Ok(Address::Unix("/run/floe".into(), wish));
+        assert_eq!("unix:///run/floe".parse(), unix(TransportWish::Stay));
+        assert_eq!("shm:///run/floe".parse(), unix(TransportWish::Always(Transport::Rings)));
+        assert_eq!("/run/floe".parse(), unix(TransportWish::WherePossible(Transport::Rings)));
     }
 
     #[test]
@@ -196,5 +210,6 @@ mod tests {
         assert_eq!("unix://run".parse::<Address>(), Err(AddressError::Path("unix://run".into())));
         assert_eq!("shm://run".parse::<Address>(), Err(AddressError::Path("shm://run".into())));
         assert_eq!("http://x".parse::<Address>(), Err(AddressError::Scheme("http://x".into())));
+        assert_eq!("socket:///x".parse::<Address>(), Err(AddressError::Scheme("socket:///x".into())));
     }
 }

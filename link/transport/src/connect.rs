@@ -32,7 +32,7 @@ pub struct Trust<'a> {
 pub fn connect(address: &Address, timeout: Duration, trust: &Trust<'_>) -> Result<Link, LinkError> {
     let deadline = Instant::now() + timeout;
     match address {
-        Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
+        Address::Unix(path, _) => {
             let stream = UnixStream::connect(path)
                 .map_err(|source| LinkError::system(format!("connecting to {address}"), source))?;
             let socket = stream.into();

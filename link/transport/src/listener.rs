@@ -124,7 +124,7 @@ fn bind(address: &Address) -> io::Result<Listener> {
         Address::Clear { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "listen on tcp:// and allow clear text"))
         }
-        Address::Unix(path) | Address::Shm(path) | Address::Local(path) => {
+        Address::Unix(path, _) => {
             remove_stale(path)?;
             let listener = UnixListener::bind(path)?;
             listener.set_nonblocking(true)?;
@@ -155,7 +155,7 @@ mod tests {
     const INSIDE: &str = "FLOE_TEST_LISTEN_AT";
 
     fn accept_inside(path: &Path) {
-        let listener = Listener::bind(&Address::Unix(path.to_owned())).unwrap();
+        let listener = Listener::bind(&Address::unix(path.to_owned())).unwrap();
         let accepted = std::iter::repeat_with(|| {
             std::thread::sleep(Duration::from_millis(1));
             listener.accept_socket().unwrap()

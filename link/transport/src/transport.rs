@@ -7,7 +7,7 @@ use floe_wire::{Attach, AttachReply};
 use crate::peer::Peer;
 
 /// What carries a session's own connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// The socket over which client and worker meet.
     #[default]

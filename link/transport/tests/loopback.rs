@@ -45,7 +45,7 @@ fn pair_on(address: &Address) -> (Link, Link, Peer) {
 }
 
 fn socket_path(name: &str) -> Address {
-    Address::Unix(std::env::temp_dir().join(format!("floe-transport-{}-{name}", std::process::id())))
+    Address::unix(std::env::temp_dir().join(format!("floe-transport-{}-{name}", std::process::id())))
 }
 
 /// A raw socket and the link at its other end.
@@ -104,7 +104,7 @@ fn frames_arrive_in_order_over_unix_and_the_kernel_vouches_for_the_peer() {
     let pid = i32::try_from(std::process::id()).unwrap();
     assert_eq!(peer, Peer::Unix { uid: rustix::process::geteuid().as_raw(), pid });
     exchange(client, server);
-    let Address::Unix(path) = address else { unreachable!() };
+    let Address::Unix(path, _) = address else { unreachable!() };
     assert!(!path.exists(), "the listener removes its socket");
 }
 
@@ -117,7 +117,7 @@ fn frames_arrive_in_order_over_rings() {
 #[test]
 fn stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let address = socket_path("stale");
-    let Address::Unix(path) = &address else { unreachable!() };
+    let Address::Unix(path, _) = &address else { unreachable!() };
     drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     assert!(path.exists());
     let listener = Listener::bind(&address).unwrap();

@@ -248,7 +248,7 @@ fn listeners(settings: &Settings, private: Option<&Path>) -> Result<Vec<Listener
     let mut addresses: Vec<Address> = settings.tcp.clone().into_iter().collect();
     if let Some(socket) = socket {
         make_folder_of(&socket)?;
-        addresses.push(Address::Unix(socket));
+        addresses.push(Address::unix(socket));
     }
     let bind = |address: &Address| {
         Listener::bind(address).map_err(|source| DaemonError::Listen { address: address.to_string(), source })

@@ -448,7 +448,7 @@ pub(crate) fn is_loopback(address: &Address) -> bool {
         Address::Tcp { host, .. } | Address::Clear { host, .. } | Address::Tls { host, .. } => {
             host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         }
-        Address::Unix(_) | Address::Shm(_) | Address::Local(_) => true,
+        Address::Unix(..) => true,
     }
 }
 

@@ -32,7 +32,7 @@ impl Credentials {
         match address {
             Address::Tls { .. } => true,
             Address::Tcp { .. } => self.token.is_some(),
-            Address::Clear { .. } | Address::Unix(_) | Address::Shm(_) | Address::Local(_) => false,
+            Address::Clear { .. } | Address::Unix(..) => false,
         }
     }
 
