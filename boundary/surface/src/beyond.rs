@@ -1,5 +1,5 @@
-//! What an implementation must tell beyond the exported functions: hidden tables and the process's end ask for it. The
-//! surface calls these; no program can name them.
+//! What an implementation must tell beyond the exported functions: hidden tables and the process's end ask for it, and it
+//! is told of every call's beginning and end. The surface calls these; no program can name them.
 
 use floe_abi::{Context, CudaResult, Device};
 
@@ -15,4 +15,30 @@ pub trait Beyond {
     /// The process is ending: send what waits to be sent and say goodbye, without waiting long. Called once, after
     /// which every call of the program is answered DEINITIALIZED without reaching the implementation.
     fn exiting(&self) {}
+
+    /// A call of the program begins on this thread. Calls may nest.
+    fn call_begins(&self) {}
+
+    /// The call of this thread that began last is over, whatever became of it.
+    fn call_ends(&self) {}
+}
+
+/// One call of the program, from its beginning until this is dropped.
+#[derive(Debug)]
+pub struct Call<'a, D: Beyond + ?Sized>(&'a D);
+
+impl<'a, D: Beyond + ?Sized> Call<'a, D> {
+    /// Begins a call.
+    #[inline]
+    pub fn begin(driver: &'a D) -> Self {
+        driver.call_begins();
+        Self(driver)
+    }
+}
+
+impl<D: Beyond + ?Sized> Drop for Call<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.call_ends();
+    }
 }

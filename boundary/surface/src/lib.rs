@@ -27,7 +27,7 @@ mod process;
 pub mod refusals;
 mod trace;
 
-pub use beyond::Beyond;
+pub use beyond::{Beyond, Call};
 pub use copy::{CopyBox, CopyEnd, CopyPlace, CopyRow};
 pub use floe_image::Image;
 pub use generated::traits::*;

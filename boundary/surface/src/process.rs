@@ -1,7 +1,8 @@
 //! Where the process stands: not initialised, initialised, forked off, or ending. Every exported function asks here
-//! first, so that implementations see calls only while they may answer them. A panic below never reaches C.
+//! first, so that implementations see calls only while they may answer them, and hear of each one's beginning and end. A panic below
+//! never reaches C.
 
-use crate::trace;
+use crate::{Beyond, Call, trace};
 use floe_abi::{CuResult, CudaError, CudaResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -21,9 +22,13 @@ static AT_EXIT: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// Runs an exported function that needs `cuInit`.
 #[doc(hidden)]
-pub fn guard(name: &str, call: impl FnMut() -> CudaResult<()>) -> CuResult {
+pub fn guard<D: Beyond + ?Sized>(
+    driver: &'static D,
+    name: &str,
+    call: impl FnMut(&'static D) -> CudaResult<()>,
+) -> CuResult {
     match STATE.load(Ordering::Acquire) {
-        RUNNING => caught(name, call),
+        RUNNING => caught(driver, name, call),
         ENDING => refused(name, CudaError::DEINITIALIZED),
         _ => refused(name, CudaError::NOT_INITIALIZED),
     }
@@ -31,8 +36,12 @@ pub fn guard(name: &str, call: impl FnMut() -> CudaResult<()>) -> CuResult {
 
 /// Runs an exported function that does not need `cuInit`.
 #[doc(hidden)]
-pub fn guard_always(name: &str, call: impl FnMut() -> CudaResult<()>) -> CuResult {
-    caught(name, call)
+pub fn guard_always<D: Beyond + ?Sized>(
+    driver: &'static D,
+    name: &str,
+    call: impl FnMut(&'static D) -> CudaResult<()>,
+) -> CuResult {
+    caught(driver, name, call)
 }
 
 /// Answers a call that may not reach the implementation.
@@ -42,14 +51,21 @@ fn refused(name: &str, error: CudaError) -> CuResult {
     error.into()
 }
 
-fn caught(name: &str, mut call: impl FnMut() -> CudaResult<()>) -> CuResult {
+fn caught<D: Beyond + ?Sized>(
+    driver: &'static D,
+    name: &str,
+    mut call: impl FnMut(&'static D) -> CudaResult<()>,
+) -> CuResult {
     trace::begins(name);
+    // Outside of what catches panics: the call is over behind one, too.
+    let present = Call::begin(driver);
     // What a panic leaves half-done lies behind the implementation's own locks, which report it at the next call.
     // Called where it lies: it holds all of C's arguments.
-    let answer = match catch_unwind(AssertUnwindSafe(&mut call)) {
+    let answer = match catch_unwind(AssertUnwindSafe(|| call(driver))) {
         Ok(result) => result.into(),
         Err(_) => failed(name),
     };
+    drop(present);
     trace::answered(name, answer);
     answer
 }
@@ -101,16 +117,65 @@ unsafe extern "C" fn forked() {
 
 #[cfg(test)]
 mod tests {
+    use floe_abi::{Context, Device};
+    use std::sync::atomic::AtomicU32;
+
     use super::*;
 
-    #[test]
-    fn panic_becomes_unknown() {
-        assert_eq!(guard_always("cuTest", || panic!("on purpose")), CudaError::UNKNOWN.into());
+    /// Counts the calls that began and those that ended.
+    #[derive(Default)]
+    struct Counting {
+        began: AtomicU32,
+        ended: AtomicU32,
+    }
+
+    impl Counting {
+        fn leaked() -> &'static Self {
+            Box::leak(Box::default())
+        }
+
+        fn counts(&self) -> [u32; 2] {
+            [&self.began, &self.ended].map(|count| count.load(Ordering::Relaxed))
+        }
+    }
+
+    impl Beyond for Counting {
+        fn primary_context(&self, _device: Device) -> CudaResult<Context> {
+            Err(CudaError::INVALID_DEVICE)
+        }
+
+        fn call_begins(&self) {
+            self.began.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn call_ends(&self) {
+            self.ended.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[test]
-    fn success_and_errors_pass_through() {
-        assert_eq!(guard_always("cuTest", || Ok(())), CuResult::SUCCESS);
-        assert_eq!(guard_always("cuTest", || Err(CudaError::NOT_READY)).0, 600);
+    fn panic_becomes_unknown_and_ends_the_call() {
+        let driver = Counting::leaked();
+        assert_eq!(guard_always(driver, "cuTest", |_| panic!("on purpose")), CudaError::UNKNOWN.into());
+        assert_eq!(driver.counts(), [1, 1]);
+    }
+
+    #[test]
+    fn success_and_errors_pass_through_a_call_that_begins_and_ends_once() {
+        let driver = Counting::leaked();
+        let inside = |driver: &Counting| {
+            assert_eq!(driver.counts(), [1, 0]);
+            Ok(())
+        };
+        assert_eq!(guard_always(driver, "cuTest", inside), CuResult::SUCCESS);
+        assert_eq!(guard_always(driver, "cuTest", |_| Err(CudaError::NOT_READY)).0, 600);
+        assert_eq!(driver.counts(), [2, 2]);
+    }
+
+    #[test]
+    fn a_call_that_is_refused_does_not_begin() {
+        let driver = Counting::leaked();
+        assert_eq!(guard(driver, "cuTest", |_| Ok(())), CudaError::NOT_INITIALIZED.into());
+        assert_eq!(driver.counts(), [0, 0]);
     }
 }

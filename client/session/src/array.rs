@@ -92,7 +92,6 @@ impl Client {
 
 impl ArrayCalls for Client {
     fn array_create(&self, descriptor: &Array3dDescriptor) -> CudaResult<Array> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         let context = self.working()?;
         let shape = ArrayShape::new(descriptor).inspect_err(|error| {
@@ -111,12 +110,10 @@ impl ArrayCalls for Client {
     }
 
     fn array_get_descriptor(&self, array: Array) -> CudaResult<Array3dDescriptor> {
-        let _call = self.enter();
         Ok(self.array(array)?.shape.descriptor())
     }
 
     fn array_destroy(&self, array: Array) -> CudaResult<()> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         let handle = Handle::of(Kind::Array, array.0).ok_or(CudaError::INVALID_HANDLE)?;
         let session = self.session(handle).ok_or(CudaError::INVALID_HANDLE)?;

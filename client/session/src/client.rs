@@ -19,13 +19,13 @@ use crate::host_memory::HostMemory;
 use crate::kernel::KernelState;
 use crate::library::LibraryState;
 use crate::log::{self, log};
+use crate::managed::Resident;
 use crate::pool::PoolState;
 use crate::session::Session;
 use crate::settings::{ProcessSource, Report, Settings, Source};
 use crate::staging::Copiers;
 use crate::statistics::{Snapshot, Statistics};
 use crate::table::{Table, lock};
-use crate::tally::Entered;
 use crate::thread;
 
 /// A client process.
@@ -88,11 +88,6 @@ impl Client {
     /// The counters so far.
     pub fn statistics(&self) -> Snapshot {
         self.statistics.snapshot()
-    }
-
-    /// A call of the program begins; it is counted when the value is dropped.
-    pub(crate) fn enter(&self) -> Entered<'_> {
-        Entered::new(&self.statistics)
     }
 
     /// An id nothing of this process has had.
@@ -222,16 +217,13 @@ impl Client {
             .cloned()
     }
 
-    /// The session that has these bytes. Where they are managed memory, the device has them from now on.
+    /// These bytes, resident on the device that has them.
     ///
     /// # Errors
     /// INVALID_VALUE where they are not all memory of one device.
-    pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Session>) -> CudaResult<Arc<Session>> {
+    pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Session>) -> CudaResult<Resident> {
         match self.owner(at, Some(current)).filter(|session| session.covers(at.0, bytes)) {
-            Some(session) => {
-                session.give(at.0, bytes)?;
-                Ok(session)
-            }
+            Some(session) => Resident::of(session, at.0, bytes),
             None => {
                 log!(Info, "refused: no device has these {bytes} bytes at: {:#x}", at.0);
                 Err(CudaError::INVALID_VALUE)

@@ -178,7 +178,6 @@ impl Client {
 
 impl ContextCalls for Client {
     fn device_primary_ctx_retain(&self, device: Device) -> CudaResult<Context> {
-        let _call = self.enter();
         let device = self.device(device)?;
         let mut primary = lock(&device.retained);
         device.session.errors.check()?;
@@ -188,7 +187,6 @@ impl ContextCalls for Client {
     }
 
     fn device_primary_ctx_release(&self, device: Device) -> CudaResult<()> {
-        let _call = self.enter();
         let device = self.device(device)?;
         let mut primary = lock(&device.retained);
         match primary.count {
@@ -207,7 +205,6 @@ impl ContextCalls for Client {
     }
 
     fn device_primary_ctx_reset(&self, device: Device) -> CudaResult<()> {
-        let _call = self.enter();
         let device = self.device(device)?;
         // It stays retained as often as it is: a context that was reset comes back when its holders use it.
         let _primary = lock(&device.retained);
@@ -226,7 +223,6 @@ impl ContextCalls for Client {
     }
 
     fn device_primary_ctx_get_state(&self, device: Device) -> CudaResult<(u32, bool)> {
-        let _call = self.enter();
         let device = self.device(device)?;
         let active = device.primary.is_alive();
         let flags = if active { device.primary.flags.load(Ordering::Acquire) } else { lock(&device.retained).flags };
@@ -234,7 +230,6 @@ impl ContextCalls for Client {
     }
 
     fn device_primary_ctx_set_flags(&self, device: Device, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if flags & !context_flags::FLAGS_MASK != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -245,7 +240,6 @@ impl ContextCalls for Client {
     }
 
     fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
-        let _call = self.enter();
         if flags & !context_flags::FLAGS_MASK != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -261,7 +255,6 @@ impl ContextCalls for Client {
     }
 
     fn ctx_destroy(&self, context: Context) -> CudaResult<()> {
-        let _call = self.enter();
         let state = self.context(context)?;
         if state.is_primary {
             return Err(CudaError::INVALID_CONTEXT);
@@ -277,18 +270,15 @@ impl ContextCalls for Client {
     }
 
     fn ctx_push_current(&self, context: Context) -> CudaResult<()> {
-        let _call = self.enter();
         thread::own().push(self.context(context)?);
         Ok(())
     }
 
     fn ctx_pop_current(&self) -> CudaResult<Context> {
-        let _call = self.enter();
         thread::own().pop().map(|context| context.handle()).ok_or(CudaError::INVALID_CONTEXT)
     }
 
     fn ctx_set_current(&self, context: Context) -> CudaResult<()> {
-        let _call = self.enter();
         if thread::own().with_top(|top| top.is_some_and(|top| top.handle() == context)) {
             return Ok(());
         }
@@ -298,27 +288,22 @@ impl ContextCalls for Client {
     }
 
     fn ctx_get_current(&self) -> CudaResult<Context> {
-        let _call = self.enter();
         Ok(thread::own().with_top(|top| top.map_or(Context::NULL, |top| top.handle())))
     }
 
     fn ctx_get_device(&self) -> CudaResult<Device> {
-        let _call = self.enter();
         thread::own().with_top(|top| top.map(|top| top.device()).ok_or(CudaError::INVALID_CONTEXT))
     }
 
     fn ctx_get_device_of(&self, context: Context) -> CudaResult<Device> {
-        let _call = self.enter();
         Ok(self.any_context(context)?.device())
     }
 
     fn ctx_get_flags(&self) -> CudaResult<u32> {
-        let _call = self.enter();
         Ok(self.current()?.flags.load(Ordering::Acquire))
     }
 
     fn ctx_set_flags(&self, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if flags & !context_flags::FLAGS_MASK != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -327,12 +312,10 @@ impl ContextCalls for Client {
     }
 
     fn ctx_get_id(&self, context: Context) -> CudaResult<u64> {
-        let _call = self.enter();
         Ok(self.any_context(context)?.handle.id)
     }
 
     fn ctx_synchronize(&self) -> CudaResult<()> {
-        let _call = self.enter();
         let context = self.current()?;
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.session.errors.report()?;
@@ -342,7 +325,6 @@ impl ContextCalls for Client {
     }
 
     fn ctx_synchronize_of(&self, context: Context) -> CudaResult<()> {
-        let _call = self.enter();
         let context = self.any_context(context)?;
         self.graphs.refuse_synchronize(context.handle().0)?;
         context.session.errors.report()?;
@@ -352,7 +334,6 @@ impl ContextCalls for Client {
     }
 
     fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {
-        let _call = self.enter();
         let context = self.current()?;
         // A value that is in force already need not be set; the runtime repeats its defaults.
         if Self::limit_known(&context, limit)? == value as u64 {
@@ -368,18 +349,15 @@ impl ContextCalls for Client {
     }
 
     fn ctx_get_limit(&self, limit: u32) -> CudaResult<usize> {
-        let _call = self.enter();
         let value = Self::limit_known(&*self.current()?, limit)?;
         usize::try_from(value).map_err(|_| CudaError::INVALID_VALUE)
     }
 
     fn ctx_get_cache_config(&self) -> CudaResult<u32> {
-        let _call = self.enter();
         Ok(self.current()?.cache_config.load(Ordering::Acquire))
     }
 
     fn ctx_set_cache_config(&self, config: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if config > floe_abi::function_cache::PREFER_EQUAL {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -389,12 +367,10 @@ impl ContextCalls for Client {
     }
 
     fn ctx_get_shared_mem_config(&self) -> CudaResult<u32> {
-        let _call = self.enter();
         Ok(self.current()?.shared_config.load(Ordering::Acquire))
     }
 
     fn ctx_set_shared_mem_config(&self, config: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if config > floe_abi::shared_config::EIGHT_BYTE_BANK_SIZE {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -404,25 +380,21 @@ impl ContextCalls for Client {
     }
 
     fn ctx_get_api_version(&self, context: Context) -> CudaResult<u32> {
-        let _call = self.enter();
         self.any_context(context)?;
         Ok(API_VERSION)
     }
 
     fn ctx_get_stream_priority_range(&self) -> CudaResult<(i32, i32)> {
-        let _call = self.enter();
         Ok(self.current()?.session.snapshot.priorities)
     }
 
     fn ctx_reset_persisting_l2_cache(&self) -> CudaResult<()> {
-        let _call = self.enter();
         let context = self.working()?;
         context.session.connection.post(&SetCacheConfig { what: 2, value: 0 })?;
         Ok(())
     }
 
     fn ctx_enable_peer_access(&self, peer: Context, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if flags != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -439,7 +411,6 @@ impl ContextCalls for Client {
     }
 
     fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()> {
-        let _call = self.enter();
         self.current()?;
         self.context(peer)?;
         Err(CudaError::PEER_ACCESS_NOT_ENABLED)

@@ -17,6 +17,7 @@ use floe_wire::{CopyFromDevice, CopyOnDevice, CopyToDevice, PIECE_BYTES};
 
 use crate::client::Client;
 use crate::connection::Target;
+use crate::managed::Resident;
 use crate::order::Course;
 use crate::session::Session;
 use crate::sharing::copy_by_device;
@@ -148,12 +149,13 @@ impl Client {
         if let Some(to) = self.host_side(to, source.len(), &stream.session) {
             return self.move_on_host(stream, to, source);
         }
-        let session = self.device_memory(to, source.len() as u64, &stream.session)?;
-        if !Arc::ptr_eq(&session, &stream.session) {
-            return self.with_remote(stream, &session, |remote| self.upload(remote, to, source, mode));
+        let memory = self.device_memory(to, source.len() as u64, &stream.session)?;
+        let session = memory.session();
+        if !memory.is_on(&stream.session) {
+            return self.with_remote(stream, session, |remote| self.upload(remote, to, source, mode));
         }
-        let sends = mode == Mode::Waits && Self::had_better_send(&source, &session);
-        if !sends && self.is_shared(&source, &session)? {
+        let sends = mode == Mode::Waits && Self::had_better_send(&source, session);
+        if !sends && self.is_shared(&source, session)? {
             session.statistics.read_by_device(source.len() as u64);
             copy_by_device(stream, to.0, source.pointer().0, source.len() as u64)?;
             return Self::wait_where(mode, stream);
@@ -164,7 +166,7 @@ impl Client {
         let passage = self.passage(&source, mode);
         let staged =
             if passage.is_lent { 0 } else { session.upload_staged(stream.course(), self.copiers()?, to.0, &source)? };
-        send(&session, stream.course(), to.0 + staged as u64, &source.sub(staged, source.len() - staged)?, passage)
+        send(session, stream.course(), to.0 + staged as u64, &source.sub(staged, source.len() - staged)?, passage)
     }
 
     /// How these bytes leave. Pinned memory is the device's to read at any time, so the server may see what is there later; but
@@ -198,11 +200,12 @@ impl Client {
         if let Some(from) = self.host_side(from, target.len(), &stream.session) {
             return self.move_on_host(stream, target, from);
         }
-        let session = self.device_memory(from, bytes, &stream.session)?;
-        if !Arc::ptr_eq(&session, &stream.session) {
-            return self.with_remote(stream, &session, |remote| self.download(remote, target, from, Mode::Waits));
+        let memory = self.device_memory(from, bytes, &stream.session)?;
+        let session = memory.session();
+        if !memory.is_on(&stream.session) {
+            return self.with_remote(stream, session, |remote| self.download(remote, target, from, Mode::Waits));
         }
-        if self.is_shared(&target, &session)? {
+        if self.is_shared(&target, session)? {
             session.statistics.written_by_device(bytes);
             copy_by_device(stream, target.pointer().0, from.0, bytes)?;
             return Self::wait_where(mode, stream);
@@ -262,20 +265,20 @@ impl Client {
         self.move_between(stream, (to, &target), (from, &source), bytes)
     }
 
-    /// From one vGPU's memory to the same or another's. Two vGPUs may have global variables at one address, so the sessions
-    /// are told.
+    /// From one vGPU's memory to the same or another's. Two vGPUs may have global variables at one address, so the memory
+    /// says which has it.
     fn move_between(
         &self,
         stream: &StreamState,
-        to: (DevicePtr, &Arc<Session>),
-        from: (DevicePtr, &Arc<Session>),
+        to: (DevicePtr, &Resident),
+        from: (DevicePtr, &Resident),
         bytes: u64,
     ) -> CudaResult<()> {
-        if !Arc::ptr_eq(from.1, to.1) {
+        if !from.1.is_on(to.1.session()) {
             return self.relay(stream, to, from, bytes);
         }
-        if !Arc::ptr_eq(from.1, &stream.session) {
-            return self.with_remote(stream, from.1, |remote| self.move_between(remote, to, from, bytes));
+        if !from.1.is_on(&stream.session) {
+            return self.with_remote(stream, from.1.session(), |remote| self.move_between(remote, to, from, bytes));
         }
         stream.post(&CopyOnDevice {
             stream: stream.id(),
@@ -289,8 +292,8 @@ impl Client {
     fn relay(
         &self,
         stream: &StreamState,
-        to: (DevicePtr, &Arc<Session>),
-        from: (DevicePtr, &Arc<Session>),
+        to: (DevicePtr, &Resident),
+        from: (DevicePtr, &Resident),
         bytes: u64,
     ) -> CudaResult<()> {
         let length = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
@@ -300,9 +303,9 @@ impl Client {
             let piece = buffer.range().sub(0, RELAY_BYTES.min(length - done))?;
             let at = |start: DevicePtr| start.offset(done as u64).ok_or(CudaError::INVALID_VALUE);
             let (source, target) = (at(from.0)?, at(to.0)?);
-            self.on(stream, from.1, |there| self.download(there, piece, source, Mode::Waits))?;
+            self.on(stream, from.1.session(), |there| self.download(there, piece, source, Mode::Waits))?;
             // The bytes leave with the message, so the buffer is free again when this returns.
-            self.on(stream, to.1, |there| self.upload(there, target, piece, Mode::Waits))?;
+            self.on(stream, to.1.session(), |there| self.upload(there, target, piece, Mode::Waits))?;
             done += piece.len();
         }
         Ok(())

@@ -52,7 +52,6 @@ impl DeviceState {
 
 impl DeviceCalls for Client {
     fn init(&self, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if flags != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -64,39 +63,32 @@ impl DeviceCalls for Client {
     }
 
     fn device_get(&self, ordinal: i32) -> CudaResult<Device> {
-        let _call = self.enter();
         self.device(Device(ordinal)).map(DeviceState::handle)
     }
 
     fn device_get_count(&self) -> CudaResult<i32> {
-        let _call = self.enter();
         let count = self.devices()?.len();
         Ok(i32::try_from(count).expect("there are at most 16 windows"))
     }
 
     fn device_get_name(&self, device: Device) -> CudaResult<String> {
-        let _call = self.enter();
         Ok(self.device(device)?.session.snapshot.name.clone())
     }
 
     fn device_get_uuid(&self, device: Device) -> CudaResult<Uuid> {
-        let _call = self.enter();
         Ok(self.device(device)?.session.snapshot.uuid)
     }
 
     fn device_total_mem(&self, device: Device) -> CudaResult<usize> {
-        let _call = self.enter();
         let bytes = self.device(device)?.session.snapshot.memory;
         usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)
     }
 
     fn device_get_attribute(&self, attribute: u32, device: Device) -> CudaResult<i32> {
-        let _call = self.enter();
         self.device(device)?.session.snapshot.attribute(attribute).ok_or(CudaError::INVALID_VALUE)
     }
 
     fn device_can_access_peer(&self, device: Device, peer: Device) -> CudaResult<bool> {
-        let _call = self.enter();
         // Copies between vGPUs work, by way of the client; kernels cannot reach another vGPU's memory.
         self.device(device)?;
         self.device(peer)?;
@@ -104,7 +96,6 @@ impl DeviceCalls for Client {
     }
 
     fn device_get_p2p_attribute(&self, attribute: u32, source: Device, destination: Device) -> CudaResult<i32> {
-        let _call = self.enter();
         self.device(source)?;
         self.device(destination)?;
         if source == destination {
@@ -120,17 +111,14 @@ impl DeviceCalls for Client {
     }
 
     fn device_get_default_mem_pool(&self, device: Device) -> CudaResult<MemPool> {
-        let _call = self.enter();
         Ok(self.device(device)?.default_pool)
     }
 
     fn device_get_mem_pool(&self, device: Device) -> CudaResult<MemPool> {
-        let _call = self.enter();
         Ok(MemPool(self.device(device)?.current_pool.load(Ordering::Acquire)))
     }
 
     fn device_set_mem_pool(&self, device: Device, pool: MemPool) -> CudaResult<()> {
-        let _call = self.enter();
         let device = self.device(device)?;
         let state = self.pool(pool)?;
         if state.session.ordinal != device.session.ordinal {

@@ -144,7 +144,6 @@ impl EventState {
 
 impl EventCalls for Client {
     fn event_create(&self, flags: u32) -> CudaResult<Event> {
-        let _call = self.enter();
         let known = event_flags::BLOCKING_SYNC | event_flags::DISABLE_TIMING | event_flags::INTERPROCESS;
         let interprocess = flags & event_flags::INTERPROCESS != 0;
         if flags & !known != 0 || interprocess && flags & event_flags::DISABLE_TIMING == 0 {
@@ -169,17 +168,14 @@ impl EventCalls for Client {
     }
 
     fn event_record(&self, event: Event, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         self.record(event, stream, 0)
     }
 
     fn event_record_with_flags(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         self.record(event, stream, flags)
     }
 
     fn event_query(&self, event: Event) -> CudaResult<()> {
-        let _call = self.enter();
         self.graphs.refuse_captured(event)?;
         self.graphs.refuse_unsafe()?;
         let event = self.event(event)?;
@@ -204,7 +200,6 @@ impl EventCalls for Client {
     }
 
     fn event_synchronize(&self, event: Event) -> CudaResult<()> {
-        let _call = self.enter();
         self.graphs.refuse_captured(event)?;
         let event = self.event(event)?;
         event.session.errors.report()?;
@@ -219,7 +214,6 @@ impl EventCalls for Client {
     }
 
     fn event_destroy(&self, event: Event) -> CudaResult<()> {
-        let _call = self.enter();
         let handle = Handle::of(Kind::Event, event.0).ok_or(CudaError::INVALID_HANDLE)?;
         let state = self
             .session(handle)
@@ -231,7 +225,6 @@ impl EventCalls for Client {
     }
 
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
-        let _call = self.enter();
         self.graphs.refuse_captured(start)?;
         self.graphs.refuse_captured(end)?;
         let (start, end) = (self.event(start)?, self.event(end)?);

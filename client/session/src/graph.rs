@@ -129,38 +129,31 @@ fn attribute(id: u32, value: u32) -> LaunchAttribute {
 
 impl GraphCalls for Client {
     fn graphs(&self) -> &Graphs {
-        let _call = self.enter();
         &self.graphs
     }
 
     fn graph_kernel(&self, launch: &Launch<'_>, context: Context) -> CudaResult<KernelWork> {
-        let _call = self.enter();
         let context = self.context_of_node(context)?.handle();
         self.kernel_work(launch, context)
     }
 
     fn graph_copy(&self, copy: &CopyBox, context: Context) -> CudaResult<CopyBox> {
-        let _call = self.enter();
         self.settled_box(copy, &self.context_of_node(context)?.session)
     }
 
     fn graph_fill(&self, fill: &MemsetNodeParams, context: Context) -> CudaResult<()> {
-        let _call = self.enter();
         self.check_fill(fill, &self.context_of_node(context)?.session)
     }
 
     fn graph_words(&self, operations: &[StreamMemoryOperation], context: Context) -> CudaResult<()> {
-        let _call = self.enter();
         self.checked_operations(operations, &self.context(context)?.session).map(drop)
     }
 
     fn graph_event(&self, event: Event) -> CudaResult<()> {
-        let _call = self.enter();
         self.event(event).map(drop)
     }
 
     fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {
-        let _call = self.enter();
         let session = self.session_of_plan(plan)?;
         session.errors.report()?;
         let mut parts = self.split(plan, &session)?;
@@ -182,7 +175,6 @@ impl GraphCalls for Client {
     }
 
     fn graph_launch(&self, exec: GraphExec, plan: &Plan, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let (exec, stream) = (self.exec(exec)?, self.working_stream(stream)?);
         exec.check()?;
         if !Arc::ptr_eq(&exec.session, &stream.session) {
@@ -195,7 +187,6 @@ impl GraphCalls for Client {
     }
 
     fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let (exec, stream) = (self.exec(exec)?, self.working_stream(stream)?);
         exec.check()?;
         if !Arc::ptr_eq(&exec.session, &stream.session) {
@@ -205,7 +196,6 @@ impl GraphCalls for Client {
     }
 
     fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
-        let _call = self.enter();
         let exec = self.execs.remove(exec.0).ok_or(CudaError::INVALID_VALUE)?;
         if !exec.is_valid() {
             return Ok(());
@@ -218,7 +208,6 @@ impl GraphCalls for Client {
     }
 
     fn graph_exec_update(&self, exec: GraphExec, plan: &Plan) -> CudaResult<()> {
-        let _call = self.enter();
         let exec = self.exec(exec)?;
         exec.check()?;
         let mut new = self.split(plan, &exec.session)?;
@@ -231,7 +220,6 @@ impl GraphCalls for Client {
     }
 
     fn graph_exec_set(&self, exec: GraphExec, at: usize, work: &Work) -> CudaResult<()> {
-        let _call = self.enter();
         let exec = self.exec(exec)?;
         exec.check()?;
         let is_device = self.is_device_work(work, &exec.session)?;

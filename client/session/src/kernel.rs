@@ -360,39 +360,32 @@ impl Client {
 
 impl KernelCalls for Client {
     fn kernel_get_function(&self, kernel: Kernel) -> CudaResult<Function> {
-        let _call = self.enter();
         let function = self.kernel(kernel)?.on(&self.current()?.session)?;
         Ok(function.handle())
     }
 
     fn kernel_get_library(&self, kernel: Kernel) -> CudaResult<Library> {
-        let _call = self.enter();
         let library = self.kernel(kernel)?.library.upgrade();
         library.map(|library| library.handle()).ok_or(CudaError::INVALID_HANDLE)
     }
 
     fn kernel_get_attribute(&self, attribute: u32, kernel: Kernel, device: Device) -> CudaResult<i32> {
-        let _call = self.enter();
         self.kernel_on(kernel, device)?.attribute(attribute)
     }
 
     fn kernel_set_attribute(&self, attribute: u32, value: i32, kernel: Kernel, device: Device) -> CudaResult<()> {
-        let _call = self.enter();
         self.kernel_on(kernel, device)?.set_attribute(attribute, value)
     }
 
     fn kernel_set_cache_config(&self, kernel: Kernel, config: u32, device: Device) -> CudaResult<()> {
-        let _call = self.enter();
         self.kernel_on(kernel, device)?.configure(1, config)
     }
 
     fn kernel_get_name(&self, kernel: Kernel) -> CudaResult<String> {
-        let _call = self.enter();
         Ok(self.kernel(kernel)?.name.clone())
     }
 
     fn kernel_get_param_info(&self, kernel: Kernel, index: usize) -> CudaResult<(usize, usize)> {
-        let _call = self.enter();
         let device = match self.current() {
             Ok(context) => context.device(),
             Err(_) => Device(0),
@@ -401,37 +394,30 @@ impl KernelCalls for Client {
     }
 
     fn func_get_attribute(&self, attribute: u32, function: Function) -> CudaResult<i32> {
-        let _call = self.enter();
         self.function(function)?.attribute(attribute)
     }
 
     fn func_set_attribute(&self, function: Function, attribute: u32, value: i32) -> CudaResult<()> {
-        let _call = self.enter();
         self.function(function)?.set_attribute(attribute, value)
     }
 
     fn func_set_cache_config(&self, function: Function, config: u32) -> CudaResult<()> {
-        let _call = self.enter();
         self.function(function)?.configure(1, config)
     }
 
     fn func_set_shared_mem_config(&self, function: Function, config: u32) -> CudaResult<()> {
-        let _call = self.enter();
         self.function(function)?.configure(2, config)
     }
 
     fn func_get_module(&self, function: Function) -> CudaResult<Module> {
-        let _call = self.enter();
         Ok(self.function(function)?.module)
     }
 
     fn func_get_name(&self, function: Function) -> CudaResult<String> {
-        let _call = self.enter();
         Ok(self.function(function)?.name.clone())
     }
 
     fn func_get_param_info(&self, function: Function, index: usize) -> CudaResult<(usize, usize)> {
-        let _call = self.enter();
         // The driver refuses a kernel here, alone among the calls that take functions.
         if Handle::of(Kind::Function, function.0).is_none() {
             return Err(CudaError::INVALID_HANDLE);
@@ -440,12 +426,10 @@ impl KernelCalls for Client {
     }
 
     fn func_is_loaded(&self, function: Function) -> CudaResult<u32> {
-        let _call = self.enter();
         self.function(function).map(|_| LOADED)
     }
 
     fn func_load(&self, function: Function) -> CudaResult<()> {
-        let _call = self.enter();
         self.function(function).map(drop)
     }
 }

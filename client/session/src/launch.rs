@@ -121,7 +121,6 @@ impl Client {
 
 impl LaunchCalls for Client {
     fn launch_kernel(&self, launch: &Launch<'_>) -> CudaResult<()> {
-        let _call = self.enter();
         if let Some(stream) = self.capturing(launch.stream)? {
             return self.record_launch(&stream, launch);
         }
@@ -143,7 +142,6 @@ impl LaunchCalls for Client {
     }
 
     fn launch_host_func(&self, stream: Stream, function: HostFunction) -> CudaResult<()> {
-        let _call = self.enter();
         if let Some(stream) = self.capturing(stream)? {
             return self.record_work(&stream, Work::Host(HostWorkOfNode::new(function)));
         }

@@ -145,7 +145,6 @@ impl Client {
 
 impl LibraryCalls for Client {
     fn library_load_data(&self, image: Image<'static>, options: &mut JitOptions) -> CudaResult<Library> {
-        let _call = self.enter();
         let session = self.library_session()?;
         session.errors.report()?;
         let image = self.to_keep(image)?;
@@ -165,7 +164,6 @@ impl LibraryCalls for Client {
     }
 
     fn library_unload(&self, library: Library) -> CudaResult<()> {
-        let _call = self.enter();
         let state = self.library(library)?;
         self.libraries.remove(state.id);
         for kernel in lock(&state.kernels).values() {
@@ -180,7 +178,6 @@ impl LibraryCalls for Client {
     }
 
     fn library_get_kernel(&self, library: Library, name: &CStr) -> CudaResult<Kernel> {
-        let _call = self.enter();
         let (state, name) = (self.library(library)?, name_of(name)?);
         if let Some(kernel) = lock(&state.kernels).get(name) {
             return Ok(kernel.handle());
@@ -191,13 +188,11 @@ impl LibraryCalls for Client {
     }
 
     fn library_get_kernel_count(&self, library: Library) -> CudaResult<u32> {
-        let _call = self.enter();
         let loaded = self.library(library)?.on(&self.library_session()?)?;
         u32::try_from(loaded.names()?.len()).map_err(|_| CudaError::INVALID_VALUE)
     }
 
     fn library_enumerate_kernels(&self, kernels: &mut [Kernel], library: Library) -> CudaResult<()> {
-        let _call = self.enter();
         let state = self.library(library)?;
         let loaded = state.on(&self.library_session()?)?;
         for (slot, name) in kernels.iter_mut().zip(loaded.names()?) {
@@ -207,7 +202,6 @@ impl LibraryCalls for Client {
     }
 
     fn library_get_module(&self, library: Library) -> CudaResult<Module> {
-        let _call = self.enter();
         let context = self.working()?;
         let loaded = self.library(library)?.on(&context.session)?;
         // Known as a module from now on; unloading the module is unloading its place in the library.
@@ -216,14 +210,12 @@ impl LibraryCalls for Client {
     }
 
     fn library_get_global(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
-        let _call = self.enter();
         let context = self.working()?;
         let loaded = self.library(library)?.on(&context.session)?;
         as_pair(self.variable(&loaded, name_of(name)?)?)
     }
 
     fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
-        let _call = self.enter();
         let (state, name) = (self.library(library)?, name_of(name)?);
         let loaded = state.only_on(&self.library_session()?)?;
         let found = loaded.global(name)?;

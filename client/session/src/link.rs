@@ -85,7 +85,6 @@ impl Session {
 
 impl LinkCalls for Client {
     fn link(&self, inputs: &[LinkInput], options: &mut JitOptions) -> CudaResult<Vec<u8>> {
-        let _call = self.enter();
         let session = std::sync::Arc::clone(&self.working()?.session);
         if let Some(option) = options.unsupported().next() {
             log!(Warn, "a link with an option that is not supported: CUjit_option {option}");

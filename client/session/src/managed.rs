@@ -9,6 +9,7 @@ mod allocate;
 mod calls;
 mod close;
 mod holding;
+mod resident;
 mod shadow;
 mod touch;
 mod transfer;
@@ -25,8 +26,8 @@ use crate::blocks::Blocks;
 use crate::order::Fence;
 use crate::session::Session;
 use crate::staging::Copiers;
-use crate::tally;
 use holding::Holding;
+pub(crate) use resident::{Residency, Resident};
 use shadow::Shadow;
 use transfer::Lane;
 
@@ -147,18 +148,6 @@ impl Managed {
         self.leaving.fetch_add(1, Ordering::SeqCst);
         Leaving { count: &self.leaving }
     }
-
-    /// As [`Leaving`], of a call that names managed memory, until [`Managed::has_left`].
-    pub(crate) fn count_leaving(&self) {
-        self.leaving.fetch_add(1, Ordering::SeqCst);
-        self.naming.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// A driver call that counted itself is over.
-    pub(crate) fn has_left(&self) {
-        self.naming.fetch_sub(1, Ordering::SeqCst);
-        self.leaving.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl Session {
@@ -180,12 +169,13 @@ impl Session {
         if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
     }
 
-    /// Gives the device these bytes, where they are managed memory, until the program's call is over.
-    pub(crate) fn give(self: &Arc<Self>, at: u64, bytes: u64) -> CudaResult<()> {
+    /// Gives the device these bytes, where they are managed memory, for as long as what is returned lives.
+    pub(crate) fn give(self: &Arc<Self>, at: u64, bytes: u64) -> CudaResult<Option<Residency>> {
         if !self.managed.has(at) {
-            return Ok(());
+            return Ok(None);
         }
-        tally::leave_until_over(&self.managed);
-        self.close_bytes(&(at..at.saturating_add(bytes)))
+        let residency = Residency::begin(&self.managed);
+        self.close_bytes(&(at..at.saturating_add(bytes)))?;
+        Ok(Some(residency))
     }
 }

@@ -141,13 +141,11 @@ fn as_size(bytes: u64) -> CudaResult<usize> {
 
 impl MemoryCalls for Client {
     fn mem_get_info(&self) -> CudaResult<(usize, usize)> {
-        let _call = self.enter();
         let (free, total) = self.working()?.session.info()?;
         Ok((as_size(free)?, as_size(total)?))
     }
 
     fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         let context = self.working()?;
         let at = context.session.allocate(bytes as u64, context.handle(), None)?;
@@ -155,7 +153,6 @@ impl MemoryCalls for Client {
     }
 
     fn mem_alloc_pitch(&self, width: usize, height: usize, element_bytes: u32) -> CudaResult<(DevicePtr, usize)> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         if !matches!(element_bytes, 4 | 8 | 16) || width == 0 || height == 0 {
             return Err(CudaError::INVALID_VALUE);
@@ -166,7 +163,6 @@ impl MemoryCalls for Client {
     }
 
     fn mem_free(&self, address: DevicePtr) -> CudaResult<()> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         if address.is_null() {
             return Ok(());
@@ -188,7 +184,6 @@ impl MemoryCalls for Client {
     }
 
     fn mem_get_address_range(&self, address: DevicePtr) -> CudaResult<(DevicePtr, usize)> {
-        let _call = self.enter();
         let session = self.owner(address, None).ok_or(CudaError::NOT_FOUND)?;
         if let Some(found) = lock(session.blocks_at(address.0)).find(address.0) {
             return Ok((DevicePtr(found.at), as_size(found.bytes)?));
@@ -201,13 +196,11 @@ impl MemoryCalls for Client {
     }
 
     fn mem_alloc_host(&self, bytes: usize) -> CudaResult<HostPointer> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         self.allocate_host(bytes, 0)
     }
 
     fn mem_free_host(&self, pointer: HostPointer) -> CudaResult<()> {
-        let _call = self.enter();
         let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::INVALID_VALUE)?;
         self.settle(pinned.start, pinned.bytes)?;
         if pinned.start == pointer.0 {
@@ -218,14 +211,12 @@ impl MemoryCalls for Client {
     }
 
     fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         // Asking for a mapping is common and using it is not: it is made with the use.
         self.allocate_host(bytes, flags)
     }
 
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
-        let _call = self.enter();
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
         let whole = self.host_memory.range(pinned.start, pinned.bytes).ok_or(CudaError::INVALID_VALUE)?;
         let session = &self.working()?.session;
@@ -236,12 +227,10 @@ impl MemoryCalls for Client {
     }
 
     fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32> {
-        let _call = self.enter();
         self.host_memory.find(pointer.0).map(|pinned| pinned.flags).ok_or(CudaError::INVALID_VALUE)
     }
 
     fn mem_host_register(&self, range: HostRange, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         let known = host_register_flags::PORTABLE
             | host_register_flags::DEVICEMAP
             | host_register_flags::IOMEMORY
@@ -262,7 +251,6 @@ impl MemoryCalls for Client {
     }
 
     fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
-        let _call = self.enter();
         let pinned = self.host_memory.find(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
         self.settle(pinned.start, pinned.bytes)?;
         if pinned.start == pointer.0 {
@@ -272,7 +260,6 @@ impl MemoryCalls for Client {
     }
 
     fn mem_prefetch_to_host(&self, address: DevicePtr, bytes: usize, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         self.prefetch_to_host(address, bytes, stream)
     }
 
@@ -281,7 +268,6 @@ impl MemoryCalls for Client {
     }
 
     fn mem_alloc_managed(&self, bytes: usize, flags: u32) -> CudaResult<DevicePtr> {
-        let _call = self.enter();
         self.graphs.refuse_unsafe()?;
         let attached = Attachment::at_first(flags)?;
         let context = self.working()?;

@@ -53,7 +53,6 @@ impl Extent {
 
 impl Client {
     fn fill(&self, stream: Stream, at: DevicePtr, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
-        let _call = self.enter();
         if let Some(stream) = self.capturing(stream)? {
             let fill = extent.as_node(at, element, value);
             if fill.width == 0 || fill.height == 0 {
@@ -117,11 +116,11 @@ impl Client {
         if let Some(range) = self.host_memory.range(at.0, span) {
             return Self::fill_host(stream, range, element, value, extent);
         }
-        let session = self.device_memory(at, span, &stream.session)?;
-        if Arc::ptr_eq(&session, &stream.session) {
+        let memory = self.device_memory(at, span, &stream.session)?;
+        if memory.is_on(&stream.session) {
             return stream.post(&message(stream.id()));
         }
-        self.with_remote(stream, &session, |remote| remote.post(&message(remote.id())))
+        self.with_remote(stream, memory.session(), |remote| remote.post(&message(remote.id())))
     }
 }
 

@@ -224,7 +224,6 @@ impl Client {
 
 impl ModuleCalls for Client {
     fn module_load_data(&self, image: &Image, options: &mut JitOptions) -> CudaResult<Module> {
-        let _call = self.enter();
         let context = self.working()?;
         let loaded = Loaded::load(&context.session, context.handle(), image, options)?;
         context.session.modules.insert(loaded.id, Arc::clone(&loaded));
@@ -232,7 +231,6 @@ impl ModuleCalls for Client {
     }
 
     fn module_unload(&self, module: Module) -> CudaResult<()> {
-        let _call = self.enter();
         let loaded = self.module(module)?;
         // A library's module goes with its library.
         if loaded.context.is_null() {
@@ -245,24 +243,20 @@ impl ModuleCalls for Client {
     }
 
     fn module_get_loading_mode(&self) -> CudaResult<u32> {
-        let _call = self.enter();
         Ok(if self.settings()?.eager_loading { EAGER } else { LAZY })
     }
 
     fn module_get_function(&self, module: Module, name: &CStr) -> CudaResult<Function> {
-        let _call = self.enter();
         let function = self.module(module)?.function(name_of(name)?)?;
         Ok(function.handle())
     }
 
     fn module_get_function_count(&self, module: Module) -> CudaResult<u32> {
-        let _call = self.enter();
         let loaded = self.module(module)?;
         u32::try_from(loaded.names()?.len()).map_err(|_| CudaError::INVALID_VALUE)
     }
 
     fn module_enumerate_functions(&self, functions: &mut [Function], module: Module) -> CudaResult<()> {
-        let _call = self.enter();
         let loaded = self.module(module)?;
         let names = loaded.names()?;
         let wanted = names.get(..functions.len()).unwrap_or(names);
@@ -273,7 +267,6 @@ impl ModuleCalls for Client {
     }
 
     fn module_get_global(&self, module: Module, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
-        let _call = self.enter();
         as_pair(self.variable(&*self.module(module)?, name_of(name)?)?)
     }
 }

@@ -118,7 +118,6 @@ impl FunctionState {
 
 impl Client {
     fn clusters(&self, what: u32, launch: &Launch<'_>) -> CudaResult<i32> {
-        let _call = self.enter();
         let function = self.function(launch.function)?;
         let session = Arc::clone(&function.session);
         let question = ClusterQuestion {
@@ -168,7 +167,6 @@ impl OccupancyCalls for Client {
         shared_bytes: usize,
         flags: u32,
     ) -> CudaResult<i32> {
-        let _call = self.enter();
         if block_size <= 0 || flags > 1 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -183,7 +181,6 @@ impl OccupancyCalls for Client {
         blocks: i32,
         block_size: i32,
     ) -> CudaResult<usize> {
-        let _call = self.enter();
         let wanted = u64::try_from(blocks).map_err(|_| CudaError::INVALID_VALUE)?;
         if wanted == 0 || block_size <= 0 {
             return Err(CudaError::INVALID_VALUE);

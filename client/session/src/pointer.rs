@@ -108,7 +108,6 @@ impl Client {
 
 impl PointerCalls for Client {
     fn pointer_get_attribute(&self, attribute: u32, address: DevicePtr) -> CudaResult<PointerAttribute> {
-        let _call = self.enter();
         if let Some(memory) = self.device_memory_at(address) {
             return self.of_device(attribute, address, &memory);
         }
@@ -119,7 +118,6 @@ impl PointerCalls for Client {
     }
 
     fn pointer_set_attribute(&self, value: u32, attribute: u32, address: DevicePtr) -> CudaResult<()> {
-        let _call = self.enter();
         if attribute != pointer_attribute::SYNC_MEMOPS || value > 1 || self.device_memory_at(address).is_none() {
             return Err(CudaError::INVALID_VALUE);
         }

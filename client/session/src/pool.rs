@@ -116,7 +116,6 @@ impl Client {
 
 impl PoolCalls for Client {
     fn mem_alloc_async(&self, bytes: usize, stream: Stream) -> CudaResult<DevicePtr> {
-        let _call = self.enter();
         let state = self.stream(stream)?;
         let device = floe_abi::Device(i32::from(state.session.ordinal));
         if let Some(captured) = self.capturing(stream)? {
@@ -127,7 +126,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         if address.is_null() {
             return Ok(());
         }
@@ -150,7 +148,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_alloc_from_pool_async(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
-        let _call = self.enter();
         let state = self.pool(pool)?;
         if let Some(captured) = self.capturing(stream)? {
             if !same_session(&captured.session, &state.session) {
@@ -163,7 +160,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_create(&self, properties: &MemPoolProperties) -> CudaResult<MemPool> {
-        let _call = self.enter();
         let on_device = properties.location.kind == location_type::DEVICE;
         if properties.kind != allocation_type::PINNED || !on_device {
             return Err(CudaError::INVALID_VALUE);
@@ -180,7 +176,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_destroy(&self, pool: MemPool) -> CudaResult<()> {
-        let _call = self.enter();
         if self.pool(pool)?.is_default {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -194,7 +189,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_get_attribute(&self, pool: MemPool, attribute: u32) -> CudaResult<u64> {
-        let _call = self.enter();
         let pool = self.pool(pool)?;
         use pool_attribute as a;
         Ok(match attribute {
@@ -210,7 +204,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_set_attribute(&self, pool: MemPool, attribute: u32, value: u64) -> CudaResult<()> {
-        let _call = self.enter();
         let pool = self.pool(pool)?;
         use pool_attribute as a;
         match attribute {
@@ -235,12 +228,10 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_trim_to(&self, pool: MemPool, keep: usize) -> CudaResult<()> {
-        let _call = self.enter();
         self.pool(pool)?.session.trim(keep as u64)
     }
 
     fn mem_pool_set_access(&self, pool: MemPool, access: &[MemAccess]) -> CudaResult<()> {
-        let _call = self.enter();
         let pool = self.pool(pool)?;
         for wish in access {
             let own =
@@ -257,7 +248,6 @@ impl PoolCalls for Client {
     }
 
     fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32> {
-        let _call = self.enter();
         let pool = self.pool(pool)?;
         let own = location.kind == location_type::DEVICE && location.id == i32::from(pool.session.ordinal);
         Ok(if own { access_flags::READWRITE } else { access_flags::NONE })

@@ -211,17 +211,14 @@ impl Client {
 
 impl StreamCalls for Client {
     fn stream_create(&self, flags: u32) -> CudaResult<Stream> {
-        let _call = self.enter();
         self.create_stream(flags, 0)
     }
 
     fn stream_create_with_priority(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
-        let _call = self.enter();
         self.create_stream(flags, priority)
     }
 
     fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let handle = Handle::of(Kind::Stream, stream.0).ok_or(CudaError::INVALID_HANDLE)?;
         let state = self
             .session(handle)
@@ -234,7 +231,6 @@ impl StreamCalls for Client {
     }
 
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.working_stream(stream)?;
         stream.session.synchronize_stream(&stream.course)?;
         stream.session.open_after_wait();
@@ -242,7 +238,6 @@ impl StreamCalls for Client {
     }
 
     fn stream_query(&self, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.working_stream(stream)?;
         let session = &stream.session;
         if session.is_quiet(&stream.course) {
@@ -272,7 +267,6 @@ impl StreamCalls for Client {
     }
 
     fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if flags > 1 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -288,51 +282,42 @@ impl StreamCalls for Client {
     }
 
     fn stream_get_flags(&self, stream: Stream) -> CudaResult<u32> {
-        let _call = self.enter();
         Ok(self.stream(stream)?.flags)
     }
 
     fn stream_get_priority(&self, stream: Stream) -> CudaResult<i32> {
-        let _call = self.enter();
         Ok(self.stream(stream)?.priority)
     }
 
     fn stream_get_ctx(&self, stream: Stream) -> CudaResult<Context> {
-        let _call = self.enter();
         Ok(self.stream(stream)?.context)
     }
 
     fn stream_get_device(&self, stream: Stream) -> CudaResult<Device> {
-        let _call = self.enter();
         Ok(Device(i32::from(self.stream(stream)?.session.ordinal)))
     }
 
     fn stream_get_id(&self, stream: Stream) -> CudaResult<u64> {
-        let _call = self.enter();
         // Ids of the wire are unique on a vGPU; the default stream has 0 there, which programs take for "none".
         Ok(self.stream(stream)?.course.stream() + 1)
     }
 
     fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
-        let _call = self.enter();
         let stream = self.stream(stream)?;
         Ok(stream.for_capture())
     }
 
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.working_stream(stream)?;
         let session = &stream.session;
         session.connection.host_function(&stream.course, session.next_id(), HostWork::Callback(callback))
     }
 
     fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         self.attach(stream, address, bytes, flags)
     }
 
     fn stream_copy_attributes(&self, destination: Stream, source: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let (destination, source) = (self.stream(destination)?, self.stream(source)?);
         let values = lock(&source.attributes).clone();
         *lock(&destination.attributes) = values;
@@ -340,7 +325,6 @@ impl StreamCalls for Client {
     }
 
     fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
-        let _call = self.enter();
         let stream = self.stream(stream)?;
         if attribute == launch_attribute::PRIORITY {
             let bits = u32::from_ne_bytes(stream.priority.to_ne_bytes());
@@ -354,7 +338,6 @@ impl StreamCalls for Client {
     }
 
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.stream(stream)?;
         if !is_stream_attribute(attribute) {
             return Err(CudaError::INVALID_VALUE);

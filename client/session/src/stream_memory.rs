@@ -171,7 +171,7 @@ impl Client {
             log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
             return Err(CudaError::NOT_SUPPORTED);
         }
-        if !Arc::ptr_eq(&self.device_memory(at, bytes, session)?, session) {
+        if !self.device_memory(at, bytes, session)?.is_on(session) {
             log!(Warn, "cuStreamBatchMemOp: words of another device are not supported: {:#x}", at.0);
             return Err(CudaError::NOT_SUPPORTED);
         }
@@ -212,7 +212,6 @@ impl Client {
 
 impl StreamMemoryCalls for Client {
     fn stream_batch_mem_op(&self, stream: Stream, operations: &[StreamMemoryOperation], flags: u32) -> CudaResult<()> {
-        let _call = self.enter();
         if flags != 0 || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
             return Err(CudaError::INVALID_VALUE);
         }

@@ -110,7 +110,6 @@ fn map_of(bytes: &[u8]) -> Option<TensorMap> {
 
 impl TensorMapCalls for Client {
     fn tensor_map_encode(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap> {
-        let _call = self.enter();
         self.current()?.session.tensor_map(shape, address)
     }
 }

@@ -17,6 +17,7 @@ use floe_wire::{
 use crate::array::ArrayState;
 use crate::client::Client;
 use crate::log::log;
+use crate::managed::Resident;
 use crate::session::Session;
 
 /// One texture, as the program said it is.
@@ -103,7 +104,12 @@ impl Client {
         if Arc::ptr_eq(&array.session, session) { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
     }
 
-    fn resource(&self, resource: &ResourceDescriptor, session: &Arc<Session>) -> CudaResult<TextureResource> {
+    /// What a texture reads, as it travels; memory stays with the device while its guard lives.
+    fn resource(
+        &self,
+        resource: &ResourceDescriptor,
+        session: &Arc<Session>,
+    ) -> CudaResult<(TextureResource, Option<Resident>)> {
         if resource.flags != 0 {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -111,18 +117,17 @@ impl Client {
         match kind {
             resource_type::ARRAY => {
                 let array = self.array_of(resource, session)?.id;
-                Ok(TextureResource { kind, array, ..TextureResource::default() })
+                Ok((TextureResource { kind, array, ..TextureResource::default() }, None))
             }
             resource_type::LINEAR | resource_type::PITCH2D => {
                 let bytes = span(resource).ok_or(CudaError::INVALID_VALUE)? as u64;
                 let at = DevicePtr(resource.place);
-                if !self.reaches_shared(at, bytes, session) {
-                    let owner = self.device_memory(at, bytes, session)?;
-                    if !Arc::ptr_eq(&owner, session) {
-                        return Err(CudaError::INVALID_VALUE);
-                    }
+                let shared = self.reaches_shared(at, bytes, session);
+                let memory = if shared { None } else { Some(self.device_memory(at, bytes, session)?) };
+                if memory.as_ref().is_some_and(|memory| !memory.is_on(session)) {
+                    return Err(CudaError::INVALID_VALUE);
                 }
-                Ok(TextureResource {
+                let resource = TextureResource {
                     kind,
                     at: floe_wire::DevicePtr(at.0),
                     format: resource.format,
@@ -131,7 +136,8 @@ impl Client {
                     height: resource.height as u64,
                     pitch: resource.pitch as u64,
                     ..TextureResource::default()
-                })
+                };
+                Ok((resource, memory))
             }
             resource_type::MIPMAPPED_ARRAY => {
                 log!(Warn, "cuTexObjectCreate: mipmapped arrays are not supported");
@@ -149,13 +155,13 @@ impl TextureCalls for Client {
         how: &TextureDescriptor,
         part: Option<&ResourceViewDescriptor>,
     ) -> CudaResult<TextureObject> {
-        let _call = self.enter();
         let context = self.working()?;
         let session = &context.session;
         let id = TextureId(session.next_id());
+        let (wanted, _memory) = self.resource(resource, session)?;
         let message = CreateTexture {
             texture: id,
-            resource: self.resource(resource, session)?,
+            resource: wanted,
             description: description(how),
             view: part.map(view).into_iter().collect(),
         };
@@ -168,29 +174,24 @@ impl TextureCalls for Client {
     }
 
     fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
-        let _call = self.enter();
         let session = &self.current()?.session;
         let state = session.textures.remove(texture.0).ok_or(CudaError::INVALID_VALUE)?;
         session.connection.post(&DestroyTexture { texture: state.id }).map(|_| ())
     }
 
     fn tex_object_get_resource_desc(&self, texture: TextureObject) -> CudaResult<ResourceDescriptor> {
-        let _call = self.enter();
         Ok(self.current()?.session.texture(texture)?.resource)
     }
 
     fn tex_object_get_texture_desc(&self, texture: TextureObject) -> CudaResult<TextureDescriptor> {
-        let _call = self.enter();
         Ok(self.current()?.session.texture(texture)?.description)
     }
 
     fn tex_object_get_resource_view_desc(&self, texture: TextureObject) -> CudaResult<ResourceViewDescriptor> {
-        let _call = self.enter();
         self.current()?.session.texture(texture)?.view.ok_or(CudaError::INVALID_VALUE)
     }
 
     fn surf_object_create(&self, resource: &ResourceDescriptor) -> CudaResult<SurfaceObject> {
-        let _call = self.enter();
         let context = self.working()?;
         let session = &context.session;
         if resource.kind != resource_type::ARRAY || resource.flags != 0 {
@@ -207,14 +208,12 @@ impl TextureCalls for Client {
     }
 
     fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
-        let _call = self.enter();
         let session = &self.current()?.session;
         let state = session.surfaces.remove(surface.0).ok_or(CudaError::INVALID_VALUE)?;
         session.connection.post(&DestroySurface { surface: state.id }).map(|_| ())
     }
 
     fn surf_object_get_resource_desc(&self, surface: SurfaceObject) -> CudaResult<ResourceDescriptor> {
-        let _call = self.enter();
         let state = self.current()?.session.surfaces.get(surface.0).ok_or(CudaError::INVALID_VALUE)?;
         Ok(state.resource)
     }

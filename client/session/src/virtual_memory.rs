@@ -153,7 +153,6 @@ impl VirtualMemoryCalls for Client {
         wish: DevicePtr,
         flags: u64,
     ) -> CudaResult<DevicePtr> {
-        let _call = self.enter();
         // A reservation belongs to no device in CUDA; here it must be some vGPU's part of the address space.
         let session = match self.owner(wish, None) {
             Some(session) => session,
@@ -177,7 +176,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
-        let _call = self.enter();
         let range = range(address, bytes)?;
         let session = self.window_of(address)?;
         let mut memory = lock(&session.virtual_memory);
@@ -189,7 +187,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_create(&self, bytes: usize, properties: &MemAllocationProperties, flags: u64) -> CudaResult<MemHandle> {
-        let _call = self.enter();
         if flags != 0 || bytes == 0 || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -219,7 +216,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {
-        let _call = self.enter();
         let (session, id) = self.physical(handle)?;
         let mut memory = lock(&session.virtual_memory);
         let physical =
@@ -240,7 +236,6 @@ impl VirtualMemoryCalls for Client {
         handle: MemHandle,
         flags: u64,
     ) -> CudaResult<()> {
-        let _call = self.enter();
         let range = range(address, bytes)?;
         let (session, id) = self.physical(handle)?;
         let mut memory = lock(&session.virtual_memory);
@@ -276,7 +271,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
-        let _call = self.enter();
         let range = range(address, bytes)?;
         let session = self.window_of(address)?;
         lock(&session.virtual_memory).exactly(&range)?;
@@ -296,7 +290,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_set_access(&self, address: DevicePtr, bytes: usize, access: &[MemAccess]) -> CudaResult<()> {
-        let _call = self.enter();
         let range = range(address, bytes)?;
         let session = self.window_of(address)?;
         for wish in access {
@@ -325,7 +318,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
-        let _call = self.enter();
         let session = self.window_of(address)?;
         let memory = lock(&session.virtual_memory);
         let (_, mapping) = memory.mapping_entry(address.0).ok_or(CudaError::INVALID_VALUE)?;
@@ -334,7 +326,6 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
-        let _call = self.enter();
         if option > floe_abi::granularity::RECOMMENDED || properties.kind != allocation_type::PINNED {
             return Err(CudaError::INVALID_VALUE);
         }
@@ -343,14 +334,12 @@ impl VirtualMemoryCalls for Client {
     }
 
     fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties> {
-        let _call = self.enter();
         let (session, id) = self.physical(handle)?;
         let memory = lock(&session.virtual_memory);
         memory.physical.get(&id).map(|physical| physical.properties).ok_or(CudaError::INVALID_VALUE)
     }
 
     fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {
-        let _call = self.enter();
         let session = self.window_of(DevicePtr(address.0))?;
         let mut memory = lock(&session.virtual_memory);
         let id =

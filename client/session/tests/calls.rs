@@ -5,6 +5,7 @@
 mod scripted;
 
 use floe_abi::{CudaError, Device, DevicePtr, Stream, event_flags};
+use floe_session::Client;
 use floe_surface::*;
 use floe_wire::Request;
 use scripted::*;
@@ -13,20 +14,21 @@ use scripted::*;
 fn vector_add_waits_five_times_once_a_context_exists() {
     let server = Server::start(Options::default());
     let client = client(&server);
-    let library = client.library_load_data(ptx(), &mut JitOptions::none()).unwrap();
-    let kernel = client.library_get_kernel(library, c"add").unwrap();
+    let library = counted(client, |client| client.library_load_data(ptx(), &mut JitOptions::none())).unwrap();
+    let kernel = counted(client, |client| client.library_get_kernel(library, c"add")).unwrap();
     let mut input = vec![7u8; 4096];
-    let buffers: Vec<DevicePtr> = (0..3).map(|_| client.mem_alloc(4096).unwrap()).collect();
+    let buffers: Vec<DevicePtr> = (0..3).map(|_| counted(client, |client| client.mem_alloc(4096)).unwrap()).collect();
     for buffer in &buffers[..2] {
-        client.memcpy_htod(Stream::LEGACY, *buffer, host(&mut input)).unwrap();
+        counted(client, |client| client.memcpy_htod(Stream::LEGACY, *buffer, host(&mut input))).unwrap();
     }
     let parameters = (buffers[0].0, buffers[1].0, buffers[2].0, 1024);
-    launch(client, kernel.as_function(), [4, 1, 1], [256, 1, 1], Stream::LEGACY, parameters).unwrap();
-    client.ctx_synchronize().unwrap();
+    let function = kernel.as_function();
+    counted(client, |client| launch(client, function, [4, 1, 1], [256, 1, 1], Stream::LEGACY, parameters)).unwrap();
+    counted(client, |client| client.ctx_synchronize()).unwrap();
     let mut output = vec![0u8; 4096];
-    client.memcpy_dtoh(Stream::LEGACY, host(&mut output), buffers[0]).unwrap();
+    counted(client, |client| client.memcpy_dtoh(Stream::LEGACY, host(&mut output), buffers[0])).unwrap();
     for buffer in buffers {
-        client.mem_free(buffer).unwrap();
+        counted(client, |client| client.mem_free(buffer)).unwrap();
     }
     client.library_unload(library).unwrap();
     client.device_primary_ctx_release(Device(0)).unwrap();
@@ -166,8 +168,9 @@ fn attributes_that_every_device_takes_are_set_without_waiting_and_occupancy_reme
     let function = client.kernel_get_function(client.library_get_kernel(library, c"add").unwrap()).unwrap();
     let step = || {
         for bytes in [65_536, 98_304] {
-            client.func_set_attribute(function, 8, bytes).unwrap();
-            assert_eq!(client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0), Ok(4));
+            counted(client, |client| client.func_set_attribute(function, 8, bytes)).unwrap();
+            let blocks = |client: &Client| client.occupancy_max_active_blocks_per_multiprocessor(function, 128, 0, 0);
+            assert_eq!(counted(client, blocks), Ok(4));
         }
     };
     step();
@@ -175,7 +178,7 @@ fn attributes_that_every_device_takes_are_set_without_waiting_and_occupancy_reme
     step();
     assert_eq!(client.statistics().waits_with_context, before);
     // More than any device has: only the server can say what that is answered with.
-    client.func_set_attribute(function, 8, 1 << 30).unwrap();
+    counted(client, |client| client.func_set_attribute(function, 8, 1 << 30)).unwrap();
     assert_eq!(client.statistics().waits_with_context, before + 1);
 }
 

@@ -47,7 +47,7 @@ fn instantiate(client: &'static Client, graph: Graph) -> Result<GraphExec, CudaE
 }
 
 fn replay(client: &'static Client, exec: GraphExec, stream: Stream) {
-    unsafe { graphs::cuGraphLaunch(client, Stream::LEGACY, exec, stream) }.unwrap();
+    counted(client, |_| unsafe { graphs::cuGraphLaunch(client, Stream::LEGACY, exec, stream) }).unwrap();
 }
 
 /// Status and number of nodes to wait for.

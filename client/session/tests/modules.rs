@@ -47,10 +47,10 @@ fn library_of_machine_code_waits_for_its_first_kernel_and_loads_with_the_same_qu
 
     let again = client.library_load_data(fatbin(FATBIN), &mut JitOptions::none()).unwrap();
     let before = client.statistics().waits_with_context;
-    let kernel = client.library_get_kernel(again, c"sums").unwrap();
+    let kernel = counted(client, |client| client.library_get_kernel(again, c"sums")).unwrap();
     assert_eq!(server.names()[first.len()..], ["LoadLibrary", "FindKernel"]);
     assert_eq!(client.statistics().waits_with_context - before, 1);
-    client.kernel_get_attribute(0, kernel, Device(0)).unwrap();
+    counted(client, |client| client.kernel_get_attribute(0, kernel, Device(0))).unwrap();
     assert_eq!(client.statistics().waits_with_context - before, 1, "what a kernel is came with it");
     let statistics = client.statistics();
     assert_eq!((statistics.contents_known, statistics.contents_sent), (1, 1));

@@ -38,11 +38,12 @@ fn device_reads_and_writes_pinned_memory_and_no_byte_travels() {
     host.write(&bytes).unwrap();
     let other = pinned(client.mem_host_alloc(LARGE, host_alloc_flags::PORTABLE).unwrap(), LARGE);
     let before = waits(client);
-    client.memcpy_htod_async(device, host, Stream::LEGACY).unwrap();
-    client.memcpy_dtoh_async(other, device, Stream::LEGACY).unwrap();
-    client.memcpy_dtoh_async(other.sub(0, 4).unwrap(), device, Stream::LEGACY).unwrap();
+    counted(client, |client| client.memcpy_htod_async(device, host, Stream::LEGACY)).unwrap();
+    counted(client, |client| client.memcpy_dtoh_async(other, device, Stream::LEGACY)).unwrap();
+    let little = other.sub(0, 4).unwrap();
+    counted(client, |client| client.memcpy_dtoh_async(little, device, Stream::LEGACY)).unwrap();
     assert_eq!(waits(client), before, "all of it is posted");
-    client.stream_synchronize(Stream::LEGACY).unwrap();
+    counted(client, |client| client.stream_synchronize(Stream::LEGACY)).unwrap();
     assert_eq!(waits(client), before + 1);
     assert!(other.to_vec() == bytes);
     assert_eq!(

@@ -93,8 +93,8 @@ fn a_copy_to_the_device_waits_for_nothing_once_there_are_slots() {
     client.memcpy_htod(Stream::LEGACY, at, host(&mut source)).unwrap();
     let waits = |client: &Client| client.statistics().waited.iter().sum::<u64>();
     let before = waits(client);
-    client.memcpy_htod(Stream::LEGACY, at, host(&mut source)).unwrap();
-    client.memcpy_htod_async(at, host(&mut source), Stream::LEGACY).unwrap();
+    counted(client, |client| client.memcpy_htod(Stream::LEGACY, at, host(&mut source))).unwrap();
+    counted(client, |client| client.memcpy_htod_async(at, host(&mut source), Stream::LEGACY)).unwrap();
     assert_eq!(waits(client), before);
 }
 

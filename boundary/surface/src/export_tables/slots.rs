@@ -3,22 +3,39 @@
 //! context-local storage keeps.
 
 use super::driver;
+use crate::Driver;
 use crate::context_storage::{self, Destructor};
 use crate::integrity::{self, DeviceIdentity, Process};
 use crate::marshal::module::image_at;
 use crate::prelude::*;
-use crate::process::{guard, guard_always};
+use crate::process;
+
+/// Runs a slot that needs `cuInit`.
+fn guard(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
+    match driver() {
+        Ok(driver) => process::guard(driver, name, call),
+        Err(error) => error.into(),
+    }
+}
+
+/// Runs a slot that does not need `cuInit`.
+fn guard_always(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
+    match driver() {
+        Ok(driver) => process::guard_always(driver, name, call),
+        Err(error) => error.into(),
+    }
+}
 
 /// Visits one function of a module: the caller's value, the function, a word nobody reads.
 type Visitor = unsafe extern "C" fn(*mut c_void, Function, u64);
 
 /// Loads a module from nvcc's wrapper.
 pub(super) unsafe extern "C" fn load_wrapper(module: *mut Module, wrapper: *const c_void) -> CuResult {
-    guard("the runtime's module load", || {
+    guard("the runtime's module load", |driver| {
         c::present(module)?;
         // SAFETY: the runtime passes the wrapper nvcc made.
         let image = unsafe { image_at(wrapper) }?;
-        let loaded = driver()?.module_load_data(&image, &mut JitOptions::none())?;
+        let loaded = driver.module_load_data(&image, &mut JitOptions::none())?;
         // SAFETY: the runtime's variable.
         unsafe { c::put(module, loaded) };
         Ok(())
@@ -51,9 +68,9 @@ pub(super) unsafe extern "C" fn load_container(
 
 /// The device's primary context, neither retained nor made active.
 pub(super) unsafe extern "C" fn primary_context(context: *mut Context, device: Device) -> CuResult {
-    guard("the runtime's primary context", || {
+    guard("the runtime's primary context", |driver| {
         c::present(context)?;
-        let answer = driver()?.primary_context(device)?;
+        let answer = driver.primary_context(device)?;
         // SAFETY: the runtime's variable.
         unsafe { c::put(context, answer) };
         Ok(())
@@ -80,8 +97,8 @@ pub(super) extern "C" fn not_supported() -> CuResult {
 
 /// The calling thread's current context.
 pub(super) unsafe extern "C" fn current_context(context: *mut Context) -> CuResult {
-    guard("the tools' current context", || {
-        let answer = driver()?.ctx_get_current()?;
+    guard("the tools' current context", |driver| {
+        let answer = driver.ctx_get_current()?;
         // SAFETY: NULL or the caller's variable.
         unsafe { c::put(context, answer) };
         Ok(())
@@ -116,11 +133,11 @@ pub(super) unsafe extern "C" fn other_callbacks(buffer: *mut *const u64, size: *
 }
 
 /// The context a storage call means: NULL and −1 are the current one.
-fn storage_context(context: Context) -> CudaResult<Context> {
+fn storage_context(driver: &dyn Driver, context: Context) -> CudaResult<Context> {
     if context.0 != 0 && context.0 != u64::MAX {
         return Ok(context);
     }
-    let current = driver()?.ctx_get_current()?;
+    let current = driver.ctx_get_current()?;
     if current.is_null() { Err(CudaError::INVALID_CONTEXT) } else { Ok(current) }
 }
 
@@ -131,22 +148,22 @@ pub(super) unsafe extern "C" fn storage_put(
     value: u64,
     destructor: Option<Destructor>,
 ) -> CuResult {
-    guard("context storage", || {
-        context_storage::put(storage_context(context)?, key, value, destructor);
+    guard("context storage", |driver| {
+        context_storage::put(storage_context(driver, context)?, key, value, destructor);
         Ok(())
     })
 }
 
 /// Forgets a value of a context.
 pub(super) unsafe extern "C" fn storage_delete(context: Context, key: u64) -> CuResult {
-    guard("context storage", || context_storage::delete(storage_context(context)?, key))
+    guard("context storage", |driver| context_storage::delete(storage_context(driver, context)?, key))
 }
 
 /// A value of a context; INVALID_HANDLE where there is none.
 pub(super) unsafe extern "C" fn storage_get(value: *mut u64, context: Context, key: u64) -> CuResult {
-    guard("context storage", || {
+    guard("context storage", |driver| {
         c::present(value)?;
-        let answer = context_storage::get(storage_context(context)?, key)?;
+        let answer = context_storage::get(storage_context(driver, context)?, key)?;
         // SAFETY: the caller's variable.
         unsafe { c::put(value, answer) };
         Ok(())
@@ -155,9 +172,8 @@ pub(super) unsafe extern "C" fn storage_get(value: *mut u64, context: Context, k
 
 /// The value the runtime compares with its own.
 pub(super) unsafe extern "C" fn check_integrity(version: u32, seconds: u64, result: *mut [u8; 16]) -> CuResult {
-    guard_always("the integrity check", || {
+    guard_always("the integrity check", |driver| {
         c::present(result)?;
-        let driver = driver()?;
         let answer = integrity::answer(version, seconds, &this_process(driver)?, &devices(driver)?);
         // SAFETY: the caller's variable.
         unsafe { c::put(result, answer) };
@@ -166,7 +182,7 @@ pub(super) unsafe extern "C" fn check_integrity(version: u32, seconds: u64, resu
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the low half of the thread's number is what is compared")]
-fn this_process(driver: &dyn crate::Driver) -> CudaResult<Process> {
+fn this_process(driver: &dyn Driver) -> CudaResult<Process> {
     // SAFETY: takes nothing and cannot fail.
     let thread = unsafe { libc::pthread_self() } as u64;
     Ok(Process {
@@ -179,7 +195,7 @@ fn this_process(driver: &dyn crate::Driver) -> CudaResult<Process> {
     })
 }
 
-fn devices(driver: &dyn crate::Driver) -> CudaResult<Vec<DeviceIdentity>> {
+fn devices(driver: &dyn Driver) -> CudaResult<Vec<DeviceIdentity>> {
     (0..driver.device_get_count()?)
         .map(|ordinal| {
             let device = driver.device_get(ordinal)?;
@@ -207,8 +223,8 @@ pub(super) unsafe extern "C" fn context_flag(
 /// A context's number, from 1; NULL is the current context.
 #[allow(clippy::cast_possible_truncation, reason = "numbers count contexts of one process")]
 pub(super) unsafe extern "C" fn context_number(context: Context, number: *mut u32) -> CuResult {
-    guard("the context's number", || {
-        let answer = driver()?.ctx_get_id(context)?;
+    guard("the context's number", |driver| {
+        let answer = driver.ctx_get_id(context)?;
         // SAFETY: NULL or the caller's variable.
         unsafe { c::put(number, answer as u32) };
         Ok(())
@@ -217,7 +233,7 @@ pub(super) unsafe extern "C" fn context_number(context: Context, number: *mut u3
 
 /// A stream's internal object: here the stream itself, the default one under its own number.
 pub(super) unsafe extern "C" fn stream_object(_context: Context, stream: Stream, object: *mut u64) -> CuResult {
-    guard("the stream's object", || {
+    guard("the stream's object", |_| {
         c::present(object)?;
         if stream.0 == u64::MAX {
             return Err(CudaError::INVALID_HANDLE);
@@ -231,9 +247,9 @@ pub(super) unsafe extern "C" fn stream_object(_context: Context, stream: Stream,
 /// A stream's number, by the object [`stream_object`] gave.
 #[allow(clippy::cast_possible_truncation, reason = "numbers count streams of one process")]
 pub(super) unsafe extern "C" fn stream_number(_context: Context, object: u64, number: *mut u32) -> CuResult {
-    guard("the stream's number", || {
+    guard("the stream's number", |driver| {
         c::present(number)?;
-        let answer = driver()?.stream_get_id(Stream(object).or(Stream::LEGACY))?;
+        let answer = driver.stream_get_id(Stream(object).or(Stream::LEGACY))?;
         // SAFETY: the caller's variable.
         unsafe { c::put(number, answer as u32) };
         Ok(())
@@ -247,9 +263,8 @@ pub(super) unsafe extern "C" fn visit_functions(
     visit: Option<Visitor>,
     user: *mut c_void,
 ) -> u32 {
-    let done = guard("the module's functions", || {
+    let done = guard("the module's functions", |driver| {
         let visit = visit.ok_or(CudaError::INVALID_VALUE)?;
-        let driver = driver()?;
         let mut functions = vec![Function::NULL; driver.module_get_function_count(module)? as usize];
         driver.module_enumerate_functions(&mut functions, module)?;
         for function in functions {

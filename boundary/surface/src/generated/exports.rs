@@ -25,2202 +25,2202 @@ pub static $marker: u8 = 1;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArray3DCreate_v2(array: *mut Array, descriptor: *const Array3dDescriptor) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuArray3DCreate_v2", || unsafe { $crate::generated::array::cuArray3DCreate_v2(driver(), array, descriptor) })
+guard(driver(), "cuArray3DCreate_v2", |driver| unsafe { $crate::generated::array::cuArray3DCreate_v2(driver, array, descriptor) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArrayCreate_v2(array: *mut Array, descriptor: *const ArrayDescriptor) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuArrayCreate_v2", || unsafe { $crate::marshal::array::cuArrayCreate_v2(driver(), array, descriptor) })
+guard(driver(), "cuArrayCreate_v2", |driver| unsafe { $crate::marshal::array::cuArrayCreate_v2(driver, array, descriptor) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArray3DGetDescriptor_v2(descriptor: *mut Array3dDescriptor, array: Array) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuArray3DGetDescriptor_v2", || unsafe { $crate::generated::array::cuArray3DGetDescriptor_v2(driver(), descriptor, array) })
+guard(driver(), "cuArray3DGetDescriptor_v2", |driver| unsafe { $crate::generated::array::cuArray3DGetDescriptor_v2(driver, descriptor, array) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArrayGetDescriptor_v2(descriptor: *mut ArrayDescriptor, array: Array) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuArrayGetDescriptor_v2", || unsafe { $crate::marshal::array::cuArrayGetDescriptor_v2(driver(), descriptor, array) })
+guard(driver(), "cuArrayGetDescriptor_v2", |driver| unsafe { $crate::marshal::array::cuArrayGetDescriptor_v2(driver, descriptor, array) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArrayDestroy(array: Array) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuArrayDestroy", || unsafe { $crate::generated::array::cuArrayDestroy(driver(), array) })
+guard(driver(), "cuArrayDestroy", |driver| unsafe { $crate::generated::array::cuArrayDestroy(driver, array) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut Context, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxRetain", || unsafe { $crate::generated::context::cuDevicePrimaryCtxRetain(driver(), context, device) })
+guard(driver(), "cuDevicePrimaryCtxRetain", |driver| unsafe { $crate::generated::context::cuDevicePrimaryCtxRetain(driver, context, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxRelease_v2", || unsafe { $crate::marshal::context::cuDevicePrimaryCtxRelease_v2(driver(), device) })
+guard(driver(), "cuDevicePrimaryCtxRelease_v2", |driver| unsafe { $crate::marshal::context::cuDevicePrimaryCtxRelease_v2(driver, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRelease(device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxRelease", || unsafe { $crate::marshal::context::cuDevicePrimaryCtxRelease_v2(driver(), device) })
+guard(driver(), "cuDevicePrimaryCtxRelease", |driver| unsafe { $crate::marshal::context::cuDevicePrimaryCtxRelease_v2(driver, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxReset_v2(device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxReset_v2", || unsafe { $crate::marshal::context::cuDevicePrimaryCtxReset_v2(driver(), device) })
+guard(driver(), "cuDevicePrimaryCtxReset_v2", |driver| unsafe { $crate::marshal::context::cuDevicePrimaryCtxReset_v2(driver, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxReset(device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxReset", || unsafe { $crate::marshal::context::cuDevicePrimaryCtxReset_v2(driver(), device) })
+guard(driver(), "cuDevicePrimaryCtxReset", |driver| unsafe { $crate::marshal::context::cuDevicePrimaryCtxReset_v2(driver, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxGetState(device: Device, flags: *mut u32, active: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxGetState", || unsafe { $crate::generated::context::cuDevicePrimaryCtxGetState(driver(), device, flags, active) })
+guard(driver(), "cuDevicePrimaryCtxGetState", |driver| unsafe { $crate::generated::context::cuDevicePrimaryCtxGetState(driver, device, flags, active) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: Device, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxSetFlags_v2", || unsafe { $crate::generated::context::cuDevicePrimaryCtxSetFlags_v2(driver(), device, flags) })
+guard(driver(), "cuDevicePrimaryCtxSetFlags_v2", |driver| unsafe { $crate::generated::context::cuDevicePrimaryCtxSetFlags_v2(driver, device, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxSetFlags(device: Device, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDevicePrimaryCtxSetFlags", || unsafe { $crate::generated::context::cuDevicePrimaryCtxSetFlags_v2(driver(), device, flags) })
+guard(driver(), "cuDevicePrimaryCtxSetFlags", |driver| unsafe { $crate::generated::context::cuDevicePrimaryCtxSetFlags_v2(driver, device, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxCreate_v2(context: *mut Context, flags: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxCreate_v2", || unsafe { $crate::generated::context::cuCtxCreate_v2(driver(), context, flags, device) })
+guard(driver(), "cuCtxCreate_v2", |driver| unsafe { $crate::generated::context::cuCtxCreate_v2(driver, context, flags, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxCreate(context: *mut Context, flags: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxCreate", || unsafe { $crate::generated::context::cuCtxCreate_v2(driver(), context, flags, device) })
+guard(driver(), "cuCtxCreate", |driver| unsafe { $crate::generated::context::cuCtxCreate_v2(driver, context, flags, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxCreate_v3(context: *mut Context, affinity: *mut ExecAffinityParam, count: i32, flags: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxCreate_v3", || unsafe { $crate::marshal::context::cuCtxCreate_v3(driver(), context, affinity, count, flags, device) })
+guard(driver(), "cuCtxCreate_v3", |driver| unsafe { $crate::marshal::context::cuCtxCreate_v3(driver, context, affinity, count, flags, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxCreate_v4(context: *mut Context, parameters: *mut ContextCreateParams, flags: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxCreate_v4", || unsafe { $crate::marshal::context::cuCtxCreate_v4(driver(), context, parameters, flags, device) })
+guard(driver(), "cuCtxCreate_v4", |driver| unsafe { $crate::marshal::context::cuCtxCreate_v4(driver, context, parameters, flags, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxDestroy_v2(context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxDestroy_v2", || unsafe { $crate::marshal::context::cuCtxDestroy_v2(driver(), context) })
+guard(driver(), "cuCtxDestroy_v2", |driver| unsafe { $crate::marshal::context::cuCtxDestroy_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxDestroy(context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxDestroy", || unsafe { $crate::marshal::context::cuCtxDestroy_v2(driver(), context) })
+guard(driver(), "cuCtxDestroy", |driver| unsafe { $crate::marshal::context::cuCtxDestroy_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPushCurrent_v2(context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxPushCurrent_v2", || unsafe { $crate::generated::context::cuCtxPushCurrent_v2(driver(), context) })
+guard(driver(), "cuCtxPushCurrent_v2", |driver| unsafe { $crate::generated::context::cuCtxPushCurrent_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPushCurrent(context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxPushCurrent", || unsafe { $crate::generated::context::cuCtxPushCurrent_v2(driver(), context) })
+guard(driver(), "cuCtxPushCurrent", |driver| unsafe { $crate::generated::context::cuCtxPushCurrent_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxPopCurrent_v2", || unsafe { $crate::generated::context::cuCtxPopCurrent_v2(driver(), context) })
+guard(driver(), "cuCtxPopCurrent_v2", |driver| unsafe { $crate::generated::context::cuCtxPopCurrent_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPopCurrent(context: *mut Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxPopCurrent", || unsafe { $crate::generated::context::cuCtxPopCurrent_v2(driver(), context) })
+guard(driver(), "cuCtxPopCurrent", |driver| unsafe { $crate::generated::context::cuCtxPopCurrent_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetCurrent(context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSetCurrent", || unsafe { $crate::generated::context::cuCtxSetCurrent(driver(), context) })
+guard(driver(), "cuCtxSetCurrent", |driver| unsafe { $crate::generated::context::cuCtxSetCurrent(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetCurrent", || unsafe { $crate::generated::context::cuCtxGetCurrent(driver(), context) })
+guard(driver(), "cuCtxGetCurrent", |driver| unsafe { $crate::generated::context::cuCtxGetCurrent(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice(device: *mut Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetDevice", || unsafe { $crate::generated::context::cuCtxGetDevice(driver(), device) })
+guard(driver(), "cuCtxGetDevice", |driver| unsafe { $crate::generated::context::cuCtxGetDevice(driver, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice_v2(device: *mut Device, context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetDevice_v2", || unsafe { $crate::marshal::context::cuCtxGetDevice_v2(driver(), device, context) })
+guard(driver(), "cuCtxGetDevice_v2", |driver| unsafe { $crate::marshal::context::cuCtxGetDevice_v2(driver, device, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetFlags(flags: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetFlags", || unsafe { $crate::generated::context::cuCtxGetFlags(driver(), flags) })
+guard(driver(), "cuCtxGetFlags", |driver| unsafe { $crate::generated::context::cuCtxGetFlags(driver, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetFlags(flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSetFlags", || unsafe { $crate::generated::context::cuCtxSetFlags(driver(), flags) })
+guard(driver(), "cuCtxSetFlags", |driver| unsafe { $crate::generated::context::cuCtxSetFlags(driver, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetId(context: Context, id: *mut u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetId", || unsafe { $crate::generated::context::cuCtxGetId(driver(), context, id) })
+guard(driver(), "cuCtxGetId", |driver| unsafe { $crate::generated::context::cuCtxGetId(driver, context, id) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSynchronize() -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSynchronize", || unsafe { $crate::generated::context::cuCtxSynchronize(driver()) })
+guard(driver(), "cuCtxSynchronize", |driver| unsafe { $crate::generated::context::cuCtxSynchronize(driver) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSynchronize_v2(context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSynchronize_v2", || unsafe { $crate::marshal::context::cuCtxSynchronize_v2(driver(), context) })
+guard(driver(), "cuCtxSynchronize_v2", |driver| unsafe { $crate::marshal::context::cuCtxSynchronize_v2(driver, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetLimit(limit: u32, value: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSetLimit", || unsafe { $crate::generated::context::cuCtxSetLimit(driver(), limit, value) })
+guard(driver(), "cuCtxSetLimit", |driver| unsafe { $crate::generated::context::cuCtxSetLimit(driver, limit, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetLimit(value: *mut usize, limit: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetLimit", || unsafe { $crate::generated::context::cuCtxGetLimit(driver(), value, limit) })
+guard(driver(), "cuCtxGetLimit", |driver| unsafe { $crate::generated::context::cuCtxGetLimit(driver, value, limit) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCacheConfig(config: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetCacheConfig", || unsafe { $crate::generated::context::cuCtxGetCacheConfig(driver(), config) })
+guard(driver(), "cuCtxGetCacheConfig", |driver| unsafe { $crate::generated::context::cuCtxGetCacheConfig(driver, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetCacheConfig(config: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSetCacheConfig", || unsafe { $crate::generated::context::cuCtxSetCacheConfig(driver(), config) })
+guard(driver(), "cuCtxSetCacheConfig", |driver| unsafe { $crate::generated::context::cuCtxSetCacheConfig(driver, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetSharedMemConfig(config: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetSharedMemConfig", || unsafe { $crate::generated::context::cuCtxGetSharedMemConfig(driver(), config) })
+guard(driver(), "cuCtxGetSharedMemConfig", |driver| unsafe { $crate::generated::context::cuCtxGetSharedMemConfig(driver, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetSharedMemConfig(config: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxSetSharedMemConfig", || unsafe { $crate::generated::context::cuCtxSetSharedMemConfig(driver(), config) })
+guard(driver(), "cuCtxSetSharedMemConfig", |driver| unsafe { $crate::generated::context::cuCtxSetSharedMemConfig(driver, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetApiVersion(context: Context, version: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetApiVersion", || unsafe { $crate::generated::context::cuCtxGetApiVersion(driver(), context, version) })
+guard(driver(), "cuCtxGetApiVersion", |driver| unsafe { $crate::generated::context::cuCtxGetApiVersion(driver, context, version) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxGetStreamPriorityRange", || unsafe { $crate::generated::context::cuCtxGetStreamPriorityRange(driver(), least, greatest) })
+guard(driver(), "cuCtxGetStreamPriorityRange", |driver| unsafe { $crate::generated::context::cuCtxGetStreamPriorityRange(driver, least, greatest) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxResetPersistingL2Cache() -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxResetPersistingL2Cache", || unsafe { $crate::generated::context::cuCtxResetPersistingL2Cache(driver()) })
+guard(driver(), "cuCtxResetPersistingL2Cache", |driver| unsafe { $crate::generated::context::cuCtxResetPersistingL2Cache(driver) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: Context, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxEnablePeerAccess", || unsafe { $crate::generated::context::cuCtxEnablePeerAccess(driver(), peer, flags) })
+guard(driver(), "cuCtxEnablePeerAccess", |driver| unsafe { $crate::generated::context::cuCtxEnablePeerAccess(driver, peer, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxDisablePeerAccess(peer: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuCtxDisablePeerAccess", || unsafe { $crate::generated::context::cuCtxDisablePeerAccess(driver(), peer) })
+guard(driver(), "cuCtxDisablePeerAccess", |driver| unsafe { $crate::generated::context::cuCtxDisablePeerAccess(driver, peer) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy(destination: DevicePtr, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy", || unsafe { $crate::generated::copy::cuMemcpy(driver(), Stream::LEGACY, destination, source, bytes) })
+guard(driver(), "cuMemcpy", |driver| unsafe { $crate::generated::copy::cuMemcpy(driver, Stream::LEGACY, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy_ptds(destination: DevicePtr, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy_ptds", || unsafe { $crate::generated::copy::cuMemcpy(driver(), Stream::PER_THREAD, destination, source, bytes) })
+guard(driver(), "cuMemcpy_ptds", |driver| unsafe { $crate::generated::copy::cuMemcpy(driver, Stream::PER_THREAD, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAsync(destination: DevicePtr, source: DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAsync", || unsafe { $crate::generated::copy::cuMemcpyAsync(driver(), Stream::LEGACY, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyAsync", |driver| unsafe { $crate::generated::copy::cuMemcpyAsync(driver, Stream::LEGACY, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAsync_ptsz(destination: DevicePtr, source: DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAsync_ptsz", || unsafe { $crate::generated::copy::cuMemcpyAsync(driver(), Stream::PER_THREAD, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyAsync_ptsz", |driver| unsafe { $crate::generated::copy::cuMemcpyAsync(driver, Stream::PER_THREAD, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoD_v2(destination: DevicePtr, source: *const c_void, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoD_v2", || unsafe { $crate::generated::copy::cuMemcpyHtoD_v2(driver(), Stream::LEGACY, destination, source, bytes) })
+guard(driver(), "cuMemcpyHtoD_v2", |driver| unsafe { $crate::generated::copy::cuMemcpyHtoD_v2(driver, Stream::LEGACY, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoD_v2_ptds(destination: DevicePtr, source: *const c_void, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoD_v2_ptds", || unsafe { $crate::generated::copy::cuMemcpyHtoD_v2(driver(), Stream::PER_THREAD, destination, source, bytes) })
+guard(driver(), "cuMemcpyHtoD_v2_ptds", |driver| unsafe { $crate::generated::copy::cuMemcpyHtoD_v2(driver, Stream::PER_THREAD, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(destination: DevicePtr, source: *const c_void, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoDAsync_v2", || unsafe { $crate::generated::copy::cuMemcpyHtoDAsync_v2(driver(), Stream::LEGACY, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyHtoDAsync_v2", |driver| unsafe { $crate::generated::copy::cuMemcpyHtoDAsync_v2(driver, Stream::LEGACY, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2_ptsz(destination: DevicePtr, source: *const c_void, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoDAsync_v2_ptsz", || unsafe { $crate::generated::copy::cuMemcpyHtoDAsync_v2(driver(), Stream::PER_THREAD, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyHtoDAsync_v2_ptsz", |driver| unsafe { $crate::generated::copy::cuMemcpyHtoDAsync_v2(driver, Stream::PER_THREAD, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoH_v2(destination: *mut c_void, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoH_v2", || unsafe { $crate::generated::copy::cuMemcpyDtoH_v2(driver(), Stream::LEGACY, destination, source, bytes) })
+guard(driver(), "cuMemcpyDtoH_v2", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoH_v2(driver, Stream::LEGACY, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoH_v2_ptds(destination: *mut c_void, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoH_v2_ptds", || unsafe { $crate::generated::copy::cuMemcpyDtoH_v2(driver(), Stream::PER_THREAD, destination, source, bytes) })
+guard(driver(), "cuMemcpyDtoH_v2_ptds", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoH_v2(driver, Stream::PER_THREAD, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(destination: *mut c_void, source: DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoHAsync_v2", || unsafe { $crate::generated::copy::cuMemcpyDtoHAsync_v2(driver(), Stream::LEGACY, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyDtoHAsync_v2", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoHAsync_v2(driver, Stream::LEGACY, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2_ptsz(destination: *mut c_void, source: DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoHAsync_v2_ptsz", || unsafe { $crate::generated::copy::cuMemcpyDtoHAsync_v2(driver(), Stream::PER_THREAD, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyDtoHAsync_v2_ptsz", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoHAsync_v2(driver, Stream::PER_THREAD, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoD_v2(destination: DevicePtr, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoD_v2", || unsafe { $crate::generated::copy::cuMemcpyDtoD_v2(driver(), Stream::LEGACY, destination, source, bytes) })
+guard(driver(), "cuMemcpyDtoD_v2", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoD_v2(driver, Stream::LEGACY, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoD_v2_ptds(destination: DevicePtr, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoD_v2_ptds", || unsafe { $crate::generated::copy::cuMemcpyDtoD_v2(driver(), Stream::PER_THREAD, destination, source, bytes) })
+guard(driver(), "cuMemcpyDtoD_v2_ptds", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoD_v2(driver, Stream::PER_THREAD, destination, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(destination: DevicePtr, source: DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoDAsync_v2", || unsafe { $crate::generated::copy::cuMemcpyDtoDAsync_v2(driver(), Stream::LEGACY, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyDtoDAsync_v2", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoDAsync_v2(driver, Stream::LEGACY, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2_ptsz(destination: DevicePtr, source: DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoDAsync_v2_ptsz", || unsafe { $crate::generated::copy::cuMemcpyDtoDAsync_v2(driver(), Stream::PER_THREAD, destination, source, bytes, stream) })
+guard(driver(), "cuMemcpyDtoDAsync_v2_ptsz", |driver| unsafe { $crate::generated::copy::cuMemcpyDtoDAsync_v2(driver, Stream::PER_THREAD, destination, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2D_v2(copy: *const Memcpy2d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy2D_v2", || unsafe { $crate::marshal::copy::cuMemcpy2D_v2(driver(), Stream::LEGACY, copy) })
+guard(driver(), "cuMemcpy2D_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpy2D_v2(driver, Stream::LEGACY, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2D_v2_ptds(copy: *const Memcpy2d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy2D_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpy2D_v2(driver(), Stream::PER_THREAD, copy) })
+guard(driver(), "cuMemcpy2D_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpy2D_v2(driver, Stream::PER_THREAD, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2DUnaligned_v2(copy: *const Memcpy2d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy2DUnaligned_v2", || unsafe { $crate::marshal::copy::cuMemcpy2DUnaligned_v2(driver(), Stream::LEGACY, copy) })
+guard(driver(), "cuMemcpy2DUnaligned_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpy2DUnaligned_v2(driver, Stream::LEGACY, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2DUnaligned_v2_ptds(copy: *const Memcpy2d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy2DUnaligned_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpy2DUnaligned_v2(driver(), Stream::PER_THREAD, copy) })
+guard(driver(), "cuMemcpy2DUnaligned_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpy2DUnaligned_v2(driver, Stream::PER_THREAD, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3D_v2(copy: *const Memcpy3d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3D_v2", || unsafe { $crate::marshal::copy::cuMemcpy3D_v2(driver(), Stream::LEGACY, copy) })
+guard(driver(), "cuMemcpy3D_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpy3D_v2(driver, Stream::LEGACY, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3D_v2_ptds(copy: *const Memcpy3d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3D_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpy3D_v2(driver(), Stream::PER_THREAD, copy) })
+guard(driver(), "cuMemcpy3D_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpy3D_v2(driver, Stream::PER_THREAD, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Memcpy2d, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy2DAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpy2DAsync_v2(driver(), Stream::LEGACY, copy, stream) })
+guard(driver(), "cuMemcpy2DAsync_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpy2DAsync_v2(driver, Stream::LEGACY, copy, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2DAsync_v2_ptsz(copy: *const Memcpy2d, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy2DAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy2DAsync_v2(driver(), Stream::PER_THREAD, copy, stream) })
+guard(driver(), "cuMemcpy2DAsync_v2_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpy2DAsync_v2(driver, Stream::PER_THREAD, copy, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DAsync_v2(copy: *const Memcpy3d, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3DAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpy3DAsync_v2(driver(), Stream::LEGACY, copy, stream) })
+guard(driver(), "cuMemcpy3DAsync_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpy3DAsync_v2(driver, Stream::LEGACY, copy, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DAsync_v2_ptsz(copy: *const Memcpy3d, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3DAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy3DAsync_v2(driver(), Stream::PER_THREAD, copy, stream) })
+guard(driver(), "cuMemcpy3DAsync_v2_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpy3DAsync_v2(driver, Stream::PER_THREAD, copy, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyPeer(destination: DevicePtr, destination_context: Context, source: DevicePtr, source_context: Context, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyPeer", || unsafe { $crate::generated::copy::cuMemcpyPeer(driver(), Stream::LEGACY, destination, destination_context, source, source_context, bytes) })
+guard(driver(), "cuMemcpyPeer", |driver| unsafe { $crate::generated::copy::cuMemcpyPeer(driver, Stream::LEGACY, destination, destination_context, source, source_context, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyPeer_ptds(destination: DevicePtr, destination_context: Context, source: DevicePtr, source_context: Context, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyPeer_ptds", || unsafe { $crate::generated::copy::cuMemcpyPeer(driver(), Stream::PER_THREAD, destination, destination_context, source, source_context, bytes) })
+guard(driver(), "cuMemcpyPeer_ptds", |driver| unsafe { $crate::generated::copy::cuMemcpyPeer(driver, Stream::PER_THREAD, destination, destination_context, source, source_context, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyPeerAsync(destination: DevicePtr, destination_context: Context, source: DevicePtr, source_context: Context, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyPeerAsync", || unsafe { $crate::generated::copy::cuMemcpyPeerAsync(driver(), Stream::LEGACY, destination, destination_context, source, source_context, bytes, stream) })
+guard(driver(), "cuMemcpyPeerAsync", |driver| unsafe { $crate::generated::copy::cuMemcpyPeerAsync(driver, Stream::LEGACY, destination, destination_context, source, source_context, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyPeerAsync_ptsz(destination: DevicePtr, destination_context: Context, source: DevicePtr, source_context: Context, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyPeerAsync_ptsz", || unsafe { $crate::generated::copy::cuMemcpyPeerAsync(driver(), Stream::PER_THREAD, destination, destination_context, source, source_context, bytes, stream) })
+guard(driver(), "cuMemcpyPeerAsync_ptsz", |driver| unsafe { $crate::generated::copy::cuMemcpyPeerAsync(driver, Stream::PER_THREAD, destination, destination_context, source, source_context, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(destinations: *mut DevicePtr, sources: *mut DevicePtr, sizes: *mut usize, count: usize, attributes: *mut MemcpyAttributes, attribute_starts: *mut usize, attribute_count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyBatchAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpyBatchAsync_v2(driver(), Stream::LEGACY, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, stream) })
+guard(driver(), "cuMemcpyBatchAsync_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyBatchAsync_v2(driver, Stream::LEGACY, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyBatchAsync_v2_ptsz(destinations: *mut DevicePtr, sources: *mut DevicePtr, sizes: *mut usize, count: usize, attributes: *mut MemcpyAttributes, attribute_starts: *mut usize, attribute_count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyBatchAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyBatchAsync_v2(driver(), Stream::PER_THREAD, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, stream) })
+guard(driver(), "cuMemcpyBatchAsync_v2_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpyBatchAsync_v2(driver, Stream::PER_THREAD, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyBatchAsync(destinations: *mut DevicePtr, sources: *mut DevicePtr, sizes: *mut usize, count: usize, attributes: *mut MemcpyAttributes, attribute_starts: *mut usize, attribute_count: usize, failed: *mut usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyBatchAsync", || unsafe { $crate::marshal::copy::cuMemcpyBatchAsync(driver(), Stream::LEGACY, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, failed, stream) })
+guard(driver(), "cuMemcpyBatchAsync", |driver| unsafe { $crate::marshal::copy::cuMemcpyBatchAsync(driver, Stream::LEGACY, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, failed, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyBatchAsync_ptsz(destinations: *mut DevicePtr, sources: *mut DevicePtr, sizes: *mut usize, count: usize, attributes: *mut MemcpyAttributes, attribute_starts: *mut usize, attribute_count: usize, failed: *mut usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyBatchAsync_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyBatchAsync(driver(), Stream::PER_THREAD, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, failed, stream) })
+guard(driver(), "cuMemcpyBatchAsync_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpyBatchAsync(driver, Stream::PER_THREAD, destinations, sources, sizes, count, attributes, attribute_starts, attribute_count, failed, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DBatchAsync_v2(count: usize, boxes: *mut Memcpy3dBatchOperation, flags: u64, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3DBatchAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync_v2(driver(), Stream::LEGACY, count, boxes, flags, stream) })
+guard(driver(), "cuMemcpy3DBatchAsync_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync_v2(driver, Stream::LEGACY, count, boxes, flags, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DBatchAsync_v2_ptsz(count: usize, boxes: *mut Memcpy3dBatchOperation, flags: u64, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3DBatchAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync_v2(driver(), Stream::PER_THREAD, count, boxes, flags, stream) })
+guard(driver(), "cuMemcpy3DBatchAsync_v2_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync_v2(driver, Stream::PER_THREAD, count, boxes, flags, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DBatchAsync(count: usize, boxes: *mut Memcpy3dBatchOperation, failed: *mut usize, flags: u64, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3DBatchAsync", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver(), Stream::LEGACY, count, boxes, failed, flags, stream) })
+guard(driver(), "cuMemcpy3DBatchAsync", |driver| unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver, Stream::LEGACY, count, boxes, failed, flags, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DBatchAsync_ptsz(count: usize, boxes: *mut Memcpy3dBatchOperation, failed: *mut usize, flags: u64, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpy3DBatchAsync_ptsz", || unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver(), Stream::PER_THREAD, count, boxes, failed, flags, stream) })
+guard(driver(), "cuMemcpy3DBatchAsync_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpy3DBatchAsync(driver, Stream::PER_THREAD, count, boxes, failed, flags, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoA_v2(array: Array, offset: usize, source: *const c_void, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoA_v2", || unsafe { $crate::marshal::copy::cuMemcpyHtoA_v2(driver(), Stream::LEGACY, array, offset, source, bytes) })
+guard(driver(), "cuMemcpyHtoA_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyHtoA_v2(driver, Stream::LEGACY, array, offset, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoA_v2_ptds(array: Array, offset: usize, source: *const c_void, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoA_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyHtoA_v2(driver(), Stream::PER_THREAD, array, offset, source, bytes) })
+guard(driver(), "cuMemcpyHtoA_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpyHtoA_v2(driver, Stream::PER_THREAD, array, offset, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoAAsync_v2(array: Array, offset: usize, source: *const c_void, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoAAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpyHtoAAsync_v2(driver(), Stream::LEGACY, array, offset, source, bytes, stream) })
+guard(driver(), "cuMemcpyHtoAAsync_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyHtoAAsync_v2(driver, Stream::LEGACY, array, offset, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoAAsync_v2_ptsz(array: Array, offset: usize, source: *const c_void, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyHtoAAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyHtoAAsync_v2(driver(), Stream::PER_THREAD, array, offset, source, bytes, stream) })
+guard(driver(), "cuMemcpyHtoAAsync_v2_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpyHtoAAsync_v2(driver, Stream::PER_THREAD, array, offset, source, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoH_v2(destination: *mut c_void, array: Array, offset: usize, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoH_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoH_v2(driver(), Stream::LEGACY, destination, array, offset, bytes) })
+guard(driver(), "cuMemcpyAtoH_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoH_v2(driver, Stream::LEGACY, destination, array, offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoH_v2_ptds(destination: *mut c_void, array: Array, offset: usize, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoH_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyAtoH_v2(driver(), Stream::PER_THREAD, destination, array, offset, bytes) })
+guard(driver(), "cuMemcpyAtoH_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoH_v2(driver, Stream::PER_THREAD, destination, array, offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoHAsync_v2(destination: *mut c_void, array: Array, offset: usize, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoHAsync_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoHAsync_v2(driver(), Stream::LEGACY, destination, array, offset, bytes, stream) })
+guard(driver(), "cuMemcpyAtoHAsync_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoHAsync_v2(driver, Stream::LEGACY, destination, array, offset, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoHAsync_v2_ptsz(destination: *mut c_void, array: Array, offset: usize, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoHAsync_v2_ptsz", || unsafe { $crate::marshal::copy::cuMemcpyAtoHAsync_v2(driver(), Stream::PER_THREAD, destination, array, offset, bytes, stream) })
+guard(driver(), "cuMemcpyAtoHAsync_v2_ptsz", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoHAsync_v2(driver, Stream::PER_THREAD, destination, array, offset, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoA_v2(array: Array, offset: usize, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoA_v2", || unsafe { $crate::marshal::copy::cuMemcpyDtoA_v2(driver(), Stream::LEGACY, array, offset, source, bytes) })
+guard(driver(), "cuMemcpyDtoA_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyDtoA_v2(driver, Stream::LEGACY, array, offset, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoA_v2_ptds(array: Array, offset: usize, source: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyDtoA_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyDtoA_v2(driver(), Stream::PER_THREAD, array, offset, source, bytes) })
+guard(driver(), "cuMemcpyDtoA_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpyDtoA_v2(driver, Stream::PER_THREAD, array, offset, source, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoD_v2(destination: DevicePtr, array: Array, offset: usize, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoD_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoD_v2(driver(), Stream::LEGACY, destination, array, offset, bytes) })
+guard(driver(), "cuMemcpyAtoD_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoD_v2(driver, Stream::LEGACY, destination, array, offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoD_v2_ptds(destination: DevicePtr, array: Array, offset: usize, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoD_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyAtoD_v2(driver(), Stream::PER_THREAD, destination, array, offset, bytes) })
+guard(driver(), "cuMemcpyAtoD_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoD_v2(driver, Stream::PER_THREAD, destination, array, offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoA_v2(destination: Array, destination_offset: usize, source: Array, source_offset: usize, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoA_v2", || unsafe { $crate::marshal::copy::cuMemcpyAtoA_v2(driver(), Stream::LEGACY, destination, destination_offset, source, source_offset, bytes) })
+guard(driver(), "cuMemcpyAtoA_v2", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoA_v2(driver, Stream::LEGACY, destination, destination_offset, source, source_offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyAtoA_v2_ptds(destination: Array, destination_offset: usize, source: Array, source_offset: usize, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemcpyAtoA_v2_ptds", || unsafe { $crate::marshal::copy::cuMemcpyAtoA_v2(driver(), Stream::PER_THREAD, destination, destination_offset, source, source_offset, bytes) })
+guard(driver(), "cuMemcpyAtoA_v2_ptds", |driver| unsafe { $crate::marshal::copy::cuMemcpyAtoA_v2(driver, Stream::PER_THREAD, destination, destination_offset, source, source_offset, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuInit(flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuInit", || unsafe { $crate::marshal::device::cuInit(driver(), flags) })
+guard_always(driver(), "cuInit", |driver| unsafe { $crate::marshal::device::cuInit(driver, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuDriverGetVersion", || unsafe { $crate::generated::device::cuDriverGetVersion(driver(), version) })
+guard_always(driver(), "cuDriverGetVersion", |driver| unsafe { $crate::generated::device::cuDriverGetVersion(driver, version) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut Device, ordinal: i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGet", || unsafe { $crate::generated::device::cuDeviceGet(driver(), device, ordinal) })
+guard(driver(), "cuDeviceGet", |driver| unsafe { $crate::generated::device::cuDeviceGet(driver, device, ordinal) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetCount", || unsafe { $crate::generated::device::cuDeviceGetCount(driver(), count) })
+guard(driver(), "cuDeviceGetCount", |driver| unsafe { $crate::generated::device::cuDeviceGetCount(driver, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: i32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetName", || unsafe { $crate::generated::device::cuDeviceGetName(driver(), name, length, device) })
+guard(driver(), "cuDeviceGetName", |driver| unsafe { $crate::generated::device::cuDeviceGetName(driver, name, length, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut Uuid, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetUuid", || unsafe { $crate::generated::device::cuDeviceGetUuid(driver(), uuid, device) })
+guard(driver(), "cuDeviceGetUuid", |driver| unsafe { $crate::generated::device::cuDeviceGetUuid(driver, uuid, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut Uuid, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetUuid_v2", || unsafe { $crate::generated::device::cuDeviceGetUuid(driver(), uuid, device) })
+guard(driver(), "cuDeviceGetUuid_v2", |driver| unsafe { $crate::generated::device::cuDeviceGetUuid(driver, uuid, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceTotalMem_v2", || unsafe { $crate::generated::device::cuDeviceTotalMem_v2(driver(), bytes, device) })
+guard(driver(), "cuDeviceTotalMem_v2", |driver| unsafe { $crate::generated::device::cuDeviceTotalMem_v2(driver, bytes, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut i32, attribute: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetAttribute", || unsafe { $crate::generated::device::cuDeviceGetAttribute(driver(), value, attribute, device) })
+guard(driver(), "cuDeviceGetAttribute", |driver| unsafe { $crate::generated::device::cuDeviceGetAttribute(driver, value, attribute, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetPCIBusId(text: *mut c_char, length: i32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetPCIBusId", || unsafe { $crate::marshal::device::cuDeviceGetPCIBusId(driver(), text, length, device) })
+guard(driver(), "cuDeviceGetPCIBusId", |driver| unsafe { $crate::marshal::device::cuDeviceGetPCIBusId(driver, text, length, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetByPCIBusId(device: *mut Device, text: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetByPCIBusId", || unsafe { $crate::marshal::device::cuDeviceGetByPCIBusId(driver(), device, text) })
+guard(driver(), "cuDeviceGetByPCIBusId", |driver| unsafe { $crate::marshal::device::cuDeviceGetByPCIBusId(driver, device, text) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceComputeCapability", || unsafe { $crate::marshal::device::cuDeviceComputeCapability(driver(), major, minor, device) })
+guard(driver(), "cuDeviceComputeCapability", |driver| unsafe { $crate::marshal::device::cuDeviceComputeCapability(driver, major, minor, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetProperties(properties: *mut DeviceProperties, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetProperties", || unsafe { $crate::marshal::device::cuDeviceGetProperties(driver(), properties, device) })
+guard(driver(), "cuDeviceGetProperties", |driver| unsafe { $crate::marshal::device::cuDeviceGetProperties(driver, properties, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceCanAccessPeer(possible: *mut i32, device: Device, peer: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceCanAccessPeer", || unsafe { $crate::generated::device::cuDeviceCanAccessPeer(driver(), possible, device, peer) })
+guard(driver(), "cuDeviceCanAccessPeer", |driver| unsafe { $crate::generated::device::cuDeviceCanAccessPeer(driver, possible, device, peer) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetP2PAttribute(value: *mut i32, attribute: u32, source: Device, destination: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetP2PAttribute", || unsafe { $crate::generated::device::cuDeviceGetP2PAttribute(driver(), value, attribute, source, destination) })
+guard(driver(), "cuDeviceGetP2PAttribute", |driver| unsafe { $crate::generated::device::cuDeviceGetP2PAttribute(driver, value, attribute, source, destination) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(pool: *mut MemPool, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetDefaultMemPool", || unsafe { $crate::generated::device::cuDeviceGetDefaultMemPool(driver(), pool, device) })
+guard(driver(), "cuDeviceGetDefaultMemPool", |driver| unsafe { $crate::generated::device::cuDeviceGetDefaultMemPool(driver, pool, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetMemPool(pool: *mut MemPool, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetMemPool", || unsafe { $crate::generated::device::cuDeviceGetMemPool(driver(), pool, device) })
+guard(driver(), "cuDeviceGetMemPool", |driver| unsafe { $crate::generated::device::cuDeviceGetMemPool(driver, pool, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceSetMemPool(device: Device, pool: MemPool) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceSetMemPool", || unsafe { $crate::generated::device::cuDeviceSetMemPool(driver(), device, pool) })
+guard(driver(), "cuDeviceSetMemPool", |driver| unsafe { $crate::generated::device::cuDeviceSetMemPool(driver, device, pool) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(code: u32, text: *mut *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuGetErrorName", || unsafe { $crate::marshal::error::cuGetErrorName(driver(), code, text) })
+guard_always(driver(), "cuGetErrorName", |driver| unsafe { $crate::marshal::error::cuGetErrorName(driver, code, text) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(code: u32, text: *mut *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuGetErrorString", || unsafe { $crate::marshal::error::cuGetErrorString(driver(), code, text) })
+guard_always(driver(), "cuGetErrorString", |driver| unsafe { $crate::marshal::error::cuGetErrorString(driver, code, text) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(event: *mut Event, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventCreate", || unsafe { $crate::generated::event::cuEventCreate(driver(), event, flags) })
+guard(driver(), "cuEventCreate", |driver| unsafe { $crate::generated::event::cuEventCreate(driver, event, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventRecord(event: Event, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventRecord", || unsafe { $crate::generated::event::cuEventRecord(driver(), Stream::LEGACY, event, stream) })
+guard(driver(), "cuEventRecord", |driver| unsafe { $crate::generated::event::cuEventRecord(driver, Stream::LEGACY, event, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventRecord_ptsz(event: Event, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventRecord_ptsz", || unsafe { $crate::generated::event::cuEventRecord(driver(), Stream::PER_THREAD, event, stream) })
+guard(driver(), "cuEventRecord_ptsz", |driver| unsafe { $crate::generated::event::cuEventRecord(driver, Stream::PER_THREAD, event, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventRecordWithFlags(event: Event, stream: Stream, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventRecordWithFlags", || unsafe { $crate::generated::event::cuEventRecordWithFlags(driver(), Stream::LEGACY, event, stream, flags) })
+guard(driver(), "cuEventRecordWithFlags", |driver| unsafe { $crate::generated::event::cuEventRecordWithFlags(driver, Stream::LEGACY, event, stream, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventRecordWithFlags_ptsz(event: Event, stream: Stream, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventRecordWithFlags_ptsz", || unsafe { $crate::generated::event::cuEventRecordWithFlags(driver(), Stream::PER_THREAD, event, stream, flags) })
+guard(driver(), "cuEventRecordWithFlags_ptsz", |driver| unsafe { $crate::generated::event::cuEventRecordWithFlags(driver, Stream::PER_THREAD, event, stream, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventQuery(event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventQuery", || unsafe { $crate::generated::event::cuEventQuery(driver(), event) })
+guard(driver(), "cuEventQuery", |driver| unsafe { $crate::generated::event::cuEventQuery(driver, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventSynchronize(event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventSynchronize", || unsafe { $crate::generated::event::cuEventSynchronize(driver(), event) })
+guard(driver(), "cuEventSynchronize", |driver| unsafe { $crate::generated::event::cuEventSynchronize(driver, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventDestroy_v2", || unsafe { $crate::generated::event::cuEventDestroy_v2(driver(), event) })
+guard(driver(), "cuEventDestroy_v2", |driver| unsafe { $crate::generated::event::cuEventDestroy_v2(driver, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy(event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventDestroy", || unsafe { $crate::generated::event::cuEventDestroy_v2(driver(), event) })
+guard(driver(), "cuEventDestroy", |driver| unsafe { $crate::generated::event::cuEventDestroy_v2(driver, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: Event, end: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventElapsedTime_v2", || unsafe { $crate::generated::event::cuEventElapsedTime_v2(driver(), milliseconds, start, end) })
+guard(driver(), "cuEventElapsedTime_v2", |driver| unsafe { $crate::generated::event::cuEventElapsedTime_v2(driver, milliseconds, start, end) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Event, end: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuEventElapsedTime", || unsafe { $crate::generated::event::cuEventElapsedTime_v2(driver(), milliseconds, start, end) })
+guard(driver(), "cuEventElapsedTime", |driver| unsafe { $crate::generated::event::cuEventElapsedTime_v2(driver, milliseconds, start, end) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphCreate(graph: *mut Graph, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphCreate", || unsafe { $crate::marshal::graph::cuGraphCreate(driver(), graph, flags) })
+guard(driver(), "cuGraphCreate", |driver| unsafe { $crate::marshal::graph::cuGraphCreate(driver, graph, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroy(graph: Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphDestroy", || unsafe { $crate::marshal::graph::cuGraphDestroy(driver(), graph) })
+guard(driver(), "cuGraphDestroy", |driver| unsafe { $crate::marshal::graph::cuGraphDestroy(driver, graph) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphClone(clone: *mut Graph, original: Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphClone", || unsafe { $crate::marshal::graph::cuGraphClone(driver(), clone, original) })
+guard(driver(), "cuGraphClone", |driver| unsafe { $crate::marshal::graph::cuGraphClone(driver, clone, original) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeFindInClone(node: *mut GraphNode, original: GraphNode, clone: Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeFindInClone", || unsafe { $crate::marshal::graph::cuGraphNodeFindInClone(driver(), node, original, clone) })
+guard(driver(), "cuGraphNodeFindInClone", |driver| unsafe { $crate::marshal::graph::cuGraphNodeFindInClone(driver, node, original, clone) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddKernelNode_v2(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const KernelNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddKernelNode_v2", || unsafe { $crate::marshal::graph::cuGraphAddKernelNode_v2(driver(), node, graph, dependencies, dependency_count, params) })
+guard(driver(), "cuGraphAddKernelNode_v2", |driver| unsafe { $crate::marshal::graph::cuGraphAddKernelNode_v2(driver, node, graph, dependencies, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddKernelNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const KernelNodeParamsV1) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddKernelNode", || unsafe { $crate::marshal::graph::cuGraphAddKernelNode(driver(), node, graph, dependencies, dependency_count, params) })
+guard(driver(), "cuGraphAddKernelNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddKernelNode(driver, node, graph, dependencies, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeGetParams_v2(node: GraphNode, params: *mut KernelNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeGetParams_v2", || unsafe { $crate::marshal::graph::cuGraphKernelNodeGetParams_v2(driver(), node, params) })
+guard(driver(), "cuGraphKernelNodeGetParams_v2", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeGetParams_v2(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeGetParams(node: GraphNode, params: *mut KernelNodeParamsV1) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphKernelNodeGetParams(driver(), node, params) })
+guard(driver(), "cuGraphKernelNodeGetParams", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeGetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeSetParams_v2(node: GraphNode, params: *const KernelNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeSetParams_v2", || unsafe { $crate::marshal::graph::cuGraphKernelNodeSetParams_v2(driver(), node, params) })
+guard(driver(), "cuGraphKernelNodeSetParams_v2", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeSetParams_v2(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeSetParams(node: GraphNode, params: *const KernelNodeParamsV1) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphKernelNodeSetParams(driver(), node, params) })
+guard(driver(), "cuGraphKernelNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeSetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeGetAttribute(node: GraphNode, attribute: u32, value: *mut LaunchAttributeValue) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeGetAttribute", || unsafe { $crate::marshal::graph::cuGraphKernelNodeGetAttribute(driver(), node, attribute, value) })
+guard(driver(), "cuGraphKernelNodeGetAttribute", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeGetAttribute(driver, node, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeSetAttribute(node: GraphNode, attribute: u32, value: *const LaunchAttributeValue) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeSetAttribute", || unsafe { $crate::marshal::graph::cuGraphKernelNodeSetAttribute(driver(), node, attribute, value) })
+guard(driver(), "cuGraphKernelNodeSetAttribute", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeSetAttribute(driver, node, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphKernelNodeCopyAttributes(destination: GraphNode, source: GraphNode) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphKernelNodeCopyAttributes", || unsafe { $crate::marshal::graph::cuGraphKernelNodeCopyAttributes(driver(), destination, source) })
+guard(driver(), "cuGraphKernelNodeCopyAttributes", |driver| unsafe { $crate::marshal::graph::cuGraphKernelNodeCopyAttributes(driver, destination, source) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddMemcpyNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, copy: *const Memcpy3d, context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddMemcpyNode", || unsafe { $crate::marshal::graph::cuGraphAddMemcpyNode(driver(), node, graph, dependencies, dependency_count, copy, context) })
+guard(driver(), "cuGraphAddMemcpyNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddMemcpyNode(driver, node, graph, dependencies, dependency_count, copy, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphMemcpyNodeGetParams(node: GraphNode, copy: *mut Memcpy3d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemcpyNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphMemcpyNodeGetParams(driver(), node, copy) })
+guard(driver(), "cuGraphMemcpyNodeGetParams", |driver| unsafe { $crate::marshal::graph::cuGraphMemcpyNodeGetParams(driver, node, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphMemcpyNodeSetParams(node: GraphNode, copy: *const Memcpy3d) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemcpyNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphMemcpyNodeSetParams(driver(), node, copy) })
+guard(driver(), "cuGraphMemcpyNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphMemcpyNodeSetParams(driver, node, copy) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddMemsetNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const MemsetNodeParams, context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddMemsetNode", || unsafe { $crate::marshal::graph::cuGraphAddMemsetNode(driver(), node, graph, dependencies, dependency_count, params, context) })
+guard(driver(), "cuGraphAddMemsetNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddMemsetNode(driver, node, graph, dependencies, dependency_count, params, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphMemsetNodeGetParams(node: GraphNode, params: *mut MemsetNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemsetNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphMemsetNodeGetParams(driver(), node, params) })
+guard(driver(), "cuGraphMemsetNodeGetParams", |driver| unsafe { $crate::marshal::graph::cuGraphMemsetNodeGetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphMemsetNodeSetParams(node: GraphNode, params: *const MemsetNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemsetNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphMemsetNodeSetParams(driver(), node, params) })
+guard(driver(), "cuGraphMemsetNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphMemsetNodeSetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddHostNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const HostNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddHostNode", || unsafe { $crate::marshal::graph::cuGraphAddHostNode(driver(), node, graph, dependencies, dependency_count, params) })
+guard(driver(), "cuGraphAddHostNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddHostNode(driver, node, graph, dependencies, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphHostNodeGetParams(node: GraphNode, params: *mut HostNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphHostNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphHostNodeGetParams(driver(), node, params) })
+guard(driver(), "cuGraphHostNodeGetParams", |driver| unsafe { $crate::marshal::graph::cuGraphHostNodeGetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphHostNodeSetParams(node: GraphNode, params: *const HostNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphHostNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphHostNodeSetParams(driver(), node, params) })
+guard(driver(), "cuGraphHostNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphHostNodeSetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddChildGraphNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, child: Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddChildGraphNode", || unsafe { $crate::marshal::graph::cuGraphAddChildGraphNode(driver(), node, graph, dependencies, dependency_count, child) })
+guard(driver(), "cuGraphAddChildGraphNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddChildGraphNode(driver, node, graph, dependencies, dependency_count, child) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphChildGraphNodeGetGraph(node: GraphNode, child: *mut Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphChildGraphNodeGetGraph", || unsafe { $crate::marshal::graph::cuGraphChildGraphNodeGetGraph(driver(), node, child) })
+guard(driver(), "cuGraphChildGraphNodeGetGraph", |driver| unsafe { $crate::marshal::graph::cuGraphChildGraphNodeGetGraph(driver, node, child) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddBatchMemOpNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *const BatchMemOpNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddBatchMemOpNode", || unsafe { $crate::marshal::graph::cuGraphAddBatchMemOpNode(driver(), node, graph, dependencies, dependency_count, params) })
+guard(driver(), "cuGraphAddBatchMemOpNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddBatchMemOpNode(driver, node, graph, dependencies, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphBatchMemOpNodeGetParams(node: GraphNode, params: *mut BatchMemOpNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphBatchMemOpNodeGetParams", || unsafe { $crate::marshal::graph::cuGraphBatchMemOpNodeGetParams(driver(), node, params) })
+guard(driver(), "cuGraphBatchMemOpNodeGetParams", |driver| unsafe { $crate::marshal::graph::cuGraphBatchMemOpNodeGetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphBatchMemOpNodeSetParams(node: GraphNode, params: *const BatchMemOpNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphBatchMemOpNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphBatchMemOpNodeSetParams(driver(), node, params) })
+guard(driver(), "cuGraphBatchMemOpNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphBatchMemOpNodeSetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecBatchMemOpNodeSetParams(exec: GraphExec, node: GraphNode, params: *const BatchMemOpNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecBatchMemOpNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecBatchMemOpNodeSetParams(driver(), exec, node, params) })
+guard(driver(), "cuGraphExecBatchMemOpNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecBatchMemOpNodeSetParams(driver, exec, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddEmptyNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddEmptyNode", || unsafe { $crate::marshal::graph::cuGraphAddEmptyNode(driver(), node, graph, dependencies, dependency_count) })
+guard(driver(), "cuGraphAddEmptyNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddEmptyNode(driver, node, graph, dependencies, dependency_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddEventRecordNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddEventRecordNode", || unsafe { $crate::marshal::graph::cuGraphAddEventRecordNode(driver(), node, graph, dependencies, dependency_count, event) })
+guard(driver(), "cuGraphAddEventRecordNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddEventRecordNode(driver, node, graph, dependencies, dependency_count, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphEventRecordNodeGetEvent(node: GraphNode, event: *mut Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphEventRecordNodeGetEvent", || unsafe { $crate::marshal::graph::cuGraphEventRecordNodeGetEvent(driver(), node, event) })
+guard(driver(), "cuGraphEventRecordNodeGetEvent", |driver| unsafe { $crate::marshal::graph::cuGraphEventRecordNodeGetEvent(driver, node, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphEventRecordNodeSetEvent(node: GraphNode, event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphEventRecordNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphEventRecordNodeSetEvent(driver(), node, event) })
+guard(driver(), "cuGraphEventRecordNodeSetEvent", |driver| unsafe { $crate::marshal::graph::cuGraphEventRecordNodeSetEvent(driver, node, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddEventWaitNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddEventWaitNode", || unsafe { $crate::marshal::graph::cuGraphAddEventWaitNode(driver(), node, graph, dependencies, dependency_count, event) })
+guard(driver(), "cuGraphAddEventWaitNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddEventWaitNode(driver, node, graph, dependencies, dependency_count, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphEventWaitNodeGetEvent(node: GraphNode, event: *mut Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphEventWaitNodeGetEvent", || unsafe { $crate::marshal::graph::cuGraphEventWaitNodeGetEvent(driver(), node, event) })
+guard(driver(), "cuGraphEventWaitNodeGetEvent", |driver| unsafe { $crate::marshal::graph::cuGraphEventWaitNodeGetEvent(driver, node, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphEventWaitNodeSetEvent(node: GraphNode, event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphEventWaitNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphEventWaitNodeSetEvent(driver(), node, event) })
+guard(driver(), "cuGraphEventWaitNodeSetEvent", |driver| unsafe { $crate::marshal::graph::cuGraphEventWaitNodeSetEvent(driver, node, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddNode_v2(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, edges: *const GraphEdge, dependency_count: usize, params: *mut GraphNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddNode_v2", || unsafe { $crate::marshal::graph::cuGraphAddNode_v2(driver(), node, graph, dependencies, edges, dependency_count, params) })
+guard(driver(), "cuGraphAddNode_v2", |driver| unsafe { $crate::marshal::graph::cuGraphAddNode_v2(driver, node, graph, dependencies, edges, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *mut GraphNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddNode", || unsafe { $crate::marshal::graph::cuGraphAddNode(driver(), node, graph, dependencies, dependency_count, params) })
+guard(driver(), "cuGraphAddNode", |driver| unsafe { $crate::marshal::graph::cuGraphAddNode(driver, node, graph, dependencies, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeSetParams(node: GraphNode, params: *mut GraphNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphNodeSetParams(driver(), node, params) })
+guard(driver(), "cuGraphNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphNodeSetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroyNode(node: GraphNode) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphDestroyNode", || unsafe { $crate::marshal::graph::cuGraphDestroyNode(driver(), node) })
+guard(driver(), "cuGraphDestroyNode", |driver| unsafe { $crate::marshal::graph::cuGraphDestroyNode(driver, node) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeGetType(node: GraphNode, kind: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeGetType", || unsafe { $crate::marshal::graph::cuGraphNodeGetType(driver(), node, kind) })
+guard(driver(), "cuGraphNodeGetType", |driver| unsafe { $crate::marshal::graph::cuGraphNodeGetType(driver, node, kind) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphGetNodes(graph: Graph, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphGetNodes", || unsafe { $crate::marshal::graph::cuGraphGetNodes(driver(), graph, nodes, count) })
+guard(driver(), "cuGraphGetNodes", |driver| unsafe { $crate::marshal::graph::cuGraphGetNodes(driver, graph, nodes, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphGetRootNodes(graph: Graph, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphGetRootNodes", || unsafe { $crate::marshal::graph::cuGraphGetRootNodes(driver(), graph, nodes, count) })
+guard(driver(), "cuGraphGetRootNodes", |driver| unsafe { $crate::marshal::graph::cuGraphGetRootNodes(driver, graph, nodes, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphGetEdges_v2(graph: Graph, from: *mut GraphNode, to: *mut GraphNode, edges: *mut GraphEdge, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphGetEdges_v2", || unsafe { $crate::marshal::graph::cuGraphGetEdges_v2(driver(), graph, from, to, edges, count) })
+guard(driver(), "cuGraphGetEdges_v2", |driver| unsafe { $crate::marshal::graph::cuGraphGetEdges_v2(driver, graph, from, to, edges, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphGetEdges(graph: Graph, from: *mut GraphNode, to: *mut GraphNode, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphGetEdges", || unsafe { $crate::marshal::graph::cuGraphGetEdges(driver(), graph, from, to, count) })
+guard(driver(), "cuGraphGetEdges", |driver| unsafe { $crate::marshal::graph::cuGraphGetEdges(driver, graph, from, to, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeGetDependencies_v2(node: GraphNode, nodes: *mut GraphNode, edges: *mut GraphEdge, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeGetDependencies_v2", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependencies_v2(driver(), node, nodes, edges, count) })
+guard(driver(), "cuGraphNodeGetDependencies_v2", |driver| unsafe { $crate::marshal::graph::cuGraphNodeGetDependencies_v2(driver, node, nodes, edges, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeGetDependencies(node: GraphNode, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeGetDependencies", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependencies(driver(), node, nodes, count) })
+guard(driver(), "cuGraphNodeGetDependencies", |driver| unsafe { $crate::marshal::graph::cuGraphNodeGetDependencies(driver, node, nodes, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeGetDependentNodes_v2(node: GraphNode, nodes: *mut GraphNode, edges: *mut GraphEdge, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeGetDependentNodes_v2", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependentNodes_v2(driver(), node, nodes, edges, count) })
+guard(driver(), "cuGraphNodeGetDependentNodes_v2", |driver| unsafe { $crate::marshal::graph::cuGraphNodeGetDependentNodes_v2(driver, node, nodes, edges, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeGetDependentNodes(node: GraphNode, nodes: *mut GraphNode, count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeGetDependentNodes", || unsafe { $crate::marshal::graph::cuGraphNodeGetDependentNodes(driver(), node, nodes, count) })
+guard(driver(), "cuGraphNodeGetDependentNodes", |driver| unsafe { $crate::marshal::graph::cuGraphNodeGetDependentNodes(driver, node, nodes, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddDependencies_v2(graph: Graph, from: *const GraphNode, to: *const GraphNode, edges: *const GraphEdge, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddDependencies_v2", || unsafe { $crate::marshal::graph::cuGraphAddDependencies_v2(driver(), graph, from, to, edges, count) })
+guard(driver(), "cuGraphAddDependencies_v2", |driver| unsafe { $crate::marshal::graph::cuGraphAddDependencies_v2(driver, graph, from, to, edges, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddDependencies(graph: Graph, from: *const GraphNode, to: *const GraphNode, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddDependencies", || unsafe { $crate::marshal::graph::cuGraphAddDependencies(driver(), graph, from, to, count) })
+guard(driver(), "cuGraphAddDependencies", |driver| unsafe { $crate::marshal::graph::cuGraphAddDependencies(driver, graph, from, to, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphRemoveDependencies_v2(graph: Graph, from: *const GraphNode, to: *const GraphNode, edges: *const GraphEdge, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphRemoveDependencies_v2", || unsafe { $crate::marshal::graph::cuGraphRemoveDependencies_v2(driver(), graph, from, to, edges, count) })
+guard(driver(), "cuGraphRemoveDependencies_v2", |driver| unsafe { $crate::marshal::graph::cuGraphRemoveDependencies_v2(driver, graph, from, to, edges, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphRemoveDependencies(graph: Graph, from: *const GraphNode, to: *const GraphNode, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphRemoveDependencies", || unsafe { $crate::marshal::graph::cuGraphRemoveDependencies(driver(), graph, from, to, count) })
+guard(driver(), "cuGraphRemoveDependencies", |driver| unsafe { $crate::marshal::graph::cuGraphRemoveDependencies(driver, graph, from, to, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut GraphExec, graph: Graph, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphInstantiateWithFlags", || unsafe { $crate::marshal::graph::cuGraphInstantiateWithFlags(driver(), exec, graph, flags) })
+guard(driver(), "cuGraphInstantiateWithFlags", |driver| unsafe { $crate::marshal::graph::cuGraphInstantiateWithFlags(driver, exec, graph, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiate_v2(exec: *mut GraphExec, graph: Graph, error_node: *mut GraphNode, log: *mut c_char, log_bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphInstantiate_v2", || unsafe { $crate::marshal::graph::cuGraphInstantiate_v2(driver(), exec, graph, error_node, log, log_bytes) })
+guard(driver(), "cuGraphInstantiate_v2", |driver| unsafe { $crate::marshal::graph::cuGraphInstantiate_v2(driver, exec, graph, error_node, log, log_bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiate(exec: *mut GraphExec, graph: Graph, error_node: *mut GraphNode, log: *mut c_char, log_bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphInstantiate", || unsafe { $crate::marshal::graph::cuGraphInstantiate_v2(driver(), exec, graph, error_node, log, log_bytes) })
+guard(driver(), "cuGraphInstantiate", |driver| unsafe { $crate::marshal::graph::cuGraphInstantiate_v2(driver, exec, graph, error_node, log, log_bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithParams(exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiation) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphInstantiateWithParams", || unsafe { $crate::marshal::graph::cuGraphInstantiateWithParams(driver(), Stream::LEGACY, exec, graph, params) })
+guard(driver(), "cuGraphInstantiateWithParams", |driver| unsafe { $crate::marshal::graph::cuGraphInstantiateWithParams(driver, Stream::LEGACY, exec, graph, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithParams_ptsz(exec: *mut GraphExec, graph: Graph, params: *mut GraphInstantiation) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphInstantiateWithParams_ptsz", || unsafe { $crate::marshal::graph::cuGraphInstantiateWithParams(driver(), Stream::PER_THREAD, exec, graph, params) })
+guard(driver(), "cuGraphInstantiateWithParams_ptsz", |driver| unsafe { $crate::marshal::graph::cuGraphInstantiateWithParams(driver, Stream::PER_THREAD, exec, graph, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecGetFlags(exec: GraphExec, flags: *mut u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecGetFlags", || unsafe { $crate::marshal::graph::cuGraphExecGetFlags(driver(), exec, flags) })
+guard(driver(), "cuGraphExecGetFlags", |driver| unsafe { $crate::marshal::graph::cuGraphExecGetFlags(driver, exec, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeSetEnabled(exec: GraphExec, node: GraphNode, enabled: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeSetEnabled", || unsafe { $crate::marshal::graph::cuGraphNodeSetEnabled(driver(), exec, node, enabled) })
+guard(driver(), "cuGraphNodeSetEnabled", |driver| unsafe { $crate::marshal::graph::cuGraphNodeSetEnabled(driver, exec, node, enabled) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphNodeGetEnabled(exec: GraphExec, node: GraphNode, enabled: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphNodeGetEnabled", || unsafe { $crate::marshal::graph::cuGraphNodeGetEnabled(driver(), exec, node, enabled) })
+guard(driver(), "cuGraphNodeGetEnabled", |driver| unsafe { $crate::marshal::graph::cuGraphNodeGetEnabled(driver, exec, node, enabled) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphLaunch(exec: GraphExec, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphLaunch", || unsafe { $crate::marshal::graph::cuGraphLaunch(driver(), Stream::LEGACY, exec, stream) })
+guard(driver(), "cuGraphLaunch", |driver| unsafe { $crate::marshal::graph::cuGraphLaunch(driver, Stream::LEGACY, exec, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphLaunch_ptsz(exec: GraphExec, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphLaunch_ptsz", || unsafe { $crate::marshal::graph::cuGraphLaunch(driver(), Stream::PER_THREAD, exec, stream) })
+guard(driver(), "cuGraphLaunch_ptsz", |driver| unsafe { $crate::marshal::graph::cuGraphLaunch(driver, Stream::PER_THREAD, exec, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphUpload(exec: GraphExec, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphUpload", || unsafe { $crate::marshal::graph::cuGraphUpload(driver(), Stream::LEGACY, exec, stream) })
+guard(driver(), "cuGraphUpload", |driver| unsafe { $crate::marshal::graph::cuGraphUpload(driver, Stream::LEGACY, exec, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphUpload_ptsz(exec: GraphExec, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphUpload_ptsz", || unsafe { $crate::marshal::graph::cuGraphUpload(driver(), Stream::PER_THREAD, exec, stream) })
+guard(driver(), "cuGraphUpload_ptsz", |driver| unsafe { $crate::marshal::graph::cuGraphUpload(driver, Stream::PER_THREAD, exec, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecDestroy(exec: GraphExec) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecDestroy", || unsafe { $crate::marshal::graph::cuGraphExecDestroy(driver(), exec) })
+guard(driver(), "cuGraphExecDestroy", |driver| unsafe { $crate::marshal::graph::cuGraphExecDestroy(driver, exec) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecUpdate_v2(exec: GraphExec, graph: Graph, info: *mut GraphUpdate) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecUpdate_v2", || unsafe { $crate::marshal::graph::cuGraphExecUpdate_v2(driver(), exec, graph, info) })
+guard(driver(), "cuGraphExecUpdate_v2", |driver| unsafe { $crate::marshal::graph::cuGraphExecUpdate_v2(driver, exec, graph, info) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecUpdate(exec: GraphExec, graph: Graph, error_node: *mut GraphNode, result: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecUpdate", || unsafe { $crate::marshal::graph::cuGraphExecUpdate(driver(), exec, graph, error_node, result) })
+guard(driver(), "cuGraphExecUpdate", |driver| unsafe { $crate::marshal::graph::cuGraphExecUpdate(driver, exec, graph, error_node, result) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams_v2(exec: GraphExec, node: GraphNode, params: *const KernelNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecKernelNodeSetParams_v2", || unsafe { $crate::marshal::graph::cuGraphExecKernelNodeSetParams_v2(driver(), exec, node, params) })
+guard(driver(), "cuGraphExecKernelNodeSetParams_v2", |driver| unsafe { $crate::marshal::graph::cuGraphExecKernelNodeSetParams_v2(driver, exec, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(exec: GraphExec, node: GraphNode, params: *const KernelNodeParamsV1) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecKernelNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecKernelNodeSetParams(driver(), exec, node, params) })
+guard(driver(), "cuGraphExecKernelNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecKernelNodeSetParams(driver, exec, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecMemcpyNodeSetParams(exec: GraphExec, node: GraphNode, copy: *const Memcpy3d, context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecMemcpyNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecMemcpyNodeSetParams(driver(), exec, node, copy, context) })
+guard(driver(), "cuGraphExecMemcpyNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecMemcpyNodeSetParams(driver, exec, node, copy, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecMemsetNodeSetParams(exec: GraphExec, node: GraphNode, params: *const MemsetNodeParams, context: Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecMemsetNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecMemsetNodeSetParams(driver(), exec, node, params, context) })
+guard(driver(), "cuGraphExecMemsetNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecMemsetNodeSetParams(driver, exec, node, params, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecHostNodeSetParams(exec: GraphExec, node: GraphNode, params: *const HostNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecHostNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecHostNodeSetParams(driver(), exec, node, params) })
+guard(driver(), "cuGraphExecHostNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecHostNodeSetParams(driver, exec, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecChildGraphNodeSetParams(exec: GraphExec, node: GraphNode, child: Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecChildGraphNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecChildGraphNodeSetParams(driver(), exec, node, child) })
+guard(driver(), "cuGraphExecChildGraphNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecChildGraphNodeSetParams(driver, exec, node, child) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecEventRecordNodeSetEvent(exec: GraphExec, node: GraphNode, event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecEventRecordNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphExecEventRecordNodeSetEvent(driver(), exec, node, event) })
+guard(driver(), "cuGraphExecEventRecordNodeSetEvent", |driver| unsafe { $crate::marshal::graph::cuGraphExecEventRecordNodeSetEvent(driver, exec, node, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecEventWaitNodeSetEvent(exec: GraphExec, node: GraphNode, event: Event) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecEventWaitNodeSetEvent", || unsafe { $crate::marshal::graph::cuGraphExecEventWaitNodeSetEvent(driver(), exec, node, event) })
+guard(driver(), "cuGraphExecEventWaitNodeSetEvent", |driver| unsafe { $crate::marshal::graph::cuGraphExecEventWaitNodeSetEvent(driver, exec, node, event) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecNodeSetParams(exec: GraphExec, node: GraphNode, params: *mut GraphNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphExecNodeSetParams", || unsafe { $crate::marshal::graph::cuGraphExecNodeSetParams(driver(), exec, node, params) })
+guard(driver(), "cuGraphExecNodeSetParams", |driver| unsafe { $crate::marshal::graph::cuGraphExecNodeSetParams(driver, exec, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDebugDotPrint(graph: Graph, path: *const c_char, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphDebugDotPrint", || unsafe { $crate::marshal::graph::cuGraphDebugDotPrint(driver(), graph, path, flags) })
+guard(driver(), "cuGraphDebugDotPrint", |driver| unsafe { $crate::marshal::graph::cuGraphDebugDotPrint(driver, graph, path, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuUserObjectCreate(object: *mut UserObject, user: *mut c_void, destroy: *const c_void, references: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuUserObjectCreate", || unsafe { $crate::marshal::graph::cuUserObjectCreate(driver(), object, user, destroy, references, flags) })
+guard(driver(), "cuUserObjectCreate", |driver| unsafe { $crate::marshal::graph::cuUserObjectCreate(driver, object, user, destroy, references, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuUserObjectRetain(object: UserObject, count: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuUserObjectRetain", || unsafe { $crate::marshal::graph::cuUserObjectRetain(driver(), object, count) })
+guard(driver(), "cuUserObjectRetain", |driver| unsafe { $crate::marshal::graph::cuUserObjectRetain(driver, object, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuUserObjectRelease(object: UserObject, count: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuUserObjectRelease", || unsafe { $crate::marshal::graph::cuUserObjectRelease(driver(), object, count) })
+guard(driver(), "cuUserObjectRelease", |driver| unsafe { $crate::marshal::graph::cuUserObjectRelease(driver, object, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphRetainUserObject(graph: Graph, object: UserObject, count: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphRetainUserObject", || unsafe { $crate::marshal::graph::cuGraphRetainUserObject(driver(), graph, object, count, flags) })
+guard(driver(), "cuGraphRetainUserObject", |driver| unsafe { $crate::marshal::graph::cuGraphRetainUserObject(driver, graph, object, count, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphReleaseUserObject(graph: Graph, object: UserObject, count: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphReleaseUserObject", || unsafe { $crate::marshal::graph::cuGraphReleaseUserObject(driver(), graph, object, count) })
+guard(driver(), "cuGraphReleaseUserObject", |driver| unsafe { $crate::marshal::graph::cuGraphReleaseUserObject(driver, graph, object, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddMemAllocNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, params: *mut MemAllocNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddMemAllocNode", || unsafe { $crate::marshal::graph_memory::cuGraphAddMemAllocNode(driver(), node, graph, dependencies, dependency_count, params) })
+guard(driver(), "cuGraphAddMemAllocNode", |driver| unsafe { $crate::marshal::graph_memory::cuGraphAddMemAllocNode(driver, node, graph, dependencies, dependency_count, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphMemAllocNodeGetParams(node: GraphNode, params: *mut MemAllocNodeParams) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemAllocNodeGetParams", || unsafe { $crate::marshal::graph_memory::cuGraphMemAllocNodeGetParams(driver(), node, params) })
+guard(driver(), "cuGraphMemAllocNodeGetParams", |driver| unsafe { $crate::marshal::graph_memory::cuGraphMemAllocNodeGetParams(driver, node, params) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddMemFreeNode(node: *mut GraphNode, graph: Graph, dependencies: *const GraphNode, dependency_count: usize, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphAddMemFreeNode", || unsafe { $crate::marshal::graph_memory::cuGraphAddMemFreeNode(driver(), node, graph, dependencies, dependency_count, address) })
+guard(driver(), "cuGraphAddMemFreeNode", |driver| unsafe { $crate::marshal::graph_memory::cuGraphAddMemFreeNode(driver, node, graph, dependencies, dependency_count, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphMemFreeNodeGetParams(node: GraphNode, address: *mut DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuGraphMemFreeNodeGetParams", || unsafe { $crate::marshal::graph_memory::cuGraphMemFreeNodeGetParams(driver(), node, address) })
+guard(driver(), "cuGraphMemFreeNodeGetParams", |driver| unsafe { $crate::marshal::graph_memory::cuGraphMemFreeNodeGetParams(driver, node, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetGraphMemAttribute(device: Device, attribute: u32, value: *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGetGraphMemAttribute", || unsafe { $crate::marshal::graph_memory::cuDeviceGetGraphMemAttribute(driver(), device, attribute, value) })
+guard(driver(), "cuDeviceGetGraphMemAttribute", |driver| unsafe { $crate::marshal::graph_memory::cuDeviceGetGraphMemAttribute(driver, device, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceSetGraphMemAttribute(device: Device, attribute: u32, value: *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceSetGraphMemAttribute", || unsafe { $crate::marshal::graph_memory::cuDeviceSetGraphMemAttribute(driver(), device, attribute, value) })
+guard(driver(), "cuDeviceSetGraphMemAttribute", |driver| unsafe { $crate::marshal::graph_memory::cuDeviceSetGraphMemAttribute(driver, device, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGraphMemTrim(device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuDeviceGraphMemTrim", || unsafe { $crate::generated::graph_memory::cuDeviceGraphMemTrim(driver(), device) })
+guard(driver(), "cuDeviceGraphMemTrim", |driver| unsafe { $crate::generated::graph_memory::cuDeviceGraphMemTrim(driver, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetFunction(function: *mut Function, kernel: Kernel) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelGetFunction", || unsafe { $crate::generated::kernel::cuKernelGetFunction(driver(), function, kernel) })
+guard(driver(), "cuKernelGetFunction", |driver| unsafe { $crate::generated::kernel::cuKernelGetFunction(driver, function, kernel) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetLibrary(library: *mut Library, kernel: Kernel) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelGetLibrary", || unsafe { $crate::generated::kernel::cuKernelGetLibrary(driver(), library, kernel) })
+guard(driver(), "cuKernelGetLibrary", |driver| unsafe { $crate::generated::kernel::cuKernelGetLibrary(driver, library, kernel) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetAttribute(value: *mut i32, attribute: u32, kernel: Kernel, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelGetAttribute", || unsafe { $crate::generated::kernel::cuKernelGetAttribute(driver(), value, attribute, kernel, device) })
+guard(driver(), "cuKernelGetAttribute", |driver| unsafe { $crate::generated::kernel::cuKernelGetAttribute(driver, value, attribute, kernel, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelSetAttribute(attribute: u32, value: i32, kernel: Kernel, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelSetAttribute", || unsafe { $crate::generated::kernel::cuKernelSetAttribute(driver(), attribute, value, kernel, device) })
+guard(driver(), "cuKernelSetAttribute", |driver| unsafe { $crate::generated::kernel::cuKernelSetAttribute(driver, attribute, value, kernel, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelSetCacheConfig(kernel: Kernel, config: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelSetCacheConfig", || unsafe { $crate::generated::kernel::cuKernelSetCacheConfig(driver(), kernel, config, device) })
+guard(driver(), "cuKernelSetCacheConfig", |driver| unsafe { $crate::generated::kernel::cuKernelSetCacheConfig(driver, kernel, config, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetName(name: *mut *const c_char, kernel: Kernel) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelGetName", || unsafe { $crate::marshal::kernel::cuKernelGetName(driver(), name, kernel) })
+guard(driver(), "cuKernelGetName", |driver| unsafe { $crate::marshal::kernel::cuKernelGetName(driver, name, kernel) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuKernelGetParamInfo(kernel: Kernel, index: usize, offset: *mut usize, size: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuKernelGetParamInfo", || unsafe { $crate::generated::kernel::cuKernelGetParamInfo(driver(), kernel, index, offset, size) })
+guard(driver(), "cuKernelGetParamInfo", |driver| unsafe { $crate::generated::kernel::cuKernelGetParamInfo(driver, kernel, index, offset, size) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut i32, attribute: u32, function: Function) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncGetAttribute", || unsafe { $crate::generated::kernel::cuFuncGetAttribute(driver(), value, attribute, function) })
+guard(driver(), "cuFuncGetAttribute", |driver| unsafe { $crate::generated::kernel::cuFuncGetAttribute(driver, value, attribute, function) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncSetAttribute(function: Function, attribute: u32, value: i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncSetAttribute", || unsafe { $crate::generated::kernel::cuFuncSetAttribute(driver(), function, attribute, value) })
+guard(driver(), "cuFuncSetAttribute", |driver| unsafe { $crate::generated::kernel::cuFuncSetAttribute(driver, function, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncSetCacheConfig(function: Function, config: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncSetCacheConfig", || unsafe { $crate::generated::kernel::cuFuncSetCacheConfig(driver(), function, config) })
+guard(driver(), "cuFuncSetCacheConfig", |driver| unsafe { $crate::generated::kernel::cuFuncSetCacheConfig(driver, function, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncSetSharedMemConfig(function: Function, config: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncSetSharedMemConfig", || unsafe { $crate::generated::kernel::cuFuncSetSharedMemConfig(driver(), function, config) })
+guard(driver(), "cuFuncSetSharedMemConfig", |driver| unsafe { $crate::generated::kernel::cuFuncSetSharedMemConfig(driver, function, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetModule(module: *mut Module, function: Function) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncGetModule", || unsafe { $crate::generated::kernel::cuFuncGetModule(driver(), module, function) })
+guard(driver(), "cuFuncGetModule", |driver| unsafe { $crate::generated::kernel::cuFuncGetModule(driver, module, function) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: Function) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncGetName", || unsafe { $crate::marshal::kernel::cuFuncGetName(driver(), name, function) })
+guard(driver(), "cuFuncGetName", |driver| unsafe { $crate::marshal::kernel::cuFuncGetName(driver, name, function) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetParamInfo(function: Function, index: usize, offset: *mut usize, size: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncGetParamInfo", || unsafe { $crate::generated::kernel::cuFuncGetParamInfo(driver(), function, index, offset, size) })
+guard(driver(), "cuFuncGetParamInfo", |driver| unsafe { $crate::generated::kernel::cuFuncGetParamInfo(driver, function, index, offset, size) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncIsLoaded(state: *mut u32, function: Function) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncIsLoaded", || unsafe { $crate::generated::kernel::cuFuncIsLoaded(driver(), state, function) })
+guard(driver(), "cuFuncIsLoaded", |driver| unsafe { $crate::generated::kernel::cuFuncIsLoaded(driver, state, function) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncLoad(function: Function) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuFuncLoad", || unsafe { $crate::generated::kernel::cuFuncLoad(driver(), function) })
+guard(driver(), "cuFuncLoad", |driver| unsafe { $crate::generated::kernel::cuFuncLoad(driver, function) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernelEx(config: *const LaunchConfig, function: Function, parameters: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchKernelEx", || unsafe { $crate::marshal::launch::cuLaunchKernelEx(driver(), Stream::LEGACY, config, function, parameters, extra) })
+guard(driver(), "cuLaunchKernelEx", |driver| unsafe { $crate::marshal::launch::cuLaunchKernelEx(driver, Stream::LEGACY, config, function, parameters, extra) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernelEx_ptsz(config: *const LaunchConfig, function: Function, parameters: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchKernelEx_ptsz", || unsafe { $crate::marshal::launch::cuLaunchKernelEx(driver(), Stream::PER_THREAD, config, function, parameters, extra) })
+guard(driver(), "cuLaunchKernelEx_ptsz", |driver| unsafe { $crate::marshal::launch::cuLaunchKernelEx(driver, Stream::PER_THREAD, config, function, parameters, extra) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(function: Function, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: Stream, parameters: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchKernel", || unsafe { $crate::marshal::launch::cuLaunchKernel(driver(), Stream::LEGACY, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra) })
+guard(driver(), "cuLaunchKernel", |driver| unsafe { $crate::marshal::launch::cuLaunchKernel(driver, Stream::LEGACY, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel_ptsz(function: Function, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: Stream, parameters: *mut *mut c_void, extra: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchKernel_ptsz", || unsafe { $crate::marshal::launch::cuLaunchKernel(driver(), Stream::PER_THREAD, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra) })
+guard(driver(), "cuLaunchKernel_ptsz", |driver| unsafe { $crate::marshal::launch::cuLaunchKernel(driver, Stream::PER_THREAD, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchCooperativeKernel(function: Function, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: Stream, parameters: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchCooperativeKernel", || unsafe { $crate::marshal::launch::cuLaunchCooperativeKernel(driver(), Stream::LEGACY, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters) })
+guard(driver(), "cuLaunchCooperativeKernel", |driver| unsafe { $crate::marshal::launch::cuLaunchCooperativeKernel(driver, Stream::LEGACY, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchCooperativeKernel_ptsz(function: Function, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: Stream, parameters: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchCooperativeKernel_ptsz", || unsafe { $crate::marshal::launch::cuLaunchCooperativeKernel(driver(), Stream::PER_THREAD, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters) })
+guard(driver(), "cuLaunchCooperativeKernel_ptsz", |driver| unsafe { $crate::marshal::launch::cuLaunchCooperativeKernel(driver, Stream::PER_THREAD, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchHostFunc(stream: Stream, function: *const c_void, user: *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchHostFunc", || unsafe { $crate::marshal::launch::cuLaunchHostFunc(driver(), Stream::LEGACY, stream, function, user) })
+guard(driver(), "cuLaunchHostFunc", |driver| unsafe { $crate::marshal::launch::cuLaunchHostFunc(driver, Stream::LEGACY, stream, function, user) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchHostFunc_ptsz(stream: Stream, function: *const c_void, user: *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLaunchHostFunc_ptsz", || unsafe { $crate::marshal::launch::cuLaunchHostFunc(driver(), Stream::PER_THREAD, stream, function, user) })
+guard(driver(), "cuLaunchHostFunc_ptsz", |driver| unsafe { $crate::marshal::launch::cuLaunchHostFunc(driver, Stream::PER_THREAD, stream, function, user) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryLoadData(library: *mut Library, image: *const c_void, jit_options: *const u32, jit_option_values: *mut *mut c_void, jit_option_count: u32, library_options: *const u32, library_option_values: *mut *mut c_void, library_option_count: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryLoadData", || unsafe { $crate::marshal::library::cuLibraryLoadData(driver(), library, image, jit_options, jit_option_values, jit_option_count, library_options, library_option_values, library_option_count) })
+guard(driver(), "cuLibraryLoadData", |driver| unsafe { $crate::marshal::library::cuLibraryLoadData(driver, library, image, jit_options, jit_option_values, jit_option_count, library_options, library_option_values, library_option_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryLoadFromFile(library: *mut Library, path: *const c_char, jit_options: *const u32, jit_option_values: *mut *mut c_void, jit_option_count: u32, library_options: *const u32, library_option_values: *mut *mut c_void, library_option_count: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryLoadFromFile", || unsafe { $crate::marshal::library::cuLibraryLoadFromFile(driver(), library, path, jit_options, jit_option_values, jit_option_count, library_options, library_option_values, library_option_count) })
+guard(driver(), "cuLibraryLoadFromFile", |driver| unsafe { $crate::marshal::library::cuLibraryLoadFromFile(driver, library, path, jit_options, jit_option_values, jit_option_count, library_options, library_option_values, library_option_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryUnload(library: Library) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryUnload", || unsafe { $crate::generated::library::cuLibraryUnload(driver(), library) })
+guard(driver(), "cuLibraryUnload", |driver| unsafe { $crate::generated::library::cuLibraryUnload(driver, library) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryGetKernel(kernel: *mut Kernel, library: Library, name: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryGetKernel", || unsafe { $crate::generated::library::cuLibraryGetKernel(driver(), kernel, library, name) })
+guard(driver(), "cuLibraryGetKernel", |driver| unsafe { $crate::generated::library::cuLibraryGetKernel(driver, kernel, library, name) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryGetKernelCount(count: *mut u32, library: Library) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryGetKernelCount", || unsafe { $crate::generated::library::cuLibraryGetKernelCount(driver(), count, library) })
+guard(driver(), "cuLibraryGetKernelCount", |driver| unsafe { $crate::generated::library::cuLibraryGetKernelCount(driver, count, library) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryEnumerateKernels(kernels: *mut Kernel, count: u32, library: Library) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryEnumerateKernels", || unsafe { $crate::generated::library::cuLibraryEnumerateKernels(driver(), kernels, count, library) })
+guard(driver(), "cuLibraryEnumerateKernels", |driver| unsafe { $crate::generated::library::cuLibraryEnumerateKernels(driver, kernels, count, library) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryGetModule(module: *mut Module, library: Library) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryGetModule", || unsafe { $crate::generated::library::cuLibraryGetModule(driver(), module, library) })
+guard(driver(), "cuLibraryGetModule", |driver| unsafe { $crate::generated::library::cuLibraryGetModule(driver, module, library) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryGetGlobal(address: *mut DevicePtr, bytes: *mut usize, library: Library, name: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryGetGlobal", || unsafe { $crate::generated::library::cuLibraryGetGlobal(driver(), address, bytes, library, name) })
+guard(driver(), "cuLibraryGetGlobal", |driver| unsafe { $crate::generated::library::cuLibraryGetGlobal(driver, address, bytes, library, name) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryGetManaged(address: *mut DevicePtr, bytes: *mut usize, library: Library, name: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLibraryGetManaged", || unsafe { $crate::generated::library::cuLibraryGetManaged(driver(), address, bytes, library, name) })
+guard(driver(), "cuLibraryGetManaged", |driver| unsafe { $crate::generated::library::cuLibraryGetManaged(driver, address, bytes, library, name) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkCreate_v2(option_count: u32, options: *const u32, option_values: *mut *mut c_void, state: *mut LinkState) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkCreate_v2", || unsafe { $crate::marshal::link::cuLinkCreate_v2(driver(), option_count, options, option_values, state) })
+guard(driver(), "cuLinkCreate_v2", |driver| unsafe { $crate::marshal::link::cuLinkCreate_v2(driver, option_count, options, option_values, state) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkCreate(option_count: u32, options: *const u32, option_values: *mut *mut c_void, state: *mut LinkState) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkCreate", || unsafe { $crate::marshal::link::cuLinkCreate_v2(driver(), option_count, options, option_values, state) })
+guard(driver(), "cuLinkCreate", |driver| unsafe { $crate::marshal::link::cuLinkCreate_v2(driver, option_count, options, option_values, state) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkAddData_v2(state: LinkState, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, option_count: u32, options: *const u32, option_values: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkAddData_v2", || unsafe { $crate::marshal::link::cuLinkAddData_v2(driver(), state, kind, data, bytes, name, option_count, options, option_values) })
+guard(driver(), "cuLinkAddData_v2", |driver| unsafe { $crate::marshal::link::cuLinkAddData_v2(driver, state, kind, data, bytes, name, option_count, options, option_values) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkAddData(state: LinkState, kind: u32, data: *mut c_void, bytes: usize, name: *const c_char, option_count: u32, options: *const u32, option_values: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkAddData", || unsafe { $crate::marshal::link::cuLinkAddData_v2(driver(), state, kind, data, bytes, name, option_count, options, option_values) })
+guard(driver(), "cuLinkAddData", |driver| unsafe { $crate::marshal::link::cuLinkAddData_v2(driver, state, kind, data, bytes, name, option_count, options, option_values) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkAddFile_v2(state: LinkState, kind: u32, path: *const c_char, option_count: u32, options: *const u32, option_values: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkAddFile_v2", || unsafe { $crate::marshal::link::cuLinkAddFile_v2(driver(), state, kind, path, option_count, options, option_values) })
+guard(driver(), "cuLinkAddFile_v2", |driver| unsafe { $crate::marshal::link::cuLinkAddFile_v2(driver, state, kind, path, option_count, options, option_values) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkAddFile(state: LinkState, kind: u32, path: *const c_char, option_count: u32, options: *const u32, option_values: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkAddFile", || unsafe { $crate::marshal::link::cuLinkAddFile_v2(driver(), state, kind, path, option_count, options, option_values) })
+guard(driver(), "cuLinkAddFile", |driver| unsafe { $crate::marshal::link::cuLinkAddFile_v2(driver, state, kind, path, option_count, options, option_values) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkComplete(state: LinkState, image: *mut *mut c_void, bytes: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkComplete", || unsafe { $crate::marshal::link::cuLinkComplete(driver(), state, image, bytes) })
+guard(driver(), "cuLinkComplete", |driver| unsafe { $crate::marshal::link::cuLinkComplete(driver, state, image, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkDestroy(state: LinkState) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuLinkDestroy", || unsafe { $crate::marshal::link::cuLinkDestroy(driver(), state) })
+guard(driver(), "cuLinkDestroy", |driver| unsafe { $crate::marshal::link::cuLinkDestroy(driver, state) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress_v2(symbol: *const c_char, function: *mut *mut c_void, version: i32, flags: u64, status: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuGetProcAddress_v2", || unsafe { $crate::marshal::lookup::cuGetProcAddress_v2(driver(), &SYMBOLS, symbol, function, version, flags, status) })
+guard_always(driver(), "cuGetProcAddress_v2", |driver| unsafe { $crate::marshal::lookup::cuGetProcAddress_v2(driver, &SYMBOLS, symbol, function, version, flags, status) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress(symbol: *const c_char, function: *mut *mut c_void, version: i32, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuGetProcAddress", || unsafe { $crate::marshal::lookup::cuGetProcAddress(driver(), &SYMBOLS, symbol, function, version, flags) })
+guard_always(driver(), "cuGetProcAddress", |driver| unsafe { $crate::marshal::lookup::cuGetProcAddress(driver, &SYMBOLS, symbol, function, version, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, id: *const Uuid) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard_always("cuGetExportTable", || unsafe { $crate::marshal::lookup::cuGetExportTable(driver(), &SYMBOLS, table, id) })
+guard_always(driver(), "cuGetExportTable", |driver| unsafe { $crate::marshal::lookup::cuGetExportTable(driver, &SYMBOLS, table, id) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetInfo_v2", || unsafe { $crate::generated::memory::cuMemGetInfo_v2(driver(), free, total) })
+guard(driver(), "cuMemGetInfo_v2", |driver| unsafe { $crate::generated::memory::cuMemGetInfo_v2(driver, free, total) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAlloc_v2", || unsafe { $crate::generated::memory::cuMemAlloc_v2(driver(), address, bytes) })
+guard(driver(), "cuMemAlloc_v2", |driver| unsafe { $crate::generated::memory::cuMemAlloc_v2(driver, address, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocPitch_v2(address: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element_bytes: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocPitch_v2", || unsafe { $crate::generated::memory::cuMemAllocPitch_v2(driver(), address, pitch, width, height, element_bytes) })
+guard(driver(), "cuMemAllocPitch_v2", |driver| unsafe { $crate::generated::memory::cuMemAllocPitch_v2(driver, address, pitch, width, height, element_bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemFree_v2", || unsafe { $crate::generated::memory::cuMemFree_v2(driver(), address) })
+guard(driver(), "cuMemFree_v2", |driver| unsafe { $crate::generated::memory::cuMemFree_v2(driver, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut DevicePtr, bytes: *mut usize, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetAddressRange_v2", || unsafe { $crate::generated::memory::cuMemGetAddressRange_v2(driver(), base, bytes, address) })
+guard(driver(), "cuMemGetAddressRange_v2", |driver| unsafe { $crate::generated::memory::cuMemGetAddressRange_v2(driver, base, bytes, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocHost_v2(pointer: *mut HostPointer, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocHost_v2", || unsafe { $crate::generated::memory::cuMemAllocHost_v2(driver(), pointer, bytes) })
+guard(driver(), "cuMemAllocHost_v2", |driver| unsafe { $crate::generated::memory::cuMemAllocHost_v2(driver, pointer, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(pointer: HostPointer) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemFreeHost", || unsafe { $crate::generated::memory::cuMemFreeHost(driver(), pointer) })
+guard(driver(), "cuMemFreeHost", |driver| unsafe { $crate::generated::memory::cuMemFreeHost(driver, pointer) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut HostPointer, bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemHostAlloc", || unsafe { $crate::generated::memory::cuMemHostAlloc(driver(), pointer, bytes, flags) })
+guard(driver(), "cuMemHostAlloc", |driver| unsafe { $crate::generated::memory::cuMemHostAlloc(driver, pointer, bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(address: *mut DevicePtr, pointer: HostPointer, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemHostGetDevicePointer_v2", || unsafe { $crate::generated::memory::cuMemHostGetDevicePointer_v2(driver(), address, pointer, flags) })
+guard(driver(), "cuMemHostGetDevicePointer_v2", |driver| unsafe { $crate::generated::memory::cuMemHostGetDevicePointer_v2(driver, address, pointer, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostGetFlags(flags: *mut u32, pointer: HostPointer) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemHostGetFlags", || unsafe { $crate::generated::memory::cuMemHostGetFlags(driver(), flags, pointer) })
+guard(driver(), "cuMemHostGetFlags", |driver| unsafe { $crate::generated::memory::cuMemHostGetFlags(driver, flags, pointer) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostRegister_v2(range: *mut c_void, bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemHostRegister_v2", || unsafe { $crate::generated::memory::cuMemHostRegister_v2(driver(), range, bytes, flags) })
+guard(driver(), "cuMemHostRegister_v2", |driver| unsafe { $crate::generated::memory::cuMemHostRegister_v2(driver, range, bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostRegister(range: *mut c_void, bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemHostRegister", || unsafe { $crate::generated::memory::cuMemHostRegister_v2(driver(), range, bytes, flags) })
+guard(driver(), "cuMemHostRegister", |driver| unsafe { $crate::generated::memory::cuMemHostRegister_v2(driver, range, bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostUnregister(pointer: HostPointer) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemHostUnregister", || unsafe { $crate::generated::memory::cuMemHostUnregister(driver(), pointer) })
+guard(driver(), "cuMemHostUnregister", |driver| unsafe { $crate::generated::memory::cuMemHostUnregister(driver, pointer) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocManaged(address: *mut DevicePtr, bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocManaged", || unsafe { $crate::generated::memory::cuMemAllocManaged(driver(), address, bytes, flags) })
+guard(driver(), "cuMemAllocManaged", |driver| unsafe { $crate::generated::memory::cuMemAllocManaged(driver, address, bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPrefetchAsync_v2(address: DevicePtr, bytes: usize, location: MemLocation, flags: u32, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPrefetchAsync_v2", || unsafe { $crate::marshal::memory::cuMemPrefetchAsync_v2(driver(), Stream::LEGACY, address, bytes, location, flags, stream) })
+guard(driver(), "cuMemPrefetchAsync_v2", |driver| unsafe { $crate::marshal::memory::cuMemPrefetchAsync_v2(driver, Stream::LEGACY, address, bytes, location, flags, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPrefetchAsync_v2_ptsz(address: DevicePtr, bytes: usize, location: MemLocation, flags: u32, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPrefetchAsync_v2_ptsz", || unsafe { $crate::marshal::memory::cuMemPrefetchAsync_v2(driver(), Stream::PER_THREAD, address, bytes, location, flags, stream) })
+guard(driver(), "cuMemPrefetchAsync_v2_ptsz", |driver| unsafe { $crate::marshal::memory::cuMemPrefetchAsync_v2(driver, Stream::PER_THREAD, address, bytes, location, flags, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPrefetchAsync(address: DevicePtr, bytes: usize, device: Device, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPrefetchAsync", || unsafe { $crate::marshal::memory::cuMemPrefetchAsync(driver(), Stream::LEGACY, address, bytes, device, stream) })
+guard(driver(), "cuMemPrefetchAsync", |driver| unsafe { $crate::marshal::memory::cuMemPrefetchAsync(driver, Stream::LEGACY, address, bytes, device, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPrefetchAsync_ptsz(address: DevicePtr, bytes: usize, device: Device, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPrefetchAsync_ptsz", || unsafe { $crate::marshal::memory::cuMemPrefetchAsync(driver(), Stream::PER_THREAD, address, bytes, device, stream) })
+guard(driver(), "cuMemPrefetchAsync_ptsz", |driver| unsafe { $crate::marshal::memory::cuMemPrefetchAsync(driver, Stream::PER_THREAD, address, bytes, device, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAdvise_v2(address: DevicePtr, bytes: usize, advice: u32, location: MemLocation) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAdvise_v2", || unsafe { $crate::marshal::memory::cuMemAdvise_v2(driver(), address, bytes, advice, location) })
+guard(driver(), "cuMemAdvise_v2", |driver| unsafe { $crate::marshal::memory::cuMemAdvise_v2(driver, address, bytes, advice, location) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAdvise(address: DevicePtr, bytes: usize, advice: u32, device: Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAdvise", || unsafe { $crate::marshal::memory::cuMemAdvise(driver(), address, bytes, advice, device) })
+guard(driver(), "cuMemAdvise", |driver| unsafe { $crate::marshal::memory::cuMemAdvise(driver, address, bytes, advice, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRangeGetAttribute(data: *mut c_void, data_bytes: usize, attribute: u32, address: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemRangeGetAttribute", || unsafe { $crate::marshal::memory::cuMemRangeGetAttribute(driver(), data, data_bytes, attribute, address, bytes) })
+guard(driver(), "cuMemRangeGetAttribute", |driver| unsafe { $crate::marshal::memory::cuMemRangeGetAttribute(driver, data, data_bytes, attribute, address, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRangeGetAttributes(data: *mut *mut c_void, data_bytes: *mut usize, attributes: *mut u32, count: usize, address: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemRangeGetAttributes", || unsafe { $crate::marshal::memory::cuMemRangeGetAttributes(driver(), data, data_bytes, attributes, count, address, bytes) })
+guard(driver(), "cuMemRangeGetAttributes", |driver| unsafe { $crate::marshal::memory::cuMemRangeGetAttributes(driver, data, data_bytes, attributes, count, address, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8_v2(address: DevicePtr, value: u8, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD8_v2", || unsafe { $crate::generated::memset::cuMemsetD8_v2(driver(), Stream::LEGACY, address, value, count) })
+guard(driver(), "cuMemsetD8_v2", |driver| unsafe { $crate::generated::memset::cuMemsetD8_v2(driver, Stream::LEGACY, address, value, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8_v2_ptds(address: DevicePtr, value: u8, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD8_v2_ptds", || unsafe { $crate::generated::memset::cuMemsetD8_v2(driver(), Stream::PER_THREAD, address, value, count) })
+guard(driver(), "cuMemsetD8_v2_ptds", |driver| unsafe { $crate::generated::memset::cuMemsetD8_v2(driver, Stream::PER_THREAD, address, value, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8Async(address: DevicePtr, value: u8, count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD8Async", || unsafe { $crate::generated::memset::cuMemsetD8Async(driver(), Stream::LEGACY, address, value, count, stream) })
+guard(driver(), "cuMemsetD8Async", |driver| unsafe { $crate::generated::memset::cuMemsetD8Async(driver, Stream::LEGACY, address, value, count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8Async_ptsz(address: DevicePtr, value: u8, count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD8Async_ptsz", || unsafe { $crate::generated::memset::cuMemsetD8Async(driver(), Stream::PER_THREAD, address, value, count, stream) })
+guard(driver(), "cuMemsetD8Async_ptsz", |driver| unsafe { $crate::generated::memset::cuMemsetD8Async(driver, Stream::PER_THREAD, address, value, count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D8_v2(address: DevicePtr, pitch: usize, value: u8, width: usize, height: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D8_v2", || unsafe { $crate::generated::memset::cuMemsetD2D8_v2(driver(), Stream::LEGACY, address, pitch, value, width, height) })
+guard(driver(), "cuMemsetD2D8_v2", |driver| unsafe { $crate::generated::memset::cuMemsetD2D8_v2(driver, Stream::LEGACY, address, pitch, value, width, height) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D8_v2_ptds(address: DevicePtr, pitch: usize, value: u8, width: usize, height: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D8_v2_ptds", || unsafe { $crate::generated::memset::cuMemsetD2D8_v2(driver(), Stream::PER_THREAD, address, pitch, value, width, height) })
+guard(driver(), "cuMemsetD2D8_v2_ptds", |driver| unsafe { $crate::generated::memset::cuMemsetD2D8_v2(driver, Stream::PER_THREAD, address, pitch, value, width, height) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D8Async(address: DevicePtr, pitch: usize, value: u8, width: usize, height: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D8Async", || unsafe { $crate::generated::memset::cuMemsetD2D8Async(driver(), Stream::LEGACY, address, pitch, value, width, height, stream) })
+guard(driver(), "cuMemsetD2D8Async", |driver| unsafe { $crate::generated::memset::cuMemsetD2D8Async(driver, Stream::LEGACY, address, pitch, value, width, height, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D8Async_ptsz(address: DevicePtr, pitch: usize, value: u8, width: usize, height: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D8Async_ptsz", || unsafe { $crate::generated::memset::cuMemsetD2D8Async(driver(), Stream::PER_THREAD, address, pitch, value, width, height, stream) })
+guard(driver(), "cuMemsetD2D8Async_ptsz", |driver| unsafe { $crate::generated::memset::cuMemsetD2D8Async(driver, Stream::PER_THREAD, address, pitch, value, width, height, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD16_v2(address: DevicePtr, value: u16, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD16_v2", || unsafe { $crate::generated::memset::cuMemsetD16_v2(driver(), Stream::LEGACY, address, value, count) })
+guard(driver(), "cuMemsetD16_v2", |driver| unsafe { $crate::generated::memset::cuMemsetD16_v2(driver, Stream::LEGACY, address, value, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD16_v2_ptds(address: DevicePtr, value: u16, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD16_v2_ptds", || unsafe { $crate::generated::memset::cuMemsetD16_v2(driver(), Stream::PER_THREAD, address, value, count) })
+guard(driver(), "cuMemsetD16_v2_ptds", |driver| unsafe { $crate::generated::memset::cuMemsetD16_v2(driver, Stream::PER_THREAD, address, value, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD16Async(address: DevicePtr, value: u16, count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD16Async", || unsafe { $crate::generated::memset::cuMemsetD16Async(driver(), Stream::LEGACY, address, value, count, stream) })
+guard(driver(), "cuMemsetD16Async", |driver| unsafe { $crate::generated::memset::cuMemsetD16Async(driver, Stream::LEGACY, address, value, count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD16Async_ptsz(address: DevicePtr, value: u16, count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD16Async_ptsz", || unsafe { $crate::generated::memset::cuMemsetD16Async(driver(), Stream::PER_THREAD, address, value, count, stream) })
+guard(driver(), "cuMemsetD16Async_ptsz", |driver| unsafe { $crate::generated::memset::cuMemsetD16Async(driver, Stream::PER_THREAD, address, value, count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D16_v2(address: DevicePtr, pitch: usize, value: u16, width: usize, height: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D16_v2", || unsafe { $crate::generated::memset::cuMemsetD2D16_v2(driver(), Stream::LEGACY, address, pitch, value, width, height) })
+guard(driver(), "cuMemsetD2D16_v2", |driver| unsafe { $crate::generated::memset::cuMemsetD2D16_v2(driver, Stream::LEGACY, address, pitch, value, width, height) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D16_v2_ptds(address: DevicePtr, pitch: usize, value: u16, width: usize, height: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D16_v2_ptds", || unsafe { $crate::generated::memset::cuMemsetD2D16_v2(driver(), Stream::PER_THREAD, address, pitch, value, width, height) })
+guard(driver(), "cuMemsetD2D16_v2_ptds", |driver| unsafe { $crate::generated::memset::cuMemsetD2D16_v2(driver, Stream::PER_THREAD, address, pitch, value, width, height) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D16Async(address: DevicePtr, pitch: usize, value: u16, width: usize, height: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D16Async", || unsafe { $crate::generated::memset::cuMemsetD2D16Async(driver(), Stream::LEGACY, address, pitch, value, width, height, stream) })
+guard(driver(), "cuMemsetD2D16Async", |driver| unsafe { $crate::generated::memset::cuMemsetD2D16Async(driver, Stream::LEGACY, address, pitch, value, width, height, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D16Async_ptsz(address: DevicePtr, pitch: usize, value: u16, width: usize, height: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D16Async_ptsz", || unsafe { $crate::generated::memset::cuMemsetD2D16Async(driver(), Stream::PER_THREAD, address, pitch, value, width, height, stream) })
+guard(driver(), "cuMemsetD2D16Async_ptsz", |driver| unsafe { $crate::generated::memset::cuMemsetD2D16Async(driver, Stream::PER_THREAD, address, pitch, value, width, height, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32_v2(address: DevicePtr, value: u32, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD32_v2", || unsafe { $crate::generated::memset::cuMemsetD32_v2(driver(), Stream::LEGACY, address, value, count) })
+guard(driver(), "cuMemsetD32_v2", |driver| unsafe { $crate::generated::memset::cuMemsetD32_v2(driver, Stream::LEGACY, address, value, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32_v2_ptds(address: DevicePtr, value: u32, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD32_v2_ptds", || unsafe { $crate::generated::memset::cuMemsetD32_v2(driver(), Stream::PER_THREAD, address, value, count) })
+guard(driver(), "cuMemsetD32_v2_ptds", |driver| unsafe { $crate::generated::memset::cuMemsetD32_v2(driver, Stream::PER_THREAD, address, value, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32Async(address: DevicePtr, value: u32, count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD32Async", || unsafe { $crate::generated::memset::cuMemsetD32Async(driver(), Stream::LEGACY, address, value, count, stream) })
+guard(driver(), "cuMemsetD32Async", |driver| unsafe { $crate::generated::memset::cuMemsetD32Async(driver, Stream::LEGACY, address, value, count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32Async_ptsz(address: DevicePtr, value: u32, count: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD32Async_ptsz", || unsafe { $crate::generated::memset::cuMemsetD32Async(driver(), Stream::PER_THREAD, address, value, count, stream) })
+guard(driver(), "cuMemsetD32Async_ptsz", |driver| unsafe { $crate::generated::memset::cuMemsetD32Async(driver, Stream::PER_THREAD, address, value, count, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D32_v2(address: DevicePtr, pitch: usize, value: u32, width: usize, height: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D32_v2", || unsafe { $crate::generated::memset::cuMemsetD2D32_v2(driver(), Stream::LEGACY, address, pitch, value, width, height) })
+guard(driver(), "cuMemsetD2D32_v2", |driver| unsafe { $crate::generated::memset::cuMemsetD2D32_v2(driver, Stream::LEGACY, address, pitch, value, width, height) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D32_v2_ptds(address: DevicePtr, pitch: usize, value: u32, width: usize, height: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D32_v2_ptds", || unsafe { $crate::generated::memset::cuMemsetD2D32_v2(driver(), Stream::PER_THREAD, address, pitch, value, width, height) })
+guard(driver(), "cuMemsetD2D32_v2_ptds", |driver| unsafe { $crate::generated::memset::cuMemsetD2D32_v2(driver, Stream::PER_THREAD, address, pitch, value, width, height) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D32Async(address: DevicePtr, pitch: usize, value: u32, width: usize, height: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D32Async", || unsafe { $crate::generated::memset::cuMemsetD2D32Async(driver(), Stream::LEGACY, address, pitch, value, width, height, stream) })
+guard(driver(), "cuMemsetD2D32Async", |driver| unsafe { $crate::generated::memset::cuMemsetD2D32Async(driver, Stream::LEGACY, address, pitch, value, width, height, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD2D32Async_ptsz(address: DevicePtr, pitch: usize, value: u32, width: usize, height: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemsetD2D32Async_ptsz", || unsafe { $crate::generated::memset::cuMemsetD2D32Async(driver(), Stream::PER_THREAD, address, pitch, value, width, height, stream) })
+guard(driver(), "cuMemsetD2D32Async_ptsz", |driver| unsafe { $crate::generated::memset::cuMemsetD2D32Async(driver, Stream::PER_THREAD, address, pitch, value, width, height, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadDataEx(module: *mut Module, image: *const c_void, option_count: u32, options: *const u32, option_values: *mut *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleLoadDataEx", || unsafe { $crate::marshal::module::cuModuleLoadDataEx(driver(), module, image, option_count, options, option_values) })
+guard(driver(), "cuModuleLoadDataEx", |driver| unsafe { $crate::marshal::module::cuModuleLoadDataEx(driver, module, image, option_count, options, option_values) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut Module, image: *const c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleLoadData", || unsafe { $crate::marshal::module::cuModuleLoadData(driver(), module, image) })
+guard(driver(), "cuModuleLoadData", |driver| unsafe { $crate::marshal::module::cuModuleLoadData(driver, module, image) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadFatBinary(module: *mut Module, image: *const c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleLoadFatBinary", || unsafe { $crate::marshal::module::cuModuleLoadFatBinary(driver(), module, image) })
+guard(driver(), "cuModuleLoadFatBinary", |driver| unsafe { $crate::marshal::module::cuModuleLoadFatBinary(driver, module, image) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoad(module: *mut Module, path: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleLoad", || unsafe { $crate::marshal::module::cuModuleLoad(driver(), module, path) })
+guard(driver(), "cuModuleLoad", |driver| unsafe { $crate::marshal::module::cuModuleLoad(driver, module, path) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: Module) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleUnload", || unsafe { $crate::generated::module::cuModuleUnload(driver(), module) })
+guard(driver(), "cuModuleUnload", |driver| unsafe { $crate::generated::module::cuModuleUnload(driver, module) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetLoadingMode(mode: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleGetLoadingMode", || unsafe { $crate::generated::module::cuModuleGetLoadingMode(driver(), mode) })
+guard(driver(), "cuModuleGetLoadingMode", |driver| unsafe { $crate::generated::module::cuModuleGetLoadingMode(driver, mode) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunction(function: *mut Function, module: Module, name: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleGetFunction", || unsafe { $crate::generated::module::cuModuleGetFunction(driver(), function, module, name) })
+guard(driver(), "cuModuleGetFunction", |driver| unsafe { $crate::generated::module::cuModuleGetFunction(driver, function, module, name) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunctionCount(count: *mut u32, module: Module) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleGetFunctionCount", || unsafe { $crate::generated::module::cuModuleGetFunctionCount(driver(), count, module) })
+guard(driver(), "cuModuleGetFunctionCount", |driver| unsafe { $crate::generated::module::cuModuleGetFunctionCount(driver, count, module) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleEnumerateFunctions(functions: *mut Function, count: u32, module: Module) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleEnumerateFunctions", || unsafe { $crate::generated::module::cuModuleEnumerateFunctions(driver(), functions, count, module) })
+guard(driver(), "cuModuleEnumerateFunctions", |driver| unsafe { $crate::generated::module::cuModuleEnumerateFunctions(driver, functions, count, module) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetGlobal_v2(address: *mut DevicePtr, bytes: *mut usize, module: Module, name: *const c_char) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuModuleGetGlobal_v2", || unsafe { $crate::generated::module::cuModuleGetGlobal_v2(driver(), address, bytes, module, name) })
+guard(driver(), "cuModuleGetGlobal_v2", |driver| unsafe { $crate::generated::module::cuModuleGetGlobal_v2(driver, address, bytes, module, name) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: *mut i32, function: Function, block_size: i32, shared_bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", || unsafe { $crate::generated::occupancy::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(driver(), blocks, function, block_size, shared_bytes, flags) })
+guard(driver(), "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", |driver| unsafe { $crate::generated::occupancy::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(driver, blocks, function, block_size, shared_bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut i32, function: Function, block_size: i32, shared_bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyMaxActiveBlocksPerMultiprocessor", || unsafe { $crate::marshal::occupancy::cuOccupancyMaxActiveBlocksPerMultiprocessor(driver(), blocks, function, block_size, shared_bytes) })
+guard(driver(), "cuOccupancyMaxActiveBlocksPerMultiprocessor", |driver| unsafe { $crate::marshal::occupancy::cuOccupancyMaxActiveBlocksPerMultiprocessor(driver, blocks, function, block_size, shared_bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxPotentialBlockSize(grid_size: *mut i32, block_size: *mut i32, function: Function, shared_bytes_for: *const c_void, shared_bytes: usize, limit: i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyMaxPotentialBlockSize", || unsafe { $crate::marshal::occupancy::cuOccupancyMaxPotentialBlockSize(driver(), grid_size, block_size, function, shared_bytes_for, shared_bytes, limit) })
+guard(driver(), "cuOccupancyMaxPotentialBlockSize", |driver| unsafe { $crate::marshal::occupancy::cuOccupancyMaxPotentialBlockSize(driver, grid_size, block_size, function, shared_bytes_for, shared_bytes, limit) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid_size: *mut i32, block_size: *mut i32, function: Function, shared_bytes_for: *const c_void, shared_bytes: usize, limit: i32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyMaxPotentialBlockSizeWithFlags", || unsafe { $crate::marshal::occupancy::cuOccupancyMaxPotentialBlockSizeWithFlags(driver(), grid_size, block_size, function, shared_bytes_for, shared_bytes, limit, flags) })
+guard(driver(), "cuOccupancyMaxPotentialBlockSizeWithFlags", |driver| unsafe { $crate::marshal::occupancy::cuOccupancyMaxPotentialBlockSizeWithFlags(driver, grid_size, block_size, function, shared_bytes_for, shared_bytes, limit, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: *mut usize, function: Function, blocks: i32, block_size: i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyAvailableDynamicSMemPerBlock", || unsafe { $crate::generated::occupancy::cuOccupancyAvailableDynamicSMemPerBlock(driver(), bytes, function, blocks, block_size) })
+guard(driver(), "cuOccupancyAvailableDynamicSMemPerBlock", |driver| unsafe { $crate::generated::occupancy::cuOccupancyAvailableDynamicSMemPerBlock(driver, bytes, function, blocks, block_size) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxActiveClusters(clusters: *mut i32, function: Function, config: *const LaunchConfig) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyMaxActiveClusters", || unsafe { $crate::marshal::occupancy::cuOccupancyMaxActiveClusters(driver(), clusters, function, config) })
+guard(driver(), "cuOccupancyMaxActiveClusters", |driver| unsafe { $crate::marshal::occupancy::cuOccupancyMaxActiveClusters(driver, clusters, function, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxPotentialClusterSize(size: *mut i32, function: Function, config: *const LaunchConfig) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuOccupancyMaxPotentialClusterSize", || unsafe { $crate::marshal::occupancy::cuOccupancyMaxPotentialClusterSize(driver(), size, function, config) })
+guard(driver(), "cuOccupancyMaxPotentialClusterSize", |driver| unsafe { $crate::marshal::occupancy::cuOccupancyMaxPotentialClusterSize(driver, size, function, config) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, attribute: u32, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuPointerGetAttribute", || unsafe { $crate::marshal::pointer::cuPointerGetAttribute(driver(), value, attribute, address) })
+guard(driver(), "cuPointerGetAttribute", |driver| unsafe { $crate::marshal::pointer::cuPointerGetAttribute(driver, value, attribute, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttributes(count: u32, attributes: *const u32, values: *mut *mut c_void, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuPointerGetAttributes", || unsafe { $crate::marshal::pointer::cuPointerGetAttributes(driver(), count, attributes, values, address) })
+guard(driver(), "cuPointerGetAttributes", |driver| unsafe { $crate::marshal::pointer::cuPointerGetAttributes(driver, count, attributes, values, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerSetAttribute(value: *const c_void, attribute: u32, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuPointerSetAttribute", || unsafe { $crate::marshal::pointer::cuPointerSetAttribute(driver(), value, attribute, address) })
+guard(driver(), "cuPointerSetAttribute", |driver| unsafe { $crate::marshal::pointer::cuPointerSetAttribute(driver, value, attribute, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocAsync(address: *mut DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocAsync", || unsafe { $crate::generated::pool::cuMemAllocAsync(driver(), Stream::LEGACY, address, bytes, stream) })
+guard(driver(), "cuMemAllocAsync", |driver| unsafe { $crate::generated::pool::cuMemAllocAsync(driver, Stream::LEGACY, address, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocAsync_ptsz(address: *mut DevicePtr, bytes: usize, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocAsync_ptsz", || unsafe { $crate::generated::pool::cuMemAllocAsync(driver(), Stream::PER_THREAD, address, bytes, stream) })
+guard(driver(), "cuMemAllocAsync_ptsz", |driver| unsafe { $crate::generated::pool::cuMemAllocAsync(driver, Stream::PER_THREAD, address, bytes, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync(address: DevicePtr, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemFreeAsync", || unsafe { $crate::generated::pool::cuMemFreeAsync(driver(), Stream::LEGACY, address, stream) })
+guard(driver(), "cuMemFreeAsync", |driver| unsafe { $crate::generated::pool::cuMemFreeAsync(driver, Stream::LEGACY, address, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync_ptsz(address: DevicePtr, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemFreeAsync_ptsz", || unsafe { $crate::generated::pool::cuMemFreeAsync(driver(), Stream::PER_THREAD, address, stream) })
+guard(driver(), "cuMemFreeAsync_ptsz", |driver| unsafe { $crate::generated::pool::cuMemFreeAsync(driver, Stream::PER_THREAD, address, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocFromPoolAsync(address: *mut DevicePtr, bytes: usize, pool: MemPool, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocFromPoolAsync", || unsafe { $crate::generated::pool::cuMemAllocFromPoolAsync(driver(), Stream::LEGACY, address, bytes, pool, stream) })
+guard(driver(), "cuMemAllocFromPoolAsync", |driver| unsafe { $crate::generated::pool::cuMemAllocFromPoolAsync(driver, Stream::LEGACY, address, bytes, pool, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocFromPoolAsync_ptsz(address: *mut DevicePtr, bytes: usize, pool: MemPool, stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAllocFromPoolAsync_ptsz", || unsafe { $crate::generated::pool::cuMemAllocFromPoolAsync(driver(), Stream::PER_THREAD, address, bytes, pool, stream) })
+guard(driver(), "cuMemAllocFromPoolAsync_ptsz", |driver| unsafe { $crate::generated::pool::cuMemAllocFromPoolAsync(driver, Stream::PER_THREAD, address, bytes, pool, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut MemPool, properties: *const MemPoolProperties) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolCreate", || unsafe { $crate::generated::pool::cuMemPoolCreate(driver(), pool, properties) })
+guard(driver(), "cuMemPoolCreate", |driver| unsafe { $crate::generated::pool::cuMemPoolCreate(driver, pool, properties) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolDestroy(pool: MemPool) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolDestroy", || unsafe { $crate::generated::pool::cuMemPoolDestroy(driver(), pool) })
+guard(driver(), "cuMemPoolDestroy", |driver| unsafe { $crate::generated::pool::cuMemPoolDestroy(driver, pool) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: MemPool, attribute: u32, value: *mut c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolGetAttribute", || unsafe { $crate::marshal::pool::cuMemPoolGetAttribute(driver(), pool, attribute, value) })
+guard(driver(), "cuMemPoolGetAttribute", |driver| unsafe { $crate::marshal::pool::cuMemPoolGetAttribute(driver, pool, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolSetAttribute(pool: MemPool, attribute: u32, value: *const c_void) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolSetAttribute", || unsafe { $crate::marshal::pool::cuMemPoolSetAttribute(driver(), pool, attribute, value) })
+guard(driver(), "cuMemPoolSetAttribute", |driver| unsafe { $crate::marshal::pool::cuMemPoolSetAttribute(driver, pool, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolTrimTo(pool: MemPool, keep: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolTrimTo", || unsafe { $crate::generated::pool::cuMemPoolTrimTo(driver(), pool, keep) })
+guard(driver(), "cuMemPoolTrimTo", |driver| unsafe { $crate::generated::pool::cuMemPoolTrimTo(driver, pool, keep) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolSetAccess(pool: MemPool, access: *const MemAccess, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolSetAccess", || unsafe { $crate::generated::pool::cuMemPoolSetAccess(driver(), pool, access, count) })
+guard(driver(), "cuMemPoolSetAccess", |driver| unsafe { $crate::generated::pool::cuMemPoolSetAccess(driver, pool, access, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolGetAccess(flags: *mut u32, pool: MemPool, location: *const MemLocation) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemPoolGetAccess", || unsafe { $crate::generated::pool::cuMemPoolGetAccess(driver(), flags, pool, location) })
+guard(driver(), "cuMemPoolGetAccess", |driver| unsafe { $crate::generated::pool::cuMemPoolGetAccess(driver, flags, pool, location) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetDefaultMemPool(pool: *mut MemPool, location: *const MemLocation, kind: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetDefaultMemPool", || unsafe { $crate::marshal::pool::cuMemGetDefaultMemPool(driver(), pool, location, kind) })
+guard(driver(), "cuMemGetDefaultMemPool", |driver| unsafe { $crate::marshal::pool::cuMemGetDefaultMemPool(driver, pool, location, kind) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetMemPool(pool: *mut MemPool, location: *const MemLocation, kind: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetMemPool", || unsafe { $crate::marshal::pool::cuMemGetMemPool(driver(), pool, location, kind) })
+guard(driver(), "cuMemGetMemPool", |driver| unsafe { $crate::marshal::pool::cuMemGetMemPool(driver, pool, location, kind) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemSetMemPool(location: *const MemLocation, kind: u32, pool: MemPool) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemSetMemPool", || unsafe { $crate::marshal::pool::cuMemSetMemPool(driver(), location, kind, pool) })
+guard(driver(), "cuMemSetMemPool", |driver| unsafe { $crate::marshal::pool::cuMemSetMemPool(driver, location, kind, pool) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuProfilerStart() -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuProfilerStart", || unsafe { $crate::generated::profiler::cuProfilerStart(driver()) })
+guard(driver(), "cuProfilerStart", |driver| unsafe { $crate::generated::profiler::cuProfilerStart(driver) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuProfilerStop() -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuProfilerStop", || unsafe { $crate::generated::profiler::cuProfilerStop(driver()) })
+guard(driver(), "cuProfilerStop", |driver| unsafe { $crate::generated::profiler::cuProfilerStop(driver) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(stream: *mut Stream, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamCreate", || unsafe { $crate::generated::stream::cuStreamCreate(driver(), stream, flags) })
+guard(driver(), "cuStreamCreate", |driver| unsafe { $crate::generated::stream::cuStreamCreate(driver, stream, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut Stream, flags: u32, priority: i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamCreateWithPriority", || unsafe { $crate::generated::stream::cuStreamCreateWithPriority(driver(), stream, flags, priority) })
+guard(driver(), "cuStreamCreateWithPriority", |driver| unsafe { $crate::generated::stream::cuStreamCreateWithPriority(driver, stream, flags, priority) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamDestroy_v2", || unsafe { $crate::generated::stream::cuStreamDestroy_v2(driver(), Stream::LEGACY, stream) })
+guard(driver(), "cuStreamDestroy_v2", |driver| unsafe { $crate::generated::stream::cuStreamDestroy_v2(driver, Stream::LEGACY, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamDestroy", || unsafe { $crate::generated::stream::cuStreamDestroy_v2(driver(), Stream::LEGACY, stream) })
+guard(driver(), "cuStreamDestroy", |driver| unsafe { $crate::generated::stream::cuStreamDestroy_v2(driver, Stream::LEGACY, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSynchronize(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamSynchronize", || unsafe { $crate::generated::stream::cuStreamSynchronize(driver(), Stream::LEGACY, stream) })
+guard(driver(), "cuStreamSynchronize", |driver| unsafe { $crate::generated::stream::cuStreamSynchronize(driver, Stream::LEGACY, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSynchronize_ptsz(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamSynchronize_ptsz", || unsafe { $crate::generated::stream::cuStreamSynchronize(driver(), Stream::PER_THREAD, stream) })
+guard(driver(), "cuStreamSynchronize_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamSynchronize(driver, Stream::PER_THREAD, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamQuery(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamQuery", || unsafe { $crate::generated::stream::cuStreamQuery(driver(), Stream::LEGACY, stream) })
+guard(driver(), "cuStreamQuery", |driver| unsafe { $crate::generated::stream::cuStreamQuery(driver, Stream::LEGACY, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamQuery_ptsz(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamQuery_ptsz", || unsafe { $crate::generated::stream::cuStreamQuery(driver(), Stream::PER_THREAD, stream) })
+guard(driver(), "cuStreamQuery_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamQuery(driver, Stream::PER_THREAD, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitEvent(stream: Stream, event: Event, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitEvent", || unsafe { $crate::generated::stream::cuStreamWaitEvent(driver(), Stream::LEGACY, stream, event, flags) })
+guard(driver(), "cuStreamWaitEvent", |driver| unsafe { $crate::generated::stream::cuStreamWaitEvent(driver, Stream::LEGACY, stream, event, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitEvent_ptsz(stream: Stream, event: Event, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitEvent_ptsz", || unsafe { $crate::generated::stream::cuStreamWaitEvent(driver(), Stream::PER_THREAD, stream, event, flags) })
+guard(driver(), "cuStreamWaitEvent_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamWaitEvent(driver, Stream::PER_THREAD, stream, event, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetFlags(stream: Stream, flags: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetFlags", || unsafe { $crate::generated::stream::cuStreamGetFlags(driver(), Stream::LEGACY, stream, flags) })
+guard(driver(), "cuStreamGetFlags", |driver| unsafe { $crate::generated::stream::cuStreamGetFlags(driver, Stream::LEGACY, stream, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetFlags_ptsz(stream: Stream, flags: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetFlags_ptsz", || unsafe { $crate::generated::stream::cuStreamGetFlags(driver(), Stream::PER_THREAD, stream, flags) })
+guard(driver(), "cuStreamGetFlags_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamGetFlags(driver, Stream::PER_THREAD, stream, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetPriority(stream: Stream, priority: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetPriority", || unsafe { $crate::generated::stream::cuStreamGetPriority(driver(), Stream::LEGACY, stream, priority) })
+guard(driver(), "cuStreamGetPriority", |driver| unsafe { $crate::generated::stream::cuStreamGetPriority(driver, Stream::LEGACY, stream, priority) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetPriority_ptsz(stream: Stream, priority: *mut i32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetPriority_ptsz", || unsafe { $crate::generated::stream::cuStreamGetPriority(driver(), Stream::PER_THREAD, stream, priority) })
+guard(driver(), "cuStreamGetPriority_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamGetPriority(driver, Stream::PER_THREAD, stream, priority) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(stream: Stream, context: *mut Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCtx", || unsafe { $crate::generated::stream::cuStreamGetCtx(driver(), Stream::LEGACY, stream, context) })
+guard(driver(), "cuStreamGetCtx", |driver| unsafe { $crate::generated::stream::cuStreamGetCtx(driver, Stream::LEGACY, stream, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx_ptsz(stream: Stream, context: *mut Context) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCtx_ptsz", || unsafe { $crate::generated::stream::cuStreamGetCtx(driver(), Stream::PER_THREAD, stream, context) })
+guard(driver(), "cuStreamGetCtx_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamGetCtx(driver, Stream::PER_THREAD, stream, context) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx_v2(stream: Stream, context: *mut Context, green: *mut GreenContext) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCtx_v2", || unsafe { $crate::marshal::stream::cuStreamGetCtx_v2(driver(), Stream::LEGACY, stream, context, green) })
+guard(driver(), "cuStreamGetCtx_v2", |driver| unsafe { $crate::marshal::stream::cuStreamGetCtx_v2(driver, Stream::LEGACY, stream, context, green) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx_v2_ptsz(stream: Stream, context: *mut Context, green: *mut GreenContext) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCtx_v2_ptsz", || unsafe { $crate::marshal::stream::cuStreamGetCtx_v2(driver(), Stream::PER_THREAD, stream, context, green) })
+guard(driver(), "cuStreamGetCtx_v2_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamGetCtx_v2(driver, Stream::PER_THREAD, stream, context, green) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetDevice(stream: Stream, device: *mut Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetDevice", || unsafe { $crate::generated::stream::cuStreamGetDevice(driver(), Stream::LEGACY, stream, device) })
+guard(driver(), "cuStreamGetDevice", |driver| unsafe { $crate::generated::stream::cuStreamGetDevice(driver, Stream::LEGACY, stream, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetDevice_ptsz(stream: Stream, device: *mut Device) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetDevice_ptsz", || unsafe { $crate::generated::stream::cuStreamGetDevice(driver(), Stream::PER_THREAD, stream, device) })
+guard(driver(), "cuStreamGetDevice_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamGetDevice(driver, Stream::PER_THREAD, stream, device) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetId(stream: Stream, id: *mut u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetId", || unsafe { $crate::generated::stream::cuStreamGetId(driver(), Stream::LEGACY, stream, id) })
+guard(driver(), "cuStreamGetId", |driver| unsafe { $crate::generated::stream::cuStreamGetId(driver, Stream::LEGACY, stream, id) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetId_ptsz(stream: Stream, id: *mut u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetId_ptsz", || unsafe { $crate::generated::stream::cuStreamGetId(driver(), Stream::PER_THREAD, stream, id) })
+guard(driver(), "cuStreamGetId_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamGetId(driver, Stream::PER_THREAD, stream, id) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Stream, mode: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBeginCapture_v2", || unsafe { $crate::marshal::stream::cuStreamBeginCapture_v2(driver(), Stream::LEGACY, stream, mode) })
+guard(driver(), "cuStreamBeginCapture_v2", |driver| unsafe { $crate::marshal::stream::cuStreamBeginCapture_v2(driver, Stream::LEGACY, stream, mode) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCapture_v2_ptsz(stream: Stream, mode: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBeginCapture_v2_ptsz", || unsafe { $crate::marshal::stream::cuStreamBeginCapture_v2(driver(), Stream::PER_THREAD, stream, mode) })
+guard(driver(), "cuStreamBeginCapture_v2_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamBeginCapture_v2(driver, Stream::PER_THREAD, stream, mode) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCapture(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBeginCapture", || unsafe { $crate::marshal::stream::cuStreamBeginCapture(driver(), Stream::LEGACY, stream) })
+guard(driver(), "cuStreamBeginCapture", |driver| unsafe { $crate::marshal::stream::cuStreamBeginCapture(driver, Stream::LEGACY, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCapture_ptsz(stream: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBeginCapture_ptsz", || unsafe { $crate::marshal::stream::cuStreamBeginCapture(driver(), Stream::PER_THREAD, stream) })
+guard(driver(), "cuStreamBeginCapture_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamBeginCapture(driver, Stream::PER_THREAD, stream) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCaptureToGraph(stream: Stream, graph: Graph, dependencies: *const GraphNode, edges: *const GraphEdge, dependency_count: usize, mode: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBeginCaptureToGraph", || unsafe { $crate::marshal::stream::cuStreamBeginCaptureToGraph(driver(), Stream::LEGACY, stream, graph, dependencies, edges, dependency_count, mode) })
+guard(driver(), "cuStreamBeginCaptureToGraph", |driver| unsafe { $crate::marshal::stream::cuStreamBeginCaptureToGraph(driver, Stream::LEGACY, stream, graph, dependencies, edges, dependency_count, mode) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCaptureToGraph_ptsz(stream: Stream, graph: Graph, dependencies: *const GraphNode, edges: *const GraphEdge, dependency_count: usize, mode: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBeginCaptureToGraph_ptsz", || unsafe { $crate::marshal::stream::cuStreamBeginCaptureToGraph(driver(), Stream::PER_THREAD, stream, graph, dependencies, edges, dependency_count, mode) })
+guard(driver(), "cuStreamBeginCaptureToGraph_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamBeginCaptureToGraph(driver, Stream::PER_THREAD, stream, graph, dependencies, edges, dependency_count, mode) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamEndCapture(stream: Stream, graph: *mut Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamEndCapture", || unsafe { $crate::marshal::stream::cuStreamEndCapture(driver(), Stream::LEGACY, stream, graph) })
+guard(driver(), "cuStreamEndCapture", |driver| unsafe { $crate::marshal::stream::cuStreamEndCapture(driver, Stream::LEGACY, stream, graph) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamEndCapture_ptsz(stream: Stream, graph: *mut Graph) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamEndCapture_ptsz", || unsafe { $crate::marshal::stream::cuStreamEndCapture(driver(), Stream::PER_THREAD, stream, graph) })
+guard(driver(), "cuStreamEndCapture_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamEndCapture(driver, Stream::PER_THREAD, stream, graph) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(stream: Stream, status: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamIsCapturing", || unsafe { $crate::marshal::stream::cuStreamIsCapturing(driver(), Stream::LEGACY, stream, status) })
+guard(driver(), "cuStreamIsCapturing", |driver| unsafe { $crate::marshal::stream::cuStreamIsCapturing(driver, Stream::LEGACY, stream, status) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing_ptsz(stream: Stream, status: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamIsCapturing_ptsz", || unsafe { $crate::marshal::stream::cuStreamIsCapturing(driver(), Stream::PER_THREAD, stream, status) })
+guard(driver(), "cuStreamIsCapturing_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamIsCapturing(driver, Stream::PER_THREAD, stream, status) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo(stream: Stream, status: *mut u32, id: *mut u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCaptureInfo", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo(driver(), Stream::LEGACY, stream, status, id) })
+guard(driver(), "cuStreamGetCaptureInfo", |driver| unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo(driver, Stream::LEGACY, stream, status, id) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_ptsz(stream: Stream, status: *mut u32, id: *mut u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCaptureInfo_ptsz", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo(driver(), Stream::PER_THREAD, stream, status, id) })
+guard(driver(), "cuStreamGetCaptureInfo_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo(driver, Stream::PER_THREAD, stream, status, id) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(stream: Stream, status: *mut u32, id: *mut u64, graph: *mut Graph, dependencies: *mut u64, dependency_count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCaptureInfo_v2", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v2(driver(), Stream::LEGACY, stream, status, id, graph, dependencies, dependency_count) })
+guard(driver(), "cuStreamGetCaptureInfo_v2", |driver| unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v2(driver, Stream::LEGACY, stream, status, id, graph, dependencies, dependency_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2_ptsz(stream: Stream, status: *mut u32, id: *mut u64, graph: *mut Graph, dependencies: *mut u64, dependency_count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCaptureInfo_v2_ptsz", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v2(driver(), Stream::PER_THREAD, stream, status, id, graph, dependencies, dependency_count) })
+guard(driver(), "cuStreamGetCaptureInfo_v2_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v2(driver, Stream::PER_THREAD, stream, status, id, graph, dependencies, dependency_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_v3(stream: Stream, status: *mut u32, id: *mut u64, graph: *mut Graph, dependencies: *mut u64, edges: *mut u64, dependency_count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCaptureInfo_v3", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v3(driver(), Stream::LEGACY, stream, status, id, graph, dependencies, edges, dependency_count) })
+guard(driver(), "cuStreamGetCaptureInfo_v3", |driver| unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v3(driver, Stream::LEGACY, stream, status, id, graph, dependencies, edges, dependency_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_v3_ptsz(stream: Stream, status: *mut u32, id: *mut u64, graph: *mut Graph, dependencies: *mut u64, edges: *mut u64, dependency_count: *mut usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetCaptureInfo_v3_ptsz", || unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v3(driver(), Stream::PER_THREAD, stream, status, id, graph, dependencies, edges, dependency_count) })
+guard(driver(), "cuStreamGetCaptureInfo_v3_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamGetCaptureInfo_v3(driver, Stream::PER_THREAD, stream, status, id, graph, dependencies, edges, dependency_count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_v2(stream: Stream, dependencies: *const GraphNode, edges: *const GraphEdge, count: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamUpdateCaptureDependencies_v2", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies_v2(driver(), Stream::LEGACY, stream, dependencies, edges, count, flags) })
+guard(driver(), "cuStreamUpdateCaptureDependencies_v2", |driver| unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies_v2(driver, Stream::LEGACY, stream, dependencies, edges, count, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_v2_ptsz(stream: Stream, dependencies: *const GraphNode, edges: *const GraphEdge, count: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamUpdateCaptureDependencies_v2_ptsz", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies_v2(driver(), Stream::PER_THREAD, stream, dependencies, edges, count, flags) })
+guard(driver(), "cuStreamUpdateCaptureDependencies_v2_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies_v2(driver, Stream::PER_THREAD, stream, dependencies, edges, count, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies(stream: Stream, dependencies: *const GraphNode, count: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamUpdateCaptureDependencies", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies(driver(), Stream::LEGACY, stream, dependencies, count, flags) })
+guard(driver(), "cuStreamUpdateCaptureDependencies", |driver| unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies(driver, Stream::LEGACY, stream, dependencies, count, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_ptsz(stream: Stream, dependencies: *const GraphNode, count: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamUpdateCaptureDependencies_ptsz", || unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies(driver(), Stream::PER_THREAD, stream, dependencies, count, flags) })
+guard(driver(), "cuStreamUpdateCaptureDependencies_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamUpdateCaptureDependencies(driver, Stream::PER_THREAD, stream, dependencies, count, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuThreadExchangeStreamCaptureMode", || unsafe { $crate::marshal::stream::cuThreadExchangeStreamCaptureMode(driver(), mode) })
+guard(driver(), "cuThreadExchangeStreamCaptureMode", |driver| unsafe { $crate::marshal::stream::cuThreadExchangeStreamCaptureMode(driver, mode) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamAddCallback(stream: Stream, callback: *const c_void, user: *mut c_void, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamAddCallback", || unsafe { $crate::marshal::stream::cuStreamAddCallback(driver(), Stream::LEGACY, stream, callback, user, flags) })
+guard(driver(), "cuStreamAddCallback", |driver| unsafe { $crate::marshal::stream::cuStreamAddCallback(driver, Stream::LEGACY, stream, callback, user, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamAddCallback_ptsz(stream: Stream, callback: *const c_void, user: *mut c_void, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamAddCallback_ptsz", || unsafe { $crate::marshal::stream::cuStreamAddCallback(driver(), Stream::PER_THREAD, stream, callback, user, flags) })
+guard(driver(), "cuStreamAddCallback_ptsz", |driver| unsafe { $crate::marshal::stream::cuStreamAddCallback(driver, Stream::PER_THREAD, stream, callback, user, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetGreenCtx(stream: Stream, green: *mut GreenContext) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetGreenCtx", || unsafe { $crate::marshal::stream::cuStreamGetGreenCtx(driver(), Stream::LEGACY, stream, green) })
+guard(driver(), "cuStreamGetGreenCtx", |driver| unsafe { $crate::marshal::stream::cuStreamGetGreenCtx(driver, Stream::LEGACY, stream, green) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCopyAttributes(destination: Stream, source: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamCopyAttributes", || unsafe { $crate::generated::stream::cuStreamCopyAttributes(driver(), Stream::LEGACY, destination, source) })
+guard(driver(), "cuStreamCopyAttributes", |driver| unsafe { $crate::generated::stream::cuStreamCopyAttributes(driver, Stream::LEGACY, destination, source) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCopyAttributes_ptsz(destination: Stream, source: Stream) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamCopyAttributes_ptsz", || unsafe { $crate::generated::stream::cuStreamCopyAttributes(driver(), Stream::PER_THREAD, destination, source) })
+guard(driver(), "cuStreamCopyAttributes_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamCopyAttributes(driver, Stream::PER_THREAD, destination, source) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetAttribute(stream: Stream, attribute: u32, value: *mut LaunchAttributeValue) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetAttribute", || unsafe { $crate::generated::stream::cuStreamGetAttribute(driver(), Stream::LEGACY, stream, attribute, value) })
+guard(driver(), "cuStreamGetAttribute", |driver| unsafe { $crate::generated::stream::cuStreamGetAttribute(driver, Stream::LEGACY, stream, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetAttribute_ptsz(stream: Stream, attribute: u32, value: *mut LaunchAttributeValue) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamGetAttribute_ptsz", || unsafe { $crate::generated::stream::cuStreamGetAttribute(driver(), Stream::PER_THREAD, stream, attribute, value) })
+guard(driver(), "cuStreamGetAttribute_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamGetAttribute(driver, Stream::PER_THREAD, stream, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSetAttribute(stream: Stream, attribute: u32, value: *const LaunchAttributeValue) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamSetAttribute", || unsafe { $crate::generated::stream::cuStreamSetAttribute(driver(), Stream::LEGACY, stream, attribute, value) })
+guard(driver(), "cuStreamSetAttribute", |driver| unsafe { $crate::generated::stream::cuStreamSetAttribute(driver, Stream::LEGACY, stream, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSetAttribute_ptsz(stream: Stream, attribute: u32, value: *const LaunchAttributeValue) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamSetAttribute_ptsz", || unsafe { $crate::generated::stream::cuStreamSetAttribute(driver(), Stream::PER_THREAD, stream, attribute, value) })
+guard(driver(), "cuStreamSetAttribute_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamSetAttribute(driver, Stream::PER_THREAD, stream, attribute, value) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamAttachMemAsync(stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamAttachMemAsync", || unsafe { $crate::generated::stream::cuStreamAttachMemAsync(driver(), Stream::LEGACY, stream, address, bytes, flags) })
+guard(driver(), "cuStreamAttachMemAsync", |driver| unsafe { $crate::generated::stream::cuStreamAttachMemAsync(driver, Stream::LEGACY, stream, address, bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamAttachMemAsync_ptsz(stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamAttachMemAsync_ptsz", || unsafe { $crate::generated::stream::cuStreamAttachMemAsync(driver(), Stream::PER_THREAD, stream, address, bytes, flags) })
+guard(driver(), "cuStreamAttachMemAsync_ptsz", |driver| unsafe { $crate::generated::stream::cuStreamAttachMemAsync(driver, Stream::PER_THREAD, stream, address, bytes, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBatchMemOp_v2(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBatchMemOp_v2", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::LEGACY, stream, count, operations, flags) })
+guard(driver(), "cuStreamBatchMemOp_v2", |driver| unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver, Stream::LEGACY, stream, count, operations, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBatchMemOp(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBatchMemOp", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::LEGACY, stream, count, operations, flags) })
+guard(driver(), "cuStreamBatchMemOp", |driver| unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver, Stream::LEGACY, stream, count, operations, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBatchMemOp_v2_ptsz(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBatchMemOp_v2_ptsz", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::PER_THREAD, stream, count, operations, flags) })
+guard(driver(), "cuStreamBatchMemOp_v2_ptsz", |driver| unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver, Stream::PER_THREAD, stream, count, operations, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBatchMemOp_ptsz(stream: Stream, count: u32, operations: *const StreamMemoryOperation, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamBatchMemOp_ptsz", || unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver(), Stream::PER_THREAD, stream, count, operations, flags) })
+guard(driver(), "cuStreamBatchMemOp_ptsz", |driver| unsafe { $crate::generated::stream_memory::cuStreamBatchMemOp_v2(driver, Stream::PER_THREAD, stream, count, operations, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue32_v2(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue32_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue32_v2", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue32(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue32", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue32", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue32_v2_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue32_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue32_v2_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue32_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue32_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue32_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue32_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue64_v2(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue64_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue64_v2", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue64(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue64", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue64", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue64_v2_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue64_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue64_v2_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWriteValue64_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWriteValue64_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWriteValue64_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWriteValue64_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue32_v2(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue32_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue32_v2", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue32(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue32", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue32", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue32_v2_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue32_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue32_v2_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue32_ptsz(stream: Stream, address: DevicePtr, value: u32, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue32_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue32_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue32_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue64_v2(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue64_v2", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue64_v2", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue64(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue64", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::LEGACY, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue64", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver, Stream::LEGACY, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue64_v2_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue64_v2_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue64_v2_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitValue64_ptsz(stream: Stream, address: DevicePtr, value: u64, flags: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuStreamWaitValue64_ptsz", || unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver(), Stream::PER_THREAD, stream, address, value, flags) })
+guard(driver(), "cuStreamWaitValue64_ptsz", |driver| unsafe { $crate::marshal::stream_memory::cuStreamWaitValue64_v2(driver, Stream::PER_THREAD, stream, address, value, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapEncodeTiled(map: *mut TensorMap, data_type: u32, rank: u32, address: DevicePtr, dimensions: *const u64, strides: *const u64, box_dimensions: *const u32, element_strides: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTensorMapEncodeTiled", || unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeTiled(driver(), map, data_type, rank, address, dimensions, strides, box_dimensions, element_strides, interleave, swizzle, promotion, fill) })
+guard(driver(), "cuTensorMapEncodeTiled", |driver| unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeTiled(driver, map, data_type, rank, address, dimensions, strides, box_dimensions, element_strides, interleave, swizzle, promotion, fill) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapEncodeIm2col(map: *mut TensorMap, data_type: u32, rank: u32, address: DevicePtr, dimensions: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32, element_strides: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTensorMapEncodeIm2col", || unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeIm2col(driver(), map, data_type, rank, address, dimensions, strides, lower, upper, channels, pixels, element_strides, interleave, swizzle, promotion, fill) })
+guard(driver(), "cuTensorMapEncodeIm2col", |driver| unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeIm2col(driver, map, data_type, rank, address, dimensions, strides, lower, upper, channels, pixels, element_strides, interleave, swizzle, promotion, fill) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapEncodeIm2colWide(map: *mut TensorMap, data_type: u32, rank: u32, address: DevicePtr, dimensions: *const u64, strides: *const u64, lower: i32, upper: i32, channels: u32, pixels: u32, element_strides: *const u32, interleave: u32, mode: u32, swizzle: u32, promotion: u32, fill: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTensorMapEncodeIm2colWide", || unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeIm2colWide(driver(), map, data_type, rank, address, dimensions, strides, lower, upper, channels, pixels, element_strides, interleave, mode, swizzle, promotion, fill) })
+guard(driver(), "cuTensorMapEncodeIm2colWide", |driver| unsafe { $crate::marshal::tensor_map::cuTensorMapEncodeIm2colWide(driver, map, data_type, rank, address, dimensions, strides, lower, upper, channels, pixels, element_strides, interleave, mode, swizzle, promotion, fill) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapReplaceAddress(map: *mut TensorMap, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTensorMapReplaceAddress", || unsafe { $crate::marshal::tensor_map::cuTensorMapReplaceAddress(driver(), map, address) })
+guard(driver(), "cuTensorMapReplaceAddress", |driver| unsafe { $crate::marshal::tensor_map::cuTensorMapReplaceAddress(driver, map, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTexObjectCreate(texture: *mut TextureObject, resource: *const ResourceDescriptor, description: *const TextureDescriptor, view: *const ResourceViewDescriptor) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTexObjectCreate", || unsafe { $crate::generated::texture::cuTexObjectCreate(driver(), texture, resource, description, view) })
+guard(driver(), "cuTexObjectCreate", |driver| unsafe { $crate::generated::texture::cuTexObjectCreate(driver, texture, resource, description, view) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTexObjectDestroy(texture: TextureObject) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTexObjectDestroy", || unsafe { $crate::generated::texture::cuTexObjectDestroy(driver(), texture) })
+guard(driver(), "cuTexObjectDestroy", |driver| unsafe { $crate::generated::texture::cuTexObjectDestroy(driver, texture) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTexObjectGetResourceDesc(resource: *mut ResourceDescriptor, texture: TextureObject) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTexObjectGetResourceDesc", || unsafe { $crate::generated::texture::cuTexObjectGetResourceDesc(driver(), resource, texture) })
+guard(driver(), "cuTexObjectGetResourceDesc", |driver| unsafe { $crate::generated::texture::cuTexObjectGetResourceDesc(driver, resource, texture) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTexObjectGetTextureDesc(description: *mut TextureDescriptor, texture: TextureObject) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTexObjectGetTextureDesc", || unsafe { $crate::generated::texture::cuTexObjectGetTextureDesc(driver(), description, texture) })
+guard(driver(), "cuTexObjectGetTextureDesc", |driver| unsafe { $crate::generated::texture::cuTexObjectGetTextureDesc(driver, description, texture) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTexObjectGetResourceViewDesc(view: *mut ResourceViewDescriptor, texture: TextureObject) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuTexObjectGetResourceViewDesc", || unsafe { $crate::generated::texture::cuTexObjectGetResourceViewDesc(driver(), view, texture) })
+guard(driver(), "cuTexObjectGetResourceViewDesc", |driver| unsafe { $crate::generated::texture::cuTexObjectGetResourceViewDesc(driver, view, texture) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuSurfObjectCreate(surface: *mut SurfaceObject, resource: *const ResourceDescriptor) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuSurfObjectCreate", || unsafe { $crate::generated::texture::cuSurfObjectCreate(driver(), surface, resource) })
+guard(driver(), "cuSurfObjectCreate", |driver| unsafe { $crate::generated::texture::cuSurfObjectCreate(driver, surface, resource) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuSurfObjectDestroy(surface: SurfaceObject) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuSurfObjectDestroy", || unsafe { $crate::generated::texture::cuSurfObjectDestroy(driver(), surface) })
+guard(driver(), "cuSurfObjectDestroy", |driver| unsafe { $crate::generated::texture::cuSurfObjectDestroy(driver, surface) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuSurfObjectGetResourceDesc(resource: *mut ResourceDescriptor, surface: SurfaceObject) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuSurfObjectGetResourceDesc", || unsafe { $crate::generated::texture::cuSurfObjectGetResourceDesc(driver(), resource, surface) })
+guard(driver(), "cuSurfObjectGetResourceDesc", |driver| unsafe { $crate::generated::texture::cuSurfObjectGetResourceDesc(driver, resource, surface) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAddressReserve(address: *mut DevicePtr, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAddressReserve", || unsafe { $crate::generated::virtual_memory::cuMemAddressReserve(driver(), address, bytes, alignment, wish, flags) })
+guard(driver(), "cuMemAddressReserve", |driver| unsafe { $crate::generated::virtual_memory::cuMemAddressReserve(driver, address, bytes, alignment, wish, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAddressFree(address: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemAddressFree", || unsafe { $crate::generated::virtual_memory::cuMemAddressFree(driver(), address, bytes) })
+guard(driver(), "cuMemAddressFree", |driver| unsafe { $crate::generated::virtual_memory::cuMemAddressFree(driver, address, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemCreate(handle: *mut MemHandle, bytes: usize, properties: *const MemAllocationProperties, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemCreate", || unsafe { $crate::generated::virtual_memory::cuMemCreate(driver(), handle, bytes, properties, flags) })
+guard(driver(), "cuMemCreate", |driver| unsafe { $crate::generated::virtual_memory::cuMemCreate(driver, handle, bytes, properties, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRelease(handle: MemHandle) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemRelease", || unsafe { $crate::generated::virtual_memory::cuMemRelease(driver(), handle) })
+guard(driver(), "cuMemRelease", |driver| unsafe { $crate::generated::virtual_memory::cuMemRelease(driver, handle) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemMap(address: DevicePtr, bytes: usize, offset: usize, handle: MemHandle, flags: u64) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemMap", || unsafe { $crate::generated::virtual_memory::cuMemMap(driver(), address, bytes, offset, handle, flags) })
+guard(driver(), "cuMemMap", |driver| unsafe { $crate::generated::virtual_memory::cuMemMap(driver, address, bytes, offset, handle, flags) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemUnmap(address: DevicePtr, bytes: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemUnmap", || unsafe { $crate::generated::virtual_memory::cuMemUnmap(driver(), address, bytes) })
+guard(driver(), "cuMemUnmap", |driver| unsafe { $crate::generated::virtual_memory::cuMemUnmap(driver, address, bytes) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemSetAccess(address: DevicePtr, bytes: usize, access: *const MemAccess, count: usize) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemSetAccess", || unsafe { $crate::generated::virtual_memory::cuMemSetAccess(driver(), address, bytes, access, count) })
+guard(driver(), "cuMemSetAccess", |driver| unsafe { $crate::generated::virtual_memory::cuMemSetAccess(driver, address, bytes, access, count) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAccess(flags: *mut u64, location: *const MemLocation, address: DevicePtr) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetAccess", || unsafe { $crate::generated::virtual_memory::cuMemGetAccess(driver(), flags, location, address) })
+guard(driver(), "cuMemGetAccess", |driver| unsafe { $crate::generated::virtual_memory::cuMemGetAccess(driver, flags, location, address) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAllocationGranularity(bytes: *mut usize, properties: *const MemAllocationProperties, option: u32) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetAllocationGranularity", || unsafe { $crate::generated::virtual_memory::cuMemGetAllocationGranularity(driver(), bytes, properties, option) })
+guard(driver(), "cuMemGetAllocationGranularity", |driver| unsafe { $crate::generated::virtual_memory::cuMemGetAllocationGranularity(driver, bytes, properties, option) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAllocationPropertiesFromHandle(properties: *mut MemAllocationProperties, handle: MemHandle) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemGetAllocationPropertiesFromHandle", || unsafe { $crate::generated::virtual_memory::cuMemGetAllocationPropertiesFromHandle(driver(), properties, handle) })
+guard(driver(), "cuMemGetAllocationPropertiesFromHandle", |driver| unsafe { $crate::generated::virtual_memory::cuMemGetAllocationPropertiesFromHandle(driver, properties, handle) })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut MemHandle, address: HostPointer) -> CuResult {
 // SAFETY: the program keeps C's contract of this function.
-guard("cuMemRetainAllocationHandle", || unsafe { $crate::generated::virtual_memory::cuMemRetainAllocationHandle(driver(), handle, address) })
+guard(driver(), "cuMemRetainAllocationHandle", |driver| unsafe { $crate::generated::virtual_memory::cuMemRetainAllocationHandle(driver, handle, address) })
 }
 #[unsafe(no_mangle)]
 pub static cudbgApiClientPid: $crate::expansion::Variable<1> = $crate::expansion::Variable::new();

@@ -13,6 +13,7 @@ use super::{Mode, Passage, Side, check_host, send};
 use crate::client::Client;
 use crate::connection::{BoxTarget, Target};
 use crate::log::log;
+use crate::managed::Resident;
 use crate::order::Course;
 use crate::session::Session;
 use crate::stream::StreamState;
@@ -66,10 +67,10 @@ impl Shape {
 }
 
 /// An end of a box that was found on a device.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Place {
     end: BoxEnd,
-    session: Arc<Session>,
+    memory: Resident,
 }
 
 /// One side of a box.
@@ -223,14 +224,14 @@ impl Client {
                 return Err(CudaError::INVALID_VALUE);
             }
             let end = BoxEnd::in_array(array.id, at.map(|offset| offset as u64));
-            return Ok(BoxSide::Device(Place { end, session: Arc::clone(&array.session) }));
+            return Ok(BoxSide::Device(Place { end, memory: Resident::always(Arc::clone(&array.session)) }));
         }
         match self.side_of(end, current)? {
             Side::Host(range) => Ok(BoxSide::Host(range)),
             Side::Device(at) => {
-                let session = self.device_memory(at, span(end) as u64, current)?;
+                let memory = self.device_memory(at, span(end) as u64, current)?;
                 let end = BoxEnd::memory(floe_wire::DevicePtr(at.0), end.pitch as u64, end.slice as u64);
-                Ok(BoxSide::Device(Place { end, session }))
+                Ok(BoxSide::Device(Place { end, memory }))
             }
         }
     }
@@ -255,7 +256,8 @@ impl Client {
                 Side::Device(at) => {
                     let bytes = span(end);
                     if self.host_side(at, bytes, session).is_none() {
-                        self.device_memory(at, bytes as u64, session)?;
+                        // Only recorded here: a launch of the graph gives it to the device again.
+                        drop(self.device_memory(at, bytes as u64, session)?);
                     }
                     CopyPlace::Device(at, bytes)
                 }
@@ -292,8 +294,8 @@ impl Client {
         shape: Shape,
         mode: Mode,
     ) -> CudaResult<()> {
-        let session = &to.session;
-        if !Arc::ptr_eq(session, &stream.session) {
+        let session = to.memory.session();
+        if !to.memory.is_on(&stream.session) {
             return self.with_remote(stream, session, |remote| self.upload_box(remote, to, source, shape, mode));
         }
         if self.is_shared(&source, session)? {
@@ -328,8 +330,8 @@ impl Client {
         shape: &Shape,
         mode: Mode,
     ) -> CudaResult<()> {
-        let session = &from.session;
-        if !Arc::ptr_eq(session, &stream.session) {
+        let session = from.memory.session();
+        if !from.memory.is_on(&stream.session) {
             return self
                 .with_remote(stream, session, |remote| self.download_box(remote, target, from, shape, Mode::Waits));
         }
@@ -364,11 +366,12 @@ impl Client {
     }
 
     fn move_box(&self, stream: &StreamState, to: &Place, from: &Place, shape: &Shape) -> CudaResult<()> {
-        if !Arc::ptr_eq(&from.session, &to.session) {
+        if !from.memory.is_on(to.memory.session()) {
             return self.move_between_devices(stream, to, from, shape);
         }
-        if !Arc::ptr_eq(&from.session, &stream.session) {
-            return self.with_remote(stream, &from.session, |remote| self.move_box(remote, to, from, shape));
+        if !from.memory.is_on(&stream.session) {
+            let there = from.memory.session();
+            return self.with_remote(stream, there, |remote| self.move_box(remote, to, from, shape));
         }
         move_by_device(stream, to.end, from.end, shape)
     }
@@ -382,7 +385,7 @@ impl Client {
         for slice in 0..shape.depth {
             for row in 0..shape.height {
                 let at = |place: &Place| DevicePtr(place.end.further(row, slice).at.0);
-                self.relay(stream, (at(to), &to.session), (at(from), &from.session), shape.width)?;
+                self.relay(stream, (at(to), &to.memory), (at(from), &from.memory), shape.width)?;
             }
         }
         Ok(())

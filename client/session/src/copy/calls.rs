@@ -1,11 +1,14 @@
 //! The calls that copy. What the program named comes in, told apart by the side it is on; where the stream is captured, the
 //! copy is recorded instead.
 
+use std::sync::Arc;
+
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, UnifiedRange};
 
 use super::{Mode, Side};
 use crate::client::Client;
+use crate::managed::Resident;
 
 impl Client {
     /// Records a copy in one line where the stream is captured; `false` where it is not.
@@ -47,35 +50,31 @@ impl Client {
         if !target.session.covers(to.0.0, bytes) || !source.session.covers(from.0.0, bytes) {
             return Err(CudaError::INVALID_VALUE);
         }
-        target.session.give(to.0.0, bytes)?;
-        source.session.give(from.0.0, bytes)?;
+        let target = Resident::of(Arc::clone(&target.session), to.0.0, bytes)?;
+        let source = Resident::of(Arc::clone(&source.session), from.0.0, bytes)?;
         let stream = self.working_stream(stream)?;
         if bytes == 0 {
             return Ok(());
         }
-        self.move_between(&stream, (to.0, &target.session), (from.0, &source.session), bytes)
+        self.move_between(&stream, (to.0, &target), (from.0, &source), bytes)
     }
 }
 
 impl CopyCalls for Client {
     fn memcpy(&self, stream: Stream, destination: UnifiedRange, source: UnifiedRange) -> CudaResult<()> {
-        let _call = self.enter();
         self.copy(stream, destination, source, Mode::Waits)
     }
 
     fn memcpy_async(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         self.copy(stream, destination, source, Mode::Queues)
     }
 
     fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.working_stream(stream)?;
         self.upload(&stream, destination, source, Mode::Waits)
     }
 
     fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let bytes = source.len();
         if self.record_line(stream, CopyPlace::Device(destination, bytes), CopyPlace::Host(source), bytes)? {
             return Ok(());
@@ -85,13 +84,11 @@ impl CopyCalls for Client {
     }
 
     fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.working_stream(stream)?;
         self.download(&stream, destination, source, Mode::Waits)
     }
 
     fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         let bytes = destination.len();
         if self.record_line(stream, CopyPlace::Host(destination), CopyPlace::Device(source, bytes), bytes)? {
             return Ok(());
@@ -101,7 +98,6 @@ impl CopyCalls for Client {
     }
 
     fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
-        let _call = self.enter();
         let stream = self.working_stream(stream)?;
         self.move_on_device(&stream, destination, source, bytes as u64)
     }
@@ -113,7 +109,6 @@ impl CopyCalls for Client {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()> {
-        let _call = self.enter();
         let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
         if self.record_line(stream, to, from, bytes)? {
             return Ok(());
@@ -122,12 +117,10 @@ impl CopyCalls for Client {
     }
 
     fn memcpy_box(&self, stream: Stream, copy: &CopyBox) -> CudaResult<()> {
-        let _call = self.enter();
         self.copy_box(stream, copy, Mode::Waits)
     }
 
     fn memcpy_box_async(&self, copy: &CopyBox, stream: Stream) -> CudaResult<()> {
-        let _call = self.enter();
         self.copy_box(stream, copy, Mode::Queues)
     }
 
@@ -140,7 +133,6 @@ impl CopyCalls for Client {
         source_context: Context,
         bytes: usize,
     ) -> CudaResult<()> {
-        let _call = self.enter();
         let (to, from) = ((destination, destination_context), (source, source_context));
         self.peer(stream, to, from, bytes)
     }
@@ -154,7 +146,6 @@ impl CopyCalls for Client {
         bytes: usize,
         stream: Stream,
     ) -> CudaResult<()> {
-        let _call = self.enter();
         let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
         if self.record_line(stream, to, from, bytes)? {
             return Ok(());

@@ -24,7 +24,6 @@ impl Session {
 impl GraphMemoryCalls for Client {
     /// The primary context's, so that it goes with that at the latest.
     fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<Reserved> {
-        let _call = self.enter();
         let device = self.device(device)?;
         let session = &device.session;
         session.errors.report()?;
@@ -55,7 +54,6 @@ impl GraphMemoryCalls for Client {
     }
 
     fn device_graph_mem_trim(&self, device: Device) -> CudaResult<()> {
-        let _call = self.enter();
         self.device(device)?.session.trim(0)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use floe_session::Client;
 use floe_session::settings::Source;
-use floe_surface::{ContextCalls, DeviceCalls, HostRange, Image, KernelArguments, Launch};
+use floe_surface::{Call, ContextCalls, DeviceCalls, HostRange, Image, KernelArguments, Launch};
 
 use super::Server;
 
@@ -52,6 +52,12 @@ pub fn begun(client: &'static Client) -> &'static Client {
     let context = client.device_primary_ctx_retain(floe_abi::Device(0)).expect("retains");
     client.ctx_set_current(context).expect("current");
     client
+}
+
+/// What a call of the program is answered that is counted: begun and ended as the surface begins and ends each.
+pub fn counted<R>(client: &Client, call: impl FnOnce(&Client) -> R) -> R {
+    let _call = Call::begin(client);
+    call(client)
 }
 
 /// Bytes of a test as the program's host memory.

@@ -122,7 +122,7 @@ const SYMBOLS: &str = "\n/// What `cuGetProcAddress` can answer with.\nstatic SY
 
 fn export(noun: &Noun, entry: &Entry, name: &str) -> String {
     let default_stream = if entry.per_thread.iter().any(|other| other == name) { "PER_THREAD" } else { "LEGACY" };
-    let mut passed = vec!["driver()".to_owned()];
+    let mut passed = vec!["driver".to_owned()];
     if noun.name == "lookup" {
         passed.push("&SYMBOLS".to_owned());
     }
@@ -135,7 +135,7 @@ fn export(noun: &Noun, entry: &Entry, name: &str) -> String {
     format!(
         "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> CuResult {{\n\
          // SAFETY: the program keeps C's contract of this function.\n\
-         {guard}(\"{name}\", || unsafe {{ $crate::{module}::{}::{}({}) }})\n}}\n",
+         {guard}(driver(), \"{name}\", |driver| unsafe {{ $crate::{module}::{}::{}({}) }})\n}}\n",
         c_parameters(entry),
         noun.name,
         entry.symbol,
