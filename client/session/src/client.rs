@@ -4,29 +4,28 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr};
+use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr, MemPool};
 use floe_image::Takes;
-
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
-use crate::connection::{Attached, Greeting, attach};
-use crate::context::ContextState;
-use crate::device::DeviceState;
-use crate::graph::ExecState;
-use crate::handles::{Handle, Kind};
-use crate::host_memory::HostMemory;
-use crate::kernel::KernelState;
-use crate::library::LibraryState;
 use crate::log::{self, log};
-use crate::managed::Resident;
-use crate::pool::PoolState;
-use crate::session::Session;
+use crate::memory::host_memory::HostMemory;
+use crate::memory::managed::resident::Resident;
+use crate::memory::staging::copiers::Copiers;
+use crate::objects::context::ContextState;
+use crate::objects::device::DeviceState;
+use crate::objects::exec::ExecState;
+use crate::objects::kernel::KernelState;
+use crate::objects::library::LibraryState;
+use crate::objects::pool::PoolState;
+use crate::objects::{Objects, thread};
 use crate::settings::{ProcessSource, Report, Settings, Source};
-use crate::staging::Copiers;
-use crate::statistics::{Snapshot, Statistics};
-use crate::table::{Table, lock};
-use crate::thread;
+use crate::vgpu::Vgpu;
+use crate::vgpu::connection::{Attached, Greeting, attach};
+use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::statistics::{Snapshot, Statistics};
+use crate::vgpu::table::{Table, lock};
 
 /// A client process.
 #[derive(Debug)]
@@ -140,14 +139,25 @@ impl Client {
                 attached.snapshot.takes = Takes::Anything;
             }
             log!(Info, "device {ordinal} is {} (session {})", attached.snapshot.name, attached.session);
-            let session = Session::start(attached, ordinal, Arc::clone(&self.statistics)).map_err(|error| {
+            let vgpu = Vgpu::start(attached, ordinal, Arc::clone(&self.statistics)).map_err(|error| {
                 log!(Error, "no thread for a link: {error}");
                 CudaError::OPERATING_SYSTEM
             })?;
-            devices.push(DeviceState::new(self, session));
+            vgpu.give_behind_functions();
+            devices.push(self.device_on(vgpu));
         }
         slots.into_iter().flatten().for_each(Attached::leave);
         Ok(devices)
+    }
+
+    /// A vGPU as a device, with its primary context, not yet active, and its default pool.
+    fn device_on(&self, vgpu: Arc<Vgpu>) -> DeviceState {
+        let context = Handle::new(Kind::Context, vgpu.ordinal, self.next_id());
+        let primary = Arc::new(ContextState::primary(context, Arc::clone(&vgpu)));
+        self.contexts.insert(context.id, Arc::clone(&primary));
+        let pool = Handle::new(Kind::Pool, vgpu.ordinal, self.next_id());
+        self.pools.insert(pool.id, Arc::new(PoolState::new(Arc::clone(&vgpu), true)));
+        DeviceState::new(vgpu, primary, MemPool(pool.value()))
     }
 
     /// All devices; NOT_INITIALIZED before `cuInit`.
@@ -171,11 +181,25 @@ impl Client {
         self.devices()?.get(index).ok_or(CudaError::INVALID_DEVICE)
     }
 
-    /// The session a handle belongs to.
+    /// The device a handle belongs to.
     #[inline]
-    pub(crate) fn session(&self, handle: Handle) -> Option<&Arc<Session>> {
-        let devices = self.devices().ok()?;
-        Some(&devices.get(usize::from(handle.ordinal))?.session)
+    pub(crate) fn device_of(&self, handle: Handle) -> Option<&DeviceState> {
+        self.devices().ok()?.get(usize::from(handle.ordinal))
+    }
+
+    /// The device that has this vGPU.
+    pub(crate) fn device_having(&self, vgpu: &Vgpu) -> CudaResult<&DeviceState> {
+        self.devices()?.get(usize::from(vgpu.ordinal)).ok_or(CudaError::INVALID_DEVICE)
+    }
+
+    /// The current context's device.
+    pub(crate) fn current_device(&self) -> CudaResult<&DeviceState> {
+        self.device_having(&self.current()?.vgpu)
+    }
+
+    /// What the program has made on a vGPU.
+    pub(crate) fn objects(&self, vgpu: &Vgpu) -> CudaResult<&Objects> {
+        self.device_having(vgpu).map(|device| &device.objects)
     }
 
     /// The context of this handle, alive.
@@ -199,21 +223,42 @@ impl Client {
         })
     }
 
+    /// Whether the context exists. A primary one that was reset while somebody holds it comes back here, since it is being
+    /// used: the CUDA runtime does not retain it a second time.
+    #[inline]
+    pub(crate) fn exists(&self, context: &ContextState) -> CudaResult<bool> {
+        if context.is_alive() { Ok(true) } else { self.comes_back(context) }
+    }
+
+    /// Whether a context exists that did not.
+    #[cold]
+    fn comes_back(&self, context: &ContextState) -> CudaResult<bool> {
+        if !context.is_primary {
+            return Ok(context.is_alive());
+        }
+        let device = self.device(context.device())?;
+        let primary = lock(&device.retained);
+        if primary.count > 0 {
+            device.wake(&primary);
+        }
+        Ok(context.is_alive())
+    }
+
     /// As `current`, for calls that do something on the device: reports what failed earlier.
     pub(crate) fn working(&self) -> CudaResult<Arc<ContextState>> {
         let context = self.current()?;
-        context.session.errors.report()?;
+        context.vgpu.errors.report()?;
         Ok(context)
     }
 
-    /// The session whose memory this address is; `current` decides where two devices have a global variable there.
-    pub(crate) fn owner(&self, at: DevicePtr, current: Option<&Arc<Session>>) -> Option<Arc<Session>> {
+    /// The vGPU whose memory this address is; `current` decides where two devices have a global variable there.
+    pub(crate) fn owner(&self, at: DevicePtr, current: Option<&Arc<Vgpu>>) -> Option<Arc<Vgpu>> {
         let devices = self.devices().ok()?;
-        let sessions = || devices.iter().map(|device| &device.session);
-        sessions()
-            .find(|session| session.window.contains(&at.0))
-            .or_else(|| current.filter(|session| session.global_at(at.0).is_some()))
-            .or_else(|| sessions().find(|session| session.global_at(at.0).is_some()))
+        let vgpus = || devices.iter().map(|device| &device.vgpu);
+        vgpus()
+            .find(|vgpu| vgpu.window.contains(&at.0))
+            .or_else(|| current.filter(|vgpu| vgpu.global_at(at.0).is_some()))
+            .or_else(|| vgpus().find(|vgpu| vgpu.global_at(at.0).is_some()))
             .cloned()
     }
 
@@ -221,9 +266,9 @@ impl Client {
     ///
     /// # Errors
     /// INVALID_VALUE where they are not all memory of one device.
-    pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Session>) -> CudaResult<Resident> {
-        match self.owner(at, Some(current)).filter(|session| session.covers(at.0, bytes)) {
-            Some(session) => Resident::of(session, at.0, bytes),
+    pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Vgpu>) -> CudaResult<Resident> {
+        match self.owner(at, Some(current)).filter(|vgpu| vgpu.covers(at.0, bytes)) {
+            Some(vgpu) => Resident::of(vgpu, at.0, bytes),
             None => {
                 log!(Info, "refused: no device has these {bytes} bytes at: {:#x}", at.0);
                 Err(CudaError::INVALID_VALUE)
@@ -240,7 +285,7 @@ impl Client {
             return;
         }
         for device in &ready.devices {
-            device.session.connection.close();
+            device.vgpu.connection.close();
         }
         report(&ready.settings.report, &self.statistics.snapshot());
     }

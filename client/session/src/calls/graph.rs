@@ -1,0 +1,213 @@
+//! Graphs of this process: the surface keeps them, here is what only the client knows. Nodes come in to be checked, plans to
+//! be split into parts for the server and steps on the stream between them, launches to be posted. A graph of device work
+//! alone is one part, so that its launch is one message.
+
+mod memory;
+mod send;
+mod split;
+mod steps;
+mod words;
+
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{
+    Context, CudaError, CudaResult, Event, Function, GraphExec, LaunchAttribute, LaunchAttributeValue,
+    MemsetNodeParams, Stream, StreamMemoryOperation, launch_attribute,
+};
+use floe_surface::graph::{ExecFlags, Graphs, KernelWork, ParameterBlock, Plan, Work};
+use floe_surface::{CopyBox, GraphCalls, Launch};
+use floe_wire::{DestroyGraph, EnableGraphNode, GraphId, UploadGraph};
+
+use crate::client::Client;
+use crate::log::log;
+use crate::objects::exec::ExecState;
+use crate::objects::parts::{Part, Place};
+use crate::objects::stream::StreamState;
+use crate::vgpu::Vgpu;
+use crate::vgpu::attributes::{self, Attributes};
+use crate::vgpu::table::lock;
+
+impl Client {
+    fn exec(&self, exec: GraphExec) -> CudaResult<Arc<ExecState>> {
+        self.execs.get(exec.0).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// The context a node is of: the one it names, or the current one.
+    fn context_of_node(&self, context: Context) -> CudaResult<Arc<crate::objects::context::ContextState>> {
+        if context.is_null() { self.current() } else { self.context(context) }
+    }
+
+    /// A launch as a node does it, checked as a launch on a stream is.
+    pub(crate) fn kernel_work(&self, launch: &Launch<'_>, context: Context) -> CudaResult<KernelWork> {
+        let vgpu = &self.context(context)?.vgpu;
+        let function = self.function_on(launch.function, vgpu)?;
+        vgpu.limits.check(&function.limits(), launch.grid, launch.block, launch.shared_bytes)?;
+        if launch.cooperative {
+            function.check_cooperative(launch.grid, launch.block, launch.shared_bytes)?;
+        }
+        // What cannot travel is refused now, while the program can see which call it was.
+        Attributes::of_launch(launch)?;
+        if attributes::events(launch.attributes).next().is_some() {
+            log!(Warn, "a launch that records an event by an attribute is not supported in a graph");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let mut attributes = launch.attributes.to_vec();
+        attributes.retain(|attribute| attribute.id != launch_attribute::IGNORE);
+        if launch.cooperative && !attributes.iter().any(|it| it.id == launch_attribute::COOPERATIVE) {
+            attributes.push(attribute(launch_attribute::COOPERATIVE, 1));
+        }
+        let parameters = launch.arguments.pack(function.layout().parameters())?;
+        self.mirror_named(&parameters, &function.vgpu);
+        Ok(KernelWork {
+            function: launch.function,
+            kernel: function.kernel(),
+            context,
+            grid: launch.grid,
+            block: launch.block,
+            shared_bytes: launch.shared_bytes,
+            parameters: Arc::new(ParameterBlock::new(parameters, function.layout().parameters())),
+            attributes,
+        })
+    }
+
+    /// A launch on a stream that is captured. The node has the stream's priority, as CUDA gives it.
+    pub(crate) fn record_launch(&self, stream: &StreamState, launch: &Launch<'_>) -> CudaResult<()> {
+        let mut work = self.kernel_work(launch, stream.context())?;
+        let priority = stream.priority();
+        if priority != 0 && !work.attributes.iter().any(|it| it.id == launch_attribute::PRIORITY) {
+            work.attributes.push(attribute(launch_attribute::PRIORITY, priority.cast_unsigned()));
+        }
+        self.record_work(stream, Work::Kernel(work))
+    }
+
+    /// The function of a handle on a vGPU.
+    fn function_on(
+        &self,
+        function: Function,
+        vgpu: &Arc<Vgpu>,
+    ) -> CudaResult<Arc<crate::objects::function::FunctionState>> {
+        let function = self.function_for(function, vgpu)?;
+        if function.vgpu.ordinal == vgpu.ordinal { Ok(function) } else { Err(CudaError::INVALID_HANDLE) }
+    }
+}
+
+fn attribute(id: u32, value: u32) -> LaunchAttribute {
+    LaunchAttribute { id, value: LaunchAttributeValue::from_u32(value), ..LaunchAttribute::default() }
+}
+
+impl GraphCalls for Client {
+    fn graphs(&self) -> &Graphs {
+        &self.graphs
+    }
+
+    fn graph_kernel(&self, launch: &Launch<'_>, context: Context) -> CudaResult<KernelWork> {
+        let context = self.context_of_node(context)?.handle();
+        self.kernel_work(launch, context)
+    }
+
+    fn graph_copy(&self, copy: &CopyBox, context: Context) -> CudaResult<CopyBox> {
+        self.settled_box(copy, &self.context_of_node(context)?.vgpu)
+    }
+
+    fn graph_fill(&self, fill: &MemsetNodeParams, context: Context) -> CudaResult<()> {
+        self.check_fill(fill, &self.context_of_node(context)?.vgpu)
+    }
+
+    fn graph_words(&self, operations: &[StreamMemoryOperation], context: Context) -> CudaResult<()> {
+        self.checked_operations(operations, &self.context(context)?.vgpu).map(drop)
+    }
+
+    fn graph_event(&self, event: Event) -> CudaResult<()> {
+        self.event(event).map(drop)
+    }
+
+    fn graph_instantiate(&self, exec: GraphExec, plan: &Plan, flags: ExecFlags) -> CudaResult<()> {
+        let vgpu = self.vgpu_of_plan(plan)?;
+        vgpu.errors.report()?;
+        let mut parts = self.split(plan, &vgpu)?;
+        // As cuGraphInstantiateWithFlags numbers them; the others concern what is no part of the server's graph.
+        let kept = if flags.uses_node_priority() { 8 } else { 0 };
+        self.send_parts(&mut parts, plan, &vgpu, kept)?;
+        let epoch = vgpu.epoch();
+        let state = ExecState {
+            vgpu,
+            epoch,
+            parts,
+            words: words::places(plan),
+            last: Mutex::default(),
+            disabled: Mutex::default(),
+            broken: Mutex::default(),
+        };
+        self.execs.insert(exec.0, Arc::new(state));
+        Ok(())
+    }
+
+    fn graph_launch(&self, exec: GraphExec, plan: &Plan, stream: Stream) -> CudaResult<()> {
+        let (exec, stream) = (self.exec(exec)?, self.working_stream(stream)?);
+        exec.check()?;
+        if !Arc::ptr_eq(&exec.vgpu, &stream.vgpu) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if let [Part::Device { graph, .. }] = exec.parts.list.as_slice() {
+            return self.post_graph(&exec, plan, &stream, *graph);
+        }
+        self.launch_in_parts(&exec, plan, &stream)
+    }
+
+    fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
+        let (exec, stream) = (self.exec(exec)?, self.working_stream(stream)?);
+        exec.check()?;
+        if !Arc::ptr_eq(&exec.vgpu, &stream.vgpu) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        exec.parts.graphs().try_for_each(|graph| stream.post(&UploadGraph { graph, stream: stream.id() }))
+    }
+
+    fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
+        let exec = self.execs.remove(exec.0).ok_or(CudaError::INVALID_VALUE)?;
+        if !exec.is_valid() {
+            return Ok(());
+        }
+        exec.parts.graphs().try_for_each(|graph| exec.post(&DestroyGraph { graph }))?;
+        match *lock(&exec.last) {
+            Some((event, _)) => exec.post(&floe_wire::DestroyEvent { event: floe_wire::EventId(event) }),
+            None => Ok(()),
+        }
+    }
+
+    fn graph_exec_update(&self, exec: GraphExec, plan: &Plan) -> CudaResult<()> {
+        let exec = self.exec(exec)?;
+        exec.check()?;
+        let mut new = self.split(plan, &exec.vgpu)?;
+        if !new.has_shape_of(&exec.parts) {
+            log!(Warn, "cuGraphExecUpdate: a copy that moves between host and device is not supported");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        self.send_nodes(&mut new, plan, &exec.vgpu)?;
+        exec.update(&new)
+    }
+
+    fn graph_exec_set(&self, exec: GraphExec, at: usize, work: &Work) -> CudaResult<()> {
+        let exec = self.exec(exec)?;
+        exec.check()?;
+        let is_device = self.is_device_work(work, &exec.vgpu)?;
+        match exec.parts.places.get(at) {
+            Some(Place::Node { graph, node }) if is_device => {
+                let graph = GraphId(*graph);
+                if matches!(work, Work::Empty) {
+                    // So the surface says that the node does nothing for a while.
+                    lock(&exec.disabled).insert(at);
+                    return exec.post(&EnableGraphNode { graph, node: *node, enabled: false });
+                }
+                self.send_change(&exec.vgpu, graph, *node, work)?;
+                if lock(&exec.disabled).remove(&at) {
+                    exec.post(&EnableGraphNode { graph, node: *node, enabled: true })?;
+                }
+                Ok(())
+            }
+            Some(Place::Step) if !is_device || matches!(work, Work::Empty) => Ok(()),
+            // A copy would change sides: the graph would have to be cut elsewhere.
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+}

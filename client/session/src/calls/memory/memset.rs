@@ -1,0 +1,209 @@
+//! Fills of device memory. Address, value and extent come in, one message is posted, in stream order. Extents that do not fit
+//! the memory are refused here, since nobody waits for the server's refusal.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult, DevicePtr, MemsetNodeParams, Stream};
+use floe_surface::graph::{FillWork, Work};
+use floe_surface::{HostRange, MemsetCalls};
+
+use crate::client::Client;
+use crate::objects::stream::StreamState;
+use crate::vgpu::Vgpu;
+
+/// One fill: `height` rows of `width` elements.
+struct Extent {
+    pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+impl Extent {
+    fn line(count: usize) -> Self {
+        Self { pitch: 0, width: count, height: 1 }
+    }
+
+    fn of_node(fill: &MemsetNodeParams) -> Self {
+        Self { pitch: fill.pitch, width: fill.width, height: fill.height }
+    }
+
+    /// The same as a node of a graph has it.
+    fn as_node(&self, at: DevicePtr, element: u32, value: u32) -> MemsetNodeParams {
+        MemsetNodeParams { at, pitch: self.pitch, value, element, width: self.width, height: self.height }
+    }
+
+    /// Bytes from the first to the last of a fill at this address.
+    fn checked_span(&self, at: DevicePtr, element: u32) -> CudaResult<u64> {
+        let steps = self.height <= 1 || self.pitch.is_multiple_of(element as usize);
+        if !at.0.is_multiple_of(u64::from(element)) || !steps {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(self.span(element as usize)? as u64)
+    }
+
+    /// Bytes from the first to the last, for elements of this size.
+    fn span(&self, element: usize) -> CudaResult<usize> {
+        let row = self.width.checked_mul(element).ok_or(CudaError::INVALID_VALUE)?;
+        if self.height > 1 && self.pitch < row {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.pitch.checked_mul(self.height - 1).and_then(|rows| rows.checked_add(row)).ok_or(CudaError::INVALID_VALUE)
+    }
+}
+
+impl Client {
+    fn fill(&self, stream: Stream, at: DevicePtr, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
+        if let Some(stream) = self.capturing(stream)? {
+            let fill = extent.as_node(at, element, value);
+            if fill.width == 0 || fill.height == 0 {
+                return Ok(());
+            }
+            // What is there is judged when the graph is launched: cuDNN captures fills of addresses that never are.
+            extent.checked_span(at, element)?;
+            return self.record_work(&stream, Work::Fill(FillWork::new(fill, stream.context())));
+        }
+        let stream = self.working_stream(stream)?;
+        self.fill_on(&stream, at, element, value, extent)
+    }
+
+    /// A fill of a graph, on the stream that launches the graph.
+    pub(crate) fn fill_recorded(&self, stream: &StreamState, fill: &MemsetNodeParams) -> CudaResult<()> {
+        let extent = Extent::of_node(fill);
+        self.fill_on(stream, fill.at, fill.element, fill.value, &extent)
+    }
+
+    /// Whether a fill of a graph sets memory that is there.
+    pub(crate) fn check_fill(&self, fill: &MemsetNodeParams, vgpu: &Arc<Vgpu>) -> CudaResult<()> {
+        let span = Extent::of_node(fill).checked_span(fill.at, fill.element)?;
+        if vgpu.mirrors.covers(fill.at.0, span) || self.host_memory.range(fill.at.0, span).is_some() {
+            return Ok(());
+        }
+        self.device_memory(fill.at, span, vgpu).map(drop)
+    }
+
+    fn fill_on(
+        &self,
+        stream: &StreamState,
+        at: DevicePtr,
+        element: u32,
+        value: u32,
+        extent: &Extent,
+    ) -> CudaResult<()> {
+        if extent.width == 0 || extent.height == 0 {
+            return Ok(());
+        }
+        let span = extent.checked_span(at, element)?;
+        let message = |stream| floe_wire::Fill {
+            stream,
+            at: floe_wire::DevicePtr(at.0),
+            pitch: extent.pitch as u64,
+            element,
+            value,
+            width: extent.width as u64,
+            height: extent.height as u64,
+        };
+        if self.reaches_shared(at, span, &stream.vgpu) {
+            return stream.post(&message(stream.id()));
+        }
+        // Whoever sets pinned memory like a device's has kernels use it next.
+        let pinned = !stream.vgpu.mirrors.covers(at.0, span) && self.host_memory.range(at.0, span).is_some();
+        if pinned && self.owner(at, Some(&stream.vgpu)).is_none() {
+            self.mirror_pinned(at, &stream.vgpu);
+        }
+        if stream.vgpu.mirrors.covers(at.0, span) {
+            return stream.post(&message(stream.id()));
+        }
+        if let Some(range) = self.host_memory.range(at.0, span) {
+            return Self::fill_host(stream, range, element, value, extent);
+        }
+        let memory = self.device_memory(at, span, &stream.vgpu)?;
+        if memory.is_on(&stream.vgpu) {
+            return stream.post(&message(stream.id()));
+        }
+        self.with_remote(stream, memory.vgpu(), |remote| remote.post(&message(remote.id())))
+    }
+}
+
+impl Client {
+    /// Pinned memory of the program is filled in its own process when the stream gets there, and waited for: CUDA promises
+    /// no more of a fill than that copies and kernels behind it see it, and these may be anywhere.
+    fn fill_host(stream: &StreamState, range: HostRange, element: u32, value: u32, extent: &Extent) -> CudaResult<()> {
+        let element = element as usize;
+        let row: Vec<u8> = value.to_le_bytes()[..element].repeat(extent.width);
+        let (pitch, height) = (extent.pitch, extent.height);
+        let fill = move || {
+            for index in 0..height {
+                // The rows lie within the span the range was found for.
+                let _ = range.sub(index * pitch, row.len()).and_then(|to| to.write(&row));
+            }
+        };
+        let vgpu = &stream.vgpu;
+        let work = crate::vgpu::connection::HostWork::Own(Box::new(fill));
+        vgpu.connection.host_function(stream.course(), vgpu.next_id(), work)?;
+        vgpu.synchronize_stream(stream.course())
+    }
+}
+
+macro_rules! fills {
+    ($($name:ident $name_async:ident $name_2d:ident $name_2d_async:ident $element:ty;)*) => {
+        impl MemsetCalls for Client {$(
+            fn $name(&self, stream: Stream, address: DevicePtr, value: $element, count: usize) -> CudaResult<()> {
+                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &Extent::line(count))
+            }
+
+            fn $name_async(&self, address: DevicePtr, value: $element, count: usize, stream: Stream) -> CudaResult<()> {
+                self.$name(stream, address, value, count)
+            }
+
+            fn $name_2d(
+                &self,
+                stream: Stream,
+                address: DevicePtr,
+                pitch: usize,
+                value: $element,
+                width: usize,
+                height: usize,
+            ) -> CudaResult<()> {
+                let extent = Extent { pitch, width, height };
+                self.fill(stream, address, <$element>::BITS / 8, u32::from(value), &extent)
+            }
+
+            fn $name_2d_async(
+                &self,
+                address: DevicePtr,
+                pitch: usize,
+                value: $element,
+                width: usize,
+                height: usize,
+                stream: Stream,
+            ) -> CudaResult<()> {
+                self.$name_2d(stream, address, pitch, value, width, height)
+            }
+        )*}
+    };
+}
+
+fills! {
+    memset_d8 memset_d8_async memset_d2d8 memset_d2d8_async u8;
+    memset_d16 memset_d16_async memset_d2d16 memset_d2d16_async u16;
+    memset_d32 memset_d32_async memset_d2d32 memset_d2d32_async u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_ends_with_the_last_element() {
+        let extent = Extent { pitch: 64, width: 4, height: 3 };
+        assert_eq!(extent.span(4), Ok(144));
+        assert_eq!(Extent::line(5).span(2), Ok(10));
+    }
+
+    #[test]
+    fn overlapping_rows_and_overflow_are_refused() {
+        assert!(Extent { pitch: 8, width: 4, height: 2 }.span(4).is_err());
+        assert!(Extent::line(usize::MAX).span(4).is_err());
+        assert!(Extent { pitch: usize::MAX, width: 1, height: 3 }.span(1).is_err());
+    }
+}

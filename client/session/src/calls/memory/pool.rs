@@ -1,0 +1,193 @@
+//! Memory pools and stream-ordered allocation. Sizes and streams come in; memory comes from the same blocks as every other
+//! allocation, reused at once by the stream that freed it. Attributes are kept here: they steer reuse, which is decided here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, MemAccess, MemLocation, MemPool, MemPoolProperties, Stream, access_flags,
+    allocation_type, location_type, pool_attribute,
+};
+use floe_surface::PoolCalls;
+use floe_surface::graph::record_alloc;
+
+use crate::client::Client;
+use crate::memory::blocks::Allocation;
+use crate::objects::pool::PoolState;
+use crate::vgpu::Vgpu;
+use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::table::lock;
+
+impl Client {
+    /// The pool of a handle.
+    pub(crate) fn pool(&self, pool: MemPool) -> CudaResult<Arc<PoolState>> {
+        let handle = Handle::of(Kind::Pool, pool.0).ok_or(CudaError::INVALID_VALUE)?;
+        self.pools.get(handle.id).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// An allocation is gone: the pool it came from, if any, has it back.
+    pub(crate) fn note_freed(&self, allocation: Allocation) {
+        self.pools.any(|pool| pool.took_back(allocation.at));
+    }
+
+    /// The pool an allocation came from.
+    pub(crate) fn pool_of(&self, at: u64) -> MemPool {
+        let found = self.pools.find(|pool| pool.holds(at));
+        found.map_or(MemPool::NULL, |(id, pool)| MemPool(Handle::new(Kind::Pool, pool.vgpu.ordinal, id).value()))
+    }
+
+    fn allocate_on(&self, bytes: usize, pool: &PoolState, stream: Stream) -> CudaResult<DevicePtr> {
+        let stream = self.working_stream(stream)?;
+        if !same_vgpu(&stream.vgpu, &pool.vgpu) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let course = stream.course().stream();
+        let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(course))?;
+        pool.gave(at, bytes as u64);
+        Ok(DevicePtr(at))
+    }
+}
+
+impl PoolCalls for Client {
+    fn mem_alloc_async(&self, bytes: usize, stream: Stream) -> CudaResult<DevicePtr> {
+        let state = self.stream(stream)?;
+        let device = floe_abi::Device(i32::from(state.vgpu.ordinal));
+        if let Some(captured) = self.capturing(stream)? {
+            return record_alloc(self, &captured.for_capture(), device, bytes);
+        }
+        let pool = MemPool(self.device(device)?.current_pool.load(Ordering::Acquire));
+        self.allocate_on(bytes, &*self.pool(pool)?, stream)
+    }
+
+    fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> CudaResult<()> {
+        if address.is_null() {
+            return Ok(());
+        }
+        if let Some(captured) = self.capturing(stream)? {
+            return self.graphs.record_free(&captured.for_capture(), address);
+        }
+        let stream = self.working_stream(stream)?;
+        let owner = self.owner(address, None);
+        if !owner.is_some_and(|owner| same_vgpu(&owner, &stream.vgpu)) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if self.free_of_graph(address, &stream.vgpu)? {
+            return Ok(());
+        }
+        let course = stream.course();
+        let fence = stream.vgpu.order.fence_behind(course);
+        let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(course.stream()));
+        self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
+        Ok(())
+    }
+
+    fn mem_alloc_from_pool_async(&self, bytes: usize, pool: MemPool, stream: Stream) -> CudaResult<DevicePtr> {
+        let state = self.pool(pool)?;
+        if let Some(captured) = self.capturing(stream)? {
+            if !same_vgpu(&captured.vgpu, &state.vgpu) {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            let device = floe_abi::Device(i32::from(state.vgpu.ordinal));
+            return record_alloc(self, &captured.for_capture(), device, bytes);
+        }
+        self.allocate_on(bytes, &state, stream)
+    }
+
+    fn mem_pool_create(&self, properties: &MemPoolProperties) -> CudaResult<MemPool> {
+        let on_device = properties.location.kind == location_type::DEVICE;
+        if properties.kind != allocation_type::PINNED || !on_device {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if properties.handle_types != 0 {
+            // The device says so in its attributes: no handle of this memory can leave the process.
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let device = self.device(floe_abi::Device(properties.location.id))?;
+        let handle = Handle::new(Kind::Pool, device.vgpu.ordinal, self.next_id());
+        let state = PoolState::new(Arc::clone(&device.vgpu), false);
+        self.pools.insert(handle.id, Arc::new(state));
+        Ok(MemPool(handle.value()))
+    }
+
+    fn mem_pool_destroy(&self, pool: MemPool) -> CudaResult<()> {
+        if self.pool(pool)?.is_default {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let handle = Handle::of(Kind::Pool, pool.0).ok_or(CudaError::INVALID_VALUE)?;
+        let device = &self.devices()?[usize::from(handle.ordinal)];
+        // A device whose current pool goes has its default one again.
+        let _ =
+            device.current_pool.compare_exchange(pool.0, device.default_pool.0, Ordering::AcqRel, Ordering::Acquire);
+        self.pools.remove(handle.id);
+        Ok(())
+    }
+
+    fn mem_pool_get_attribute(&self, pool: MemPool, attribute: u32) -> CudaResult<u64> {
+        let pool = self.pool(pool)?;
+        use pool_attribute as a;
+        Ok(match attribute {
+            a::RELEASE_THRESHOLD => pool.release_threshold.load(Ordering::Acquire),
+            // What is reserved is shared by all pools of the vGPU; what this one uses is the part that is its own.
+            a::USED_MEM_CURRENT | a::RESERVED_MEM_CURRENT => pool.given().used,
+            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH => pool.given().used_high,
+            a::REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | a::REUSE_ALLOW_OPPORTUNISTIC
+            | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => lock(&pool.switches).get(&attribute).copied().unwrap_or(1),
+            _ => return Err(CudaError::INVALID_VALUE),
+        })
+    }
+
+    fn mem_pool_set_attribute(&self, pool: MemPool, attribute: u32, value: u64) -> CudaResult<()> {
+        let pool = self.pool(pool)?;
+        use pool_attribute as a;
+        match attribute {
+            a::RELEASE_THRESHOLD => {
+                pool.release_threshold.store(value, Ordering::Release);
+                lock(&pool.vgpu.blocks).keep(value);
+            }
+            // Only a reset to 0 is allowed, and it means: from now on.
+            a::USED_MEM_HIGH | a::RESERVED_MEM_HIGH if value == 0 => {
+                let mut given = pool.given();
+                given.used_high = given.used;
+            }
+            a::REUSE_FOLLOW_EVENT_DEPENDENCIES
+            | a::REUSE_ALLOW_OPPORTUNISTIC
+            | a::REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
+                // All of them allow reuse; what happens here is less than what any of them allows.
+                lock(&pool.switches).insert(attribute, u64::from(value != 0));
+            }
+            _ => return Err(CudaError::INVALID_VALUE),
+        }
+        Ok(())
+    }
+
+    fn mem_pool_trim_to(&self, pool: MemPool, keep: usize) -> CudaResult<()> {
+        self.pool(pool)?.vgpu.trim(keep as u64)
+    }
+
+    fn mem_pool_set_access(&self, pool: MemPool, access: &[MemAccess]) -> CudaResult<()> {
+        let pool = self.pool(pool)?;
+        for wish in access {
+            let own = wish.location.kind == location_type::DEVICE && wish.location.id == i32::from(pool.vgpu.ordinal);
+            match wish.flags {
+                access_flags::READWRITE if own => {}
+                access_flags::NONE if !own => {}
+                // The device itself cannot be locked out, and others cannot be let in.
+                access_flags::NONE => return Err(CudaError::INVALID_DEVICE),
+                _ => return Err(CudaError::INVALID_DEVICE),
+            }
+        }
+        Ok(())
+    }
+
+    fn mem_pool_get_access(&self, pool: MemPool, location: &MemLocation) -> CudaResult<u32> {
+        let pool = self.pool(pool)?;
+        let own = location.kind == location_type::DEVICE && location.id == i32::from(pool.vgpu.ordinal);
+        Ok(if own { access_flags::READWRITE } else { access_flags::NONE })
+    }
+}
+
+/// Whether both are one vGPU.
+fn same_vgpu(left: &Arc<Vgpu>, right: &Arc<Vgpu>) -> bool {
+    left.ordinal == right.ordinal
+}

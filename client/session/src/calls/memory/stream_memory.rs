@@ -1,0 +1,162 @@
+//! Writes of single words in stream order and waits for them, on streams and in graphs. Batches come in; each is one post or
+//! one node, and the server's stream waits, not the program. Words are of the vGPU or of pinned memory its kernels reach:
+//! while a stream waits for such a word, a thread sends what the program writes there, since nobody calls CUDA meanwhile.
+
+use std::sync::Arc;
+
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, MOST_STREAM_MEMORY_OPERATIONS, Stream, StreamMemoryOperation, WordOperation,
+    WordTest, device_attribute, stream_memory_operation as kind,
+};
+use floe_surface::StreamMemoryCalls;
+use floe_surface::graph::{WordsWork, Work};
+use floe_wire::{MemoryOperation, MemoryOperations, Message};
+
+use crate::client::Client;
+use crate::log::log;
+use crate::objects::stream::StreamState;
+use crate::vgpu::Vgpu;
+
+/// What work on words waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    /// Whether for anything.
+    any: bool,
+    /// Whether for a word of host memory.
+    of_host: bool,
+}
+
+impl Waits {
+    /// The same with what other work waits for.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self { any: self.any || other.any, of_host: self.of_host || other.of_host }
+    }
+}
+
+impl Vgpu {
+    fn has(&self, attribute: u32) -> bool {
+        self.snapshot.attribute(attribute).is_some_and(|has| has != 0)
+    }
+
+    /// Whether the device does this to a word.
+    fn check_ability(&self, operation: &WordOperation) -> CudaResult<()> {
+        use device_attribute::{CAN_FLUSH_REMOTE_WRITES, CAN_USE_64_BIT_STREAM_MEM_OPS, CAN_USE_STREAM_WAIT_VALUE_NOR};
+        let (bytes, nor, flushes) = match *operation {
+            WordOperation::Write { bytes, .. } => (bytes, false, false),
+            WordOperation::Wait { bytes, test, flush, .. } => (bytes, test == WordTest::Nor, flush),
+            WordOperation::Flush => (4, false, true),
+            WordOperation::Barrier => (4, false, false),
+        };
+        let able = (bytes == 4 || self.has(CAN_USE_64_BIT_STREAM_MEM_OPS))
+            && (!nor || self.has(CAN_USE_STREAM_WAIT_VALUE_NOR))
+            && (!flushes || self.has(CAN_FLUSH_REMOTE_WRITES));
+        if able { Ok(()) } else { Err(CudaError::NOT_SUPPORTED) }
+    }
+}
+
+impl Client {
+    /// The operation as it travels, and whether it waits for a word of host memory.
+    fn checked_operation(
+        &self,
+        operation: &StreamMemoryOperation,
+        vgpu: &Arc<Vgpu>,
+    ) -> CudaResult<(MemoryOperation, bool)> {
+        let word = operation.word()?;
+        vgpu.check_ability(&word)?;
+        let message = |at: DevicePtr, value, flags| MemoryOperation {
+            operation: operation.operation,
+            at: floe_wire::DevicePtr(at.0),
+            value,
+            flags,
+        };
+        Ok(match word {
+            WordOperation::Write { at, bytes, value } => {
+                self.check_word(at, bytes, vgpu)?;
+                (message(at, value, operation.flags), false)
+            }
+            WordOperation::Wait { at, bytes, value, .. } => {
+                (message(at, value, operation.flags), self.check_word(at, bytes, vgpu)?)
+            }
+            WordOperation::Flush | WordOperation::Barrier => (message(DevicePtr(0), 0, operation.barrier_flags), false),
+        })
+    }
+
+    /// Whether a word that is there is host memory.
+    fn check_word(&self, at: DevicePtr, bytes: u32, vgpu: &Arc<Vgpu>) -> CudaResult<bool> {
+        let bytes = u64::from(bytes);
+        if vgpu.mirrors.covers(at.0, bytes) {
+            return Ok(true);
+        }
+        if self.reaches_shared(at, bytes, vgpu) {
+            // The device's own to look at: nothing is to be sent.
+            return Ok(false);
+        }
+        if vgpu.managed.has(at.0) {
+            log!(Warn, "cuStreamBatchMemOp: CUDA has no waits and writes of managed memory: {:#x}", at.0);
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let of_device = self.owner(at, Some(vgpu)).is_some();
+        if !of_device && self.host_memory.range(at.0, bytes).is_some() {
+            if self.mirror_pinned(at, vgpu) {
+                return Ok(true);
+            }
+            log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        if !self.device_memory(at, bytes, vgpu)?.is_on(vgpu) {
+            log!(Warn, "cuStreamBatchMemOp: words of another device are not supported: {:#x}", at.0);
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(false)
+    }
+
+    /// The operations as they travel, and what the stream waits for with them.
+    pub(crate) fn checked_operations(
+        &self,
+        operations: &[StreamMemoryOperation],
+        vgpu: &Arc<Vgpu>,
+    ) -> CudaResult<(Vec<MemoryOperation>, Waits)> {
+        let (mut checked, mut waits) = (Vec::with_capacity(operations.len()), Waits::default());
+        for operation in operations {
+            let (message, of_host) = self.checked_operation(operation, vgpu)?;
+            waits.any |= matches!(message.operation, kind::WAIT_VALUE_32 | kind::WAIT_VALUE_64);
+            waits.of_host |= of_host;
+            checked.push(message);
+        }
+        Ok((checked, waits))
+    }
+
+    /// Posts work with operations on words to its stream.
+    pub(crate) fn post_words(stream: &StreamState, message: &impl Message, waits: Waits) -> CudaResult<()> {
+        let vgpu = &stream.vgpu;
+        // The program may have written between the last look and the mirror's making.
+        vgpu.send_mirrors()?;
+        let sequence = vgpu.connection.post(message)?;
+        stream.course().issue(sequence);
+        if waits.any {
+            vgpu.watched.stands(stream.course(), sequence);
+        }
+        // The server says by itself when a wait is over.
+        vgpu.connection.watch();
+        if waits.of_host { vgpu.watch_mirrors(stream.course(), sequence) } else { Ok(()) }
+    }
+}
+
+impl StreamMemoryCalls for Client {
+    fn stream_batch_mem_op(&self, stream: Stream, operations: &[StreamMemoryOperation], flags: u32) -> CudaResult<()> {
+        if flags != 0 || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        if let Some(captured) = self.capturing(stream)? {
+            self.checked_operations(operations, &captured.vgpu)?;
+            return self.record_work(&captured, Work::Words(WordsWork::new(operations, captured.context())));
+        }
+        let stream = self.working_stream(stream)?;
+        // CUDA takes none for done.
+        if operations.is_empty() {
+            return Ok(());
+        }
+        let (operations, waits) = self.checked_operations(operations, &stream.vgpu)?;
+        Self::post_words(&stream, &MemoryOperations { stream: stream.id(), operations }, waits)
+    }
+}

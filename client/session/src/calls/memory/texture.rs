@@ -1,0 +1,191 @@
+//! Textures and surfaces: descriptors come in and are kept, the server's numbers go out, since kernels are given them by value.
+//! Two vGPUs may have the same number, as two GPUs may, so it counts on the current one. What a texture reads is looked up
+//! here; how it may be read is the server's driver's to say.
+
+use std::sync::Arc;
+
+use floe_abi::{
+    Array, CudaError, CudaResult, DevicePtr, ResourceDescriptor, ResourceViewDescriptor, SurfaceObject,
+    TextureDescriptor, TextureObject, element_bytes, resource_type,
+};
+use floe_surface::TextureCalls;
+use floe_wire::{
+    Call, CreateSurface, CreateTexture, DestroySurface, DestroyTexture, SurfaceId, TextureDescription, TextureId,
+    TextureResource, TextureView,
+};
+
+use crate::client::Client;
+use crate::log::log;
+use crate::memory::managed::resident::Resident;
+use crate::objects::array::ArrayState;
+use crate::objects::texture::{SurfaceState, TextureState};
+use crate::vgpu::Vgpu;
+
+/// Bytes of memory a texture reads, from the first to the last.
+fn span(resource: &ResourceDescriptor) -> Option<usize> {
+    if resource.kind == resource_type::LINEAR {
+        return Some(resource.extent);
+    }
+    let row = element_bytes(resource.format, resource.channels)?.checked_mul(resource.extent)?;
+    resource.height.checked_sub(1)?.checked_mul(resource.pitch)?.checked_add(row)
+}
+
+fn description(from: &TextureDescriptor) -> TextureDescription {
+    let ([mode_x, mode_y, mode_z], [border_r, border_g, border_b, border_a]) = (from.address_modes, from.border);
+    TextureDescription {
+        mode_x,
+        mode_y,
+        mode_z,
+        filter: from.filter_mode,
+        flags: from.flags,
+        max_anisotropy: from.max_anisotropy,
+        level_filter: from.level_filter_mode,
+        level_bias: from.level_bias,
+        least_level: from.least_level,
+        most_level: from.most_level,
+        border_r,
+        border_g,
+        border_b,
+        border_a,
+    }
+}
+
+fn view(from: &ResourceViewDescriptor) -> TextureView {
+    TextureView {
+        format: from.format,
+        width: from.width as u64,
+        height: from.height as u64,
+        depth: from.depth as u64,
+        first_level: from.first_level,
+        last_level: from.last_level,
+        first_layer: from.first_layer,
+        last_layer: from.last_layer,
+    }
+}
+
+impl Client {
+    /// The current vGPU's texture of this number.
+    fn texture(&self, texture: TextureObject) -> CudaResult<Arc<TextureState>> {
+        self.current_device()?.objects.textures.get(texture.0).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    /// The array a resource names, which has to be the vGPU's own.
+    fn array_of(&self, resource: &ResourceDescriptor, vgpu: &Arc<Vgpu>) -> CudaResult<Arc<ArrayState>> {
+        let array = self.array(Array(resource.place))?;
+        if Arc::ptr_eq(&array.vgpu, vgpu) { Ok(array) } else { Err(CudaError::INVALID_VALUE) }
+    }
+
+    /// What a texture reads, as it travels; memory stays with the device while its guard lives.
+    fn resource(
+        &self,
+        resource: &ResourceDescriptor,
+        vgpu: &Arc<Vgpu>,
+    ) -> CudaResult<(TextureResource, Option<Resident>)> {
+        if resource.flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let kind = resource.kind;
+        match kind {
+            resource_type::ARRAY => {
+                let array = self.array_of(resource, vgpu)?.id;
+                Ok((TextureResource { kind, array, ..TextureResource::default() }, None))
+            }
+            resource_type::LINEAR | resource_type::PITCH2D => {
+                let bytes = span(resource).ok_or(CudaError::INVALID_VALUE)? as u64;
+                let at = DevicePtr(resource.place);
+                let shared = self.reaches_shared(at, bytes, vgpu);
+                let memory = if shared { None } else { Some(self.device_memory(at, bytes, vgpu)?) };
+                if memory.as_ref().is_some_and(|memory| !memory.is_on(vgpu)) {
+                    return Err(CudaError::INVALID_VALUE);
+                }
+                let resource = TextureResource {
+                    kind,
+                    at: floe_wire::DevicePtr(at.0),
+                    format: resource.format,
+                    channels: resource.channels,
+                    extent: resource.extent as u64,
+                    height: resource.height as u64,
+                    pitch: resource.pitch as u64,
+                    ..TextureResource::default()
+                };
+                Ok((resource, memory))
+            }
+            resource_type::MIPMAPPED_ARRAY => {
+                log!(Warn, "cuTexObjectCreate: mipmapped arrays are not supported");
+                Err(CudaError::NOT_SUPPORTED)
+            }
+            _ => Err(CudaError::INVALID_VALUE),
+        }
+    }
+}
+
+impl TextureCalls for Client {
+    fn tex_object_create(
+        &self,
+        resource: &ResourceDescriptor,
+        how: &TextureDescriptor,
+        part: Option<&ResourceViewDescriptor>,
+    ) -> CudaResult<TextureObject> {
+        let context = self.working()?;
+        let vgpu = &context.vgpu;
+        let id = TextureId(vgpu.next_id());
+        let (wanted, _memory) = self.resource(resource, vgpu)?;
+        let message = CreateTexture {
+            texture: id,
+            resource: wanted,
+            description: description(how),
+            view: part.map(view).into_iter().collect(),
+        };
+        let answer = vgpu.call(&message)?;
+        let object = vgpu.connection.read(CreateTexture::decode_reply(&answer.body))?.object;
+        let (resource, description, view) = (*resource, *how, part.copied());
+        let state = TextureState { id, context: context.handle(), resource, description, view };
+        self.objects(vgpu)?.textures.insert(object, Arc::new(state));
+        Ok(TextureObject(object))
+    }
+
+    fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
+        let device = self.current_device()?;
+        let state = device.objects.textures.remove(texture.0).ok_or(CudaError::INVALID_VALUE)?;
+        device.vgpu.connection.post(&DestroyTexture { texture: state.id }).map(|_| ())
+    }
+
+    fn tex_object_get_resource_desc(&self, texture: TextureObject) -> CudaResult<ResourceDescriptor> {
+        Ok(self.texture(texture)?.resource)
+    }
+
+    fn tex_object_get_texture_desc(&self, texture: TextureObject) -> CudaResult<TextureDescriptor> {
+        Ok(self.texture(texture)?.description)
+    }
+
+    fn tex_object_get_resource_view_desc(&self, texture: TextureObject) -> CudaResult<ResourceViewDescriptor> {
+        self.texture(texture)?.view.ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn surf_object_create(&self, resource: &ResourceDescriptor) -> CudaResult<SurfaceObject> {
+        let context = self.working()?;
+        let vgpu = &context.vgpu;
+        if resource.kind != resource_type::ARRAY || resource.flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // Of arrays made without SURFACE_LDST, too: NVIDIA's driver makes these surfaces.
+        let array = self.array_of(resource, vgpu)?;
+        let id = SurfaceId(vgpu.next_id());
+        let answer = vgpu.call(&CreateSurface { surface: id, array: array.id })?;
+        let object = vgpu.connection.read(CreateSurface::decode_reply(&answer.body))?.object;
+        let state = SurfaceState { id, context: context.handle(), resource: *resource };
+        self.objects(vgpu)?.surfaces.insert(object, Arc::new(state));
+        Ok(SurfaceObject(object))
+    }
+
+    fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
+        let device = self.current_device()?;
+        let state = device.objects.surfaces.remove(surface.0).ok_or(CudaError::INVALID_VALUE)?;
+        device.vgpu.connection.post(&DestroySurface { surface: state.id }).map(|_| ())
+    }
+
+    fn surf_object_get_resource_desc(&self, surface: SurfaceObject) -> CudaResult<ResourceDescriptor> {
+        let state = self.current_device()?.objects.surfaces.get(surface.0).ok_or(CudaError::INVALID_VALUE)?;
+        Ok(state.resource)
+    }
+}

@@ -1,0 +1,260 @@
+//! The program's own virtual memory: reserved addresses in the window's upper half, physical memory, and what is mapped
+//! where. Reserving is local, creating physical memory waits for the server's yes, mapping is posted. Unmapping waits until
+//! nothing issued before can touch the range.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use floe_abi::{
+    CudaError, CudaResult, DevicePtr, HostPointer, MemAccess, MemAllocationProperties, MemHandle, MemLocation,
+    access_flags, allocation_type, location_type,
+};
+use floe_surface::VirtualMemoryCalls;
+use floe_wire::{BlockId, CreateBlock, MapBlock, ReleaseBlock, SetAccess, UnmapRange};
+
+use crate::client::Client;
+use crate::memory::virtual_memory::{Mapping, Physical};
+use crate::vgpu::Vgpu;
+use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::table::lock;
+
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: PyTorch's expandable segments ask for it always, and export only when memory
+/// is shared between processes.
+const POSIX_FILE_DESCRIPTOR: u32 = 1;
+
+/// An end that exists: `address + bytes`.
+fn range(address: DevicePtr, bytes: usize) -> CudaResult<Range<u64>> {
+    let end = address.0.checked_add(bytes as u64).ok_or(CudaError::INVALID_VALUE)?;
+    if bytes == 0 {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    Ok(address.0..end)
+}
+
+impl Client {
+    fn physical(&self, handle: MemHandle) -> CudaResult<(Arc<Vgpu>, u64)> {
+        let handle = Handle::of(Kind::Physical, handle.0).ok_or(CudaError::INVALID_VALUE)?;
+        let device = self.device_of(handle).ok_or(CudaError::INVALID_VALUE)?;
+        Ok((Arc::clone(&device.vgpu), handle.id))
+    }
+
+    fn window_of(&self, address: DevicePtr) -> CudaResult<Arc<Vgpu>> {
+        self.owner(address, None).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn location_vgpu(&self, location: &MemLocation) -> CudaResult<&Arc<Vgpu>> {
+        if location.kind != location_type::DEVICE {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        Ok(&self.device(floe_abi::Device(location.id))?.vgpu)
+    }
+}
+
+impl VirtualMemoryCalls for Client {
+    fn mem_address_reserve(
+        &self,
+        bytes: usize,
+        alignment: usize,
+        wish: DevicePtr,
+        flags: u64,
+    ) -> CudaResult<DevicePtr> {
+        // A reservation belongs to no device in CUDA; here it must be some vGPU's part of the address space.
+        let vgpu = match self.owner(wish, None) {
+            Some(vgpu) => vgpu,
+            None => match self.current() {
+                Ok(context) => Arc::clone(&context.vgpu),
+                Err(_) => Arc::clone(&self.devices()?[0].vgpu),
+            },
+        };
+        let mut memory = lock(&vgpu.virtual_memory);
+        let bytes = bytes as u64;
+        if flags != 0 || bytes == 0 || !memory.is_aligned(bytes) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let alignment = match alignment as u64 {
+            0 => memory.granularity,
+            wanted if wanted.is_power_of_two() => wanted.max(memory.granularity),
+            _ => return Err(CudaError::INVALID_VALUE),
+        };
+        let wish = (!wish.is_null()).then_some(wish.0);
+        memory.reserved.reserve(bytes, alignment, wish).map(DevicePtr).ok_or(CudaError::OUT_OF_MEMORY)
+    }
+
+    fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
+        let range = range(address, bytes)?;
+        let vgpu = self.window_of(address)?;
+        let mut memory = lock(&vgpu.virtual_memory);
+        let in_use = memory.mappings.range(range.clone()).next().is_some();
+        if in_use || !memory.reserved.release(address.0, bytes as u64) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    fn mem_create(&self, bytes: usize, properties: &MemAllocationProperties, flags: u64) -> CudaResult<MemHandle> {
+        if flags != 0 || bytes == 0 || properties.kind != allocation_type::PINNED {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // Memory that could be exported is like any other until somebody exports it, which is refused by name.
+        if properties.requested_handle_types & !POSIX_FILE_DESCRIPTOR != 0 {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let vgpu = self.location_vgpu(&properties.location)?;
+        vgpu.errors.report()?;
+        if !lock(&vgpu.virtual_memory).is_aligned(bytes as u64) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let id = vgpu.next_id();
+        let message = CreateBlock { block: BlockId(id), bytes: bytes as u64 };
+        match vgpu.call(&message) {
+            Err(CudaError::OUT_OF_MEMORY) => {
+                // The allocator's reserve may be what is missing.
+                vgpu.synchronize()?;
+                vgpu.trim(0)?;
+                vgpu.call(&message)?;
+            }
+            result => drop(result?),
+        }
+        let physical = Physical { bytes: bytes as u64, properties: *properties, handles: 1, mappings: 0 };
+        lock(&vgpu.virtual_memory).physical.insert(id, physical);
+        Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))
+    }
+
+    fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {
+        let (vgpu, id) = self.physical(handle)?;
+        let mut memory = lock(&vgpu.virtual_memory);
+        let physical =
+            memory.physical.get_mut(&id).filter(|physical| physical.handles > 0).ok_or(CudaError::INVALID_VALUE)?;
+        physical.handles -= 1;
+        if physical.handles == 0 {
+            memory.drop_unused(id);
+            vgpu.connection.post(&ReleaseBlock { block: BlockId(id) })?;
+        }
+        Ok(())
+    }
+
+    fn mem_map(
+        &self,
+        address: DevicePtr,
+        bytes: usize,
+        offset: usize,
+        handle: MemHandle,
+        flags: u64,
+    ) -> CudaResult<()> {
+        let range = range(address, bytes)?;
+        let (vgpu, id) = self.physical(handle)?;
+        let mut memory = lock(&vgpu.virtual_memory);
+        let created = memory.physical.get(&id).filter(|physical| physical.handles > 0);
+        let whole = created.ok_or(CudaError::INVALID_VALUE)?.bytes;
+        if flags != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // Memory is mapped whole, as an H200's driver has it.
+        if offset != 0 || bytes as u64 != whole || !memory.is_aligned(address.0) {
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let inside = memory.reserved.find(address.0).is_some_and(|reserved| range.end <= reserved.end);
+        let taken = memory
+            .mappings
+            .range(..range.end)
+            .next_back()
+            .is_some_and(|(start, mapping)| start + mapping.bytes > range.start);
+        let Some(physical) = memory.physical.get_mut(&id).filter(|_| inside && !taken) else {
+            return Err(CudaError::INVALID_VALUE);
+        };
+        physical.mappings += 1;
+        vgpu.connection.post(&MapBlock {
+            block: BlockId(id),
+            offset: 0,
+            at: floe_wire::DevicePtr(address.0),
+            bytes: bytes as u64,
+            access: access_flags::NONE,
+        })?;
+        let mapping = Mapping { bytes: bytes as u64, physical: id, access: access_flags::NONE };
+        memory.mappings.insert(address.0, mapping);
+        Ok(())
+    }
+
+    fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
+        let range = range(address, bytes)?;
+        let vgpu = self.window_of(address)?;
+        lock(&vgpu.virtual_memory).exactly(&range)?;
+        vgpu.synchronize()?;
+        let mut memory = lock(&vgpu.virtual_memory);
+        for start in memory.exactly(&range)? {
+            let Some(mapping) = memory.mappings.remove(&start) else {
+                continue;
+            };
+            vgpu.connection.post(&UnmapRange { at: floe_wire::DevicePtr(start), bytes: mapping.bytes })?;
+            if let Some(physical) = memory.physical.get_mut(&mapping.physical) {
+                physical.mappings -= 1;
+            }
+            memory.drop_unused(mapping.physical);
+        }
+        Ok(())
+    }
+
+    fn mem_set_access(&self, address: DevicePtr, bytes: usize, access: &[MemAccess]) -> CudaResult<()> {
+        let range = range(address, bytes)?;
+        let vgpu = self.window_of(address)?;
+        for wish in access {
+            let own = self.location_vgpu(&wish.location)?.ordinal == vgpu.ordinal;
+            let known = matches!(wish.flags, access_flags::NONE | access_flags::READ | access_flags::READWRITE);
+            if !known || !own && wish.flags != access_flags::NONE {
+                return Err(CudaError::INVALID_VALUE);
+            }
+            if !own {
+                continue;
+            }
+            let mut memory = lock(&vgpu.virtual_memory);
+            for start in memory.exactly(&range)? {
+                let Some(mapping) = memory.mappings.get_mut(&start) else {
+                    continue;
+                };
+                mapping.access = wish.flags;
+                vgpu.connection.post(&SetAccess {
+                    at: floe_wire::DevicePtr(start),
+                    bytes: mapping.bytes,
+                    access: wish.flags,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
+        let vgpu = self.window_of(address)?;
+        let memory = lock(&vgpu.virtual_memory);
+        let (_, mapping) = memory.mapping_entry(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        let own = location.kind == location_type::DEVICE && location.id == i32::from(vgpu.ordinal);
+        Ok(u64::from(if own { mapping.access } else { access_flags::NONE }))
+    }
+
+    fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {
+        if option > floe_abi::granularity::RECOMMENDED || properties.kind != allocation_type::PINNED {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let granularity = self.location_vgpu(&properties.location)?.snapshot.granularity;
+        usize::try_from(granularity).map_err(|_| CudaError::INVALID_VALUE)
+    }
+
+    fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties> {
+        let (vgpu, id) = self.physical(handle)?;
+        let memory = lock(&vgpu.virtual_memory);
+        memory.physical.get(&id).map(|physical| physical.properties).ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn mem_retain_allocation_handle(&self, address: HostPointer) -> CudaResult<MemHandle> {
+        let vgpu = self.window_of(DevicePtr(address.0))?;
+        let mut memory = lock(&vgpu.virtual_memory);
+        let id =
+            memory.mapping_entry(address.0).map(|(_, mapping)| mapping.physical).ok_or(CudaError::INVALID_VALUE)?;
+        let physical = memory.physical.get_mut(&id).ok_or(CudaError::INVALID_VALUE)?;
+        if physical.handles == 0 {
+            // Its block was given up at the server with its last handle; only its mappings keep it.
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        physical.handles += 1;
+        Ok(MemHandle(Handle::new(Kind::Physical, vgpu.ordinal, id).value()))
+    }
+}

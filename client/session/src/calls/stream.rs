@@ -1,0 +1,260 @@
+//! Streams: the two default ones, those the program makes, and what they wait for. Handles come in; creation, waits and
+//! destruction are posted, a synchronize waits only where something is outstanding. What a stream has finished is answered
+//! from what replies have told.
+
+use std::sync::Arc;
+
+use floe_abi::{
+    Context, CudaError, CudaResult, Device, DevicePtr, Event, LaunchAttributeValue, Stream, event_wait_flags,
+    launch_attribute, stream_flags,
+};
+use floe_surface::graph::{CaptureStream, Work};
+use floe_surface::{StreamCallback, StreamCalls};
+use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, WaitEvent};
+
+use crate::client::Client;
+use crate::log::log_once;
+use crate::objects::event::EventState;
+use crate::objects::stream::{Asked, StreamState};
+use crate::objects::thread;
+use crate::vgpu::connection::HostWork;
+use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::recent::Found;
+use crate::vgpu::table::lock;
+
+impl Client {
+    /// The stream of a handle: one of the current context's default streams, or one the program made.
+    pub(crate) fn stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        self.find_stream(stream)
+    }
+
+    /// As `stream`, where it is called: work is put on streams all the time.
+    #[inline(always)]
+    fn find_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        let Some(handle) = Handle::of(Kind::Stream, stream.0) else { return self.default_stream(stream) };
+        let Some(device) = self.device_of(handle) else { return Err(CudaError::INVALID_HANDLE) };
+        match device.objects.streams.find_by(&thread::own().recent_streams, handle.id) {
+            Some(stream) => Ok(stream),
+            None => Err(CudaError::INVALID_HANDLE),
+        }
+    }
+
+    /// The default stream of the current context that the program has named.
+    fn default_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        let own = thread::own();
+        if stream == Stream::LEGACY || stream.is_null() {
+            return self.with_current(|context| own.legacy(context));
+        }
+        if stream == Stream::PER_THREAD {
+            let context = self.current()?;
+            return own
+                .stream(&context, || StreamState::create(&context.vgpu, context.handle(), stream_flags::DEFAULT, 0));
+        }
+        Err(CudaError::INVALID_HANDLE)
+    }
+
+    /// As `stream`, for work that is put on it: reports what failed earlier. Work that can be recorded has looked before
+    /// whether the stream is captured; all other is refused then.
+    pub(crate) fn working_stream(&self, stream: Stream) -> CudaResult<Found<StreamState>> {
+        let stream = self.find_stream(stream)?;
+        stream.vgpu.errors.report()?;
+        self.refuse_captured(&stream)?;
+        // Whatever is put on the stream sees what the program has written so far.
+        stream.vgpu.send_mirrors()?;
+        Ok(stream)
+    }
+
+    fn create_stream(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
+        if flags & !stream_flags::NON_BLOCKING != 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let context = self.working()?;
+        let priority = context.vgpu.snapshot.clamp_priority(priority);
+        let state = StreamState::create(&context.vgpu, context.handle(), flags, priority)?;
+        let id = state.course().stream();
+        let handle = Handle::new(Kind::Stream, context.vgpu.ordinal, id);
+        self.objects(&context.vgpu)?.streams.insert(id, state);
+        Ok(Stream(handle.value()))
+    }
+
+    /// The stream waits for what an event records.
+    pub(crate) fn wait_on(stream: &StreamState, event: &EventState) -> CudaResult<()> {
+        if event.is_known_complete() {
+            return Ok(());
+        }
+        if !Arc::ptr_eq(&stream.vgpu, &event.vgpu) {
+            return Self::wait_across(stream, event);
+        }
+        stream.post(&WaitEvent { stream: stream.id(), event: floe_wire::EventId(event.id()), flags: 0 })
+    }
+
+    /// The stream waits for an event of another vGPU: the client waits for it in the stream's stead.
+    fn wait_across(stream: &StreamState, event: &EventState) -> CudaResult<()> {
+        // A stream there that holds nothing but the wait, so that a later record of the event does not move the goal.
+        let (there, id) = (Arc::clone(&event.vgpu), event.vgpu.next_id());
+        there.connection.post(&CreateStream {
+            stream: StreamId(id),
+            flags: stream_flags::NON_BLOCKING,
+            priority: 0,
+        })?;
+        let course = there.order.add(id, false);
+        there.post_on(&course, &WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 })?;
+        let wait = move || {
+            // A failure of that device is reported by calls on that device.
+            let _ = there.synchronize_stream(&course);
+            let _ = there.connection.post(&DestroyStream { stream: StreamId(id) });
+            there.order.retire(&course);
+        };
+        let here = &stream.vgpu;
+        here.connection.host_function(stream.course(), here.next_id(), HostWork::Own(Box::new(wait)))
+    }
+}
+
+impl StreamCalls for Client {
+    fn stream_create(&self, flags: u32) -> CudaResult<Stream> {
+        self.create_stream(flags, 0)
+    }
+
+    fn stream_create_with_priority(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
+        self.create_stream(flags, priority)
+    }
+
+    fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
+        let handle = Handle::of(Kind::Stream, stream.0).ok_or(CudaError::INVALID_HANDLE)?;
+        let state = self
+            .device_of(handle)
+            .and_then(|device| device.objects.streams.remove(handle.id))
+            .ok_or(CudaError::INVALID_HANDLE)?;
+        self.graphs.forget_stream(&state.for_capture());
+        floe_surface::graph::settle(self);
+        state.abandon();
+        Ok(())
+    }
+
+    fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
+        let stream = self.working_stream(stream)?;
+        stream.vgpu.synchronize_stream(stream.course())?;
+        stream.vgpu.open_after_wait();
+        Ok(())
+    }
+
+    fn stream_query(&self, stream: Stream) -> CudaResult<()> {
+        let stream = self.working_stream(stream)?;
+        let vgpu = &stream.vgpu;
+        if vgpu.is_quiet(stream.course()) {
+            return Ok(());
+        }
+        // A kernel may be waiting for what the program has just written.
+        vgpu.send_mirrors()?;
+        let asked = *lock(&stream.asked);
+        if let Some(asked) = asked.filter(|asked| stream.course().completed() < asked.sequence)
+            && vgpu.connection.holds(asked.answer)
+            && stream.course().completed() < asked.sequence
+        {
+            vgpu.errors.report()?;
+            return Err(CudaError::NOT_READY);
+        }
+        let before = stream.course().issued();
+        match vgpu.connection.query(&QueryStream { stream: stream.id() })? {
+            Ok(sequence) => {
+                vgpu.order.stream_completed(stream.course(), sequence);
+                vgpu.errors.report()
+            }
+            Err(answer) => {
+                *lock(&stream.asked) = Some(Asked { sequence: before, answer });
+                Err(CudaError::NOT_READY)
+            }
+        }
+    }
+
+    fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
+        if flags > 1 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let state = self.event(event)?;
+        if flags == event_wait_flags::EXTERNAL {
+            let stream = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
+            return self.record_work(&stream, Work::Wait(event));
+        }
+        if self.graphs.is_watching() && self.graphs.wait_event(&self.stream(stream)?.for_capture(), event)? {
+            return Ok(());
+        }
+        Self::wait_on(&*self.working_stream(stream)?, &state)
+    }
+
+    fn stream_get_flags(&self, stream: Stream) -> CudaResult<u32> {
+        Ok(self.stream(stream)?.flags)
+    }
+
+    fn stream_get_priority(&self, stream: Stream) -> CudaResult<i32> {
+        Ok(self.stream(stream)?.priority())
+    }
+
+    fn stream_get_ctx(&self, stream: Stream) -> CudaResult<Context> {
+        Ok(self.stream(stream)?.context())
+    }
+
+    fn stream_get_device(&self, stream: Stream) -> CudaResult<Device> {
+        Ok(Device(i32::from(self.stream(stream)?.vgpu.ordinal)))
+    }
+
+    fn stream_get_id(&self, stream: Stream) -> CudaResult<u64> {
+        // Ids of the wire are unique on a vGPU; the default stream has 0 there, which programs take for "none".
+        Ok(self.stream(stream)?.course().stream() + 1)
+    }
+
+    fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
+        let stream = self.stream(stream)?;
+        Ok(stream.for_capture())
+    }
+
+    fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
+        let stream = self.working_stream(stream)?;
+        let vgpu = &stream.vgpu;
+        vgpu.connection.host_function(stream.course(), vgpu.next_id(), HostWork::Callback(callback))
+    }
+
+    fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {
+        self.attach(stream, address, bytes, flags)
+    }
+
+    fn stream_copy_attributes(&self, destination: Stream, source: Stream) -> CudaResult<()> {
+        let (destination, source) = (self.stream(destination)?, self.stream(source)?);
+        let values = lock(&source.attributes).clone();
+        *lock(&destination.attributes) = values;
+        Ok(())
+    }
+
+    fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
+        let stream = self.stream(stream)?;
+        if attribute == launch_attribute::PRIORITY {
+            let bits = u32::from_ne_bytes(stream.priority().to_ne_bytes());
+            return Ok(LaunchAttributeValue::from_u32(bits));
+        }
+        if !is_stream_attribute(attribute) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        let value = lock(&stream.attributes).get(&attribute).copied();
+        Ok(value.unwrap_or_default())
+    }
+
+    fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
+        let stream = self.stream(stream)?;
+        if !is_stream_attribute(attribute) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        // All of these are about speed, none about results.
+        log_once!(Info, "cuStreamSetAttribute: remembered but without effect, attribute: {attribute}");
+        lock(&stream.attributes).insert(attribute, *value);
+        Ok(())
+    }
+}
+
+/// Attributes a stream can have.
+fn is_stream_attribute(attribute: u32) -> bool {
+    use launch_attribute as a;
+    matches!(
+        attribute,
+        a::ACCESS_POLICY_WINDOW | a::SYNCHRONIZATION_POLICY | a::PRIORITY | a::MEM_SYNC_DOMAIN_MAP | a::MEM_SYNC_DOMAIN
+    )
+}

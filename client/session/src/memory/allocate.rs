@@ -1,0 +1,147 @@
+//! A vGPU's memory, cut from blocks: sizes come in, addresses go out; creating a block is the only thing that waits. A freed range
+//! comes back only when all work issued before the free is over, and a block that is not worth keeping goes back to the server.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use floe_abi::{Context, CudaError, CudaResult, access_flags};
+use floe_wire::{BlockId, Call, CreateBlock, DestroyArray, MapBlock, MemoryInfo};
+
+use crate::memory::blocks::{Blocks, Plan};
+use crate::vgpu::Vgpu;
+use crate::vgpu::order::Fence;
+use crate::vgpu::table::lock;
+
+impl Vgpu {
+    /// Allocates device memory for `owner`. `stream` as [`crate::memory::blocks::Blocks::allocate`] has it.
+    ///
+    /// # Errors
+    /// OUT_OF_MEMORY when quota, device or window has no more even after everything freed has come back.
+    pub(crate) fn allocate(&self, bytes: u64, owner: Context, stream: Option<u64>) -> CudaResult<u64> {
+        self.allocate_from(&self.blocks, bytes, owner, stream)
+    }
+
+    /// The same from these blocks.
+    pub(crate) fn allocate_from(
+        &self,
+        blocks: &Mutex<Blocks<Fence>>,
+        bytes: u64,
+        owner: Context,
+        stream: Option<u64>,
+    ) -> CudaResult<u64> {
+        if bytes == 0 {
+            return Err(CudaError::INVALID_VALUE);
+        }
+        self.collect()?;
+        if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
+            return Ok(at);
+        }
+        match self.grow(blocks, bytes, owner) {
+            Err(CudaError::OUT_OF_MEMORY) => {}
+            result => return result,
+        }
+        // What the program freed may still be in quarantine, and idle blocks may be of the wrong size.
+        self.synchronize()?;
+        self.trim(0)?;
+        if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
+            return Ok(at);
+        }
+        self.grow(blocks, bytes, owner)
+    }
+
+    /// Creates a block that holds `bytes`, a comfortable one or else the smallest.
+    fn grow(&self, blocks: &Mutex<Blocks<Fence>>, bytes: u64, owner: Context) -> CudaResult<u64> {
+        let plan = lock(blocks).plan(bytes);
+        match self.create(blocks, plan, bytes, owner) {
+            Err(CudaError::OUT_OF_MEMORY) => {}
+            result => return result,
+        }
+        let tight = lock(blocks).plan_tight(bytes);
+        // The same size would be refused again.
+        match (plan, tight) {
+            (Some(plan), Some(tight)) if plan.bytes == tight.bytes => {
+                lock(blocks).cancel(tight);
+                Err(CudaError::OUT_OF_MEMORY)
+            }
+            _ => self.create(blocks, tight, bytes, owner),
+        }
+    }
+
+    fn create(&self, blocks: &Mutex<Blocks<Fence>>, plan: Option<Plan>, bytes: u64, owner: Context) -> CudaResult<u64> {
+        let plan = plan.ok_or(CudaError::OUT_OF_MEMORY)?;
+        let id = self.next_id();
+        let made = self.call(&CreateBlock { block: BlockId(id), bytes: plan.bytes }).and_then(|_| {
+            self.connection.post(&MapBlock {
+                block: BlockId(id),
+                offset: 0,
+                at: floe_wire::DevicePtr(plan.at),
+                bytes: plan.bytes,
+                access: access_flags::READWRITE,
+            })
+        });
+        let mut blocks = lock(blocks);
+        match made {
+            Ok(_) => blocks.add(plan, id, bytes, owner.0).ok_or(CudaError::OUT_OF_MEMORY),
+            Err(error) => {
+                blocks.cancel(plan);
+                Err(error)
+            }
+        }
+    }
+
+    /// Free and total bytes, with what the allocator holds in reserve counted as free.
+    pub(crate) fn info(&self) -> CudaResult<(u64, u64)> {
+        self.give_up_arrays()?;
+        let answer = self.call(&MemoryInfo {})?;
+        let reply = self.connection.read(MemoryInfo::decode_reply(&answer.body))?;
+        let idle = lock(&self.blocks).idle_bytes() + lock(&self.managed.blocks).idle_bytes();
+        Ok((reply.free.saturating_add(idle).min(reply.total), reply.total))
+    }
+
+    /// Gives freed memory back to the allocator, and to the server what is not worth keeping, where streams have come
+    /// further since the last time.
+    pub(crate) fn collect(&self) -> CudaResult<()> {
+        self.give_up_arrays()?;
+        let news = self.order.news();
+        let known = self.collected_news.swap(news, Ordering::Relaxed) == news;
+        [&self.blocks, &self.managed.blocks].into_iter().try_for_each(|blocks| self.collect_from(blocks, known))
+    }
+
+    /// `known`: no stream has come further since the last time.
+    fn collect_from(&self, blocks: &Mutex<Blocks<Fence>>, known: bool) -> CudaResult<()> {
+        let mut blocks = lock(blocks);
+        if !blocks.has_quarantined() && known {
+            return Ok(());
+        }
+        let surplus = blocks.collect(Fence::is_passed);
+        // Posted under the lock: another thread may get these addresses for a new block right after it.
+        surplus.iter().try_for_each(|block| self.give_up(block))
+    }
+
+    /// Gives every unused block back to the server.
+    pub(crate) fn trim(&self, keep: u64) -> CudaResult<()> {
+        self.collect()?;
+        for blocks in [&self.blocks, &self.managed.blocks] {
+            let mut blocks = lock(blocks);
+            let surplus = blocks.surplus(keep);
+            surplus.iter().try_for_each(|block| self.give_up(block))?;
+        }
+        Ok(())
+    }
+
+    fn give_up(&self, surplus: &crate::memory::blocks::Surplus) -> CudaResult<()> {
+        self.connection.post(&floe_wire::UnmapRange { at: floe_wire::DevicePtr(surplus.at), bytes: surplus.bytes })?;
+        self.connection.post(&floe_wire::ReleaseBlock { block: floe_wire::BlockId(surplus.block) })?;
+        Ok(())
+    }
+
+    /// Gives up at the server what was destroyed, where nothing is outstanding.
+    pub(crate) fn give_up_arrays(&self) -> CudaResult<()> {
+        let mut waiting = lock(&self.leaving_arrays);
+        if waiting.is_empty() || !self.order.is_idle() {
+            return Ok(());
+        }
+        // Posted under the lock: a reset comes before it or behind it.
+        waiting.drain(..).try_for_each(|array| self.connection.post(&DestroyArray { array }).map(|_| ()))
+    }
+}

@@ -1,0 +1,155 @@
+//! Managed memory of one vGPU: memory with one address here and on the device. Launches and copies come in before they are
+//! sent: what the program has written since goes ahead of them, and what it could touch is closed. A touch of what is closed
+//! is answered from the device. What nobody has touched costs a launch nothing, and no side ever sees what is stale.
+//!
+//! CUDA lets the host touch managed memory while the device works only where it was attached to the host or to one stream
+//! (CONCURRENT_MANAGED_ACCESS is 0); that is what makes whole pieces on one side or the other enough.
+
+mod allocate;
+mod close;
+mod give;
+mod holding;
+pub(crate) mod resident;
+mod shadow;
+mod touch;
+mod transfer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use floe_touch::{PAGE, Span, Watch};
+
+use crate::memory::blocks::Blocks;
+use crate::memory::staging::copiers::Copiers;
+use crate::vgpu::order::{Course, Fence};
+use holding::Holding;
+use shadow::Shadow;
+
+/// The managed memory of one vGPU.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    /// Where its allocations lie.
+    window: Range<u64>,
+    pub(crate) blocks: Mutex<Blocks<Fence>>,
+    /// Whether there ever was any.
+    exists: AtomicBool,
+    /// Whether the program can touch any that launches are to close.
+    open: AtomicBool,
+    /// Launches and copies between their look at `open` and their post.
+    leaving: AtomicUsize,
+    /// Those among them that name managed memory, from before it is closed until they are posted.
+    naming: AtomicUsize,
+    state: Mutex<State>,
+    /// Managed variables, which lie outside the window: start to end.
+    variables: RwLock<BTreeMap<u64, u64>>,
+    copiers: OnceLock<Arc<Copiers>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// All of the window, once something was allocated.
+    window: Option<Arc<Place>>,
+    /// By first address.
+    held: BTreeMap<u64, Held>,
+    /// First addresses of those that the program can touch.
+    open: BTreeSet<u64>,
+    lane: Option<Lane>,
+    /// What was closed since the last wait, while it is little; `None` where it is much.
+    closed: Option<Vec<Range<u64>>>,
+}
+
+/// Addresses whose touches are seen. The watch ends before the pages go.
+#[derive(Debug)]
+struct Place {
+    _watch: Watch,
+    span: Span,
+}
+
+/// One allocation, or pages that hold variables.
+#[derive(Debug)]
+struct Held {
+    holding: Holding,
+    place: Arc<Place>,
+    /// What waits have fetched of it and is open.
+    shadows: Vec<Shadow>,
+    /// Waits that fetched it and that nobody did anything behind.
+    idle: u32,
+    /// The variables in it; empty: all of it is there on the device.
+    parts: Vec<Range<u64>>,
+    attached: Attachment,
+    /// Work that it was not attached to may be under way: what was queued before it was attached, and copies.
+    of_others: bool,
+    /// How it was attached when it was made, and is again when the stream it was attached to is gone.
+    at_first: Attachment,
+}
+
+/// Whose work may use a holding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attachment {
+    /// All of the device's.
+    Global,
+    /// None of it: the host touches it whenever it likes.
+    Host,
+    /// That of the stream of this id.
+    Single(u64),
+}
+
+/// A launch on its way; over when dropped.
+#[derive(Debug)]
+pub(crate) struct Leaving<'a> {
+    count: &'a AtomicUsize,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Managed {
+    /// None yet, to be placed in this part of the vGPU's window.
+    pub(crate) fn new(window: Range<u64>, granularity: u64) -> Arc<Self> {
+        Arc::new(Self {
+            blocks: Mutex::new(Blocks::new(window.clone(), granularity).aligned_to(PAGE)),
+            window,
+            exists: AtomicBool::new(false),
+            open: AtomicBool::new(false),
+            leaving: AtomicUsize::new(0),
+            naming: AtomicUsize::new(0),
+            state: Mutex::default(),
+            variables: RwLock::default(),
+            copiers: OnceLock::new(),
+        })
+    }
+
+    /// Whether an address is one that managed allocations have.
+    pub(crate) fn places(&self, at: u64) -> bool {
+        self.window.contains(&at)
+    }
+
+    /// Whether an address is of managed memory, or could be.
+    pub(crate) fn has(&self, at: u64) -> bool {
+        self.exists.load(Ordering::Acquire) && (self.places(at) || self.variable_at(at))
+    }
+
+    fn variable_at(&self, at: u64) -> bool {
+        let variables = self.variables.read().unwrap_or_else(PoisonError::into_inner);
+        variables.range(..=at).next_back().is_some_and(|(_, end)| at < *end)
+    }
+
+    /// A launch begins. While it is on its way nothing is opened that it did not see.
+    fn leave(&self) -> Leaving<'_> {
+        self.leaving.fetch_add(1, Ordering::SeqCst);
+        Leaving { count: &self.leaving }
+    }
+}
+
+/// The stream that only managed memory's bytes take.
+#[derive(Debug, Clone)]
+struct Lane {
+    course: Arc<Course>,
+    /// The vGPU's epoch when it was made.
+    epoch: u64,
+}

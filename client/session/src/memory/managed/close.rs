@@ -1,0 +1,219 @@
+//! Giving pieces to the device: pages are closed first, then what the program wrote there is sent, then it is waited for.
+//! Work that comes next finds it on the device, on whatever stream. What cannot be sent is opened again.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_touch::{Access, be_first};
+
+use super::holding::Closing;
+use super::shadow::{merged, without};
+use super::transfer::Up;
+use super::{Attachment, Held, State};
+use crate::log::log;
+use crate::vgpu::Vgpu;
+use crate::vgpu::table::lock;
+
+/// What is closed since a wait is remembered up to so many bytes: the next wait fetches no more.
+pub(super) const EAGER_BYTES: u64 = 1 << 20;
+
+impl Held {
+    /// The bytes among these that the device has.
+    pub(super) fn parts_of(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        if self.parts.is_empty() {
+            return vec![bytes.clone()];
+        }
+        let cut = |part: &Range<u64>| part.start.max(bytes.start)..part.end.min(bytes.end);
+        self.parts.iter().map(cut).filter(|part| part.start < part.end).collect()
+    }
+
+    /// What of a closing is sent.
+    fn sent(&self, closing: &Closing) -> CudaResult<Vec<Range<u64>>> {
+        if !self.holding.is_fresh() {
+            return Ok(closing.sent.iter().flat_map(|bytes| self.parts_of(bytes)).collect());
+        }
+        self.place.span.touched(&self.holding.bytes()).map_err(|error| {
+            log!(Error, "which pages of managed memory were touched is not known: {error}");
+            CudaError::OPERATING_SYSTEM
+        })
+    }
+
+    /// Nothing is attached to a stream that is gone.
+    pub(super) fn let_go_of_stream(&mut self, vgpu: &Vgpu) {
+        if let Attachment::Single(stream) = self.attached
+            && vgpu.order.stream(stream).is_none()
+        {
+            self.attached = self.at_first;
+        }
+    }
+
+    fn close_pages(&self, closing: &Closing) -> bool {
+        closing.closed.iter().all(|bytes| self.place.span.allow(bytes, Access::Closed))
+    }
+
+    /// As it was before it was closed.
+    fn open_again(&self, closing: &Closing) {
+        let as_before = if self.holding.is_fresh() { Access::Open } else { Access::Reads };
+        for bytes in &closing.closed {
+            self.place.span.allow(bytes, as_before);
+        }
+        for bytes in &closing.sent {
+            self.place.span.allow(bytes, Access::Open);
+        }
+    }
+}
+
+impl State {
+    /// Remembers what the program had touched.
+    fn remember(&mut self, touched: &[Range<u64>]) {
+        let Some(mut closed) = self.closed.take() else { return };
+        closed.extend_from_slice(touched);
+        let closed = merged(closed);
+        if closed.iter().map(|bytes| bytes.end - bytes.start).sum::<u64>() <= EAGER_BYTES {
+            self.closed = Some(closed);
+        }
+    }
+
+    /// The holdings that have any of these bytes.
+    pub(super) fn holding_any(&self, bytes: &Range<u64>) -> Vec<u64> {
+        let overlapping = self.held.range(..bytes.end).rev();
+        let ends_behind = |held: &&Held| held.holding.bytes().end > bytes.start;
+        overlapping.map(|(_, held)| held).take_while(ends_behind).map(|held| held.holding.bytes().start).collect()
+    }
+
+    /// The holdings the program can touch that are to be closed.
+    fn open_for(&self, wanted: impl Fn(Attachment) -> bool) -> Vec<u64> {
+        let wanted = |start: &&u64| self.held.get(start).is_some_and(|held| wanted(held.attached));
+        self.open.iter().filter(wanted).copied().collect()
+    }
+}
+
+impl Vgpu {
+    /// Closes what work of this stream may use.
+    pub(super) fn close_for_launch(self: &Arc<Self>, stream: u64) -> CudaResult<()> {
+        let mut state = lock(&self.managed.state);
+        self.let_go_of_streams(&mut state);
+        let starts = state.open_for(|attached| match attached {
+            Attachment::Global => true,
+            Attachment::Host => false,
+            Attachment::Single(own) => own == stream,
+        });
+        self.close_whole(&mut state, &starts)
+    }
+
+    /// A function of the program that a stream stood for is over: what it wrote goes ahead of what is behind it.
+    pub(super) fn close_behind_function(self: &Arc<Self>) -> CudaResult<()> {
+        if !self.managed.open.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut state = lock(&self.managed.state);
+        let starts = state.open_for(|attached| attached != Attachment::Host);
+        self.close_whole(&mut state, &starts)
+    }
+
+    /// Closes these bytes, whoever may use them.
+    pub(super) fn close_bytes(self: &Arc<Self>, bytes: &Range<u64>) -> CudaResult<()> {
+        let mut state = lock(&self.managed.state);
+        let starts = state.holding_any(bytes);
+        for start in &starts {
+            if let Some(held) = state.held.get_mut(start) {
+                held.of_others = true;
+            }
+        }
+        self.close_all(&mut state, &starts, |_| bytes.clone())
+    }
+
+    fn close_whole(self: &Arc<Self>, state: &mut State, starts: &[u64]) -> CudaResult<()> {
+        self.close_all(state, starts, |held| held.holding.bytes())
+    }
+
+    /// Closes bytes of these holdings, for one wait. Until what was sent is there, launches see that there is something open:
+    /// they come here and stand behind it.
+    pub(super) fn close_all(
+        self: &Arc<Self>,
+        state: &mut State,
+        starts: &[u64],
+        bytes: impl Fn(&Held) -> Range<u64>,
+    ) -> CudaResult<()> {
+        if !starts.is_empty() {
+            be_first();
+        }
+        let (mut sent, mut outcome) = (false, Ok(()));
+        for start in starts {
+            let Some(mut held) = state.held.remove(start) else { continue };
+            let wanted = bytes(&held);
+            let closed = self.close_one(state, &mut held, &wanted);
+            if !held.holding.is_open() {
+                state.open.remove(start);
+            }
+            state.held.insert(*start, held);
+            // What failed may have sent a part.
+            sent |= closed.unwrap_or(true);
+            outcome = outcome.and(closed.map(drop));
+        }
+        let settled = if sent { self.settle_lane(state) } else { Ok(()) };
+        self.tell_open(state);
+        outcome.and(settled)
+    }
+
+    /// Whether anything was sent.
+    fn close_one(self: &Arc<Self>, state: &mut State, held: &mut Held, bytes: &Range<u64>) -> CudaResult<bool> {
+        let mut closing = held.holding.closing(bytes);
+        if closing.closed.is_empty() {
+            return Ok(false);
+        }
+        if !held.close_pages(&closing) {
+            // The system keeps no more pages apart: all of them alike take less.
+            let whole = held.holding.bytes();
+            closing = held.holding.closing(&whole);
+            if !held.place.span.allow(&whole, Access::Closed) {
+                held.open_again(&closing);
+                log!(Error, "the system does not close pages of managed memory at {:#x}", whole.start);
+                return Err(CudaError::OPERATING_SYSTEM);
+            }
+        }
+        match self.send_closed(state, held, &closing) {
+            Ok(sent) => {
+                held.holding.closed(&closing);
+                Ok(sent)
+            }
+            Err(error) => {
+                held.open_again(&closing);
+                Err(error)
+            }
+        }
+    }
+
+    fn send_closed(self: &Arc<Self>, state: &mut State, held: &mut Held, closing: &Closing) -> CudaResult<bool> {
+        let unchanged = held.unchanged(&closing.closed);
+        let (sent, is_fresh) = (without(&held.sent(closing)?, &unchanged), held.holding.is_fresh());
+        if is_fresh {
+            // What nobody has touched is zero on both sides.
+            self.clear_on_device(state, &held.holding.bytes())?;
+        }
+        let up = |bytes: &Range<u64>| held.place.span.behind(bytes).map(|source| Up { to: bytes.start, source });
+        sent.iter().filter_map(up).try_for_each(|up| self.send_up(state, &up))?;
+        if held.is_worth_fetching() {
+            state.remember(if is_fresh { &sent } else { &closing.closed });
+        }
+        Ok(is_fresh || !sent.is_empty())
+    }
+
+    /// Says to launches whether there is anything to close.
+    pub(super) fn tell_open(&self, state: &State) {
+        let any = state.open.iter().filter_map(|start| state.held.get(start));
+        let any = any.into_iter().any(|held| held.attached != Attachment::Host);
+        self.managed.open.store(any, Ordering::SeqCst);
+    }
+
+    /// Of what the program can touch, nothing is attached to a stream that is gone.
+    fn let_go_of_streams(&self, state: &mut State) {
+        for start in &state.open {
+            if let Some(held) = state.held.get_mut(start) {
+                held.let_go_of_stream(self);
+            }
+        }
+    }
+}

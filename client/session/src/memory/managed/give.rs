@@ -1,0 +1,50 @@
+//! What of managed memory is given to the device: before launches, behind functions of the program, where a call names bytes. Work
+//! that comes in finds what the program wrote ahead of it. Where there is no managed memory this costs a launch one load.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floe_abi::CudaResult;
+
+use super::Leaving;
+use super::resident::Residency;
+use crate::vgpu::Vgpu;
+
+impl Vgpu {
+    /// Gives the device what a launch on this stream may use. To be kept until the launch is posted.
+    #[inline]
+    pub(crate) fn give_for_launch(self: &Arc<Self>, stream: u64) -> CudaResult<Option<Leaving<'_>>> {
+        if !self.managed.exists.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let leaving = self.managed.leave();
+        if self.managed.open.load(Ordering::SeqCst) {
+            self.close_for_launch(stream)?;
+        }
+        Ok(Some(leaving))
+    }
+
+    /// Gives the device what a function of the program wrote that a stream stood for.
+    fn give_behind_function(self: &Arc<Self>) -> CudaResult<()> {
+        if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
+    }
+
+    /// Gives the device these bytes, where they are managed memory, for as long as what is returned lives.
+    pub(crate) fn give(self: &Arc<Self>, at: u64, bytes: u64) -> CudaResult<Option<Residency>> {
+        if !self.managed.has(at) {
+            return Ok(None);
+        }
+        let residency = Residency::begin(&self.managed);
+        self.close_bytes(&(at..at.saturating_add(bytes)))?;
+        Ok(Some(residency))
+    }
+
+    /// From now on what a function of the program writes, for which a stream stands, is given to the device behind it.
+    pub(crate) fn give_behind_functions(self: &Arc<Self>) {
+        let own = Arc::downgrade(self);
+        self.connection.after_functions(Box::new(move || {
+            // What fails is reported by what comes next.
+            let _ = own.upgrade().map(|vgpu| vgpu.give_behind_function());
+        }));
+    }
+}

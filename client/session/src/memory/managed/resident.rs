@@ -1,0 +1,65 @@
+//! Bytes that a call names for the device to use. Where they are managed memory, the device has them from before the call's
+//! message is posted until the guard is dropped, and no touch opens them meanwhile. Who copies, fills or describes memory of a
+//! device needs the guard, since it alone says which vGPU has the bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use floe_abi::CudaResult;
+
+use super::Managed;
+use crate::vgpu::Vgpu;
+
+/// Managed memory stays with the device until this is dropped: behind the post of the work that uses it.
+#[derive(Debug)]
+#[must_use = "touches may open the memory again as soon as this is dropped"]
+pub(crate) struct Residency {
+    managed: Arc<Managed>,
+}
+
+impl Residency {
+    pub(super) fn begin(managed: &Arc<Managed>) -> Self {
+        managed.leaving.fetch_add(1, Ordering::SeqCst);
+        managed.naming.fetch_add(1, Ordering::SeqCst);
+        Self { managed: Arc::clone(managed) }
+    }
+}
+
+impl Drop for Residency {
+    fn drop(&mut self) {
+        self.managed.naming.fetch_sub(1, Ordering::SeqCst);
+        self.managed.leaving.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Bytes of one vGPU, which the device has until this is dropped.
+#[derive(Debug)]
+#[must_use = "managed memory is the device's only while this lives"]
+pub(crate) struct Resident {
+    vgpu: Arc<Vgpu>,
+    /// `None`: they are no managed memory, and always the device's.
+    _residency: Option<Residency>,
+}
+
+impl Resident {
+    /// These bytes of a vGPU, given to its device where they are managed memory.
+    pub(crate) fn of(vgpu: Arc<Vgpu>, at: u64, bytes: u64) -> CudaResult<Self> {
+        let residency = vgpu.give(at, bytes)?;
+        Ok(Self { vgpu, _residency: residency })
+    }
+
+    /// Bytes that are no managed memory, whatever their address: an array's.
+    pub(crate) fn always(vgpu: Arc<Vgpu>) -> Self {
+        Self { vgpu, _residency: None }
+    }
+
+    /// The vGPU that has them.
+    pub(crate) fn vgpu(&self) -> &Arc<Vgpu> {
+        &self.vgpu
+    }
+
+    /// Whether a vGPU has them.
+    pub(crate) fn is_on(&self, vgpu: &Arc<Vgpu>) -> bool {
+        Arc::ptr_eq(&self.vgpu, vgpu)
+    }
+}

@@ -1,0 +1,261 @@
+//! Touches of what is closed. A thread of the program stands; the device's work is waited for, as CUDA asks of the program,
+//! then the piece is fetched and opened. After a wait what little the program touched before is fetched at once. Where the
+//! device is gone, the touch is a fault and the log says why.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_touch::{Access, Keeper, Touch, be_first};
+use floe_wire::SynchronizeContext;
+
+use super::close::EAGER_BYTES;
+use super::holding::{Opening, PIECE};
+use super::transfer::Down;
+use super::{Attachment, Held, State};
+use crate::log::log;
+use crate::vgpu::Vgpu;
+use crate::vgpu::table::lock;
+
+/// Looks for the end of calls that name managed memory, and what lies between two: a second in all.
+const MOST_LOOKS: u32 = 10_000;
+
+const LOOK: Duration = Duration::from_micros(100);
+/// How often a prefetch waits for a moment in which nothing is under way.
+const MOST_PREFETCHES: u32 = 8;
+
+/// Asks the vGPU.
+#[derive(Debug)]
+pub(super) struct Door(pub(super) Weak<Vgpu>);
+
+impl Keeper for Door {
+    fn touched(&self, touch: Touch) -> bool {
+        self.0.upgrade().is_some_and(|vgpu| vgpu.touched(touch))
+    }
+}
+
+impl Held {
+    fn downs(&self, opening: &Opening) -> Vec<Down> {
+        let parts = if opening.fetched { self.parts_of(&opening.bytes) } else { Vec::new() };
+        let down = |part: Range<u64>| Some(Down { target: self.place.span.behind(&part)?, from: part.start });
+        parts.into_iter().filter_map(down).collect()
+    }
+
+    fn open_pages(&self, opening: &Opening) -> bool {
+        let access = if opening.writable { Access::Open } else { Access::Reads };
+        self.place.span.allow(&opening.bytes, access)
+    }
+}
+
+impl State {
+    fn held_at(&mut self, address: u64) -> Option<&mut Held> {
+        let (_, held) = self.held.range_mut(..=address).next_back()?;
+        held.holding.bytes().contains(&address).then_some(held)
+    }
+
+    /// What a touch brings: a piece, or as much of small allocations that lie behind one another.
+    fn brings(&mut self, touch: Touch) -> Vec<(u64, Opening)> {
+        let Some(held) = self.held_at(touch.address) else { return Vec::new() };
+        let Some(opening) = held.holding.touch(touch.address, touch.writes) else { return Vec::new() };
+        let (own, attached) = (held.holding.bytes(), held.attached);
+        let (mut end, mut bytes) = (own.end, opening.bytes.end - opening.bytes.start);
+        let mut brought = vec![(own.start, opening)];
+        for (start, next) in self.held.range(own.end..) {
+            bytes += next.holding.bytes().end - start;
+            if *start != end || next.attached != attached || bytes > PIECE {
+                break;
+            }
+            end = next.holding.bytes().end;
+            brought.extend(next.holding.look(&next.holding.bytes()).into_iter().map(|opening| (*start, opening)));
+        }
+        brought
+    }
+}
+
+impl Vgpu {
+    fn touched(self: &Arc<Self>, touch: Touch) -> bool {
+        self.statistics.managed_fault();
+        // Threads that a function of the program has work for it are in its turn, too: its stream stands until they are done.
+        let in_turn = touch.in_turn || self.connection.runs_function();
+        let attached = {
+            let mut state = lock(&self.managed.state);
+            let Some(held) = state.held_at(touch.address) else { return false };
+            held.let_go_of_stream(self);
+            held.idle = 0;
+            if !in_turn && std::mem::take(&mut held.of_others) { Attachment::Global } else { held.attached }
+        };
+        let opened = if in_turn { self.open_touched(touch) } else { self.open_behind_work(touch, attached) };
+        match opened {
+            Ok(()) => true,
+            Err(error) => {
+                log!(
+                    Error,
+                    "managed memory cannot be read, which the program touched at {:#x}: {error}",
+                    touch.address
+                );
+                false
+            }
+        }
+    }
+
+    /// Opens behind the work so far, and behind calls that name managed memory and have not posted their work yet.
+    fn open_behind_work(self: &Arc<Self>, touch: Touch, attached: Attachment) -> CudaResult<()> {
+        for _ in 0..MOST_LOOKS {
+            self.wait_for_work(attached);
+            let mut state = lock(&self.managed.state);
+            if self.managed.naming.load(Ordering::SeqCst) == 0 {
+                let brought = state.brings(touch);
+                return self.open_all(&mut state, &brought, false);
+            }
+            drop(state);
+            std::thread::sleep(LOOK);
+        }
+        // Such a call waits for long, and CUDA lets nobody touch what it names meanwhile.
+        self.open_touched(touch)
+    }
+
+    /// Waits for what may still write the memory. What has failed is for the program's calls to report.
+    fn wait_for_work(&self, attached: Attachment) {
+        // The work may wait for what the program has written elsewhere.
+        let _ = self.send_mirrors();
+        if let Attachment::Single(stream) = attached
+            && let Some(course) = self.order.stream(stream)
+        {
+            let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(stream) };
+            if !self.is_quiet(&course)
+                && let Ok((_, sequence)) = self.connection.call(&message)
+            {
+                self.order.stream_completed(&course, sequence);
+            }
+        } else if !self.order.is_idle()
+            && let Ok((_, sequence)) = self.connection.call(&SynchronizeContext {})
+        {
+            self.order.all_completed(sequence);
+        }
+    }
+
+    fn open_touched(self: &Arc<Self>, touch: Touch) -> CudaResult<()> {
+        let mut state = lock(&self.managed.state);
+        let brought = state.brings(touch);
+        self.open_all(&mut state, &brought, false)
+    }
+
+    /// Fetches and opens. `shadowed`: what the program leaves as it comes is not sent back.
+    fn open_all(self: &Arc<Self>, state: &mut State, brought: &[(u64, Opening)], shadowed: bool) -> CudaResult<()> {
+        self.errors.check()?;
+        let mut downs = Vec::new();
+        for (start, opening) in brought {
+            downs.extend(state.held.get(start).into_iter().flat_map(|held| held.downs(opening)));
+        }
+        if !downs.is_empty() {
+            self.fetch_down(state, &downs)?;
+        }
+        for (start, opening) in brought {
+            if let Some(held) = state.held.get_mut(start).filter(|_| shadowed) {
+                held.keep_shadow(&opening.bytes);
+            }
+            self.open_one(state, *start, opening)?;
+        }
+        Ok(())
+    }
+
+    fn open_one(self: &Arc<Self>, state: &mut State, start: u64, opening: &Opening) -> CudaResult<()> {
+        let Some(mut held) = state.held.remove(&start) else { return Ok(()) };
+        // Before the pages: a launch that comes now must see that there is something to close.
+        state.open.insert(start);
+        if held.attached != Attachment::Host {
+            self.managed.open.store(true, Ordering::SeqCst);
+        }
+        held.holding.opened(opening);
+        let opened = if held.open_pages(opening) { Ok(()) } else { self.open_whole(state, &mut held) };
+        state.held.insert(start, held);
+        opened
+    }
+
+    /// The system keeps no more pages apart: all of them alike take less.
+    fn open_whole(self: &Arc<Self>, state: &mut State, held: &mut Held) -> CudaResult<()> {
+        let whole = held.holding.bytes();
+        for mut opening in held.holding.look(&whole) {
+            self.fetch_down(state, &held.downs(&opening))?;
+            opening.writable = true;
+            held.holding.opened(&opening);
+        }
+        held.holding.opened(&Opening { bytes: whole.clone(), fetched: false, writable: true });
+        if held.place.span.allow(&whole, Access::Open) { Ok(()) } else { Err(CudaError::OPERATING_SYSTEM) }
+    }
+
+    /// The program has waited: what it touched before it will touch again, by calls of the system too, which do not stand
+    /// at closed pages but fail. Only little is fetched, and only while nothing is under way.
+    pub(crate) fn open_after_wait(self: &Arc<Self>) {
+        if !self.managed.exists.load(Ordering::Relaxed) {
+            return;
+        }
+        be_first();
+        let mut state = lock(&self.managed.state);
+        let closed = state.closed.replace(Vec::new());
+        let wanted = if state.is_small() { Some(state.worth_fetching()) } else { closed };
+        let brought = wanted.map(|wanted| state.closed_among(&wanted)).unwrap_or_default();
+        if !brought.is_empty() {
+            // A failure is found again by who touches it.
+            let _ = self.open_in_stillness(&mut state, &brought, true);
+        }
+    }
+
+    /// Opens while nothing is under way; `None`: something is. Work that comes meanwhile sees that there is something open,
+    /// stands at the state and closes it.
+    fn open_in_stillness(
+        self: &Arc<Self>,
+        state: &mut State,
+        brought: &[(u64, Opening)],
+        shadowed: bool,
+    ) -> Option<CudaResult<()>> {
+        self.managed.open.store(true, Ordering::SeqCst);
+        let is_still = self.managed.leaving.load(Ordering::SeqCst) == 0 && self.order.is_idle();
+        let opened = is_still.then(|| self.open_all(state, brought, shadowed));
+        self.tell_open(state);
+        opened
+    }
+
+    /// Opens these bytes, after all work so far. It is a hint: where other threads' work leaves no moment, nothing is opened.
+    pub(crate) fn prefetch_managed(self: &Arc<Self>, bytes: &Range<u64>) -> CudaResult<()> {
+        for _ in 0..MOST_PREFETCHES {
+            self.wait_for_work(Attachment::Global);
+            let mut state = lock(&self.managed.state);
+            let brought = state.closed_among(std::slice::from_ref(bytes));
+            if let Some(opened) = self.open_in_stillness(&mut state, &brought, false) {
+                return opened;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn worth_fetching(&self) -> Vec<Range<u64>> {
+        self.held.values().filter(|held| held.is_worth_fetching()).map(|held| held.holding.bytes()).collect()
+    }
+
+    fn is_small(&self) -> bool {
+        let mut bytes = 0;
+        self.held.values().all(|held| {
+            let range = held.holding.bytes();
+            bytes += range.end - range.start;
+            bytes <= EAGER_BYTES
+        })
+    }
+
+    /// What of these bytes is the device's alone, to be opened for reading and writing: a call of the system may do either.
+    fn closed_among(&self, wanted: &[Range<u64>]) -> Vec<(u64, Opening)> {
+        let mut brought = Vec::new();
+        for bytes in wanted {
+            for start in self.holding_any(bytes) {
+                let Some(held) = self.held.get(&start) else { continue };
+                let writable = |opening| Opening { writable: true, ..opening };
+                brought.extend(held.holding.look(bytes).into_iter().map(|opening| (start, writable(opening))));
+            }
+        }
+        brought
+    }
+}

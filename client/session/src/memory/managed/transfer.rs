@@ -1,0 +1,104 @@
+//! Bytes of managed memory on their way, on a stream of its own, which waits for nothing the program has queued. Ranges come
+//! in; those to the device are waited for together, those from it before the program sees them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult, stream_flags};
+use floe_surface::HostRange;
+use floe_wire::{CopyFromDevice, CreateStream, DevicePtr, Fill, StreamId};
+
+use super::{Lane, State};
+use crate::memory::sending::send_at_once;
+use crate::memory::staging::FROM;
+use crate::memory::staging::copiers::Copiers;
+use crate::vgpu::Vgpu;
+use crate::vgpu::connection::{Target, Ticket};
+use crate::vgpu::order::Course;
+
+/// Bytes for the device.
+pub(super) struct Up {
+    pub(super) to: u64,
+    pub(super) source: HostRange,
+}
+
+/// Bytes from the device.
+pub(super) struct Down {
+    pub(super) target: HostRange,
+    pub(super) from: u64,
+}
+
+impl Vgpu {
+    fn lane(&self, state: &mut State) -> CudaResult<Arc<Course>> {
+        if let Some(lane) = state.lane.as_ref().filter(|lane| lane.epoch == self.epoch()) {
+            return Ok(Arc::clone(&lane.course));
+        }
+        let (id, epoch) = (self.next_id(), self.epoch());
+        let message = CreateStream { stream: StreamId(id), flags: stream_flags::NON_BLOCKING, priority: 0 };
+        self.connection.post(&message)?;
+        let course = self.order.add(id, false);
+        state.lane = Some(Lane { course: Arc::clone(&course), epoch });
+        Ok(course)
+    }
+
+    fn copiers_of_managed(&self) -> CudaResult<&Arc<Copiers>> {
+        self.managed.copiers.get().ok_or(CudaError::NOT_INITIALIZED)
+    }
+
+    /// Zeros on the device.
+    pub(super) fn clear_on_device(&self, state: &mut State, bytes: &Range<u64>) -> CudaResult<()> {
+        let course = self.lane(state)?;
+        let (stream, at) = (StreamId(course.stream()), DevicePtr(bytes.start));
+        let width = bytes.end - bytes.start;
+        self.post_on(&course, &Fill { stream, at, pitch: width, element: 1, value: 0, width, height: 1 })
+    }
+
+    /// Sends bytes. They have been read when this returns.
+    pub(super) fn send_up(self: &Arc<Self>, state: &mut State, up: &Up) -> CudaResult<()> {
+        let course = self.lane(state)?;
+        let staged = self.upload_staged(&course, self.copiers_of_managed()?, up.to, &up.source)?;
+        let rest = up.source.sub(staged, up.source.len() - staged)?;
+        self.statistics.managed_to_device(up.source.len() as u64);
+        send_at_once(self, &course, up.to + staged as u64, &rest)
+    }
+
+    /// Waits until what was sent is on the device.
+    pub(super) fn settle_lane(&self, state: &mut State) -> CudaResult<()> {
+        let course = self.lane(state)?;
+        let message = floe_wire::SynchronizeStream { stream: StreamId(course.stream()) };
+        let (_, sequence) = self.connection.call(&message)?;
+        self.order.stream_completed(&course, sequence);
+        // A failure of something else is for the program's calls to report.
+        self.errors.check()
+    }
+
+    /// Fetches bytes: all are asked for before any is waited for.
+    pub(super) fn fetch_down(self: &Arc<Self>, state: &mut State, downs: &[Down]) -> CudaResult<()> {
+        let course = self.lane(state)?;
+        let mut tickets = Vec::new();
+        let asked = downs.iter().try_for_each(|down| {
+            tickets.extend(self.begin_down(&course, down)?);
+            Ok(())
+        });
+        // Each is waited for, whatever became of the others: it may still be written.
+        let came = tickets.iter().map(|ticket| self.connection.wait(ticket).map(drop)).fold(Ok(()), Result::and);
+        asked.and(came)
+    }
+
+    fn begin_down(self: &Arc<Self>, course: &Arc<Course>, down: &Down) -> CudaResult<Option<Ticket>> {
+        let bytes = down.target.len();
+        self.statistics.managed_from_device(bytes as u64);
+        let staged = match bytes {
+            FROM.. => self.download_staged(course, self.copiers_of_managed()?, &down.target, down.from)?,
+            _ => 0,
+        };
+        let rest = down.target.sub(staged, bytes - staged)?;
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let from = DevicePtr(down.from + staged as u64);
+        let message = CopyFromDevice { stream: StreamId(course.stream()), from, bytes: rest.len() as u64 };
+        self.statistics.came_from_device(message.bytes);
+        self.connection.fetch(&message, Target::Line(rest), course).map(Some)
+    }
+}

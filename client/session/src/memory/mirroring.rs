@@ -1,0 +1,101 @@
+//! Host memory that a vGPU's kernels begin and cease to reach, and a thread that sends what the program writes there while a stream
+//! waits for a word of it. What changed goes out before work and waits; what is too much to look through is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use floe_abi::{CudaError, CudaResult, device_attribute};
+use floe_surface::HostRange;
+use floe_wire::{MirrorMemory, UnmirrorMemory};
+
+use crate::log::log;
+use crate::vgpu::Vgpu;
+use crate::vgpu::order::Course;
+use crate::vgpu::table::lock;
+
+/// All mirrors of a vGPU together: all of it is looked through before every launch.
+const MOST_BYTES: u64 = 16 << 20;
+/// How soon mirrored memory is looked at again after a wait for a word of it was queued.
+const SOON: Duration = Duration::from_micros(50);
+/// How seldom it is looked at in the end: what a release by the program alone may be late.
+const LATE: Duration = Duration::from_millis(1);
+
+impl Vgpu {
+    /// Lets kernels of this vGPU reach host memory, at its own address.
+    ///
+    /// # Errors
+    /// NOT_SUPPORTED beyond what can be looked through before every launch, or where the server cannot have the address.
+    pub(crate) fn mirror(&self, range: HostRange) -> CudaResult<()> {
+        let (at, bytes) = (range.pointer().0, range.len() as u64);
+        let sending = lock(&self.mirrors.sending);
+        if self.mirrors.covers(at, bytes) {
+            return Ok(());
+        }
+        if !self.has_room_to_mirror(&range) {
+            log!(
+                Warn,
+                "cuMemHostGetDevicePointer: kernels reach at most {MOST_BYTES} bytes of host memory, not {bytes} more\n  \
+                 copy it to the device instead"
+            );
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        self.call(&MirrorMemory { at: floe_wire::DevicePtr(at), bytes }).inspect_err(|error| {
+            log!(Warn, "cuMemHostGetDevicePointer: the server cannot have {bytes} bytes at {at:#x}: {error}");
+        })?;
+        log!(Debug, "host memory is mirrored: {bytes} bytes at {at:#x}");
+        self.mirrors.add(range);
+        drop(sending);
+        self.send_mirrors()
+    }
+
+    /// Whether the device's kernels can reach host memory at all.
+    pub(crate) fn can_mirror(&self) -> bool {
+        self.snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY).is_some_and(|can| can != 0)
+    }
+
+    /// Whether a range can be mirrored beside those that are.
+    pub(crate) fn has_room_to_mirror(&self, range: &HostRange) -> bool {
+        self.mirrors.bytes() + range.len() as u64 <= MOST_BYTES
+    }
+
+    /// Ends a mirror, with what the device wrote last.
+    pub(crate) fn unmirror(&self, start: u64) -> CudaResult<()> {
+        if !self.mirrors.is_mirror(start) {
+            return Ok(());
+        }
+        let settled = self.synchronize();
+        let ended = self.call(&UnmirrorMemory { at: floe_wire::DevicePtr(start) });
+        self.mirrors.remove(start);
+        settled.and(ended.map(drop))
+    }
+
+    /// Sends what the program writes to mirrored memory until the wait of this frame is over.
+    pub(crate) fn watch_mirrors(self: &Arc<Self>, course: &Arc<Course>, sequence: u64) -> CudaResult<()> {
+        let mut waits = lock(&self.watched.waits);
+        waits.push((Arc::clone(course), sequence));
+        if waits.len() > 1 {
+            // The thread runs: it ends only when it finds none.
+            return Ok(());
+        }
+        let vgpu = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name("floe-words".into()).spawn(move || vgpu.keep_mirrors());
+        spawned.map(drop).map_err(|error| {
+            waits.clear();
+            log!(Warn, "cuStreamWaitValue: no thread to watch host memory: {error}");
+            CudaError::OPERATING_SYSTEM
+        })
+    }
+
+    fn keep_mirrors(&self) {
+        let mut pause = SOON;
+        while self.watched.any_left() {
+            std::thread::sleep(pause);
+            pause = LATE.min(pause * 2);
+            // Where nothing has changed, nothing is sent that could fail.
+            if self.send_mirrors().is_err() || self.errors.is_lost() {
+                // The link is over, and so are all waits.
+                lock(&self.watched.waits).clear();
+            }
+        }
+    }
+}

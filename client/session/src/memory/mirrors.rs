@@ -1,0 +1,182 @@
+//! Host memory of the program that kernels of one vGPU reach: what the server knows of it. Ranges come in; before work and
+//! waits go out the bytes the program has changed, and what the device has changed is written here before a wait's reply is
+//! seen. It never sends a byte that has not changed, so that neither side undoes what the other is doing.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use floe_abi::CudaResult;
+use floe_surface::HostRange;
+use floe_wire::{MirrorRun, changed_runs};
+
+use crate::vgpu::table::lock;
+
+/// How much is compared, and sent in one message, at a time.
+const PIECE: usize = 64 << 10;
+
+/// One range.
+#[derive(Debug)]
+struct Mirror {
+    range: HostRange,
+    /// What the server has, as far as is known here.
+    known: Vec<u8>,
+}
+
+/// The mirrored ranges of one vGPU.
+#[derive(Debug, Default)]
+pub(crate) struct Mirrors {
+    any: AtomicBool,
+    /// Held from the look at the memory to the post: what one thread found changed is sent before another thread's work.
+    pub(super) sending: Mutex<()>,
+    /// By first address. Never held while something is sent: the receiving thread needs it.
+    ranges: Mutex<BTreeMap<u64, Mirror>>,
+}
+
+/// Changed bytes of one mirror.
+struct Change {
+    at: u64,
+    runs: Vec<(u32, Vec<u8>)>,
+}
+
+impl Mirrors {
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Whether any of these bytes is mirrored.
+    pub(crate) fn touches(&self, at: u64, bytes: u64) -> bool {
+        if !self.any() {
+            return false;
+        }
+        let end = at.saturating_add(bytes);
+        let ranges = lock(&self.ranges);
+        ranges.range(..end).next_back().is_some_and(|(start, mirror)| start + mirror.known.len() as u64 > at)
+    }
+
+    /// Whether all of these bytes are of one mirror.
+    pub(crate) fn covers(&self, at: u64, bytes: u64) -> bool {
+        if !self.any() {
+            return false;
+        }
+        let ranges = lock(&self.ranges);
+        let found = ranges.range(..=at).next_back();
+        found.is_some_and(|(start, mirror)| {
+            at.checked_add(bytes).is_some_and(|end| end <= start + mirror.known.len() as u64)
+        })
+    }
+
+    pub(super) fn is_mirror(&self, start: u64) -> bool {
+        self.any() && lock(&self.ranges).contains_key(&start)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        lock(&self.ranges).values().map(|mirror| mirror.known.len() as u64).sum()
+    }
+
+    pub(super) fn add(&self, range: HostRange) {
+        lock(&self.ranges).insert(range.pointer().0, Mirror { range, known: vec![0; range.len()] });
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn remove(&self, start: u64) {
+        let mut ranges = lock(&self.ranges);
+        ranges.remove(&start);
+        self.any.store(!ranges.is_empty(), Ordering::Release);
+    }
+
+    /// The server has none of them any more.
+    pub(crate) fn clear(&self) {
+        lock(&self.ranges).clear();
+        self.any.store(false, Ordering::Release);
+    }
+
+    /// What the program has changed since the last look.
+    fn changes(&self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut now = vec![0; PIECE];
+        for (at, mirror) in lock(&self.ranges).iter_mut() {
+            let mut start = 0;
+            for known in mirror.known.chunks_mut(PIECE) {
+                let now = &mut now[..known.len()];
+                let read = mirror.range.sub(start, known.len()).and_then(|piece| piece.read_into(now));
+                let offset = u32::try_from(start).unwrap_or(u32::MAX);
+                let runs = changed_runs(known, now, offset);
+                if read.is_ok() && !runs.is_empty() {
+                    let runs = runs.iter().map(|run| (run.offset, run.bytes.to_vec())).collect();
+                    changes.push(Change { at: *at, runs });
+                    known.copy_from_slice(now);
+                }
+                start += known.len();
+            }
+        }
+        changes
+    }
+
+    /// Writes what the device has changed. What is not mirrored any more is nobody's.
+    pub(crate) fn apply(&self, at: u64, runs: &[MirrorRun<'_>]) {
+        let mut ranges = lock(&self.ranges);
+        let Some(mirror) = ranges.get_mut(&at) else {
+            return;
+        };
+        for run in runs {
+            let offset = run.offset as usize;
+            let known = offset.checked_add(run.bytes.len()).and_then(|end| mirror.known.get_mut(offset..end));
+            let target = mirror.range.sub(offset, run.bytes.len());
+            if let (Some(known), Ok(target)) = (known, target)
+                && target.write(run.bytes).is_ok()
+            {
+                known.copy_from_slice(run.bytes);
+            }
+        }
+    }
+
+    /// Gives `send` what the program has changed since the last look, while no other thread looks.
+    pub(crate) fn each_change(
+        &self,
+        mut send: impl FnMut(u64, Vec<MirrorRun<'_>>) -> CudaResult<()>,
+    ) -> CudaResult<()> {
+        let _sending = lock(&self.sending);
+        for change in self.changes() {
+            let runs = change.runs.iter().map(|(offset, bytes)| MirrorRun { offset: *offset, bytes }).collect();
+            send(change.at, runs)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_surface::HostBlock;
+
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_sent_and_what_came_is_not_sent_back() {
+        let (mirrors, block) = (Mirrors::default(), HostBlock::new(PIECE + 8).unwrap());
+        mirrors.add(block.range());
+        assert!(mirrors.changes().is_empty());
+        block.range().sub(PIECE + 4, 2).unwrap().write(&[1, 2]).unwrap();
+        let changes = mirrors.changes();
+        assert_eq!((changes.len(), changes[0].at), (1, block.pointer().0));
+        assert_eq!(changes[0].runs, [(u32::try_from(PIECE).unwrap() + 4, vec![1, 2])]);
+        mirrors.apply(block.pointer().0, &[MirrorRun { offset: 0, bytes: &[7] }]);
+        assert_eq!(block.range().to_vec()[0], 7);
+        assert!(mirrors.changes().is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_a_mirror_is_not_written() {
+        let (mirrors, block) = (Mirrors::default(), HostBlock::new(16).unwrap());
+        mirrors.add(block.range());
+        for offset in [15, 16, u32::MAX] {
+            mirrors.apply(block.pointer().0, &[MirrorRun { offset, bytes: &[7, 7] }]);
+        }
+        mirrors.apply(block.pointer().0 + 1, &[MirrorRun { offset: 0, bytes: &[7] }]);
+        assert_eq!(block.range().to_vec(), [0; 16]);
+        assert!(mirrors.covers(block.pointer().0 + 8, 8) && !mirrors.covers(block.pointer().0 + 8, 9));
+        assert!(mirrors.touches(block.pointer().0 + 15, 9) && !mirrors.touches(block.pointer().0 + 16, 1));
+    }
+}

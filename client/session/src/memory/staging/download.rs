@@ -1,0 +1,118 @@
+//! The device to pageable memory: the device fills slots, threads empty them. The call returns when all bytes are in the
+//! program's memory.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{CudaError, CudaResult};
+use floe_surface::HostRange;
+
+use super::copiers::{Copiers, Work};
+use super::pieces::{Piece, Pieces};
+use super::way::Way;
+use super::{FROM, SLOT, Slot, WAKES_FROM};
+use crate::vgpu::Vgpu;
+use crate::vgpu::connection::Ticket;
+use crate::vgpu::order::Course;
+use crate::vgpu::table::lock;
+
+/// Slots of one thread: the device fills one while the thread empties the other.
+const DEPTH: usize = 2;
+
+struct Download {
+    way: Way,
+    target: HostRange,
+    from: u64,
+    pieces: Pieces,
+    failed: Mutex<Option<CudaError>>,
+}
+
+/// A slot the device fills.
+struct Flight {
+    piece: Piece,
+    slot: Slot,
+    ticket: Ticket,
+}
+
+impl Vgpu {
+    /// Copies from the device through slots, from the beginning on. How many bytes that was; the others must travel.
+    pub(crate) fn download_staged(
+        self: &Arc<Self>,
+        course: &Arc<Course>,
+        copiers: &Arc<Copiers>,
+        target: &HostRange,
+        from: u64,
+    ) -> CudaResult<usize> {
+        if target.len() < FROM {
+            return Ok(0);
+        }
+        let Some(way) = self.way(course) else { return Ok(0) };
+        let pieces = Pieces::new(target.len(), copiers.threads(), SLOT);
+        let download = Arc::new(Download { way, target: *target, from, pieces, failed: Mutex::default() });
+        download.call_and_run(copiers, self.is_quiet(course));
+        let staged = download.pieces.close(copiers.spin());
+        self.statistics.staged_from_device(staged as u64);
+        let failed = *lock(&download.failed);
+        failed.map_or(Ok(staged), Err)
+    }
+}
+
+impl Download {
+    /// Calls helpers when there will be something to empty soon: now where the stream is `quiet`, else with the first slot.
+    fn call_and_run(self: &Arc<Self>, copiers: &Arc<Copiers>, quiet: bool) {
+        let (helpers, wakes) = (self.pieces.most() - 1, self.target.len() >= WAKES_FROM);
+        let mut called = false;
+        let mut call = || {
+            if !std::mem::replace(&mut called, true) {
+                copiers.call(self, helpers, wakes);
+            }
+        };
+        if quiet {
+            call();
+        }
+        self.run(|| self.way.slot(&self.pieces).0, call);
+    }
+
+    fn run(&self, slot: impl Fn() -> Option<Slot>, mut came: impl FnMut()) {
+        let mut flights = VecDeque::with_capacity(DEPTH);
+        loop {
+            self.take_off(&mut flights, &slot);
+            // Each is waited for, whatever became of the others: the device may still write its slot.
+            let Some(flight) = flights.pop_front() else { return };
+            let Flight { piece, slot, ticket } = flight;
+            let landed = self.way.vgpu.connection.outcome(&ticket).inspect(|()| came());
+            self.end(landed.and_then(|()| self.empty(piece, &slot)));
+        }
+    }
+
+    /// Has the device fill slots, as many as a thread can have.
+    fn take_off(&self, flights: &mut VecDeque<Flight>, slot: &impl Fn() -> Option<Slot>) {
+        while flights.len() < DEPTH && self.pieces.are_left() && lock(&self.failed).is_none() {
+            let found = if flights.is_empty() { slot() } else { self.way.slot_now() };
+            let Some(slot) = found else { return };
+            let Some(piece) = self.pieces.take() else { return };
+            match self.way.queue(slot.address(), self.from + piece.offset as u64, piece.bytes) {
+                Ok(ticket) => flights.push_back(Flight { piece, slot, ticket }),
+                Err(error) => return self.end(Err(error)),
+            }
+        }
+    }
+
+    fn empty(&self, piece: Piece, slot: &Slot) -> CudaResult<()> {
+        self.target.sub(piece.offset, piece.bytes)?.copy_from(&slot.range(piece.bytes), piece.bytes)
+    }
+
+    /// A piece is done, or never will be.
+    fn end(&self, result: CudaResult<()>) {
+        if let Err(error) = result {
+            lock(&self.failed).get_or_insert(error);
+        }
+        self.pieces.is_done();
+    }
+}
+
+impl Work for Download {
+    fn help(&self) {
+        self.run(|| self.way.slot_soon(&self.pieces), || ());
+    }
+}

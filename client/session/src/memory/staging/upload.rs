@@ -1,0 +1,85 @@
+//! Pageable memory to the device: threads fill slots, each full slot is the device's to read at once. The call returns when
+//! all bytes have been read from the program's memory, as CUDA's own do.
+
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{CudaError, CudaResult};
+use floe_surface::HostRange;
+
+use super::copiers::{Copiers, Work};
+use super::pieces::{Piece, Pieces};
+use super::way::Way;
+use super::{FROM, SLOT, Slot, WAKES_FROM};
+use crate::vgpu::Vgpu;
+use crate::vgpu::order::Course;
+use crate::vgpu::table::lock;
+
+struct Upload {
+    way: Way,
+    to: u64,
+    source: HostRange,
+    pieces: Pieces,
+    failed: Mutex<Option<CudaError>>,
+}
+
+impl Vgpu {
+    /// Queues a copy to the device through slots, from its beginning on. How many bytes that was; the others must travel.
+    pub(crate) fn upload_staged(
+        self: &Arc<Self>,
+        course: &Arc<Course>,
+        copiers: &Arc<Copiers>,
+        to: u64,
+        source: &HostRange,
+    ) -> CudaResult<usize> {
+        if source.len() < FROM {
+            return Ok(0);
+        }
+        let Some(way) = self.way(course) else { return Ok(0) };
+        let pieces = Pieces::new(source.len(), copiers.threads(), SLOT);
+        let upload = Arc::new(Upload { way, to, source: *source, pieces, failed: Mutex::default() });
+        let call = || copiers.call(&upload, upload.pieces.most() - 1, source.len() >= WAKES_FROM);
+        call();
+        upload.run(|| {
+            let (slot, helpers_left) = upload.way.slot(&upload.pieces);
+            if helpers_left && slot.is_some() {
+                call();
+            }
+            slot
+        });
+        let staged = upload.pieces.close(copiers.spin());
+        if let Some(error) = *lock(&upload.failed) {
+            return Err(error);
+        }
+        self.statistics.staged_to_device(staged as u64);
+        Ok(staged)
+    }
+}
+
+impl Upload {
+    fn run(&self, slot: impl Fn() -> Option<Slot>) {
+        while self.pieces.are_left() {
+            let Some(slot) = slot() else { return };
+            let Some(piece) = self.pieces.take() else { return };
+            let moved = self.stage(piece, slot);
+            self.pieces.is_done();
+            if let Err(error) = moved {
+                *lock(&self.failed) = Some(error);
+                return;
+            }
+        }
+    }
+
+    fn stage(&self, piece: Piece, slot: Slot) -> CudaResult<()> {
+        let source = self.source.sub(piece.offset, piece.bytes)?;
+        slot.range(piece.bytes).copy_from(&source, piece.bytes)?;
+        let ticket = self.way.queue(self.to + piece.offset as u64, slot.address(), piece.bytes)?;
+        slot.fly(ticket);
+        Ok(())
+    }
+}
+
+impl Work for Upload {
+    fn help(&self) {
+        self.run(|| self.way.slot_soon(&self.pieces));
+    }
+}

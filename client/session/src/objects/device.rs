@@ -1,0 +1,143 @@
+//! A device of the process: its vGPU, what the program has made on it, its primary context. Contexts that begin and end come in;
+//! what ends with them is given up here and at the server. It answers no call by itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{Context, CudaResult, Device, MemPool};
+use floe_wire::{DestroySurface, DestroyTexture, ResetContext};
+
+use super::Objects;
+use crate::objects::context::{ContextState, Primary};
+use crate::vgpu::Vgpu;
+use crate::vgpu::table::lock;
+
+/// One device of the process.
+#[derive(Debug)]
+pub(crate) struct DeviceState {
+    pub(crate) vgpu: Arc<Vgpu>,
+    /// What the program has made on it.
+    pub(crate) objects: Objects,
+    /// Its primary context, whose handle never changes.
+    pub(crate) primary: Arc<ContextState>,
+    pub(crate) retained: Mutex<Primary>,
+    /// The pool that is there from the start.
+    pub(crate) default_pool: MemPool,
+    /// The pool `cuMemAllocAsync` takes from.
+    pub(crate) current_pool: AtomicU64,
+}
+
+impl DeviceState {
+    /// A device with its primary context, not yet active, and its default pool.
+    pub(crate) fn new(vgpu: Arc<Vgpu>, primary: Arc<ContextState>, default_pool: MemPool) -> Self {
+        Self {
+            vgpu,
+            objects: Objects::default(),
+            primary,
+            retained: Mutex::default(),
+            default_pool,
+            current_pool: AtomicU64::new(default_pool.0),
+        }
+    }
+
+    /// The device's handle.
+    pub(crate) fn handle(&self) -> Device {
+        Device(i32::from(self.vgpu.ordinal))
+    }
+
+    /// The primary context exists from now on.
+    pub(crate) fn wake(&self, primary: &Primary) {
+        if !self.primary.is_alive() {
+            self.primary.set_flags(primary.flags);
+            self.primary.wake();
+        }
+    }
+
+    /// Gives up everything a context made; the last context of the vGPU takes the worker's along.
+    pub(crate) fn end(&self, context: &ContextState) -> CudaResult<()> {
+        if !context.alive.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if self.vgpu.live_contexts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.reset(false)
+        } else {
+            self.clear_context(context.handle())
+        }
+    }
+
+    /// Everything made on this vGPU is gone, here and at the server. `wait` for the server's word, or leave it to a later
+    /// call to report a failure.
+    pub(crate) fn reset(&self, wait: bool) -> CudaResult<()> {
+        let vgpu = &self.vgpu;
+        if vgpu.watched.any_left() {
+            // A stream stands at a word of mirrored memory. CUDA's reset waits for it, and the program may still release it
+            // meanwhile: what it writes goes to the server in line, so the wait must not be the server's issuer's.
+            let _ = vgpu.synchronize();
+        }
+        vgpu.begin_epoch();
+        self.objects.clear();
+        lock(&vgpu.leaving_arrays).clear();
+        lock(&vgpu.occupancy).clear();
+        lock(&vgpu.changed_limits).clear();
+        lock(&vgpu.cache_configs).clear();
+        vgpu.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        // Whoever gives up a context may free the memory its copies write.
+        let result = if wait || vgpu.mirrors.any() || vgpu.sharing.any() || vgpu.uses_host_memory() {
+            let answer = vgpu.connection.call(&ResetContext {});
+            vgpu.connection.give_up_host_functions();
+            answer.map(|(_, sequence)| sequence)
+        } else {
+            vgpu.connection.call_unwatched(&ResetContext {})
+        };
+        vgpu.mirrors.clear();
+        vgpu.sharing.clear();
+        vgpu.staging.clear();
+        vgpu.clear_managed();
+        // Addresses are given out again at once: the reset goes ahead of their next mapping.
+        lock(&vgpu.blocks).clear();
+        lock(&vgpu.virtual_memory).clear();
+        vgpu.errors.reset();
+        vgpu.order.reset(result?);
+        Ok(())
+    }
+
+    /// Everything one context made on this vGPU is given up, while others live on.
+    pub(crate) fn clear_context(&self, context: Context) -> CudaResult<()> {
+        let (vgpu, objects) = (&self.vgpu, &self.objects);
+        // As for a reset: the program may free the memory that copies of this context write. Kernels read textures to their end.
+        let has_textures = objects.textures.any(|texture| texture.context == context)
+            || objects.surfaces.any(|surface| surface.context == context);
+        let settled = if vgpu.uses_host_memory() || has_textures { vgpu.synchronize() } else { Ok(()) };
+        for stream in objects.streams.remove_if(|stream| stream.context() == context) {
+            stream.abandon();
+        }
+        for event in objects.events.remove_if(|event| event.context() == context) {
+            vgpu.connection.post(&floe_wire::DestroyEvent { event: floe_wire::EventId(event.id()) })?;
+        }
+        self.clear_arrays(context)?;
+        for module in objects.modules.remove_if(|module| module.context() == context) {
+            module.unload(&objects.functions)?;
+        }
+        let fence = vgpu.order.fence();
+        vgpu.free_managed_of(context, &fence);
+        let mut blocks = lock(&vgpu.blocks);
+        for at in blocks.owned_by(context.0) {
+            blocks.free(at, fence.clone(), None);
+        }
+        settled
+    }
+
+    /// The textures and arrays of one context are given up, while others live on.
+    fn clear_arrays(&self, context: Context) -> CudaResult<()> {
+        let (vgpu, objects) = (&self.vgpu, &self.objects);
+        for texture in objects.textures.remove_if(|texture| texture.context == context) {
+            vgpu.connection.post(&DestroyTexture { texture: texture.id })?;
+        }
+        for surface in objects.surfaces.remove_if(|surface| surface.context == context) {
+            vgpu.connection.post(&DestroySurface { surface: surface.id })?;
+        }
+        let epoch = vgpu.epoch();
+        let gone = objects.arrays.remove_if(|array| array.context == context);
+        gone.iter().try_for_each(|array| vgpu.let_array_go(array.id, epoch))
+    }
+}

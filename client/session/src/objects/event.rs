@@ -1,0 +1,123 @@
+//! An event as this process knows it: what it records of which stream, and what the server last said about that. Records are
+//! posted; whether one is over is known from what replies have told. It knows no handle but its context's.
+
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{Context, CudaError, CudaResult, event_flags};
+use floe_wire::{EventId, RecordEvent};
+
+use crate::objects::stream::StreamState;
+use crate::vgpu::Vgpu;
+use crate::vgpu::connection::NotReady;
+use crate::vgpu::order::Course;
+use crate::vgpu::table::lock;
+
+/// One event.
+#[derive(Debug)]
+pub(crate) struct EventState {
+    pub(crate) vgpu: Arc<Vgpu>,
+    id: u64,
+    context: Context,
+    flags: u32,
+    record: Mutex<Option<Record>>,
+}
+
+/// What an event stands for: everything on a stream up to a frame.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    course: Arc<Course>,
+    sequence: u64,
+    /// A launch's own record: it may be over before the launch is, so it says nothing about the stream's work.
+    within_launch: bool,
+    /// What the server last answered about it.
+    pub(crate) asked: Option<NotReady>,
+}
+
+impl Record {
+    /// Whether what it stands for is known to be over.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.course.completed() >= self.sequence
+    }
+}
+
+impl EventState {
+    /// A new event, which records nothing yet.
+    pub(crate) fn new(vgpu: Arc<Vgpu>, id: u64, context: Context, flags: u32) -> Self {
+        Self { vgpu, id, context, flags, record: Mutex::default() }
+    }
+
+    /// Its id on the wire.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its context's handle.
+    pub(crate) fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Whether nothing is left to wait for, as far as is known here: never recorded, or what it records is over.
+    pub(crate) fn is_known_complete(&self) -> bool {
+        lock(&self.record).as_ref().is_none_or(Record::is_complete)
+    }
+
+    /// What it records, where that is not known to be over.
+    pub(crate) fn outstanding(&self) -> Option<Record> {
+        lock(&self.record).clone().filter(|record| !record.is_complete())
+    }
+
+    /// The server said that the record is not over yet.
+    pub(crate) fn note(&self, asked: &Record, answer: NotReady) {
+        // Of what a launch records nothing is said unasked.
+        if asked.within_launch {
+            return;
+        }
+        if let Some(record) = lock(&self.record).as_mut().filter(|record| record.sequence == asked.sequence) {
+            record.asked = Some(answer);
+        }
+    }
+
+    /// The server said that the record is over.
+    pub(crate) fn completed(&self, record: &Record) -> CudaResult<()> {
+        let vgpu = &self.vgpu;
+        if record.within_launch {
+            return vgpu.errors.report();
+        }
+        vgpu.connection.wait_for_deliveries(&record.course, record.sequence);
+        vgpu.order.stream_completed(&record.course, record.sequence);
+        vgpu.errors.report()
+    }
+
+    /// Whether a launch may record it: it must have no clock.
+    pub(crate) fn is_for_launches(&self) -> bool {
+        self.flags & event_flags::DISABLE_TIMING != 0 && self.flags & event_flags::INTERPROCESS == 0
+    }
+
+    /// Posts the launch that records the event by one of its attributes.
+    pub(crate) fn record_by(&self, course: &Arc<Course>, launch: impl FnOnce() -> CudaResult<u64>) -> CudaResult<()> {
+        // As for a record of its own, the lock keeps the order of the wire.
+        let mut record = lock(&self.record);
+        let sequence = launch()?;
+        course.issue(sequence);
+        *record = Some(Record { course: Arc::clone(course), sequence, within_launch: true, asked: None });
+        Ok(())
+    }
+
+    /// Records what the stream holds so far.
+    pub(crate) fn record_on(&self, stream: &StreamState) -> CudaResult<()> {
+        if !Arc::ptr_eq(&self.vgpu, &stream.vgpu) {
+            return Err(CudaError::INVALID_HANDLE);
+        }
+        let message = RecordEvent { event: EventId(self.id), stream: stream.id(), flags: 0 };
+        // The lock is held over the post so that two threads' records end up here in the order of the wire.
+        let mut record = lock(&self.record);
+        let sequence = stream.vgpu.connection.post_on(stream.course(), &message)?;
+        *record = Some(Record { course: Arc::clone(stream.course()), sequence, within_launch: false, asked: None });
+        Ok(())
+    }
+
+    /// Whether there is no time to ask it for.
+    pub(crate) fn is_untimed(&self) -> bool {
+        self.flags & event_flags::DISABLE_TIMING != 0 || lock(&self.record).is_none()
+    }
+}

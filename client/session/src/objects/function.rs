@@ -1,0 +1,255 @@
+//! A kernel on one vGPU, by the name programs give it: a function. Layout and attributes came with the look-up and are answered
+//! here. Setting an attribute asks the server, unless it has the value already.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use floe_abi::{CudaError, CudaResult, Function, Kernel, Module, device_attribute, function_attribute};
+use floe_surface::{KernelLayout, ParameterLayout};
+use floe_wire::{Attribute, Call, FindKernelReply, KernelId, SetKernelAttribute};
+
+use crate::vgpu::Vgpu;
+use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::limits::KernelLimits;
+use crate::vgpu::occupancy::Settings;
+use crate::vgpu::table::lock;
+
+/// Threads of a block where a kernel's own limit is not known.
+const MOST_THREADS: u32 = 1024;
+/// In `FunctionState::cluster`: the launch must say which clusters it has.
+const MUST_SAY: u64 = 1 << 63;
+/// In `FunctionState::cluster`: one axis.
+const AXIS: u64 = (1 << 20) - 1;
+/// Dynamic shared memory in bytes a kernel may use that asked for no more.
+const DEFAULT_SHARED: u32 = 48 << 10;
+
+/// Where a kernel's parameters lie, as its look-up was answered.
+fn layout(found: &FindKernelReply) -> KernelLayout {
+    let places = found.parameters.iter();
+    let layout = |offset: u32, size: u32| ParameterLayout { offset: offset as usize, size: size as usize };
+    KernelLayout::new(places.map(|parameter| layout(parameter.offset, parameter.bytes)).collect())
+}
+
+/// A kernel on one vGPU.
+#[derive(Debug)]
+pub(crate) struct FunctionState {
+    pub(crate) vgpu: Arc<Vgpu>,
+    id: u64,
+    pub(crate) name: String,
+    pub(crate) module: Module,
+    /// The kernel of a library it is; 0 where it is none.
+    kernel: AtomicU64,
+    epoch: u64,
+    layout: KernelLayout,
+    attributes: RwLock<HashMap<u32, i32>>,
+    /// Cache and shared memory configuration last sent, by `SetKernelAttribute.what`.
+    configured: Mutex<HashMap<u32, i32>>,
+    // The launch checks these; an attribute set by the program changes them.
+    threads: AtomicU32,
+    static_shared: AtomicU32,
+    dynamic_shared: AtomicU32,
+    /// Clusters it was compiled for: blocks per axis, 20 bits each; the top bit where a launch must say.
+    cluster: AtomicU64,
+}
+
+impl FunctionState {
+    /// The function of a module that a look-up found.
+    pub(crate) fn new(vgpu: &Arc<Vgpu>, module: Module, id: u64, name: &str, found: &FindKernelReply) -> Self {
+        let function = Self {
+            vgpu: Arc::clone(vgpu),
+            id,
+            name: name.to_owned(),
+            module,
+            kernel: AtomicU64::new(0),
+            epoch: vgpu.epoch(),
+            layout: layout(found),
+            attributes: RwLock::default(),
+            configured: Mutex::default(),
+            threads: AtomicU32::new(MOST_THREADS),
+            static_shared: AtomicU32::new(0),
+            dynamic_shared: AtomicU32::new(DEFAULT_SHARED),
+            cluster: AtomicU64::new(0),
+        };
+        function.learn(&found.attributes);
+        function
+    }
+
+    /// Its id on the wire.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The kernel of a library that it is, as the program calls it; NULL for a module's.
+    pub(crate) fn kernel(&self) -> Kernel {
+        match self.kernel.load(Ordering::Acquire) {
+            0 => Kernel::NULL,
+            id => Kernel(Handle::new(Kind::Kernel, 0, id).value()),
+        }
+    }
+
+    /// It is a library's kernel.
+    pub(crate) fn belongs_to(&self, kernel: u64) {
+        self.kernel.store(kernel, Ordering::Release);
+    }
+
+    /// What the program calls it.
+    pub(crate) fn handle(&self) -> Function {
+        Function(Handle::new(Kind::Function, self.vgpu.ordinal, self.id).value())
+    }
+
+    /// Whether the server still has it.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.epoch == self.vgpu.epoch()
+    }
+
+    /// Whether it is this vGPU's, and the server still has it.
+    pub(crate) fn serves(&self, vgpu: &Arc<Vgpu>) -> bool {
+        Arc::ptr_eq(&self.vgpu, vgpu) && self.is_valid()
+    }
+
+    /// Where its parameters lie.
+    pub(crate) fn layout(&self) -> &KernelLayout {
+        &self.layout
+    }
+
+    /// What a launch may ask of it.
+    pub(crate) fn limits(&self) -> KernelLimits {
+        KernelLimits {
+            threads: self.threads.load(Ordering::Relaxed),
+            static_shared: self.static_shared.load(Ordering::Relaxed),
+            dynamic_shared: self.dynamic_shared.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Blocks per axis of the clusters its launches have where they do not say; zeros where they must.
+    pub(crate) fn cluster(&self) -> Option<[u32; 3]> {
+        let packed = self.cluster.load(Ordering::Relaxed);
+        // A launch without clusters passes here too: it costs one load.
+        match packed {
+            0 => None,
+            MUST_SAY => Some([0; 3]),
+            packed => Some([0, 20, 40].map(|shift| u32::try_from(packed >> shift & AXIS).unwrap_or(0).max(1))),
+        }
+    }
+
+    /// What the attributes say about clusters.
+    fn compiled_cluster(known: &HashMap<u32, i32>) -> u64 {
+        use function_attribute as a;
+        let size = |number: u32| known.get(&number).and_then(|size| u64::try_from(*size).ok()).unwrap_or(0) & AXIS;
+        let (width, height, depth) =
+            (size(a::REQUIRED_CLUSTER_WIDTH), size(a::REQUIRED_CLUSTER_HEIGHT), size(a::REQUIRED_CLUSTER_DEPTH));
+        match (width, size(a::CLUSTER_SIZE_MUST_BE_SET)) {
+            (0, 0) => 0,
+            (0, _) => MUST_SAY,
+            _ => width | height << 20 | depth << 40,
+        }
+    }
+
+    /// The value of one of its attributes, by `CUfunction_attribute`.
+    pub(crate) fn attribute(&self, number: u32) -> CudaResult<i32> {
+        self.attributes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&number)
+            .copied()
+            .ok_or(CudaError::INVALID_VALUE)
+    }
+
+    fn learn(&self, attributes: &[Attribute]) {
+        use function_attribute as a;
+        let mut known = self.attributes.write().unwrap_or_else(PoisonError::into_inner);
+        for attribute in attributes {
+            let Ok(number) = u32::try_from(attribute.number) else {
+                continue;
+            };
+            known.insert(number, attribute.value);
+            let limit = match number {
+                a::MAX_THREADS_PER_BLOCK => &self.threads,
+                a::SHARED_SIZE_BYTES => &self.static_shared,
+                a::MAX_DYNAMIC_SHARED_SIZE_BYTES => &self.dynamic_shared,
+                _ => continue,
+            };
+            if let Ok(value) = u32::try_from(attribute.value) {
+                limit.store(value, Ordering::Relaxed);
+            }
+        }
+        self.cluster.store(Self::compiled_cluster(&known), Ordering::Relaxed);
+    }
+
+    fn set(&self, what: u32, number: u32, value: i32) -> CudaResult<()> {
+        let message = SetKernelAttribute {
+            kernel: KernelId(self.id),
+            what,
+            number: i32::try_from(number).map_err(|_| CudaError::INVALID_VALUE)?,
+            value,
+        };
+        let answer = self.vgpu.call(&message)?;
+        let reply = self.vgpu.connection.read(SetKernelAttribute::decode_reply(&answer.body))?;
+        self.learn(&reply.attributes);
+        // Occupancy may depend on it.
+        lock(&self.vgpu.occupancy).clear();
+        Ok(())
+    }
+
+    /// Whether every device takes this value, so that nobody need wait for its word: libraries set some attributes before
+    /// each launch.
+    fn is_certain(&self, number: u32, value: i32) -> bool {
+        use function_attribute as a;
+        match number {
+            a::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+                let most = self.vgpu.snapshot.attribute(device_attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+                let fixed = i32::try_from(self.static_shared.load(Ordering::Relaxed)).unwrap_or(i32::MAX);
+                value >= 0 && most.is_some_and(|most| value <= most.saturating_sub(fixed))
+            }
+            a::PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&value),
+            a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => matches!(value, 0 | 1),
+            _ => false,
+        }
+    }
+
+    /// What the program set of what occupancy depends on.
+    pub(crate) fn settings(&self) -> Settings {
+        use function_attribute as a;
+        let known = self.attributes.read().unwrap_or_else(PoisonError::into_inner);
+        let value = |number: u32| known.get(&number).copied().unwrap_or_default();
+        Settings([
+            value(a::MAX_DYNAMIC_SHARED_SIZE_BYTES),
+            value(a::PREFERRED_SHARED_MEMORY_CARVEOUT),
+            value(a::NON_PORTABLE_CLUSTER_SIZE_ALLOWED),
+        ])
+    }
+
+    /// Sets an attribute, without waiting where every device takes the value.
+    pub(crate) fn set_attribute(&self, number: u32, value: i32) -> CudaResult<()> {
+        self.vgpu.errors.report()?;
+        if self.attribute(number) == Ok(value) {
+            return Ok(());
+        }
+        let Some(attribute) = i32::try_from(number).ok().filter(|_| self.is_certain(number, value)) else {
+            return self.set(0, number, value);
+        };
+        let message = SetKernelAttribute { kernel: KernelId(self.id), what: 0, number: attribute, value };
+        self.vgpu.connection.call_unwatched(&message)?;
+        self.learn(&[Attribute { number: attribute, value }]);
+        Ok(())
+    }
+
+    /// Sends a cache or shared memory configuration, unless it was the last.
+    pub(crate) fn configure(&self, what: u32, config: u32) -> CudaResult<()> {
+        self.vgpu.errors.report()?;
+        let value = i32::try_from(config).map_err(|_| CudaError::INVALID_VALUE)?;
+        if lock(&self.configured).get(&what) == Some(&value) {
+            return Ok(());
+        }
+        self.set(what, 0, value)?;
+        lock(&self.configured).insert(what, value);
+        Ok(())
+    }
+
+    /// Offset and size of a parameter.
+    pub(crate) fn parameter(&self, index: usize) -> CudaResult<(usize, usize)> {
+        let parameter = self.layout.parameters().get(index).ok_or(CudaError::INVALID_VALUE)?;
+        Ok((parameter.offset, parameter.size))
+    }
+}

@@ -1,0 +1,102 @@
+//! A library: an image the process holds independent of contexts, loaded into a vGPU when it is first used there. It stays where
+//! the program keeps it, or what the devices take of it is kept here, so that another device, or the same one after a reset,
+//! can have it later.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use floe_abi::{Context, CudaError, CudaResult, Library};
+use floe_surface::{Image, JitOptions};
+
+use crate::log::log;
+use crate::objects::device::DeviceState;
+use crate::objects::function::FunctionState;
+use crate::objects::kernel::KernelState;
+use crate::objects::module::Loaded;
+use crate::vgpu::Vgpu;
+use crate::vgpu::handles::{Handle, Kind};
+use crate::vgpu::table::lock;
+
+/// One library.
+#[derive(Debug)]
+pub(crate) struct LibraryState {
+    pub(crate) id: u64,
+    pub(crate) image: Image<'static>,
+    /// By the vGPU's ordinal.
+    pub(crate) loaded: Mutex<HashMap<u8, Arc<Loaded>>>,
+    /// The vGPU its managed variables are on: each is one for all of the process, so the others have none of its kernels.
+    only: OnceLock<u8>,
+    pub(crate) kernels: Mutex<HashMap<String, Arc<KernelState>>>,
+}
+
+impl LibraryState {
+    /// An image the process holds, loaded nowhere yet.
+    pub(crate) fn new(id: u64, image: Image<'static>) -> Self {
+        Self { id, image, loaded: Mutex::default(), only: OnceLock::new(), kernels: Mutex::default() }
+    }
+
+    /// What the program calls it.
+    pub(crate) fn handle(&self) -> Library {
+        Library(Handle::new(Kind::Library, 0, self.id).value())
+    }
+
+    /// The library on a vGPU, loaded there now if it is not yet.
+    pub(crate) fn on(&self, vgpu: &Arc<Vgpu>) -> CudaResult<Arc<Loaded>> {
+        self.on_with(vgpu, &mut JitOptions::none())
+    }
+
+    /// The same, with options for the load.
+    pub(crate) fn on_with(&self, vgpu: &Arc<Vgpu>, options: &mut JitOptions) -> CudaResult<Arc<Loaded>> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(loaded) = loaded.get(&vgpu.ordinal).filter(|loaded| loaded.is_valid()) {
+            return Ok(Arc::clone(loaded));
+        }
+        self.check_may_be_on(vgpu)?;
+        let fresh = Loaded::load(vgpu, Context::NULL, &self.image, options)?;
+        loaded.insert(vgpu.ordinal, Arc::clone(&fresh));
+        Ok(fresh)
+    }
+
+    /// The same, and on no other from now on.
+    pub(crate) fn only_on(&self, vgpu: &Arc<Vgpu>) -> CudaResult<Arc<Loaded>> {
+        let only = *self.only.get_or_init(|| vgpu.ordinal);
+        let elsewhere = lock(&self.loaded).keys().any(|ordinal| *ordinal != only);
+        if elsewhere {
+            self.refuse_others(only);
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        self.on(vgpu)
+    }
+
+    fn check_may_be_on(&self, vgpu: &Vgpu) -> CudaResult<()> {
+        match self.only.get() {
+            Some(only) if *only != vgpu.ordinal => {
+                self.refuse_others(*only);
+                Err(CudaError::NOT_SUPPORTED)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_others(&self, only: u8) {
+        log!(
+            Warn,
+            "a library with managed variables can be used on one vGPU of a process: library {}, device {only}",
+            self.id
+        );
+    }
+
+    /// Its kernel of this name on a device; the library is loaded there with the same question if it is not yet.
+    pub(crate) fn function(&self, device: &DeviceState, name: &str) -> CudaResult<Arc<FunctionState>> {
+        let (vgpu, known) = (&device.vgpu, &device.objects.functions);
+        let mut loaded = lock(&self.loaded);
+        if let Some(there) = loaded.get(&vgpu.ordinal).filter(|there| there.is_valid()).cloned() {
+            drop(loaded);
+            return there.function(known, name);
+        }
+        self.check_may_be_on(vgpu)?;
+        let (fresh, function) = Loaded::load_for(vgpu, known, &self.image, name)?;
+        loaded.insert(vgpu.ordinal, fresh);
+        function
+    }
+}

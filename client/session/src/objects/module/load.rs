@@ -1,0 +1,151 @@
+//! Loading. An image and compiler options come in; the image is named to the server by the hashes of its contents, whose
+//! bytes follow where it lacks them. A load is waited for, since its errors and its log belong to the call, and may carry
+//! the look-up of a kernel, so that one wait is enough for both.
+
+use std::sync::Arc;
+
+use floe_abi::{Context, CudaError, CudaResult};
+use floe_surface::{Image, JitOptions};
+use floe_wire::{Call, FindKernel, JitOption, KernelId, LibraryId, LoadLibrary, UnloadLibrary};
+
+use super::{Found, Loaded};
+use crate::log::log;
+use crate::objects::content::Contents;
+use crate::objects::function::FunctionState;
+use crate::vgpu::Vgpu;
+use crate::vgpu::connection::Answer;
+use crate::vgpu::table::Table;
+
+/// The longest log asked of the server's compiler where the program wants none: enough for the user's terminal.
+const LOG_BYTES: u32 = 8 << 10;
+/// The longest log that fits a frame with room to spare.
+const LONGEST_LOG: usize = 1 << 20;
+/// How often a load is asked for: by hashes alone, with what the server lacks, and once more with what its cache has lost
+/// in between.
+pub(crate) const MOST_ROUNDS: usize = 3;
+
+impl Loaded {
+    /// Loads an image.
+    pub(crate) fn load(
+        vgpu: &Arc<Vgpu>,
+        context: Context,
+        image: &Image<'_>,
+        options: &mut JitOptions,
+    ) -> CudaResult<Arc<Self>> {
+        Self::load_asking(vgpu, context, image, options, None).map(|(loaded, _)| loaded)
+    }
+
+    /// Loads an image of a library and looks a kernel up in it, which is `known` from then on, for one wait.
+    ///
+    /// # Errors
+    /// What is wrong with the image; the look-up has an outcome of its own.
+    pub(crate) fn load_for(
+        vgpu: &Arc<Vgpu>,
+        known: &Table<FunctionState>,
+        image: &Image<'_>,
+        kernel: &str,
+    ) -> CudaResult<(Arc<Self>, Found)> {
+        let options = &mut JitOptions::none();
+        let (loaded, function) = Self::load_asking(vgpu, Context::NULL, image, options, Some((kernel, known)))?;
+        Ok((loaded, function.unwrap_or(Err(CudaError::NOT_FOUND))))
+    }
+
+    fn load_asking(
+        vgpu: &Arc<Vgpu>,
+        context: Context,
+        image: &Image<'_>,
+        options: &mut JitOptions,
+        kernel: Option<(&str, &Table<FunctionState>)>,
+    ) -> CudaResult<(Arc<Self>, Option<Found>)> {
+        vgpu.errors.report()?;
+        if let Some(option) = options.unsupported().next() {
+            log!(Warn, "a module load with an option that is not supported: CUjit_option {option}");
+            return Err(CudaError::NOT_SUPPORTED);
+        }
+        let contents = Contents::of(image, vgpu);
+        let mut missing = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            let id = vgpu.next_id();
+            contents.send(vgpu, id, &missing)?;
+            let message = load_message(id, &contents, context, options);
+            let (answer, found) = ask_with(vgpu, &message, kernel.map(|(name, _)| name))?;
+            if let Some(error) = CudaError::from_code(answer.status) {
+                forget(vgpu, id)?;
+                return Err(refused(error, &answer.detail, options));
+            }
+            let reply = vgpu.connection.read(LoadLibrary::decode_reply(&answer.body))?;
+            if reply.missing.is_empty() {
+                vgpu.statistics.knew_contents(contents.count() - missing.len());
+                options.write_error("");
+                options.write_info(reply.info);
+                if !reply.info.is_empty() {
+                    log!(Info, "compiling a module: {}", reply.info.trim_end());
+                }
+                let loaded = Arc::new(Self::new(vgpu, context, id));
+                let function = found.zip(kernel);
+                let function = function.map(|((id, answer), (name, known))| loaded.found(known, name, id, answer));
+                return Ok((loaded, function));
+            }
+            forget(vgpu, id)?;
+            // What it lacks now may be less than before: it may have had no room for what was sent.
+            for index in reply.missing {
+                if !missing.contains(&index) {
+                    missing.push(index);
+                }
+            }
+        }
+        log!(Error, "the server lacks what was sent to it: {} bytes", image.size());
+        Err(CudaError::UNKNOWN)
+    }
+}
+
+fn load_message<'a>(id: u64, contents: &'a Contents<'_>, context: Context, options: &JitOptions) -> LoadLibrary<'a> {
+    let plain = options.plain().filter_map(|(option, value)| {
+        let option = i32::try_from(option).ok()?;
+        Some(JitOption { option, value })
+    });
+    LoadLibrary {
+        library: LibraryId(id),
+        kind: contents.kind(),
+        contents: contents.names(),
+        // A module has a context from the start; a library does not, and waits until it is used.
+        at_once: context != Context::NULL,
+        options: plain.collect(),
+        log_bytes: log_bytes(options),
+    }
+}
+
+/// The longest log that is asked for.
+pub(crate) fn log_bytes(options: &JitOptions) -> u32 {
+    let wanted = options.info_capacity().max(options.error_capacity());
+    u32::try_from(wanted.min(LONGEST_LOG)).map_or(LOG_BYTES, |bytes| bytes.max(LOG_BYTES))
+}
+
+/// Asks for a load, and in the same breath for a kernel of what is loaded; the kernel's answer comes with its id.
+fn ask_with(vgpu: &Vgpu, load: &LoadLibrary<'_>, kernel: Option<&str>) -> CudaResult<(Answer, Option<(u64, Answer)>)> {
+    let connection = &vgpu.connection;
+    let Some(name) = kernel else { return Ok((connection.ask(load)?, None)) };
+    let loading = connection.begin(load)?;
+    let id = vgpu.next_id();
+    let found = connection.ask(&FindKernel { library: load.library, name, kernel: KernelId(id) })?;
+    Ok((connection.answer(&loading)?, Some((id, found))))
+}
+
+/// Gives up the id of a library that was not loaded.
+fn forget(vgpu: &Vgpu, id: u64) -> CudaResult<()> {
+    vgpu.connection.post(&UnloadLibrary { library: LibraryId(id) }).map(drop)
+}
+
+/// Lines of a compiler's words that the user is shown; the program gets all.
+const SHOWN_LINES: usize = 20;
+
+/// Tells the program and the user why a load or a link failed.
+pub(crate) fn refused(error: CudaError, detail: &str, options: &mut JitOptions) -> CudaError {
+    options.write_info("");
+    options.write_error(detail);
+    if !detail.is_empty() {
+        let lines: Vec<String> = detail.trim_end().lines().take(SHOWN_LINES).map(floe_wire::printable).collect();
+        log!(Warn, "a module could not be loaded: {error}: {}", lines.join("\n  "));
+    }
+    error
+}

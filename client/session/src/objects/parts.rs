@@ -1,0 +1,159 @@
+//! A plan cut into parts: graphs of device work, which the server keeps, and steps between them, which are issued on the
+//! stream at every launch (copies from and to the host, host functions, events). Work comes in, told apart; the order of
+//! parts goes out. It sends nothing.
+
+use floe_surface::graph::Plan;
+use floe_wire::GraphId;
+
+/// A plan in parts.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// In the order they run.
+    pub(crate) list: Vec<Part>,
+    /// Where each node of the plan is.
+    pub(crate) places: Vec<Place>,
+}
+
+/// One part.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// A graph of the server's, made of these nodes of the plan.
+    Device { graph: u64, nodes: Vec<usize> },
+    /// These nodes of the plan, one after the other.
+    Steps(Vec<usize>),
+}
+
+/// Where a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a graph of the server's, under this number.
+    Node { graph: u64, node: u32 },
+    /// Between them, or nowhere because it does nothing.
+    Step,
+}
+
+impl Parts {
+    /// The server's graphs.
+    pub(crate) fn graphs(&self) -> impl Iterator<Item = GraphId> {
+        self.list.iter().filter_map(|part| match part {
+            Part::Device { graph, .. } => Some(GraphId(*graph)),
+            Part::Steps(_) => None,
+        })
+    }
+
+    /// Whether both are cut in the same places.
+    pub(crate) fn has_shape_of(&self, other: &Self) -> bool {
+        let same = |pair: (&Part, &Part)| match pair {
+            (Part::Device { nodes, .. }, Part::Device { nodes: others, .. }) => nodes == others,
+            (Part::Steps(nodes), Part::Steps(others)) => nodes == others,
+            _ => false,
+        };
+        self.list.len() == other.list.len() && self.list.iter().zip(&other.list).all(same)
+    }
+}
+
+/// The turn of each node: steps of turn 0, device work of turn 0, steps of turn 1 and so on.
+fn turns(plan: &Plan, is_device: &[bool]) -> Vec<usize> {
+    let mut turns: Vec<usize> = Vec::with_capacity(plan.nodes.len());
+    for (node, device) in plan.nodes.iter().zip(is_device) {
+        let behind = |from: usize| match (is_device[from], *device) {
+            (true, false) => turns[from] + 1,
+            _ => turns[from],
+        };
+        let turn = node.after.iter().map(|edge| behind(edge.from)).max().unwrap_or(0);
+        turns.push(turn);
+    }
+    turns
+}
+
+/// Cuts a plan whose nodes have been told apart; `next_id` names the server's graphs.
+pub(crate) fn cut(plan: &Plan, is_device: &[bool], mut next_id: impl FnMut() -> u64) -> Parts {
+    let turns = turns(plan, is_device);
+    let mut parts = Parts { list: Vec::new(), places: vec![Place::Step; plan.nodes.len()] };
+    let last = turns.iter().copied().max().unwrap_or(0);
+    // One pass to sort the nodes into their turns, so that long chains cost no more than wide graphs.
+    let mut steps = vec![Vec::new(); last + 1];
+    let mut device = vec![Vec::new(); last + 1];
+    for (index, turn) in turns.iter().enumerate() {
+        if is_device[index] { device[*turn].push(index) } else { steps[*turn].push(index) }
+    }
+    let mut found_steps = false;
+    for (steps, nodes) in steps.into_iter().zip(device) {
+        if !steps.is_empty() {
+            found_steps = true;
+            parts.list.push(Part::Steps(steps));
+        }
+        // A part that does nothing need not be launched.
+        if nodes.iter().any(|index| !plan.nodes[*index].work.is_idle()) {
+            let graph = next_id();
+            for (index, node) in nodes.iter().zip(0u32..) {
+                parts.places[*index] = Place::Node { graph, node };
+            }
+            parts.list.push(Part::Device { graph, nodes });
+        }
+    }
+    debug_assert!(found_steps || parts.list.len() <= 1, "device work alone is one part");
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_abi::{Event, GraphEdge, GraphNode};
+    use floe_surface::graph::{FillWork, PlanEdge, PlanNode, Work};
+
+    use super::*;
+
+    /// A plan of device work (`d`) and steps (`s`), each after the nodes listed.
+    fn plan(nodes: &[(char, &[usize])]) -> (Plan, Vec<bool>) {
+        let work = |kind| match kind {
+            'd' => Work::Fill(FillWork { fill: Default::default(), context: Default::default() }),
+            'e' => Work::Empty,
+            _ => Work::Record(Event(1)),
+        };
+        let node = |(kind, after): &(char, &[usize])| PlanNode {
+            node: GraphNode::NULL,
+            work: work(*kind),
+            after: after.iter().map(|from| PlanEdge { from: *from, data: GraphEdge::default() }).collect(),
+            enabled: true,
+        };
+        let is_device = nodes.iter().map(|(kind, _)| *kind != 's').collect();
+        (Plan { nodes: nodes.iter().map(node).collect() }, is_device)
+    }
+
+    fn parts(nodes: &[(char, &[usize])]) -> Vec<(char, Vec<usize>)> {
+        let (plan, is_device) = plan(nodes);
+        let mut ids = 0;
+        let parts = cut(&plan, &is_device, || {
+            ids += 1;
+            ids
+        });
+        let told = |part: &Part| match part {
+            Part::Device { nodes, .. } => ('d', nodes.clone()),
+            Part::Steps(nodes) => ('s', nodes.clone()),
+        };
+        parts.list.iter().map(told).collect()
+    }
+
+    #[test]
+    fn device_work_alone_is_one_part() {
+        assert_eq!(parts(&[('d', &[]), ('d', &[0]), ('d', &[0]), ('e', &[1, 2])]), [('d', vec![0, 1, 2, 3])]);
+    }
+
+    #[test]
+    fn uploads_before_and_downloads_after_device_work_make_three_parts() {
+        let cut = parts(&[('s', &[]), ('d', &[0]), ('d', &[1]), ('s', &[2]), ('s', &[])]);
+        assert_eq!(cut, [('s', vec![0, 4]), ('d', vec![1, 2]), ('s', vec![3])]);
+    }
+
+    #[test]
+    fn a_step_between_device_work_cuts_it() {
+        let cut = parts(&[('d', &[]), ('s', &[0]), ('d', &[1]), ('d', &[])]);
+        assert_eq!(cut, [('d', vec![0, 3]), ('s', vec![1]), ('d', vec![2])]);
+    }
+
+    #[test]
+    fn what_does_nothing_is_no_part_of_its_own() {
+        assert_eq!(parts(&[('s', &[]), ('e', &[0])]), [('s', vec![0])]);
+        assert_eq!(parts(&[]), []);
+    }
+}

@@ -1,0 +1,124 @@
+//! A stream as this process knows it: its work is posted, its counters say what is over. Creation and destruction are posted,
+//! too, so that nothing here waits. It knows no handle but its context's.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use floe_abi::{Context, CudaResult, LaunchAttributeValue, stream_flags};
+use floe_surface::graph::CaptureStream;
+use floe_wire::{CreateStream, DestroyStream, StreamId};
+
+use crate::vgpu::Vgpu;
+use crate::vgpu::connection::NotReady;
+use crate::vgpu::order::Course;
+
+/// Bits of a stream's key below the vGPU's ordinal: more than any id has.
+const ORDINAL_SHIFT: u32 = 48;
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) vgpu: Arc<Vgpu>,
+    context: Context,
+    course: Arc<Course>,
+    pub(crate) flags: u32,
+    priority: i32,
+    /// The vGPU's epoch when it was made.
+    epoch: u64,
+    gone: AtomicBool,
+    pub(crate) attributes: Mutex<HashMap<u32, LaunchAttributeValue>>,
+    /// What the server last answered about it.
+    pub(crate) asked: Mutex<Option<Asked>>,
+}
+
+/// The answer that not all work up to a frame has completed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) sequence: u64,
+    pub(crate) answer: NotReady,
+}
+
+impl StreamState {
+    /// The legacy default stream as one context sees it.
+    pub(crate) fn legacy(context: Context, vgpu: Arc<Vgpu>, course: Arc<Course>) -> Self {
+        Self::new(context, vgpu, course, stream_flags::DEFAULT, 0)
+    }
+
+    fn new(context: Context, vgpu: Arc<Vgpu>, course: Arc<Course>, flags: u32, priority: i32) -> Self {
+        Self {
+            epoch: vgpu.epoch(),
+            vgpu,
+            context,
+            course,
+            flags,
+            priority,
+            gone: AtomicBool::new(false),
+            attributes: Mutex::default(),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Makes a stream at the server.
+    pub(crate) fn create(vgpu: &Arc<Vgpu>, context: Context, flags: u32, priority: i32) -> CudaResult<Arc<Self>> {
+        let id = vgpu.next_id();
+        vgpu.connection.post(&CreateStream { stream: StreamId(id), flags, priority })?;
+        let course = vgpu.order.add(id, flags & stream_flags::NON_BLOCKING == 0);
+        Ok(Arc::new(Self::new(context, Arc::clone(vgpu), course, flags, priority)))
+    }
+
+    /// Its context's handle.
+    pub(crate) fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Whether it and the legacy default stream wait for each other.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.flags & stream_flags::NON_BLOCKING == 0
+    }
+
+    /// Its priority.
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    /// Its counters.
+    pub(crate) fn course(&self) -> &Arc<Course> {
+        &self.course
+    }
+
+    /// Its id on the wire.
+    pub(crate) fn id(&self) -> StreamId {
+        StreamId(self.course.stream())
+    }
+
+    /// Whether it still exists at the server.
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && self.epoch == self.vgpu.epoch()
+    }
+
+    /// Posts work onto it.
+    #[inline]
+    pub(crate) fn post(&self, message: &impl floe_wire::Message) -> CudaResult<()> {
+        self.vgpu.post_on(&self.course, message)
+    }
+
+    /// Gives it up; its work still completes. A link that is gone needs no telling.
+    pub(crate) fn abandon(&self) {
+        if self.is_valid() && !self.gone.swap(true, Ordering::AcqRel) {
+            let _ = self.vgpu.connection.post(&DestroyStream { stream: self.id() });
+            self.vgpu.order.retire(&self.course);
+        }
+    }
+
+    /// The stream as captures know it.
+    pub(crate) fn for_capture(&self) -> CaptureStream {
+        let id = self.course().stream();
+        CaptureStream {
+            key: u64::from(self.vgpu.ordinal) << ORDINAL_SHIFT | id,
+            context: self.context().0,
+            legacy: id == crate::vgpu::order::LEGACY,
+            blocking: self.is_blocking(),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! One vGPU of this process: its link, its order, and what is known of its memory. Typed requests come in from the objects made on
+//! it, messages go out through the connection. It answers for one server's device, knows nothing of the others, and nothing of
+//! streams, modules or any other object.
+
+pub(crate) mod attributes;
+pub(crate) mod connection;
+pub(crate) mod errors;
+pub(crate) mod handles;
+pub(crate) mod lent;
+pub(crate) mod limits;
+pub(crate) mod occupancy;
+pub(crate) mod order;
+pub(crate) mod recent;
+pub(crate) mod snapshot;
+pub(crate) mod statistics;
+pub(crate) mod table;
+pub(crate) mod tally;
+pub(crate) mod tensor_maps;
+pub(crate) mod watched;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use floe_abi::CudaResult;
+use floe_image::Takes;
+use floe_wire::{ArrayId, Call, Message, SynchronizeContext, SynchronizeStream};
+
+use crate::memory::blocks::Blocks;
+use crate::memory::managed::Managed;
+use crate::memory::mirrors::Mirrors;
+use crate::memory::sharing::Sharing;
+use crate::memory::staging::Staging;
+use crate::memory::virtual_memory::VirtualMemory;
+use crate::vgpu::connection::{Answer, Attached, Connection};
+use crate::vgpu::errors::Errors;
+use crate::vgpu::lent::LentRanges;
+use crate::vgpu::limits::DeviceLimits;
+use crate::vgpu::occupancy::Occupancy;
+use crate::vgpu::order::{Course, Fence, Order};
+use crate::vgpu::snapshot::Snapshot;
+use crate::vgpu::statistics::Statistics;
+use crate::vgpu::table::lock;
+use crate::vgpu::tensor_maps::TensorMaps;
+use crate::vgpu::watched::Watched;
+
+/// One vGPU.
+#[derive(Debug)]
+pub(crate) struct Vgpu {
+    /// The device's ordinal as the program sees it.
+    pub(crate) ordinal: u8,
+    /// Its part of the address space.
+    pub(crate) window: Range<u64>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) limits: DeviceLimits,
+    /// What of a fat binary goes to this vGPU.
+    pub(crate) takes: Takes,
+    pub(crate) connection: Connection,
+    pub(crate) order: Arc<Order>,
+    pub(crate) errors: Arc<Errors>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) lent: Arc<LentRanges>,
+    pub(crate) blocks: Mutex<Blocks<Fence>>,
+    pub(crate) virtual_memory: Mutex<VirtualMemory>,
+    /// Arrays the program has destroyed and the server still has.
+    pub(crate) leaving_arrays: Mutex<Vec<ArrayId>>,
+    /// Global variables the program has asked the address of: they lie outside the window. Start to bytes.
+    pub(crate) globals: RwLock<BTreeMap<u64, u64>>,
+    /// Limits the program has changed.
+    pub(crate) changed_limits: Mutex<HashMap<u32, u64>>,
+    /// Answers of occupancy questions, which depend on nothing but the question and the kernel's attributes.
+    pub(crate) occupancy: Mutex<Occupancy>,
+    /// Tensor maps made so far, which depend on nothing but the shape.
+    pub(crate) tensor_maps: TensorMaps,
+    /// Host memory that kernels of this vGPU reach.
+    pub(crate) mirrors: Arc<Mirrors>,
+    /// Streams that wait for words of these.
+    pub(crate) watched: Watched,
+    /// Memory with one address here and there.
+    pub(crate) managed: Arc<Managed>,
+    /// What its worker has of the memory this process shares.
+    pub(crate) sharing: Sharing,
+    /// Where pageable copies pass.
+    pub(crate) staging: Staging,
+    /// Contexts alive on this vGPU; they share the one the worker has.
+    pub(crate) live_contexts: AtomicU32,
+    /// Cache configuration last sent, by what it configures.
+    pub(crate) cache_configs: Mutex<HashMap<u32, u32>>,
+    /// Grows with each reset: what was made before is gone.
+    epoch: AtomicU64,
+    ids: AtomicU64,
+    /// What streams had told when memory was last collected.
+    pub(crate) collected_news: AtomicU64,
+}
+
+impl Vgpu {
+    /// Takes over an attached link as device `ordinal`.
+    pub(crate) fn start(attached: Attached, ordinal: u8, statistics: Arc<Statistics>) -> std::io::Result<Arc<Self>> {
+        let (errors, order) = (Arc::new(Errors::default()), Arc::new(Order::new()));
+        let mirrors = Arc::new(Mirrors::default());
+        let connection = Connection::start(
+            attached.link,
+            attached.joining,
+            attached.places,
+            Arc::clone(&statistics),
+            Arc::clone(&errors),
+            Arc::clone(&order),
+            Arc::clone(&mirrors),
+        )?;
+        let window = attached.window..attached.window + attached.window_bytes;
+        // Allocations live in the lower half, the last quarter of it is managed memory's; the program's own reservations
+        // live in the upper.
+        let middle = window.start + (window.end - window.start) / 2;
+        let managed = window.start + (window.end - window.start) / 8 * 3;
+        let granularity = attached.snapshot.granularity;
+        Ok(Arc::new(Self {
+            ordinal,
+            limits: DeviceLimits::new(&attached.snapshot),
+            takes: attached.snapshot.takes,
+            connection,
+            order,
+            errors,
+            statistics,
+            lent: Arc::default(),
+            blocks: Mutex::new(Blocks::new(window.start..managed, granularity)),
+            managed: Managed::new(managed..middle, granularity),
+            virtual_memory: Mutex::new(VirtualMemory::new(middle..window.end, granularity)),
+            leaving_arrays: Mutex::default(),
+            globals: RwLock::default(),
+            changed_limits: Mutex::default(),
+            occupancy: Mutex::default(),
+            tensor_maps: TensorMaps::default(),
+            mirrors,
+            watched: Watched::default(),
+            sharing: Sharing::default(),
+            staging: Staging::default(),
+            live_contexts: AtomicU32::new(0),
+            cache_configs: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            ids: AtomicU64::new(1),
+            collected_news: AtomicU64::new(0),
+            snapshot: attached.snapshot,
+            window,
+        }))
+    }
+
+    /// The blocks that have, or would have, an allocation at this address.
+    pub(crate) fn blocks_at(&self, at: u64) -> &Mutex<Blocks<Fence>> {
+        if self.managed.places(at) { &self.managed.blocks } else { &self.blocks }
+    }
+
+    /// An id nothing of this vGPU has had.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Changes when everything made on this vGPU is given up.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Everything made on this vGPU is given up from now on.
+    pub(crate) fn begin_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Posts a message that puts work on a stream.
+    #[inline]
+    pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<()> {
+        match self.connection.post_on(course, message) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Calls, and reads the reply's fields with `read`.
+    pub(crate) fn call<M: Call>(&self, message: &M) -> CudaResult<Answer> {
+        self.connection.call(message).map(|(answer, _)| answer)
+    }
+
+    /// Waits for all work of all streams.
+    pub(crate) fn synchronize(&self) -> CudaResult<()> {
+        if self.order.is_idle() {
+            return self.errors.report();
+        }
+        self.send_mirrors()?;
+        let (_, sequence) = self.connection.call(&SynchronizeContext {})?;
+        self.order.all_completed(sequence);
+        self.errors.report()
+    }
+
+    /// Waits for all work of one stream.
+    pub(crate) fn synchronize_stream(&self, course: &Arc<Course>) -> CudaResult<()> {
+        if self.is_quiet(course) {
+            return self.errors.report();
+        }
+        self.send_mirrors()?;
+        let (_, sequence) =
+            self.connection.call(&SynchronizeStream { stream: floe_wire::StreamId(course.stream()) })?;
+        self.order.stream_completed(course, sequence);
+        self.errors.report()
+    }
+
+    /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the
+    /// blocking ones too.
+    pub(crate) fn is_quiet(&self, course: &Course) -> bool {
+        if course.stream() == crate::vgpu::order::LEGACY { self.order.is_idle() } else { course.is_idle() }
+    }
+
+    /// Whether `bytes` from `at` on are memory of this device that exists.
+    pub(crate) fn covers(&self, at: u64, bytes: u64) -> bool {
+        let Some(end) = at.checked_add(bytes) else {
+            return false;
+        };
+        if self.window.contains(&at) {
+            let inside = lock(self.blocks_at(at)).reach(at).is_some_and(|reach| end <= reach);
+            return inside || lock(&self.virtual_memory).covers(at, end);
+        }
+        self.global_at(at).is_some_and(|range| end <= range.end)
+    }
+
+    /// The global variable that holds this address.
+    pub(crate) fn global_at(&self, at: u64) -> Option<Range<u64>> {
+        let globals = self.globals.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (start, bytes) = globals.range(..=at).next_back()?;
+        let range = *start..start + bytes;
+        range.contains(&at).then_some(range)
+    }
+
+    /// Whether a stream may stand at something that the program ends: a host function, a wait for a word of memory.
+    pub(crate) fn is_held(&self) -> bool {
+        self.connection.has_host_functions() || self.watched.any_stand()
+    }
+
+    /// Whether work under way still uses memory of the program's.
+    pub(crate) fn uses_host_memory(&self) -> bool {
+        self.connection.uses_host_memory() || !self.lent.is_empty()
+    }
+
+    /// Sends what the program has changed in mirrored memory, ahead of work and waits.
+    #[inline]
+    pub(crate) fn send_mirrors(&self) -> CudaResult<()> {
+        if self.mirrors.any() { self.send_changes() } else { Ok(()) }
+    }
+
+    fn send_changes(&self) -> CudaResult<()> {
+        self.mirrors.each_change(|at, runs| {
+            self.connection.post(&floe_wire::WriteMirror { at: floe_wire::DevicePtr(at), runs }).map(drop)
+        })
+    }
+}

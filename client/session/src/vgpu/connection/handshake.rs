@@ -1,0 +1,496 @@
+//! How a session begins: Hello, the proof that both sides know the token, Attach. A place and the program's name come in, an
+//! attached link and the device's snapshot go out, or an error that says what to do. Every step has a deadline.
+
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaError;
+use floe_transport::{Address, Channel, Link, LinkError, Places, Secret, Side, Transport, Trust};
+use floe_wire::{
+    Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, PAYLOAD_LIMIT,
+    Push, SETUP_PAYLOAD_LIMIT, Setting, printable,
+};
+
+use super::dial::Joining;
+use super::error::ConnectError;
+use super::offer::Offer;
+use crate::log::log;
+use crate::settings::{Credentials, WantedDevice};
+use crate::vgpu::snapshot::Snapshot;
+
+/// A server in reach answers far sooner; one that does not is down.
+pub(super) const CONNECT: Duration = Duration::from_secs(10);
+/// Attaching may have to wait for other sessions' workers to start.
+pub(super) const ATTACH: Duration = Duration::from_secs(60);
+/// Before each further attempt of a first handshake whose connection was cut.
+const PAUSES_MS: [u64; 4] = [1, 10, 100, 500];
+/// Whatever the server says, nobody waits longer for it.
+const LONGEST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+/// What the last step is called.
+pub(super) const ATTACHING: &str = "the attach";
+
+/// What a client says of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Greeting {
+    /// What is shown, and who is trusted.
+    pub(crate) credentials: Credentials,
+    /// The program's file name.
+    pub(crate) program: String,
+    /// This machine's name.
+    pub(crate) host: String,
+    /// Driver variables for the worker.
+    pub(crate) driver: Vec<(String, String)>,
+    /// The most bulk connections it makes.
+    pub(crate) bulk_connections: u32,
+    /// Threads of one copy of pageable memory; `None` for what suits the processors.
+    pub(crate) copy_threads: Option<usize>,
+}
+
+/// An attached link.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// The link; every further frame goes to the worker.
+    pub(crate) link: Link,
+    /// The device.
+    pub(crate) snapshot: Snapshot,
+    /// First address of the window.
+    pub(crate) window: u64,
+    /// Its bytes.
+    pub(crate) window_bytes: u64,
+    /// The session's number at the server.
+    pub(crate) session: u64,
+    /// How further connections join it.
+    pub(crate) joining: Joining,
+    /// Where the link outlives its connections: these.
+    pub(crate) places: Option<Places>,
+}
+
+/// Connects and attaches vGPU `ordinal`.
+pub(crate) fn attach(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+    unless_cut(|| attach_once(wanted, ordinal, greeting))
+}
+
+/// Does something on a connection of its own, and again on another where that is cut.
+fn unless_cut<T>(mut attempt: impl FnMut() -> Result<T, ConnectError>) -> Result<T, ConnectError> {
+    for pause in PAUSES_MS.map(Duration::from_millis) {
+        match attempt() {
+            Err(error) if error.is_cut() => log!(Info, "{error}; it is tried again"),
+            outcome => return outcome,
+        }
+        std::thread::sleep(pause);
+    }
+    attempt()
+}
+
+fn attach_once(wanted: &WantedDevice, ordinal: u32, greeting: &Greeting) -> Result<Attached, ConnectError> {
+    let server = &wanted.place.server;
+    let address: Address = server.parse()?;
+    let dialogue = Dialogue::open(server, &address, &greeting.credentials, CONNECT)?;
+    let offer = Offer::of(&address, server)?;
+    dialogue.attach(wanted, ordinal, greeting, offer)
+}
+
+/// A connection on which nothing has been said, sealed where the address asks for it.
+fn connect(server: &str, address: &Address, credentials: &Credentials, limit: Duration) -> Result<Link, ConnectError> {
+    let tls = credentials.tls(address)?;
+    let secret = credentials.secret();
+    let trust = Trust { tls: tls.as_ref(), secret: secret.as_ref() };
+    floe_transport::connect(address, limit, &trust)
+        .map_err(|source| ConnectError::of_connecting(server, address, source))
+}
+
+pub(super) struct Dialogue<'a> {
+    pub(super) link: Link,
+    pub(super) server: &'a str,
+    /// How long a step before the attach may take.
+    pub(super) limit: Duration,
+    /// How long the greeting's answer took.
+    pub(super) trip: Duration,
+}
+
+impl<'a> Dialogue<'a> {
+    /// Connects and greets.
+    pub(super) fn open(
+        server: &'a str,
+        address: &Address,
+        credentials: &Credentials,
+        limit: Duration,
+    ) -> Result<Self, ConnectError> {
+        let link = connect(server, address, credentials, limit)?;
+        let mut dialogue = Self { link, server, limit, trip: Duration::ZERO };
+        // Until then it may be anybody.
+        dialogue.link.limit_payload(SETUP_PAYLOAD_LIMIT);
+        dialogue.greet(credentials.secret().as_ref())?;
+        dialogue.link.limit_payload(PAYLOAD_LIMIT);
+        Ok(dialogue)
+    }
+
+    /// Hello, and the proofs where the server asks for them. It has to where a token is known here: what comes by TCP may be
+    /// anybody's word.
+    fn greet(&mut self, secret: Option<&Secret>) -> Result<(), ConnectError> {
+        let hello = Hello {
+            magic: MAGIC,
+            oldest: OLDEST_VERSION,
+            newest: NEWEST_VERSION,
+            client: concat!("floe ", env!("CARGO_PKG_VERSION")),
+        };
+        let began = Instant::now();
+        let sequence = self.link.send_in_person(&hello).map_err(|source| self.broken(source))?;
+        let body = self.reply_to(sequence, "the greeting", self.limit)?;
+        self.trip = began.elapsed();
+        let (version, authenticate, theirs) = {
+            let reply = Hello::decode_reply(&body).map_err(|source| self.garbled(source))?;
+            (reply.version, reply.authenticate, reply.nonce.to_vec())
+        };
+        if !(OLDEST_VERSION..=NEWEST_VERSION).contains(&version) {
+            return Err(ConnectError::Version { server: self.server.to_owned(), version });
+        }
+        let server = || self.server.to_owned();
+        match (authenticate, secret, *self.link.channel()) {
+            (true, Some(secret), channel) => self.authenticate(secret, &channel, &theirs),
+            (true, None, _) => Err(ConnectError::NoToken { server: server() }),
+            // Without the token there would be no such connection.
+            (false, _, Channel::Sealed(_)) | (false, _, Channel::Local) | (false, None, _) => Ok(()),
+            (false, Some(_), Channel::Clear | Channel::Tls(_)) => Err(ConnectError::NoProof { server: server() }),
+        }
+    }
+
+    fn authenticate(&mut self, secret: &Secret, channel: &Channel, theirs: &[u8]) -> Result<(), ConnectError> {
+        let mut ours = [0; 32];
+        getrandom::fill(&mut ours).map_err(|error| ConnectError::Random(error.to_string()))?;
+        let proof = secret.proof(Side::Client, channel, theirs, &ours);
+        let message = Authenticate { nonce: &ours, proof: &proof };
+        let body = self.ask(&message, "the token", self.limit).map_err(|error| match error {
+            ConnectError::Refused { server, error: CudaError::NOT_PERMITTED, .. } => {
+                ConnectError::WrongToken { server }
+            }
+            other => other,
+        })?;
+        let reply = Authenticate::decode_reply(&body).map_err(|source| self.garbled(source))?;
+        let is_proved = secret.proves(Side::Server, channel, theirs, &ours, reply.proof);
+        if is_proved { Ok(()) } else { Err(ConnectError::Impostor { server: self.server.to_owned() }) }
+    }
+
+    fn attach(
+        mut self,
+        wanted: &WantedDevice,
+        ordinal: u32,
+        greeting: &Greeting,
+        offer: Offer,
+    ) -> Result<Attached, ConnectError> {
+        let settings = greeting.driver.iter().map(|(name, value)| Setting { name, value }).collect();
+        let message = Attach {
+            gpu: wanted.place.gpu,
+            ordinal,
+            memory: wanted.memory,
+            pid: std::process::id(),
+            host: &greeting.host,
+            program: &greeting.program,
+            settings,
+            rings: offer.ring_bytes(),
+        };
+        let body = self.ask(&message, ATTACHING, ATTACH)?;
+        let reply = Attach::decode_reply(&body).map_err(|source| self.garbled(source))?;
+        self.check(&reply, ordinal)?;
+        let joining = Joining {
+            server: self.server.to_owned(),
+            credentials: greeting.credentials.clone(),
+            session: reply.session,
+            key: reply.key.to_vec(),
+            count: reply.bulk_connections.min(greeting.bulk_connections),
+            copy_threads: greeting.copy_threads,
+        };
+        offer.settle(&mut self, Transport::taken(&reply))?;
+        let (places, link) = last(self.link, &reply);
+        Ok(Attached {
+            joining,
+            places,
+            snapshot: Snapshot::new(&reply.device, reply.memory),
+            window: reply.window.0,
+            window_bytes: reply.window_bytes,
+            session: reply.session,
+            link,
+        })
+    }
+
+    /// Whether a reply to Attach makes sense.
+    fn check(&self, reply: &AttachReply<'_>, ordinal: u32) -> Result<(), ConnectError> {
+        let window = reply.window.0;
+        let expected = floe_wire::WINDOW_BASE + u64::from(ordinal) * floe_wire::WINDOW_BYTES;
+        if window != expected || reply.window_bytes == 0 || reply.window_bytes > floe_wire::WINDOW_BYTES {
+            return Err(ConnectError::Window { server: self.server.to_owned(), window });
+        }
+        let granularity = reply.device.granularity;
+        if !granularity.is_power_of_two() || granularity > reply.window_bytes / 2 {
+            return Err(ConnectError::Granularity { server: self.server.to_owned(), granularity });
+        }
+        Ok(())
+    }
+
+    /// Sends one request and waits for its reply's body.
+    pub(super) fn ask<M: Call>(
+        &mut self,
+        message: &M,
+        doing: &'static str,
+        limit: Duration,
+    ) -> Result<Vec<u8>, ConnectError> {
+        let sequence = self.link.send(message).map_err(|source| self.broken(source))?;
+        self.reply_to(sequence, doing, limit)
+    }
+
+    /// Waits for a reply's body.
+    pub(super) fn reply_to(
+        &mut self,
+        sequence: u64,
+        doing: &'static str,
+        limit: Duration,
+    ) -> Result<Vec<u8>, ConnectError> {
+        let server = self.server;
+        let linked = |source| ConnectError::Link { server: server.to_owned(), source };
+        let frame = self.link.receive(Some(Instant::now() + limit)).map_err(linked)?;
+        let Some(frame) = frame else {
+            return Err(ConnectError::Closed { server: server.to_owned(), doing });
+        };
+        let refused = |status, detail: &str| ConnectError::Refused {
+            server: server.to_owned(),
+            doing,
+            error: CudaError::from_code(status).unwrap_or(CudaError::SYSTEM_NOT_READY),
+            detail: with_advice(detail),
+        };
+        let push = Push::decode(frame.kind, frame.payload)
+            .map_err(|source| ConnectError::Garbled { server: server.to_owned(), source })?;
+        match push {
+            Push::Reply(reply) if reply.request == sequence && reply.status == 0 => Ok(reply.body.to_vec()),
+            Push::Reply(reply) => Err(refused(reply.status, reply.detail)),
+            Push::Ended(ended) => Err(refused(ended.status, ended.detail)),
+            other => Err(refused(0, other.name())),
+        }
+    }
+
+    pub(super) fn broken(&self, source: LinkError) -> ConnectError {
+        ConnectError::Link { server: self.server.to_owned(), source }
+    }
+
+    pub(super) fn garbled(&self, source: DecodeError) -> ConnectError {
+        ConnectError::Garbled { server: self.server.to_owned(), source }
+    }
+}
+
+/// The link as it goes on behind the reply to Attach: where the server keeps the session for a while without it, at its place.
+fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Places>, Link) {
+    if reply.grace_ms == 0 || !Transport::taken(reply).can_break() {
+        return (None, link);
+    }
+    let (places, link) = Places::take_over(link, Duration::from_millis(reply.grace_ms).min(LONGEST_GRACE));
+    (Some(places), link)
+}
+
+/// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps`, `floe doctor` and the management
+/// library need.
+#[derive(Debug)]
+pub struct Inquiry {
+    link: Link,
+    server: String,
+    limit: Duration,
+}
+
+impl Inquiry {
+    /// Connects, greets, and proves the token where the server asks for it.
+    ///
+    /// # Errors
+    /// [`ConnectError`] saying what to do.
+    pub fn open(server: &str, credentials: &Credentials) -> Result<Self, ConnectError> {
+        Self::open_within(server, credentials, CONNECT)
+    }
+
+    /// The same with a limit for each step, questions among them.
+    ///
+    /// # Errors
+    /// [`ConnectError`] saying what to do.
+    pub fn open_within(server: &str, credentials: &Credentials, limit: Duration) -> Result<Self, ConnectError> {
+        let address: Address = server.parse()?;
+        let dialogue = unless_cut(|| Dialogue::open(server, &address, credentials, limit))?;
+        Ok(Self { link: dialogue.link, server: server.to_owned(), limit })
+    }
+
+    /// Asks one question; the answer is the body of the reply, for the message's `decode_reply`.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the server refuses or goes away.
+    pub fn ask<M: Call>(self, message: &M) -> Result<Vec<u8>, ConnectError> {
+        let mut dialogue = Dialogue { link: self.link, server: &self.server, limit: self.limit, trip: Duration::ZERO };
+        dialogue.ask(message, M::NAME, self.limit)
+    }
+}
+
+/// A server's sentence, and where there is a second line, what to do, behind two spaces: so that it cannot pass for words of
+/// another program.
+fn with_advice(words: &str) -> String {
+    match words.trim_end().split_once('\n') {
+        Some((sentence, advice)) => format!("{}\n  {}", printable(sentence), printable(advice.trim_start())),
+        None => printable(words.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    use floe_abi::CudaError;
+    use floe_wire::{AuthenticateReply, Decode as _, Field as _, HelloReply, Reply};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+    const TOKEN: &str = "the token";
+    /// The server's.
+    const NONCE: &[u8] = &[9; 32];
+
+    /// What a client says to a server that answers its greeting so.
+    fn greeted(status: u32, reply: HelloReply<'static>) -> Result<(), ConnectError> {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        let server = std::thread::spawn(move || {
+            let mut link = Link::new(theirs.into());
+            let request = link.receive(Some(Instant::now() + LIMIT)).expect("a frame").expect("not closed").sequence;
+            let mut body = Vec::new();
+            reply.write(&mut body);
+            link.send(&Reply { request, status, earlier: 0, detail: "why", body: &body }).expect("sent");
+        });
+        let mut dialogue =
+            Dialogue { link: Link::new(ours.into()), server: "unix:///there", limit: LIMIT, trip: Duration::ZERO };
+        let outcome = dialogue.greet(None);
+        server.join().expect("it does not panic");
+        outcome
+    }
+
+    /// What a client makes of a server that answers its greeting with a refusal of these words.
+    fn refused_with(detail: &str) -> ConnectError {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = format!("unix://{}", folder.path().join("socket").display());
+        let address: Address = place.parse().expect("an address");
+        let listener = floe_transport::Listener::bind(&address).expect("a socket");
+        let detail = detail.to_owned();
+        let server = std::thread::spawn(move || {
+            let (mut link, _) = loop {
+                if let Some(accepted) = listener.accept().expect("accepted") {
+                    break accepted;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            let request = link.receive(Some(Instant::now() + LIMIT)).expect("a frame").expect("not closed").sequence;
+            // One that is not read is not sent to its end.
+            let _ = link.send(&Reply { request, status: 800, earlier: 0, detail: &detail, body: &[] });
+        });
+        let outcome = Dialogue::open(&place, &address, &Credentials::default(), LIMIT);
+        let error = outcome.err().expect("it refuses");
+        server.join().expect("it does not panic");
+        error
+    }
+
+    #[test]
+    fn a_refusal_is_two_short_lines_at_most_that_move_no_cursor() {
+        let words = format!("no\u{1b}[2J\u{1b}]0;title\u{7}\nfloe: all is well\u{202e}{}", "x".repeat(2000));
+        let shown = refused_with(&words).to_string();
+        assert!(shown.contains("no\u{fffd}[2J\u{fffd}]0;title\u{fffd}\n  floe: all is well\u{fffd}xxx"), "{shown}");
+        assert!(shown.lines().count() == 2 && shown.chars().count() < 500, "{}", shown.len());
+    }
+
+    #[test]
+    fn a_server_that_has_proved_nothing_sends_no_more_than_a_greeting_needs() {
+        let error = refused_with(&"x".repeat(1 << 20));
+        assert!(matches!(error, ConnectError::Link { .. }), "{}", &error.to_string()[..100]);
+    }
+
+    #[test]
+    fn server_and_client_of_different_versions_do_not_go_on() {
+        let reply = |version| HelloReply { version, server: "test", authenticate: false, nonce: &[] };
+        for version in [OLDEST_VERSION, NEWEST_VERSION] {
+            assert!(greeted(0, reply(version)).is_ok());
+        }
+        for version in [0, OLDEST_VERSION - 1, NEWEST_VERSION + 1] {
+            let error = greeted(0, reply(version)).expect_err("another version");
+            assert!(matches!(error, ConnectError::Version { version: said, .. } if said == version), "{error}");
+            assert_eq!(error.code(), CudaError::SYSTEM_DRIVER_MISMATCH);
+        }
+        let refused = greeted(CudaError::SYSTEM_DRIVER_MISMATCH.code(), reply(0)).expect_err("refused");
+        assert_eq!(refused.code(), CudaError::SYSTEM_DRIVER_MISMATCH);
+        assert!(refused.to_string().contains("why"), "{refused}");
+        let other = greeted(CudaError::NOT_PERMITTED.code(), reply(0)).expect_err("refused");
+        assert_eq!(other.code(), CudaError::SYSTEM_NOT_READY);
+    }
+
+    /// Takes one frame; what is written for its payload is the body of the reply.
+    fn answer(link: &mut Link, write: impl FnOnce(&[u8], &mut Vec<u8>)) {
+        let frame = link.receive(Some(Instant::now() + LIMIT)).expect("a frame").expect("not closed");
+        let (request, mut body) = (frame.sequence, Vec::new());
+        write(frame.payload, &mut body);
+        link.send(&Reply { request, status: 0, earlier: 0, detail: "", body: &body }).expect("sent");
+    }
+
+    /// A server's proof, given the client's.
+    type Proving = fn(&Authenticate<'_>) -> Vec<u8>;
+
+    /// What a client with a token comes to at a server in the clear that proves itself so, or asks for no proof.
+    fn proved(proving: Option<Proving>) -> Result<(), ConnectError> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let ours = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        let theirs = listener.accept().expect("somebody connects").0;
+        let server = std::thread::spawn(move || {
+            let mut link = Link::new(theirs.into());
+            let authenticate = proving.is_some();
+            let reply = HelloReply { version: NEWEST_VERSION, server: "test", authenticate, nonce: NONCE };
+            answer(&mut link, |_, body| reply.write(body));
+            if let Some(proving) = proving {
+                answer(&mut link, |payload, body| {
+                    let proof = proving(&Authenticate::decode(payload).expect("a proof"));
+                    AuthenticateReply { proof: &proof }.write(body);
+                });
+            }
+        });
+        let link = Link::new(ours.into());
+        assert_eq!(*link.channel(), Channel::Clear);
+        let mut dialogue = Dialogue { link, server: "clear://there", limit: LIMIT, trip: Duration::ZERO };
+        let outcome = dialogue.greet(Some(&Secret::of(TOKEN)));
+        drop(dialogue);
+        server.join().expect("it does not panic");
+        outcome
+    }
+
+    /// The proof of a side that knows this token, as if the connection were of this kind.
+    fn proof(token: &str, side: Side, channel: Channel, client: &[u8]) -> Vec<u8> {
+        Secret::of(token).proof(side, &channel, NONCE, client).to_vec()
+    }
+
+    #[test]
+    fn a_server_whose_proof_is_wrong_or_empty_is_an_impostor() {
+        let right: Proving = |message| proof(TOKEN, Side::Server, Channel::Clear, message.nonce);
+        assert!(proved(Some(right)).is_ok());
+        let wrong: [(&str, Proving); 8] = [
+            ("nothing", |_| Vec::new()),
+            ("zeros", |_| vec![0; 32]),
+            ("what the client has said", |message| message.proof.to_vec()),
+            ("the client's side", |message| proof(TOKEN, Side::Client, Channel::Clear, message.nonce)),
+            ("another token", |message| proof("another", Side::Server, Channel::Clear, message.nonce)),
+            ("another connection", |message| proof(TOKEN, Side::Server, Channel::Tls([1; 32]), message.nonce)),
+            ("another question", |_| proof(TOKEN, Side::Server, Channel::Clear, &[7; 32])),
+            ("a part", |message| proof(TOKEN, Side::Server, Channel::Clear, message.nonce)[..31].to_vec()),
+        ];
+        for (name, proving) in wrong {
+            let outcome = proved(Some(proving));
+            assert!(matches!(outcome, Err(ConnectError::Impostor { .. })), "{name}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn advice_of_a_server_is_one_line_more_and_never_begins_a_line() {
+        assert_eq!(with_advice("no\n  do this\nfloe: forged\n"), "no\n  do this floe: forged");
+        assert_eq!(with_advice("no\u{1b}\n"), "no\u{fffd}");
+    }
+
+    #[test]
+    fn a_server_that_welcomes_a_token_without_a_proof_is_left() {
+        let outcome = proved(None);
+        assert!(matches!(outcome, Err(ConnectError::NoProof { .. })), "{outcome:?}");
+    }
+}

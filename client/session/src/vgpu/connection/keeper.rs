@@ -1,0 +1,393 @@
+//! What keeps a session on its connections. It makes the one for acknowledgements, and all of them anew when one has broken,
+//! for as long as the server keeps the session: the program notices a pause at most. Breaks come in, connections at their
+//! places go out. A server that has given the session up, or is not reached in time, loses it.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_abi::CudaError;
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, Mark, Places, Standing, Wait};
+
+use super::Shared;
+use super::dial::Joining;
+use super::error::ConnectError;
+use super::handshake::CONNECT;
+use crate::log::{Level, line, log};
+use crate::vgpu::statistics::Statistics;
+use crate::vgpu::table::lock;
+
+/// Between attempts: the first follows at once, later ones leave a server that starts or a network that comes back its time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The same where the server is reached, and connections are cut while the others are made.
+const LONGEST_PAUSE_OF_REACHED: Duration = Duration::from_millis(20);
+/// How long the end of a session waits for a connection to say so on. A server that is not told keeps it for the grace period.
+const LAST_WORD: Duration = Duration::from_millis(500);
+/// How long a program stands still before its user is told why. Shorter pauses are nobody's concern: the program runs right.
+const SILENT_OUTAGE: Duration = Duration::from_secs(2);
+/// How long a server that was there may take for a step of the first attempt to make a connection again; each later one has
+/// twice the time. A network that swallows what is sent is found out by trying anew, not by waiting.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+/// How long what a session has said last may take to who reads it.
+const OWN_WORDS: Duration = Duration::from_millis(100);
+/// How often who waits for the other connections of an epoch looks whether it is over.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Keeps one session's connections.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    joining: Arc<Joining>,
+    places: Places,
+    statistics: Arc<Statistics>,
+    /// Held where an epoch begins, and where a place is frozen for one: none is for an epoch that is over, and none that is
+    /// new is missing in the next.
+    beginning: Mutex<()>,
+    outage: Mutex<Option<Outage>>,
+}
+
+/// A time without a link.
+#[derive(Debug)]
+struct Outage {
+    began: Instant,
+    /// The connections that broke.
+    epoch: u64,
+    /// What the last attempt came to.
+    last: Option<String>,
+    /// The user knows of it.
+    told: bool,
+}
+
+/// The connections of one epoch, while they are made.
+#[derive(Debug)]
+struct Round {
+    epoch: u64,
+    places: Vec<u32>,
+    /// How long each step may take.
+    patience: Duration,
+    /// How many are not agreed on, that for acknowledgements among them.
+    left: Mutex<usize>,
+    /// Wakes who waits for the others.
+    agreed: Condvar,
+}
+
+/// What came of a round.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// The server is not reached.
+    None,
+    /// It is, and not by all connections.
+    Some,
+    All,
+}
+
+impl Round {
+    fn new(epoch: u64, places: Vec<u32>, patience: Duration) -> Self {
+        Self { epoch, left: Mutex::new(places.len() + 1), agreed: Condvar::new(), places, patience }
+    }
+
+    fn is_whole(&self) -> bool {
+        *lock(&self.left) == 0
+    }
+
+    /// One more is agreed on. Whether it is the last.
+    fn agree(&self) -> bool {
+        let mut left = lock(&self.left);
+        *left -= 1;
+        self.agreed.notify_all();
+        *left == 0
+    }
+
+    /// Waits until all are, as long as `goes_on` says so: none goes on before it is certain of each that both sides have the
+    /// same history there. Whether they are.
+    fn await_others(&self, goes_on: impl Fn() -> bool) -> bool {
+        let mut left = lock(&self.left);
+        while *left > 0 && goes_on() {
+            left = self.agreed.wait_timeout(left, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *left == 0
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(places: Places, joining: &Arc<Joining>, statistics: Arc<Statistics>) -> Arc<Self> {
+        let joining = Arc::clone(joining);
+        Arc::new(Self { joining, places, statistics, beginning: Mutex::default(), outage: Mutex::default() })
+    }
+
+    /// Starts the threads that keep the connections, and that find out when they are dead.
+    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
+        let doubting = Arc::clone(self);
+        std::thread::Builder::new().name("floe-pulse".into()).spawn(move || doubting.find_dead())?;
+        let (own, shared) = (Arc::clone(self), Arc::clone(shared));
+        std::thread::Builder::new().name("floe-keep".into()).spawn(move || own.run(&shared)).map(drop)
+    }
+
+    /// Something waits for the server, until this is dropped.
+    pub(super) fn waiting(&self) -> Wait<'_> {
+        self.places.wait()
+    }
+
+    /// Leaves connections on which the server does not answer, where it does on a new one: a server that does not answer
+    /// there either is stopped, or away, and new connections would not help.
+    fn find_dead(&self) {
+        let mut patience = FIRST_PATIENCE;
+        while let Some(doubt) = self.places.await_doubt() {
+            match self.joining.join(self.limit(patience)) {
+                Err(error) if !error.is_final() => {
+                    log!(Debug, "no answer, and no new connection: {error}");
+                    patience = (2 * patience).min(CONNECT);
+                }
+                Ok(_) | Err(_) => {
+                    self.places.broke_in(doubt);
+                    patience = FIRST_PATIENCE;
+                }
+            }
+        }
+    }
+
+    fn run(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let (mut pause, mut patience) = (SHORTEST_PAUSE, FIRST_PATIENCE);
+        while !self.places.is_over() {
+            self.note_outage();
+            self.tell_long_outage();
+            if self.places.grace_left().is_zero() {
+                return shared.lose(CudaError::DEVICE_UNAVAILABLE, &self.silence());
+            }
+            let made = self.round(shared, patience);
+            if made == Made::All {
+                (pause, patience) = (SHORTEST_PAUSE, FIRST_PATIENCE);
+            } else if !self.places.is_over() {
+                let longest = if made == Made::Some { LONGEST_PAUSE_OF_REACHED } else { LONGEST_PAUSE };
+                std::thread::sleep(pause.min(longest).min(self.places.grace_left()));
+                (pause, patience) = ((2 * pause).min(LONGEST_PAUSE), (2 * patience).min(CONNECT));
+            }
+        }
+    }
+
+    /// Makes the connections that are missing, and hears what has come of what is sent until one of them breaks.
+    fn round(self: &Arc<Self>, shared: &Arc<Shared>, patience: Duration) -> Made {
+        // The first connections wait for a worker that starts.
+        let patience = if lock(&self.outage).is_some() { patience } else { CONNECT };
+        let link = match self.join(patience) {
+            Ok(link) => link,
+            Err(error) => {
+                self.failed(shared, &error);
+                return Made::None;
+            }
+        };
+        let round = Arc::new(self.begin(patience));
+        for place in round.places.iter().copied() {
+            let (own, shared, of) = (Arc::clone(self), Arc::clone(shared), Arc::clone(&round));
+            let thread = std::thread::Builder::new().name("floe-again".into());
+            if thread.spawn(move || own.make(&shared, &of, place)).is_err() {
+                self.places.broke(round.epoch);
+            }
+        }
+        self.listen(shared, &round, link);
+        if round.is_whole() { Made::All } else { Made::Some }
+    }
+
+    /// Begins with new connections, where those there were have broken.
+    fn begin(&self, patience: Duration) -> Round {
+        let _beginning = lock(&self.beginning);
+        let epoch = self.places.epoch();
+        let has_broken = self.places.standing() == Standing::Broken;
+        if has_broken {
+            // Also where it did so since the last look.
+            self.note_outage();
+        }
+        let begins = has_broken && self.places.begin(epoch + 1);
+        let (epoch, places) = if begins { (epoch + 1, self.places.all()) } else { (epoch, Vec::new()) };
+        Round::new(epoch, places, patience)
+    }
+
+    /// Makes the connection for acknowledgements of a joined one, and reads it to its end.
+    fn listen(&self, shared: &Shared, round: &Round, link: Link) {
+        let epoch = round.epoch;
+        let which = (epoch, ACKNOWLEDGEMENTS_PLACE);
+        let Some((link, _)) = self.go_on(shared, link, which, Mark::none(), round.patience) else { return };
+        let receiver = self.places.hear(epoch, link);
+        self.is_there(round);
+        if let Heard::Contract(error) = self.places.listen(epoch, receiver) {
+            Self::lose_by(shared, "the server acknowledged what cannot be", &error);
+        }
+    }
+
+    /// Makes one connection of an epoch, and writes on it what the server lacks.
+    fn make(&self, shared: &Shared, round: &Round, place: u32) {
+        let epoch = round.epoch;
+        let link = match self.join(round.patience) {
+            Ok(link) => link,
+            Err(error) => {
+                self.failed(shared, &error);
+                return self.places.broke(epoch);
+            }
+        };
+        let Some(mark) = self.freeze(epoch, place) else { return };
+        let Some((link, mark)) = self.go_on(shared, link, (epoch, place), mark, round.patience) else { return };
+        if let Err(error) = self.places.check(place, mark) {
+            return self.lose_to(shared, epoch, &error);
+        }
+        self.is_there(round);
+        let goes_on = || self.places.epoch() == epoch && self.places.standing() == Standing::There;
+        if round.await_others(goes_on) {
+            self.attach(shared, epoch, place, link, mark);
+        }
+    }
+
+    /// Makes a bulk connection for the first time; the link at its place, which goes on whatever becomes of this connection.
+    pub(super) fn make_first(&self, shared: &Shared, place: u32) -> Result<Link, ConnectError> {
+        let link = self.join(CONNECT)?;
+        let (epoch, mark) = {
+            let _beginning = lock(&self.beginning);
+            (self.places.epoch(), self.places.freeze(place))
+        };
+        if let Some((link, mark)) = self.go_on(shared, link, (epoch, place), mark, CONNECT) {
+            self.attach(shared, epoch, place, link, mark);
+        }
+        Ok(self.places.link(place))
+    }
+
+    /// Has nobody read at a place any more, unless its epoch is over; what has been read there.
+    fn freeze(&self, epoch: u64, place: u32) -> Option<Mark> {
+        let _beginning = lock(&self.beginning);
+        (self.places.epoch() == epoch).then(|| self.places.freeze(place))
+    }
+
+    /// Says to the server what this side has at a place; what the server has. `None`: the connection is of no use, and its
+    /// epoch has broken.
+    fn go_on(
+        &self,
+        shared: &Shared,
+        link: Link,
+        (epoch, place): (u64, u32),
+        mark: Mark,
+        patience: Duration,
+    ) -> Option<(Link, Mark)> {
+        match self.joining.go_on(link, (epoch, place), mark, patience) {
+            Ok(made) => {
+                self.places.heard();
+                Some(made)
+            }
+            Err(error) => {
+                // Of an epoch that is over the server may have heard that from another connection.
+                if self.places.epoch() == epoch {
+                    self.failed(shared, &error);
+                }
+                self.places.broke(epoch);
+                None
+            }
+        }
+    }
+
+    /// Goes on at a place, behind what the server has.
+    fn attach(&self, shared: &Shared, epoch: u64, place: u32, link: Link, mark: Mark) {
+        if let Err(error) = self.places.go_on(place, epoch, link, mark) {
+            self.lose_to(shared, epoch, &error);
+        }
+    }
+
+    /// The server has what it cannot have from here, unless that was for another epoch.
+    fn lose_to(&self, shared: &Shared, epoch: u64, error: &LinkError) {
+        if self.places.epoch() == epoch {
+            Self::lose_by(shared, "the server has what it cannot have", error);
+        }
+    }
+
+    fn lose_by(shared: &Shared, what: &str, error: &LinkError) {
+        shared.lose(CudaError::DEVICE_UNAVAILABLE, &format!("{what}: {error}"));
+    }
+
+    /// An attempt has failed: another may not, unless the session is not there any more.
+    fn failed(&self, shared: &Shared, error: &ConnectError) {
+        if error.is_final() {
+            lock(&self.outage).take();
+            Self::await_own_words(shared);
+            let reason =
+                format!("it broke, and {error}\n  the session has ended there: the log of the server says why");
+            return shared.lose(CudaError::DEVICE_UNAVAILABLE, &reason);
+        }
+        log!(Debug, "{error}");
+        if let Some(outage) = &mut *lock(&self.outage) {
+            outage.last = Some(error.to_string());
+        }
+    }
+
+    /// A session that ends says why on its own connection, where it can.
+    fn await_own_words(shared: &Shared) {
+        let until = Instant::now() + OWN_WORDS;
+        while !shared.errors.is_lost() && Instant::now() < until {
+            shared.incoming.watch();
+            std::thread::sleep(SHORTEST_PAUSE);
+        }
+    }
+
+    /// Says that the link is broken, once.
+    fn note_outage(&self) {
+        let mut outage = lock(&self.outage);
+        if self.places.standing() != Standing::Broken || outage.is_some() {
+            return;
+        }
+        *outage = Some(Outage { began: Instant::now(), epoch: self.places.epoch(), last: None, told: false });
+        let (server, grace) = (&self.joining.server, self.places.grace().as_secs_f32());
+        log!(Info, "the connection to {server} broke; the program goes on when it is made again, within {grace} s");
+    }
+
+    /// Tells the user why the program stands still, once in an outage.
+    fn tell_long_outage(&self) {
+        let mut outage = lock(&self.outage);
+        let Some(outage) = outage.as_mut().filter(|outage| !outage.told && outage.began.elapsed() >= SILENT_OUTAGE)
+        else {
+            return;
+        };
+        outage.told = true;
+        let (server, grace) = (&self.joining.server, self.places.grace().as_secs_f32());
+        let words = "the program waits until it is made again, at most";
+        line(Level::Error, format_args!("the connection to {server} broke; {words} {grace} s"));
+    }
+
+    /// One connection of an epoch is there; with the last of them, the link is.
+    fn is_there(&self, round: &Round) {
+        if !round.agree() {
+            return;
+        }
+        let mut outage = lock(&self.outage);
+        if let Some(over) = outage.take_if(|outage| outage.epoch < round.epoch) {
+            let pause = over.began.elapsed();
+            self.statistics.made_again(pause);
+            let level = if over.told { Level::Error } else { Level::Info };
+            let (server, pause) = (&self.joining.server, pause.as_millis());
+            line(level, format_args!("the connection to {server} is there again after {pause} ms"));
+        }
+    }
+
+    /// Makes one more connection of the session.
+    fn join(&self, patience: Duration) -> Result<Link, ConnectError> {
+        let (link, trip) = self.joining.join(self.limit(patience))?;
+        // The daemon has the session, whatever holds up its worker.
+        self.places.heard();
+        self.places.went(trip);
+        Ok(link)
+    }
+
+    /// How long one step may take.
+    fn limit(&self, patience: Duration) -> Duration {
+        self.places.grace_left().min(patience)
+    }
+
+    /// Why a session whose server is not reached is lost.
+    fn silence(&self) -> String {
+        let grace = self.places.grace().as_secs_f32();
+        format!("it broke, and could not be made again within {grace} s")
+    }
+
+    /// What the last attempt to make the link again came to, where there is none.
+    pub(super) fn last_trouble(&self) -> Option<String> {
+        lock(&self.outage).as_ref()?.last.clone()
+    }
+
+    /// Tells the server that this side ends the session.
+    pub(super) fn say_leave(&self) {
+        self.places.say_leave(LAST_WORD);
+    }
+}

@@ -1,0 +1,91 @@
+//! Where one thread waits for one answer, or for its turn to read.
+//! In: the answer, or a nudge. Out: the answer, once.
+//! It reads nothing itself.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use floe_abi::CudaResult;
+use floe_transport::Spin;
+
+use super::pending::Answer;
+use crate::vgpu::table::lock;
+
+/// One thread that waits.
+#[derive(Debug, Default)]
+pub(super) struct Waiter {
+    slot: Mutex<Slot>,
+    woken: Condvar,
+    /// Whether there is an answer or a nudge, so that the thread can look without the lock.
+    stirred: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    answer: Option<CudaResult<Answer>>,
+    nudged: bool,
+    sleeps: bool,
+}
+
+impl Waiter {
+    /// The answer is here.
+    pub(super) fn fill(&self, answer: CudaResult<Answer>) {
+        self.change(|slot| slot.answer = Some(answer));
+    }
+
+    /// Something has changed: the thread is to look.
+    pub(super) fn nudge(&self) {
+        self.change(|slot| slot.nudged = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Slot)) {
+        let mut slot = lock(&self.slot);
+        change(&mut slot);
+        self.stirred.store(true, Ordering::Release);
+        if slot.sleeps {
+            drop(slot);
+            self.woken.notify_all();
+        }
+    }
+
+    /// Whether the answer is here.
+    pub(super) fn is_filled(&self) -> bool {
+        self.stirred.load(Ordering::Acquire) && lock(&self.slot).answer.is_some()
+    }
+
+    /// The answer, when it is here.
+    pub(super) fn take(&self) -> Option<CudaResult<Answer>> {
+        lock(&self.slot).answer.take()
+    }
+
+    /// Waits for the answer or a nudge.
+    pub(super) fn sleep(&self, spin: Spin) {
+        let _ = spin.look(|| self.stirred.load(Ordering::Acquire).then_some(()));
+        let mut slot = lock(&self.slot);
+        while slot.answer.is_none() && !slot.nudged {
+            slot.sleeps = true;
+            slot = self.woken.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+        slot.sleeps = false;
+        slot.nudged = false;
+        self.stirred.store(slot.answer.is_some(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nudge_wakes_once_and_an_answer_stays() {
+        let waiter = Waiter::default();
+        waiter.nudge();
+        waiter.sleep(Spin::default());
+        assert!(!waiter.is_filled());
+        waiter.fill(Ok(Answer::default()));
+        waiter.sleep(Spin::default());
+        assert!(waiter.is_filled());
+        assert!(waiter.take().is_some());
+        assert!(!waiter.is_filled());
+    }
+}

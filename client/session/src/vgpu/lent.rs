@@ -1,0 +1,113 @@
+//! Pinned memory of the program that is sent from where it lies. Ranges come in when a copy is queued and leave when nobody
+//! reads them any more: when their bytes are at the socket, or where that may be another one tomorrow, at the server. Who
+//! would free such memory waits here. It outlives no link: one that ends gives all back.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use floe_surface::HostRange;
+use floe_transport::Giving;
+
+use crate::vgpu::table::lock;
+use crate::vgpu::tally;
+
+/// The ranges that are on their way to one server.
+#[derive(Debug, Default)]
+pub(crate) struct LentRanges {
+    /// Start and bytes.
+    ranges: Mutex<Vec<(u64, u64)>>,
+    count: AtomicUsize,
+    back: Condvar,
+}
+
+/// One range on its way. Given back when dropped.
+#[derive(Debug)]
+pub(crate) struct LentRange {
+    range: HostRange,
+    giving: Giving,
+    home: Arc<LentRanges>,
+}
+
+impl LentRanges {
+    /// Lends a range, which nobody writes until it is back, or, where it is pinned, until its copy has completed.
+    pub(crate) fn lend(self: &Arc<Self>, range: HostRange, giving: Giving) -> LentRange {
+        lock(&self.ranges).push(place(&range));
+        self.count.fetch_add(1, Ordering::AcqRel);
+        LentRange { range, giving, home: Arc::clone(self) }
+    }
+
+    /// Whether anything is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits until none of these bytes is on its way.
+    pub(crate) fn wait_until_back(&self, start: u64, bytes: u64) {
+        if self.is_empty() {
+            return;
+        }
+        let overlaps =
+            |(from, length): &(u64, u64)| *from < start.saturating_add(bytes) && start < from.saturating_add(*length);
+        let mut ranges = lock(&self.ranges);
+        while ranges.iter().any(overlaps) {
+            tally::waited();
+            ranges = self.back.wait(ranges).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn place(range: &HostRange) -> (u64, u64) {
+    (range.pointer().0, range.len() as u64)
+}
+
+impl floe_transport::Lent for LentRange {
+    fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        self.range.show(write);
+    }
+
+    fn giving(&self) -> Giving {
+        self.giving
+    }
+}
+
+impl Drop for LentRange {
+    fn drop(&mut self) {
+        let own = place(&self.range);
+        let mut ranges = lock(&self.home.ranges);
+        if let Some(index) = ranges.iter().position(|range| *range == own) {
+            ranges.swap_remove(index);
+        }
+        drop(ranges);
+        self.home.count.fetch_sub(1, Ordering::AcqRel);
+        self.home.back.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_surface::HostBlock;
+
+    use super::*;
+
+    #[test]
+    fn who_frees_lent_memory_waits_until_it_is_back() {
+        let block = HostBlock::new(64).unwrap();
+        let (start, lent) = (block.pointer().0, Arc::new(LentRanges::default()));
+        let range = lent.lend(block.range().sub(16, 16).unwrap(), Giving::Pages);
+        lent.wait_until_back(start, 16);
+        lent.wait_until_back(start + 32, 32);
+        std::thread::scope(|scope| {
+            // It goes back where this fails, too.
+            let range = range;
+            let waiting = scope.spawn(|| lent.wait_until_back(start + 31, 1));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            drop(range);
+        });
+        assert!(lent.is_empty());
+    }
+}

@@ -1,0 +1,395 @@
+//! How far each stream has come: the last frame issued on it and the last one known to have completed. Sequence numbers of
+//! frames come in when work is posted and when a reply proves completion; fences go out that say when memory may be reused.
+//! Nothing here asks the server: it only remembers what was learned.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The wire's id of the legacy default stream.
+pub(crate) const LEGACY: u64 = 0;
+
+/// One stream's counters. Frames are numbered over the whole session, so they compare across streams.
+#[derive(Debug)]
+pub(crate) struct Course {
+    stream: u64,
+    /// Whether it and the legacy default stream wait for each other.
+    blocking: bool,
+    /// The last frame that may write host memory which the device reaches, as almost all may.
+    writing: AtomicU64,
+    /// The last frame that writes none by itself.
+    reading: AtomicU64,
+    completed: AtomicU64,
+    /// Destroyed: forgotten as soon as its work is known to be over.
+    retired: AtomicBool,
+}
+
+impl Course {
+    fn new(stream: u64, blocking: bool) -> Arc<Self> {
+        Arc::new(Self {
+            stream,
+            blocking,
+            writing: AtomicU64::new(0),
+            reading: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
+        })
+    }
+
+    /// The stream's id on the wire.
+    pub(crate) fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// Work of frame `sequence` has been put on the stream.
+    pub(crate) fn issue(&self, sequence: u64) {
+        self.writing.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// The same of the frame that has just got its sequence, before the next one gets its own: no later one can be here.
+    #[inline]
+    pub(crate) fn issue_next(&self, sequence: u64) {
+        // A store, since frames are numbered one at a time; `issue`, from outside that, never takes a later one away.
+        self.writing.store(sequence, Ordering::Release);
+    }
+
+    /// As `issue`, of work that writes no memory of the program's by itself.
+    pub(crate) fn issue_reading(&self, sequence: u64) {
+        self.reading.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// The last frame put on the stream.
+    pub(crate) fn issued(&self) -> u64 {
+        self.writing.load(Ordering::Acquire).max(self.reading.load(Ordering::Acquire))
+    }
+
+    /// All work of frames up to this one has completed.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing put on the stream is still outstanding.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.completed() >= self.issued()
+    }
+
+    fn complete(&self, sequence: u64) -> bool {
+        self.completed.fetch_max(sequence, Ordering::AcqRel) < sequence
+    }
+}
+
+/// Work that must have completed before something may be reused.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fence {
+    waits: Vec<(Arc<Course>, u64)>,
+}
+
+impl Fence {
+    /// Whether all of it has completed.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.waits.iter().all(|(course, sequence)| course.completed() >= *sequence)
+    }
+}
+
+/// The counters of all streams of one session.
+#[derive(Debug)]
+pub(crate) struct Order {
+    courses: RwLock<HashMap<u64, Arc<Course>>>,
+    legacy: Arc<Course>,
+    /// Grows with each news of completion, so that a fence is not asked twice about the same state.
+    news: AtomicU64,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Order {
+    /// A session that has issued nothing and has the legacy default stream only.
+    pub(crate) fn new() -> Self {
+        let legacy = Course::new(LEGACY, true);
+        Self { courses: RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))])), legacy, news: AtomicU64::new(0) }
+    }
+
+    /// The legacy default stream.
+    pub(crate) fn legacy(&self) -> &Arc<Course> {
+        &self.legacy
+    }
+
+    /// A new stream.
+    pub(crate) fn add(&self, stream: u64, blocking: bool) -> Arc<Course> {
+        let course = Course::new(stream, blocking);
+        self.write().insert(stream, Arc::clone(&course));
+        course
+    }
+
+    /// The stream is destroyed. Its outstanding work still counts, until a synchronize of the context proves it complete.
+    pub(crate) fn retire(&self, course: &Arc<Course>) {
+        course.retired.store(true, Ordering::Release);
+        if course.is_idle() {
+            self.write().remove(&course.stream);
+        }
+    }
+
+    /// A stream of the wire that is not destroyed.
+    pub(crate) fn stream(&self, stream: u64) -> Option<Arc<Course>> {
+        self.course(stream).filter(|course| !course.retired.load(Ordering::Acquire))
+    }
+
+    /// A stream of the wire, while something may be outstanding on it.
+    pub(crate) fn course(&self, stream: u64) -> Option<Arc<Course>> {
+        self.read().get(&stream).cloned()
+    }
+
+    /// Everything issued on the stream up to frame `sequence` has completed. Work on a blocking stream runs after what was
+    /// issued earlier on the legacy default stream and the other way round, so each tells something about the other.
+    pub(crate) fn stream_completed(&self, course: &Arc<Course>, sequence: u64) {
+        let issued = course.issued();
+        let mut news = course.complete(sequence);
+        // With work issued after the proof, the last frame before it is not known; then nothing is concluded.
+        if course.blocking && issued <= sequence {
+            if course.stream == LEGACY {
+                for other in self.read().values().filter(|other| other.blocking) {
+                    news |= other.complete(issued);
+                }
+            } else {
+                news |= self.legacy.complete(issued);
+            }
+        }
+        self.tell(news);
+    }
+
+    /// Everything issued up to frame `sequence` on any stream has completed.
+    pub(crate) fn all_completed(&self, sequence: u64) {
+        let (mut news, mut retired) = (false, false);
+        for course in self.read().values() {
+            news |= course.complete(sequence);
+            retired |= course.retired.load(Ordering::Acquire);
+        }
+        if retired {
+            self.write().retain(|_, course| !(course.retired.load(Ordering::Acquire) && course.is_idle()));
+        }
+        self.tell(news);
+    }
+
+    /// The context is gone with all its streams but the legacy one, and so is their work.
+    pub(crate) fn reset(&self, sequence: u64) {
+        self.all_completed(sequence);
+        self.write().retain(|stream, _| *stream == LEGACY);
+    }
+
+    /// Whether nothing is outstanding anywhere.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.read().values().all(|course| course.is_idle())
+    }
+
+    /// Whether nothing is outstanding that may write host memory by itself.
+    pub(crate) fn writes_nothing(&self) -> bool {
+        self.read().values().all(|course| course.completed() >= course.writing.load(Ordering::Acquire))
+    }
+
+    /// A fence behind everything issued so far.
+    pub(crate) fn fence(&self) -> Fence {
+        self.fence_over(|_| true)
+    }
+
+    /// A fence behind all that work issued now on this stream would come after: what the stream holds, and, of streams that
+    /// wait for the legacy default stream, what that holds, or the other way round.
+    pub(crate) fn fence_behind(&self, course: &Course) -> Fence {
+        self.fence_over(|other| {
+            let legacy = course.stream == LEGACY || other.stream == LEGACY;
+            other.stream == course.stream || course.blocking && other.blocking && legacy
+        })
+    }
+
+    fn fence_over(&self, is_ahead: impl Fn(&Course) -> bool) -> Fence {
+        let waits = self
+            .read()
+            .values()
+            .filter(|course| is_ahead(course) && !course.is_idle())
+            .map(|course| (Arc::clone(course), course.issued()))
+            .collect();
+        Fence { waits }
+    }
+
+    /// A number that changes when any stream is known to have come further.
+    pub(crate) fn news(&self) -> u64 {
+        self.news.load(Ordering::Acquire)
+    }
+
+    fn tell(&self, news: bool) {
+        if news {
+            self.news.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<u64, Arc<Course>>> {
+        self.courses.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<u64, Arc<Course>>> {
+        self.courses.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_over_nothing_is_passed_at_once() {
+        assert!(Order::new().fence().is_passed());
+    }
+
+    #[test]
+    fn a_fence_waits_for_every_stream_that_was_busy() {
+        let order = Order::new();
+        let (a, b) = (order.add(1, false), order.add(2, false));
+        a.issue(5);
+        b.issue(6);
+        let fence = order.fence();
+        order.stream_completed(&a, 7);
+        assert!(!fence.is_passed());
+        order.stream_completed(&b, 8);
+        assert!(fence.is_passed());
+    }
+
+    #[test]
+    fn work_issued_after_a_fence_does_not_hold_it() {
+        let order = Order::new();
+        let a = order.add(1, false);
+        a.issue(5);
+        let fence = order.fence();
+        a.issue(9);
+        order.stream_completed(&a, 6);
+        assert!(fence.is_passed());
+        assert!(!a.is_idle());
+    }
+
+    #[test]
+    fn a_fence_behind_one_stream_waits_for_those_it_runs_after() {
+        let order = Order::new();
+        let (blocking, other, free) = (order.add(1, true), order.add(2, true), order.add(3, false));
+        for (course, sequence) in [(order.legacy(), 4), (&blocking, 5), (&other, 6), (&free, 7)] {
+            course.issue(sequence);
+        }
+        let behind = |course: &Course| {
+            let mut streams: Vec<u64> =
+                order.fence_behind(course).waits.iter().map(|(course, _)| course.stream).collect();
+            streams.sort_unstable();
+            streams
+        };
+        assert_eq!(behind(order.legacy()), [LEGACY, 1, 2]);
+        assert_eq!(behind(&blocking), [LEGACY, 1]);
+        assert_eq!(behind(&free), [3]);
+    }
+
+    #[test]
+    fn completion_on_the_legacy_stream_tells_about_blocking_streams_only() {
+        let order = Order::new();
+        let (blocking, free) = (order.add(1, true), order.add(2, false));
+        blocking.issue(3);
+        free.issue(4);
+        order.legacy().issue(5);
+        order.stream_completed(&Arc::clone(order.legacy()), 6);
+        assert!(blocking.is_idle());
+        assert!(!free.is_idle());
+    }
+
+    #[test]
+    fn completion_on_the_idle_legacy_stream_tells_nothing_about_later_work_elsewhere() {
+        let order = Order::new();
+        let blocking = order.add(1, true);
+        blocking.issue(3);
+        order.stream_completed(&Arc::clone(order.legacy()), 4);
+        assert!(!blocking.is_idle());
+    }
+
+    #[test]
+    fn completion_on_a_blocking_stream_tells_about_earlier_legacy_work() {
+        let order = Order::new();
+        let blocking = order.add(1, true);
+        order.legacy().issue(2);
+        blocking.issue(3);
+        order.stream_completed(&blocking, 4);
+        assert!(order.legacy().is_idle());
+    }
+
+    #[test]
+    fn a_destroyed_stream_with_work_holds_fences_until_the_context_is_synchronized() {
+        let order = Order::new();
+        let a = order.add(1, false);
+        a.issue(3);
+        order.retire(&a);
+        let fence = order.fence();
+        assert!(!fence.is_passed());
+        order.all_completed(9);
+        assert!(fence.is_passed());
+    }
+
+    #[test]
+    fn a_frame_that_is_noted_late_takes_no_later_one_away() {
+        let order = Order::new();
+        let a = order.add(1, false);
+        a.issue_next(5);
+        a.issue(4);
+        assert_eq!(a.issued(), 5);
+        a.issue(7);
+        a.issue_next(8);
+        assert_eq!(a.issued(), 8);
+    }
+
+    #[test]
+    fn frames_noted_by_many_threads_leave_the_last_one() {
+        let order = Order::new();
+        let (course, numbers) = (order.add(1, false), std::sync::Mutex::new(0_u64));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for turn in 0..2000 {
+                        let mut number = numbers.lock().unwrap();
+                        *number += 1;
+                        let sequence = *number;
+                        if turn % 3 == 0 {
+                            drop(number);
+                            course.issue(sequence);
+                        } else {
+                            course.issue_next(sequence);
+                            drop(number);
+                        }
+                        assert!(course.issued() >= sequence);
+                    }
+                });
+            }
+        });
+        assert_eq!(course.issued(), 8000);
+    }
+
+    #[test]
+    fn work_that_only_reads_host_memory_is_outstanding_and_writes_none() {
+        let order = Order::new();
+        let a = order.add(1, false);
+        a.issue_reading(3);
+        assert!(!order.is_idle() && order.writes_nothing());
+        a.issue(4);
+        assert!(!order.writes_nothing());
+        order.stream_completed(&a, 5);
+        a.issue_reading(6);
+        assert!(order.writes_nothing());
+    }
+
+    #[test]
+    fn news_changes_only_when_something_completed() {
+        let order = Order::new();
+        let a = order.add(1, false);
+        a.issue(3);
+        let before = order.news();
+        order.stream_completed(&a, 4);
+        let after = order.news();
+        assert_ne!(before, after);
+        order.stream_completed(&a, 4);
+        assert_eq!(order.news(), after);
+    }
+}

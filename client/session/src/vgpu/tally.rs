@@ -1,0 +1,98 @@
+//! What the calling thread's present driver call has done so far: sent something, waited. The surface says where calls begin
+//! and end, marks come in from the link, one count per outermost call goes out to the statistics. It belongs to one thread and
+//! takes no lock.
+
+use std::cell::Cell;
+
+use crate::vgpu::statistics::{Class, Statistics};
+
+#[derive(Clone, Copy)]
+struct Mark {
+    /// How many calls deep: a call that uses another counts once.
+    depth: u32,
+    posted: bool,
+    called: bool,
+    waited: bool,
+}
+
+const NOTHING: Mark = Mark { depth: 0, posted: false, called: false, waited: false };
+
+thread_local! {
+    static PRESENT: Cell<Mark> = const { Cell::new(NOTHING) };
+}
+
+fn change(mark: impl FnOnce(&mut Mark)) {
+    PRESENT.with(|present| {
+        let mut value = present.get();
+        mark(&mut value);
+        present.set(value);
+    });
+}
+
+/// The present call posted something.
+pub(crate) fn posted() {
+    change(|mark| mark.posted = true);
+}
+
+/// The present call asked something.
+pub(crate) fn called() {
+    change(|mark| mark.called = true);
+}
+
+/// The present call waited for an answer.
+pub(crate) fn waited() {
+    change(|mark| mark.waited = true);
+}
+
+/// A driver call of the program begins. What the thread did between calls is nobody's.
+#[inline]
+pub(crate) fn begin() {
+    change(|mark| {
+        *mark = if mark.depth == 0 { Mark { depth: 1, ..NOTHING } } else { Mark { depth: mark.depth + 1, ..*mark } }
+    });
+}
+
+/// The call that began last is over. The outermost one is counted.
+#[inline]
+pub(crate) fn end(statistics: &Statistics) {
+    let mut over = None;
+    change(|mark| {
+        mark.depth -= 1;
+        if mark.depth == 0 {
+            over = Some(*mark);
+            *mark = NOTHING;
+        }
+    });
+    if let Some(mark) = over {
+        let class = match (mark.called, mark.posted) {
+            (true, _) => Class::Call,
+            (false, true) => Class::Post,
+            (false, false) => Class::Local,
+        };
+        statistics.made(class, mark.waited);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_counts_once_by_the_most_it_did_itself() {
+        let statistics = Statistics::new();
+        begin();
+        posted();
+        begin();
+        called();
+        waited();
+        end(&statistics);
+        assert_eq!(statistics.snapshot().made, [0, 0, 0]);
+        end(&statistics);
+        waited();
+        begin();
+        end(&statistics);
+        let snapshot = statistics.snapshot();
+        assert_eq!(snapshot.made, [1, 0, 1]);
+        assert_eq!(snapshot.waited, [0, 0, 1]);
+    }
+}

@@ -1,0 +1,37 @@
+//! Streams that wait for words of memory: which waits are not known to be over. Frames come in when waits are posted; whether any
+//! is left goes out, for who must not stand behind one. It looks at no memory.
+
+use std::sync::{Arc, Mutex};
+
+use crate::vgpu::order::Course;
+use crate::vgpu::table::lock;
+
+/// Waits for words of mirrored memory that are not known to be over: the stream and the frame.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) waits: Mutex<Vec<(Arc<Course>, u64)>>,
+    /// Waits for words wherever they are that are not known to be over.
+    standing: Mutex<Vec<(Arc<Course>, u64)>>,
+}
+
+impl Watched {
+    /// A stream stands at a wait from this frame on.
+    pub(crate) fn stands(&self, course: &Arc<Course>, sequence: u64) {
+        self.any_stand();
+        lock(&self.standing).push((Arc::clone(course), sequence));
+    }
+
+    /// Whether a stream may stand at a wait for a word.
+    pub(crate) fn any_stand(&self) -> bool {
+        let mut standing = lock(&self.standing);
+        standing.retain(|(course, sequence)| course.completed() < *sequence);
+        !standing.is_empty()
+    }
+
+    /// Forgets the waits that are over; whether there are others.
+    pub(crate) fn any_left(&self) -> bool {
+        let mut waits = lock(&self.waits);
+        waits.retain(|(course, sequence)| course.completed() < *sequence);
+        !waits.is_empty()
+    }
+}
