@@ -158,8 +158,19 @@ fn threads_of_a_function_touch_while_its_stream_stands(client: &Client, server: 
     client.mem_free(at).unwrap();
 }
 
-/// A copy between host and device that is one within the device, since its host's end is managed, is over when the call returns,
-/// as the program was told; a copy within the device is only queued, as CUDA has it.
+fn unified(at: DevicePtr, bytes: usize) -> UnifiedRange {
+    // SAFETY: as of `host`, or memory of the device's.
+    unsafe { UnifiedRange::new(at, bytes) }
+}
+
+/// The same row twice, between memory whose sides nobody names.
+fn rows(to: DevicePtr, from: DevicePtr) -> CopyBox {
+    let end = |at| CopyEnd { place: CopyPlace::Unified(unified(at, 1536)), pitch: 1024, slice: 2048 };
+    CopyBox { source: end(from), destination: end(to), width: 512, height: 2, depth: 1 }
+}
+
+/// A copy with a managed end is over when a call returns that waits, whatever the program called its ends: it may touch the
+/// memory at once.
 fn a_copy_with_a_managed_end_is_waited_for(client: &Client, server: &Server) {
     let (at, other) = (client.mem_alloc_managed(4096, GLOBAL).unwrap(), client.mem_alloc(4096).unwrap());
     let behind = |copy: &dyn Fn() -> CudaResult<()>| {
@@ -171,7 +182,44 @@ fn a_copy_with_a_managed_end_is_waited_for(client: &Client, server: &Server) {
     let down = behind(&|| client.memcpy_dtoh(Stream::LEGACY, host(at, 4096), other));
     let up = behind(&|| client.memcpy_htod(Stream::LEGACY, other, host(at, 4096)));
     assert_eq!([down, up], [Some("SynchronizeStream"); 2]);
-    assert_eq!(behind(&|| client.memcpy_dtod(Stream::LEGACY, other, at, 4096)), None);
+    let (here, there) = (unified(at, 4096), unified(other, 4096));
+    let whole = [(here, there), (there, here)];
+    let either = whole.map(|(to, from)| behind(&|| client.memcpy(Stream::LEGACY, to, from)));
+    let within =
+        [(at, other), (other, at)].map(|(to, from)| behind(&|| client.memcpy_dtod(Stream::LEGACY, to, from, 4096)));
+    assert_eq!([either, within], [[Some("SynchronizeStream"); 2]; 2]);
+    let queued = whole.map(|(to, from)| behind(&|| client.memcpy_async(to, from, Stream::LEGACY)));
+    let queued_within = behind(&|| client.memcpy_dtod_async(other, at, 4096, Stream::LEGACY));
+    assert_eq!([queued[0], queued[1], queued_within], [None; 3]);
+    client.mem_free(at).unwrap();
+    client.mem_free(other).unwrap();
+}
+
+/// Behind a copy the program waits for, what little managed memory it has touched is open to calls of the system, which do not
+/// stand at closed pages but fail; whether the copy names it or not.
+fn a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client: &Client, function: Function) {
+    let (at, other) = (client.mem_alloc_managed(4096, GLOBAL).unwrap(), client.mem_alloc(4096).unwrap());
+    let (memory, aside) = (HostBlock::new(4096).unwrap(), HostBlock::new(4096).unwrap());
+    let copies: [&dyn Fn() -> CudaResult<()>; 8] = [
+        &|| client.memcpy_dtoh(Stream::LEGACY, memory.range(), at),
+        &|| client.memcpy_dtoh(Stream::LEGACY, aside.range(), other),
+        &|| client.memcpy_htod(Stream::LEGACY, other, host(at, 4096)),
+        &|| client.memcpy_htod(Stream::LEGACY, at, memory.range()),
+        &|| client.memcpy(Stream::LEGACY, unified(other, 4096), unified(at, 4096)),
+        &|| client.memcpy(Stream::LEGACY, unified(at, 4096), unified(other, 4096)),
+        &|| client.memcpy_dtod(Stream::LEGACY, other, at, 4096),
+        &|| client.memcpy_box(Stream::LEGACY, &rows(other, at)),
+    ];
+    for (index, copy) in copies.iter().enumerate() {
+        write(at, 7);
+        launch(client, function, [1, 1, 1], [1, 1, 1], Stream::LEGACY, (0, 0, 0, 0)).unwrap();
+        copy().unwrap();
+        // SAFETY: as of `host`; nothing is under way any more.
+        let bytes = unsafe { std::slice::from_raw_parts(at.0 as *const u8, 4096) };
+        let written = std::io::Write::write(&mut tempfile::tempfile().unwrap(), bytes);
+        assert_eq!(written.map_err(|error| error.kind()), Ok(4096), "behind copy {index}");
+        assert_eq!(read(at), 7, "behind copy {index}");
+    }
     client.mem_free(at).unwrap();
     client.mem_free(other).unwrap();
 }
@@ -283,6 +331,7 @@ fn host_and_device_see_what_was_written_last_and_only_that_travels() {
     memory_attached_behind_others_work_waits_for_that_once(client, &server, function);
     threads_of_a_function_touch_while_its_stream_stands(client, &server, function);
     a_copy_with_a_managed_end_is_waited_for(client, &server);
+    a_copy_that_is_waited_for_leaves_managed_memory_open_to_the_system(client, function);
     let mut model = Model { client, function, random: Random(1), memory: Vec::new() };
     model.allocate();
     for _ in 0..3000 {

@@ -34,12 +34,14 @@ impl Client {
         if from.is_empty() {
             return Ok(());
         }
+        let ends = [to.device().0, from.device().0];
         match (self.side(&to, &stream.vgpu)?, self.side(&from, &stream.vgpu)?) {
             (Side::Device(to), Side::Host(from)) => self.upload(&stream, to, from, mode),
             (Side::Host(to), Side::Device(from)) => self.download(&stream, to, from, mode),
             (Side::Device(to), Side::Device(at)) => self.move_on_device(&stream, to, at, from.len() as u64),
             (Side::Host(to), Side::Host(from)) => self.move_on_host(&stream, to, from),
-        }
+        }?;
+        self.end_copy(mode, &stream, ends)
     }
 
     fn peer(
@@ -75,7 +77,9 @@ impl CopyCalls for Client {
 
     fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        self.upload(&stream, destination, source, Mode::Waits)
+        let ends = [destination.0, source.pointer().0];
+        self.upload(&stream, destination, source, Mode::Waits)?;
+        self.end_copy(Mode::Waits, &stream, ends)
     }
 
     fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
@@ -89,7 +93,9 @@ impl CopyCalls for Client {
 
     fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        self.download(&stream, destination, source, Mode::Waits)
+        let ends = [destination.pointer().0, source.0];
+        self.download(&stream, destination, source, Mode::Waits)?;
+        self.end_copy(Mode::Waits, &stream, ends)
     }
 
     fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
@@ -103,7 +109,8 @@ impl CopyCalls for Client {
 
     fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        self.move_on_device(&stream, destination, source, bytes as u64)
+        self.move_on_device(&stream, destination, source, bytes as u64)?;
+        self.end_copy(Mode::Waits, &stream, [destination.0, source.0])
     }
 
     fn memcpy_dtod_async(
@@ -117,7 +124,8 @@ impl CopyCalls for Client {
         if self.record_line(stream, to, from, bytes)? {
             return Ok(());
         }
-        self.memcpy_dtod(stream, destination, source, bytes)
+        let stream = self.working_stream(stream)?;
+        self.move_on_device(&stream, destination, source, bytes as u64)
     }
 
     fn memcpy_box(&self, stream: Stream, copy: &CopyBox) -> CudaResult<()> {

@@ -90,6 +90,16 @@ fn span(end: &CopyEnd) -> usize {
     }
 }
 
+/// An end's first address; 0 where it is an array.
+fn first(end: &CopyEnd) -> u64 {
+    match end.place {
+        CopyPlace::Host(range) => range.pointer().0,
+        CopyPlace::Device(at, _) => at.0,
+        CopyPlace::Unified(range) => range.device().0,
+        CopyPlace::Array(..) => 0,
+    }
+}
+
 /// Whole rows of a box in host memory: as many as fit a message, or a row that fills several.
 #[derive(Debug, Clone, Copy)]
 struct Rows {
@@ -180,7 +190,8 @@ impl Client {
             return self.record_copy(&stream, copy);
         }
         let stream = self.working_stream(stream)?;
-        self.copy_box_on(&stream, copy, mode)
+        self.copy_box_on(&stream, copy, mode)?;
+        self.end_copy(mode, &stream, [first(&copy.destination), first(&copy.source)])
     }
 
     /// A copy of a graph, on the stream that launches the graph.

@@ -66,6 +66,16 @@ impl Client {
         if mode == Mode::Waits && ends.iter().any(is_managed) { Self::wait_where(mode, stream) } else { Ok(()) }
     }
 
+    /// Ends a copy between these addresses that the program waits for: it may touch managed memory behind it, by calls of the
+    /// system too.
+    pub(super) fn end_copy(&self, mode: Mode, stream: &StreamState, ends: [u64; 2]) -> CudaResult<()> {
+        self.wait_where_managed(mode, stream, ends)?;
+        if mode == Mode::Waits {
+            stream.vgpu.open_after_wait();
+        }
+        Ok(())
+    }
+
     /// Whether the address is of any vGPU's managed memory.
     fn is_managed(&self, at: u64) -> bool {
         self.devices().is_ok_and(|all| all.iter().any(|device| device.vgpu.managed.has(at)))

@@ -189,7 +189,8 @@ impl Vgpu {
     /// The program has waited: what it touched before it will touch again, by calls of the system too, which do not stand
     /// at closed pages but fail. Only little is fetched, and only while nothing is under way.
     pub(crate) fn open_after_wait(self: &Arc<Self>) {
-        if !self.managed.exists.load(Ordering::Relaxed) {
+        // While something is under way nothing is opened, and what was closed stays to be remembered.
+        if !self.managed.exists.load(Ordering::Relaxed) || !self.order.is_idle() {
             return;
         }
         be_first();
