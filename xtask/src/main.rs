@@ -2,6 +2,7 @@
 //! `cargo xtask`, files of the repository go out. It never runs as part of floe itself.
 
 mod bench;
+mod check;
 mod dist;
 mod examples;
 mod fuzz;
@@ -33,6 +34,11 @@ enum Command {
     GenVersions {
         /// Path of cudaTypedefs.h
         header: std::path::PathBuf,
+    },
+    /// Checks what no compiler checks
+    Check {
+        #[command(subcommand)]
+        what: check::Check,
     },
     /// Compares the exported functions' arguments with NVIDIA's cuda.h
     CheckHeader,
@@ -77,6 +83,7 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Gen { check } => generate::run(check),
         Command::GenVersions { header } => generate::calls::versions::write(&header),
+        Command::Check { what } => check::run(&what),
         Command::CheckHeader => header::check(),
         Command::Dist { shipping: true } => dist::ship().map(|folder| println!("{}", folder.display())),
         Command::Dist { shipping: false } => dist::dist().map(|folder| println!("{}", folder.display())),
