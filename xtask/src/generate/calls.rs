@@ -11,7 +11,7 @@ mod table;
 mod traits;
 pub(crate) mod versions;
 
-use crate::generate::emit;
+use crate::generate::emit::emit;
 use anyhow::Result;
 
 /// Writes (or with `check` compares) every file that comes from the call table.

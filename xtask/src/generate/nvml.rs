@@ -5,7 +5,7 @@
 mod code;
 mod table;
 
-use crate::generate::emit;
+use crate::generate::emit::emit;
 use anyhow::Result;
 use std::fmt::Write;
 use table::{Answer, ERROR_TEXT, Table};

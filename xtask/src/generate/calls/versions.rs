@@ -1,7 +1,7 @@
 //! `api/versions.txt` from NVIDIA's public `cudaTypedefs.h`: which exported symbol a name stands for from which driver
 //! version on. Headers in, one line per answer out. Run once per CUDA release, by hand; `gen` reads the committed file.
 
-use crate::generate::{emit, root};
+use crate::generate::emit::{emit, root};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! The management library's table as data: `api/nvml` in, checked entries out. A mistake in the table stops here with
 //! file and function, never as odd code further on.
 
-use crate::generate::root;
+use crate::generate::emit::root;
 use anyhow::{Context, Result, bail, ensure};
 use heck::ToSnakeCase;
 use serde::Deserialize;
