@@ -1,6 +1,7 @@
 //! `floe`: every command a user types.
 //! In: arguments, environment, a TOML file. Out: an exit code; data on stdout, everything else on stderr.
 //! No logic of its own: each command asks the crate that knows.
+#![forbid(unsafe_code)]
 
 mod bench;
 mod check;

@@ -1,6 +1,7 @@
 //! The CUDA driver API's vocabulary: result codes, attribute numbers, struct layouts, handles. Values arrive here as C
 //! passed them and leave as plain integers with names, checked against the CUDA headers when this crate compiles.
 //! Nothing here calls a driver, and no type here can be undefined by a value a program chose.
+#![forbid(unsafe_code)]
 
 mod arrays;
 pub mod constants;

@@ -1,4 +1,5 @@
 //! The daemon's executable: flags to settings, settings to life.
+#![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode, Stdio};
 
