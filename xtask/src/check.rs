@@ -3,28 +3,51 @@
 mod arrows;
 mod circles;
 mod crates;
+mod dependencies;
+mod facts;
+mod finding;
+mod licence;
+mod listed;
 mod modules;
 mod named;
+mod pages;
+mod shape;
 mod syntax;
 mod tangle;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 
 use crate::toolchain;
 use crates::crates;
+use listed::Listed;
+use modules::Modules;
+use shape::Shape;
 use tangle::Tangle;
+use tree::Tree;
 
 /// What is checked.
 #[derive(Subcommand)]
 pub(crate) enum Check {
-    /// Sizes, circles between modules, unsafe code, and what the pages name
+    /// Sizes, circles between files, unsafe code, and what the pages name
     Shape {
-        /// Say for a crate, as client/session, which files stand in circles and by which arrows
-        #[arg(long, value_name = "CRATE")]
+        /// Make the list of what is over a limit as small as the repository allows
+        #[arg(long)]
+        shrink: bool,
+        /// Say of a crate, as client/session, which files stand in circles and by which lines
+        #[arg(long, value_name = "CRATE", conflicts_with = "shrink")]
         circles: Option<String>,
+    },
+    /// Licences, registries and versions of what enters the build
+    Dependencies {
+        /// Install cargo-deny into the cache folder, where it stays and is asked from then on
+        #[arg(long)]
+        install: bool,
     },
 }
 
@@ -32,15 +55,38 @@ pub(crate) enum Check {
 pub(crate) fn run(check: &Check) -> Result<()> {
     let repository = repository()?;
     match check {
-        Check::Shape { circles: Some(folder) } => print_circles(&repository, folder),
-        Check::Shape { circles: None } => {
-            for each in crates(&repository)? {
-                let tangle = Tangle::read(&repository, &each)?;
-                println!("{}: {}", each.folder, tangle.sizes());
-            }
-            Ok(())
-        }
+        Check::Shape { circles: Some(folder), .. } => print_circles(&repository, folder),
+        Check::Shape { shrink: true, .. } => shrink(&repository),
+        Check::Shape { .. } => shape(&repository),
+        Check::Dependencies { install } => dependencies::check(&repository, *install),
     }
+}
+
+/// Checks the shape of the repository that this program was built in.
+pub(crate) fn shape_in_ci() -> Result<()> {
+    shape(&toolchain::repository())
+}
+
+/// Checks what enters the build of that repository; installs nothing.
+pub(crate) fn dependencies_in_ci() -> Result<()> {
+    dependencies::check(&toolchain::repository(), false)
+}
+
+fn shape(repository: &Path) -> Result<()> {
+    let tree = Tree::read(repository)?;
+    let shape = Shape::read(repository, &tree)?;
+    let found = shape.against(&Listed::read(repository)?);
+    for finding in &found {
+        eprintln!("{finding}");
+    }
+    ensure!(found.is_empty(), "the repository is out of shape, places: {}", found.len());
+    eprintln!("{}", shape.told());
+    Ok(())
+}
+
+fn shrink(repository: &Path) -> Result<()> {
+    let now = Shape::read(repository, &Tree::read(repository)?)?.now;
+    Listed::read(repository)?.shrunk(&now).write(repository)
 }
 
 fn print_circles(repository: &Path, folder: &str) -> Result<()> {
@@ -48,7 +94,7 @@ fn print_circles(repository: &Path, folder: &str) -> Result<()> {
     let known = crates.iter().map(|each| each.folder.as_str()).collect::<Vec<_>>().join(", ");
     let chosen = crates.iter().find(|each| each.folder == folder.trim_end_matches('/'));
     let chosen = chosen.with_context(|| format!("no such crate: {folder}\nthere are: {known}"))?;
-    print!("{}", Tangle::read(repository, chosen)?.told());
+    print!("{}", Tangle::of(repository, chosen, &Modules::read(&chosen.roots)?).told());
     Ok(())
 }
 

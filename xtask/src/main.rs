@@ -1,5 +1,6 @@
 //! The developers' one door: every command that builds, generates or checks this repository. Arguments come in from
 //! `cargo xtask`, files of the repository go out. It never runs as part of floe itself.
+#![forbid(unsafe_code)]
 
 mod bench;
 mod check;

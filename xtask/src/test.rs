@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::dist::{cargo, run, target_folder};
 use crate::toolchain::repository;
-use crate::{examples, fuzz, generate, header, pack, toolchain};
+use crate::{check, examples, fuzz, generate, header, pack, toolchain};
 
 /// What is done: its name and the function that does it.
 type Step = (&'static str, fn() -> Result<()>);
@@ -20,6 +20,8 @@ type Step = (&'static str, fn() -> Result<()>);
 const STEPS: &[Step] = &[
     ("generated code is fresh", || generate::run(true)),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
+    ("shape of the repository", check::shape_in_ci),
+    ("what enters the build", check::dependencies_in_ci),
     ("lints", || {
         run(&mut cargo(&["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     }),

@@ -20,8 +20,8 @@ pub(crate) struct Crate {
     pub(crate) folder: String,
     /// The roots of its library and its programs, absolute.
     pub(crate) roots: Vec<PathBuf>,
-    /// The roots of its tests, benchmarks, examples and build script.
-    pub(crate) test_roots: Vec<PathBuf>,
+    /// Whether it is a library of C names, which macros make: each is unsafe code, and none stands in its files.
+    pub(crate) exports_c: bool,
 }
 
 #[derive(Deserialize)]
@@ -70,9 +70,10 @@ impl Package {
     fn in_repository(self, repository: &Path) -> Result<Crate> {
         let folder = self.manifest_path.parent().unwrap_or(repository);
         let folder = folder.strip_prefix(repository).with_context(|| format!("not here: {}", folder.display()))?;
-        let (of_tests, of_products) =
-            self.targets.into_iter().partition::<Vec<_>, _>(|target| OF_TESTS.contains(&target.kind[0].as_str()));
-        let roots = |targets: Vec<Target>| targets.into_iter().map(|target| target.src_path).collect();
-        Ok(Crate { folder: folder.display().to_string(), roots: roots(of_products), test_roots: roots(of_tests) })
+        let is = |target: &Target, kinds: &[&str]| target.kind.iter().any(|kind| kinds.contains(&kind.as_str()));
+        let exports_c = self.targets.iter().any(|target| is(target, &["cdylib"]));
+        let products = self.targets.into_iter().filter(|target| !is(target, &OF_TESTS));
+        let roots = products.map(|target| target.src_path).collect();
+        Ok(Crate { folder: folder.display().to_string(), roots, exports_c })
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use syn::{Item, UseTree, Visibility};
 
+use super::facts::Facts;
 use super::named;
 use super::syntax::{self, attributes, is_test};
 
@@ -48,6 +49,8 @@ pub(crate) struct Named {
 pub(crate) struct Modules {
     /// The files.
     pub(crate) files: Vec<PathBuf>,
+    /// What is measured of each.
+    pub(crate) facts: Vec<Facts>,
     /// The modules; each file has one at least.
     pub(crate) modules: Vec<Module>,
     /// What their code names.
@@ -78,10 +81,11 @@ impl Modules {
 
     /// Reads a file as a module and gives its index.
     fn read_file(&mut self, file: &Path, folder: PathBuf, parent: Option<usize>) -> Result<usize> {
-        let items = syntax::parse(file)?.items;
+        let parsed = syntax::parse(file)?;
         self.files.push(file.to_path_buf());
+        self.facts.push(Facts::of(&parsed));
         let module = self.add(self.files.len() - 1, parent);
-        self.read_items(&items, module, &Place { file, folder })?;
+        self.read_items(&parsed.items, module, &Place { file, folder })?;
         Ok(module)
     }
 

@@ -8,7 +8,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, Item, Lit, Meta, Token};
 
 /// The name of folders and files of generated code, which no limit holds for.
-const GENERATED: &str = "generated";
+pub(crate) const GENERATED: &str = "generated";
 
 /// Parses a file.
 ///
@@ -77,4 +77,11 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
         Item::Use(item) => &item.attrs,
         _ => &[],
     }
+}
+
+/// Whether an attribute says exactly this; words without blanks.
+pub(crate) fn says(attribute: &Attribute, words: &str) -> bool {
+    let mut said = quote::ToTokens::to_token_stream(&attribute.meta).to_string();
+    said.retain(|sign| !sign.is_whitespace());
+    said == words
 }

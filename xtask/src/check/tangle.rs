@@ -4,8 +4,6 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::Result;
-
 use super::arrows::{Arrows, Place, arrows};
 use super::circles;
 use super::crates::Crate;
@@ -22,16 +20,12 @@ pub(crate) struct Tangle {
 
 impl Tangle {
     /// Finds the circles of a crate's library and programs.
-    ///
-    /// # Errors
-    /// When a file cannot be read or parsed.
-    pub(crate) fn read(repository: &Path, of: &Crate) -> Result<Self> {
-        let modules = Modules::read(&of.roots)?;
+    pub(crate) fn of(repository: &Path, of: &Crate, modules: &Modules) -> Self {
         let folder = repository.join(&of.folder);
         let name = |file: &std::path::PathBuf| file.strip_prefix(&folder).unwrap_or(file).display().to_string();
-        let arrows = arrows(&modules);
+        let arrows = arrows(modules);
         let groups = circles::groups(&arrows.keys().copied().collect::<Vec<_>>());
-        Ok(Self { files: modules.files.iter().map(name).collect(), arrows, groups })
+        Self { files: modules.files.iter().map(name).collect(), arrows, groups }
     }
 
     /// How many files the largest circle has; none has no files.
