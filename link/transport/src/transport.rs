@@ -58,7 +58,10 @@ impl Transport {
 
     /// As a server's reply says that it takes it.
     pub fn say_taken(self, reply: &mut AttachReply<'_>) {
-        reply.rings = self == Self::Rings;
+        reply.rings = match self {
+            Self::Socket => false,
+            Self::Rings => true,
+        };
     }
 
     /// Whether it reaches this peer.
