@@ -98,6 +98,7 @@ pub(crate) enum Attachment {
 
 /// A launch on its way; over when dropped.
 #[derive(Debug)]
+#[must_use = "managed memory may be opened as soon as this is dropped"]
 pub(crate) struct Leaving<'a> {
     count: &'a AtomicUsize,
 }
