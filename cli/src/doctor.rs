@@ -51,7 +51,7 @@ impl Findings {
 /// Checks everything.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = Findings::default();
-    println!("floe {}", crate::version());
+    println!("floe {}", crate::version::version());
     let installation = Installation::of_this_executable()?;
     files(&mut findings, &installation);
     client_path(&mut findings);
@@ -82,7 +82,7 @@ fn files(findings: &mut Findings, installation: &Installation) {
 fn version(executable: &Path) -> Result<String> {
     let output = Command::new(executable).arg("--version").output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let own = crate::version();
+    let own = crate::version::version();
     anyhow::ensure!(
         text.split_once(' ').is_some_and(|(_, version)| version == own),
         "{} is of another build than floe {own}: {text}\n         install all of floe from one build",

@@ -18,6 +18,7 @@ mod run;
 mod serve;
 mod servers;
 mod table;
+mod version;
 
 use std::process::ExitCode;
 
@@ -28,7 +29,7 @@ use clap::{Parser, Subcommand};
 /// Settings come from flags, then environment (FLOE_*), then a TOML file (FLOE_CONFIG, ~/.config/floe/floe.toml,
 /// /etc/floe/floe.toml).
 #[derive(Debug, Parser)]
-#[command(name = "floe", version = version(), after_help = AFTER_HELP)]
+#[command(name = "floe", version = version::version(), after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -83,11 +84,6 @@ enum Command {
     /// The emulated network of `floe run --rtt --bandwidth`.
     #[command(hide = true)]
     Relay(relay::Arguments),
-}
-
-/// What this build is called.
-pub(crate) fn version() -> String {
-    floe_daemon::version(option_env!("FLOE_COMMIT"))
 }
 
 fn main() -> ExitCode {

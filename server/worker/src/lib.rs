@@ -12,10 +12,10 @@ mod life;
 mod memory;
 mod process;
 pub mod sandbox;
-mod version;
 mod wire_in;
 
 pub use complete::output::Output;
+pub use contract::version;
 pub use issue::cache::Cache;
 pub use life::ending::Ending;
 pub use life::joining::Joining;
@@ -26,7 +26,6 @@ pub use life::watch::{Lasting, Process};
 pub use life::watchdog::Watchdog;
 pub use memory::ledger::{Granted, Grants};
 pub use process::{close_inherited, end, without_randomization};
-pub use version::version;
 
 #[cfg(test)]
 mod tests;
