@@ -5,7 +5,7 @@
 //! observing cudart 12 and 13 from outside; no NVIDIA code was read or taken apart. The parts are public standards:
 //! HMAC is RFC 2104, MD2 is RFC 1319. It is kept in a file of its own so that it can be judged by itself.
 
-use hmac::{KeyInit, Mac, SimpleHmac};
+use hmac::{Mac, SimpleHmac};
 use md2::Md2;
 
 /// The key of the HMAC, as long as MD2's block.
@@ -76,7 +76,7 @@ fn message(version: u32, seconds: u64, process: &Process, devices: &[DeviceIdent
 }
 
 fn keyed_hash(message: &[u8]) -> [u8; 16] {
-    let mut mac = <SimpleHmac<Md2> as KeyInit>::new_from_slice(&KEY).expect("HMAC takes keys of any length");
+    let mut mac = <SimpleHmac<Md2> as Mac>::new_from_slice(&KEY).expect("HMAC takes keys of any length");
     mac.update(message);
     mac.finalize().into_bytes().into()
 }
