@@ -4,5 +4,6 @@
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    floe_glibc::link_with_old_versions();
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -12,3 +12,5 @@ floe_surface::export_driver! { driver: Client = Client::of_process(), marker: fl
 pub extern "C" fn floe_waits() -> u64 {
     Client::of_process().statistics().waited.iter().sum()
 }
+
+floe_glibc::thunks!();

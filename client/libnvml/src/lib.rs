@@ -17,3 +17,5 @@ mod vgpus;
 use vgpus::Vgpus;
 
 floe_nvml::export_nvml! { library: Vgpus = Vgpus::of_process(), marker: floe_client_marker }
+
+floe_glibc::thunks!();
