@@ -96,14 +96,7 @@ impl HostMemory {
 pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
-    let (link, lasting) = match plan.lasting {
-        None => (link, None),
-        Some(lasting) => {
-            let (places, link) = Places::take_over(link, lasting.grace);
-            places.hear_out();
-            (link, Some((places, lasting)))
-        }
-    };
+    let (link, lasting) = resumable(link, plan.lasting);
     // Held to the end: who reads without a connection asks them whether the session goes on.
     let _places = lasting.as_ref().map(|(places, _)| places.clone());
     let joins = Joins { joining: plan.joining, lasting, idle: plan.idle };
@@ -157,6 +150,14 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     // What it holds of the device goes with the process: the driver may wait, for work that never ends, to let go of it.
     std::mem::forget(shared);
     ending
+}
+
+/// Has a link that is to outlive its connections resumed by the worker; the link to use, and what resumes it.
+fn resumable(link: Link, lasting: Option<Lasting>) -> (Link, Option<(Places, Lasting)>) {
+    let Some(lasting) = lasting else { return (link, None) };
+    let (places, link) = Places::take_over(link, lasting.grace);
+    places.hear_out();
+    (link, Some((places, lasting)))
 }
 
 /// Reserves the vGPU's window at exactly its place.

@@ -268,38 +268,40 @@ impl<T: Lane> Operation for ReadSpecial<T> {
     }
 }
 
+/// The special registers that a warp reads at once, in the order of their numbers in programs.
+const SPECIALS: [Special; 27] = [
+    Special::ThreadX,
+    Special::ThreadY,
+    Special::ThreadZ,
+    Special::BlockX,
+    Special::BlockY,
+    Special::BlockZ,
+    Special::BlockSizeX,
+    Special::BlockSizeY,
+    Special::BlockSizeZ,
+    Special::GridSizeX,
+    Special::GridSizeY,
+    Special::GridSizeZ,
+    Special::WarpId,
+    Special::WarpCount,
+    Special::Multiprocessor,
+    Special::Multiprocessors,
+    Special::GridId,
+    Special::Clock,
+    Special::ClockHigh,
+    Special::Clock64,
+    Special::GlobalTimer,
+    Special::GlobalTimerLow,
+    Special::GlobalTimerHigh,
+    Special::DynamicShared,
+    Special::TotalShared,
+    Special::WorkspaceLow,
+    Special::WorkspaceHigh,
+];
+
 #[inline(never)]
 fn uniform(context: &Context, which: i64) -> u64 {
     use crate::lower::image::GRID_WINDOW;
-    const SPECIALS: [Special; 27] = [
-        Special::ThreadX,
-        Special::ThreadY,
-        Special::ThreadZ,
-        Special::BlockX,
-        Special::BlockY,
-        Special::BlockZ,
-        Special::BlockSizeX,
-        Special::BlockSizeY,
-        Special::BlockSizeZ,
-        Special::GridSizeX,
-        Special::GridSizeY,
-        Special::GridSizeZ,
-        Special::WarpId,
-        Special::WarpCount,
-        Special::Multiprocessor,
-        Special::Multiprocessors,
-        Special::GridId,
-        Special::Clock,
-        Special::ClockHigh,
-        Special::Clock64,
-        Special::GlobalTimer,
-        Special::GlobalTimerLow,
-        Special::GlobalTimerHigh,
-        Special::DynamicShared,
-        Special::TotalShared,
-        Special::WorkspaceLow,
-        Special::WorkspaceHigh,
-    ];
     let Some(special) = SPECIALS.get(which as usize) else {
         return 0;
     };

@@ -92,7 +92,18 @@ fn identity(device: &Identity, attribute: u32) -> Option<u32> {
 }
 
 fn abilities(attribute: u32) -> Option<u32> {
-    let able = matches!(
+    if is_able(attribute) {
+        Some(1)
+    } else if is_unable(attribute) {
+        Some(0)
+    } else {
+        None
+    }
+}
+
+/// What the device can do, of what is answered by yes or no.
+fn is_able(attribute: u32) -> bool {
+    matches!(
         attribute,
         ask::GPU_OVERLAP
             | ask::CONCURRENT_KERNELS
@@ -111,8 +122,12 @@ fn abilities(attribute: u32) -> Option<u32> {
             | ask::MEM_SYNC_DOMAIN_COUNT
             | ask::CAN_USE_64_BIT_STREAM_MEM_OPS
             | ask::CAN_USE_STREAM_WAIT_VALUE_NOR
-    );
-    let unable = matches!(
+    )
+}
+
+/// What it cannot.
+fn is_unable(attribute: u32) -> bool {
+    matches!(
         attribute,
         ask::KERNEL_EXEC_TIMEOUT
             | ask::INTEGRATED
@@ -168,14 +183,7 @@ fn abilities(attribute: u32) -> Option<u32> {
             | ask::HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
             | ask::HOST_ALLOC_DMA_BUF_SUPPORTED
             | ask::ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED
-    );
-    if able {
-        Some(1)
-    } else if unable {
-        Some(0)
-    } else {
-        None
-    }
+    )
 }
 
 /// How large textures and surfaces are; there are no cubes and no mipmaps, whose sizes are 0.
