@@ -81,12 +81,19 @@ fn driver() -> Result<&'static dyn Driver, CudaError> {
     DRIVER.get().copied().ok_or(CudaError::NOT_INITIALIZED)
 }
 
-/// A slot nobody knows.
+/// An unknown slot. There are more than a thousand, so each only passes its number on.
 extern "C" fn unknown<const TABLE: usize, const SLOT: usize>() -> CuResult {
-    let name: String = TABLES[TABLE].id.iter().map(|byte| format!("{byte:02x}")).collect();
-    say_once(&format!("slot {name} {SLOT}"), || {
+    refuse_slot(TABLE, SLOT)
+}
+
+/// Answers a call of an unknown slot.
+#[cold]
+#[inline(never)]
+fn refuse_slot(table: usize, slot: usize) -> CuResult {
+    let name: String = TABLES[table].id.iter().map(|byte| format!("{byte:02x}")).collect();
+    say_once(&format!("slot {name} {slot}"), || {
         format!(
-            "slot {SLOT} of the hidden table {name} is unknown: the caller gets CUDA_ERROR_NOT_SUPPORTED\n  \
+            "slot {slot} of the hidden table {name} is unknown: the caller gets CUDA_ERROR_NOT_SUPPORTED\n  \
              if the program fails now, please report this"
         )
     });
