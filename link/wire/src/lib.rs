@@ -29,9 +29,9 @@ pub use runs::changed_runs;
 /// `Hello.magic`: "FLOE" as bytes.
 pub const MAGIC: u32 = 0x454f_4c46;
 /// The oldest protocol version this build speaks.
-pub const OLDEST_VERSION: u32 = 3;
+pub const OLDEST_VERSION: u32 = 4;
 /// The newest protocol version this build speaks: any change of what bytes mean makes it another one.
-pub const NEWEST_VERSION: u32 = 3;
+pub const NEWEST_VERSION: u32 = 4;
 /// First address of the window of vGPU 0.
 pub const WINDOW_BASE: u64 = 0x2000_0000_0000;
 /// Bytes of each vGPU's window; vGPU `ordinal` has the one at `WINDOW_BASE + ordinal * WINDOW_BYTES`.

@@ -13,11 +13,10 @@ mod pending;
 mod receive;
 mod stripes;
 mod waiter;
-mod warmth;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_transport::{Link, LinkError, Places, Sender, Spin, Wait};
@@ -65,8 +64,6 @@ struct Shared {
     host: HostFunctions,
     /// Grows with everything the server says from which a program could conclude how far a stream has come.
     heard: Arc<AtomicU64>,
-    /// Whether a ping has not been answered.
-    ping_is_out: AtomicBool,
     mirrors: Arc<Mirrors>,
     /// Makes the connections again that break, where the server keeps the session meanwhile.
     keeper: Option<Arc<Keeper>>,
@@ -116,7 +113,6 @@ impl Connection {
             deliveries: AtomicUsize::new(0),
             host,
             heard: Arc::default(),
-            ping_is_out: AtomicBool::new(false),
             mirrors,
             keeper,
         });

@@ -78,8 +78,6 @@ pub struct Options {
     pub bulk: u32,
     /// How long it keeps a session without a link; such a server asks for no token.
     pub grace: Option<Duration>,
-    /// Whether the script sees pings, and has to answer them.
-    pub shows_pings: bool,
     pub script: Option<Script>,
 }
 
@@ -94,7 +92,6 @@ impl Default for Options {
             shares: false,
             bulk: 0,
             grace: None,
-            shows_pings: false,
             script: None,
         }
     }
@@ -278,11 +275,6 @@ fn serve(mut peer: Peer, mut receiver: Receiver, log: &Mutex<Vec<Seen>>) {
     receiver.take_descriptors(peer.options.shares);
     while let Ok(Some(frame)) = receiver.next() {
         let request = Request::decode(frame.kind, frame.payload).expect("clients speak the protocol");
-        if matches!(request, Request::Ping(_)) && !peer.options.shows_pings {
-            // They come when a wait takes long, as on a slow machine.
-            peer.reply_with(frame.sequence, 0, 0, "", &[]);
-            continue;
-        }
         let seen =
             Seen { name: request.name(), sequence: frame.sequence, kind: frame.kind, payload: frame.payload.to_vec() };
         if seen.name == "ShareMemory" {

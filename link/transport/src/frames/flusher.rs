@@ -69,7 +69,7 @@ fn run(shared: &Shared) {
 mod tests {
     use std::time::Instant;
 
-    use floe_wire::Ping;
+    use floe_wire::MemoryInfo;
 
     use super::*;
     use crate::frames::sender::Sender;
@@ -83,9 +83,9 @@ mod tests {
         let sender = Sender::new(Arc::<Noting>::clone(&pipe), 0);
         sender.start_flusher();
         let first = |_: &u32| {
-            sender.send(&Ping {}, |_| ()).expect("it is open");
+            sender.send(&MemoryInfo {}, |_| ()).expect("it is open");
             let before = pipe.own();
-            sender.post(&Ping {}).expect("it is open");
+            sender.post(&MemoryInfo {}).expect("it is open");
             pipe.own() > before
         };
         // The flusher may be at its look just then.
@@ -100,7 +100,7 @@ mod tests {
             while Instant::now() < next {
                 std::hint::spin_loop();
             }
-            sender.post(&Ping {}).expect("it is open");
+            sender.post(&MemoryInfo {}).expect("it is open");
         }
         let few = pipe.own() - before;
         assert!(few < FRAMES / 2, "of {FRAMES} frames the thread that posted them wrote: {few}");

@@ -48,7 +48,7 @@ impl Incoming {
 
     /// Reads the `needed` bytes that begin a frame.
     #[inline]
-    pub(crate) fn begin(&mut self, needed: usize, ahead: usize, wait: Wait<'_>) -> Result<Have, LinkError> {
+    pub(crate) fn begin(&mut self, needed: usize, ahead: usize, wait: Wait) -> Result<Have, LinkError> {
         if self.reading.is_broken {
             return Err(LinkError::Closed);
         }
@@ -77,7 +77,7 @@ impl Incoming {
 
     /// Reads until `needed` bytes are there.
     #[inline]
-    pub(crate) fn have(&mut self, needed: usize, ahead: usize, wait: Wait<'_>) -> Result<Have, LinkError> {
+    pub(crate) fn have(&mut self, needed: usize, ahead: usize, wait: Wait) -> Result<Have, LinkError> {
         if self.end - self.start >= needed {
             return Ok(Have::Enough);
         }

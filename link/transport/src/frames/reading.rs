@@ -15,11 +15,9 @@ const FRUITLESS: Duration = Duration::from_millis(1);
 
 /// How one read waits.
 #[derive(Clone, Copy)]
-pub(crate) enum Wait<'a> {
+pub(crate) enum Wait {
     /// As long as it takes; looks again for a moment before it sleeps.
     Always,
-    /// The same, and does this every few looks, with the time it is.
-    Doing(&'a dyn Fn(Instant)),
     /// Until then.
     Until(Instant),
     /// Not at all.
@@ -64,24 +62,18 @@ impl Reading {
     }
 
     /// Reads what is there, after waiting for something; `None` where there is nothing and `wait` says not to.
-    pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait<'_>) -> Result<Option<usize>, LinkError> {
+    pub(crate) fn read(&mut self, target: &mut [u8], wait: Wait) -> Result<Option<usize>, LinkError> {
         let pipe = &*self.pipe;
         let mut descriptor = self.wants_descriptors.then_some(&mut self.descriptor);
         match wait {
-            Wait::Always | Wait::Doing(_) if self.spin.is_on() => {
+            Wait::Always if self.spin.is_on() => {
                 let look = || pipe.read_now(target, descriptor.as_deref_mut()).transpose();
-                let between = |now| {
-                    if let Wait::Doing(work) = wait {
-                        work(now);
-                    }
-                    self.expected.is()
-                };
-                if let Some(done) = self.spin.look_while(look, between) {
+                if let Some(done) = self.spin.look_while(look, |_| self.expected.is()) {
                     return done.map(Some).map_err(failed);
                 }
             }
             Wait::Never => return pipe.read_now(target, descriptor).map_err(failed),
-            Wait::Always | Wait::Doing(_) | Wait::Until(_) => {}
+            Wait::Always | Wait::Until(_) => {}
         }
         let mut fruitless = false;
         loop {

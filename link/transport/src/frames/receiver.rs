@@ -166,20 +166,7 @@ impl Receiver {
     /// # Errors
     /// As [`Receiver::next`].
     pub fn next_arrival(&mut self, bulk: u16) -> Result<Option<Arrival<'_>>, LinkError> {
-        self.next_arrival_doing(bulk, None)
-    }
-
-    /// As [`Receiver::next_arrival`]; while it looks for a frame that has not begun, it does `work` every few looks, which
-    /// is every few microseconds, with the time it is.
-    ///
-    /// # Errors
-    /// As [`Receiver::next`].
-    pub fn next_arrival_doing(
-        &mut self,
-        bulk: u16,
-        work: Option<&dyn Fn(Instant)>,
-    ) -> Result<Option<Arrival<'_>>, LinkError> {
-        match self.arrival(bulk, work.map_or(Wait::Always, Wait::Doing))? {
+        match self.arrival(bulk, Wait::Always)? {
             Now::Came(arrival) => Ok(Some(arrival)),
             Now::Nothing | Now::Closed => Ok(None),
         }
@@ -207,14 +194,14 @@ impl Receiver {
         Readiness(Arc::clone(&self.incoming.reading.pipe))
     }
 
-    fn next_frame(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Option<Frame<'_>>, LinkError> {
+    fn next_frame(&mut self, ahead: usize, wait: Wait) -> Result<Option<Frame<'_>>, LinkError> {
         match self.header(ahead, wait)? {
             Header::Is(header) => self.whole(header, ahead, wait).map(Some),
             Header::Nothing | Header::Closed => Ok(None),
         }
     }
 
-    fn arrival(&mut self, bulk: u16, wait: Wait<'_>) -> Result<Now<'_>, LinkError> {
+    fn arrival(&mut self, bulk: u16, wait: Wait) -> Result<Now<'_>, LinkError> {
         let ahead = if self.after_bulk { READ_AHEAD_OF_BULK } else { READ_AHEAD };
         let header = match self.header(ahead, wait)? {
             Header::Is(header) => header,
@@ -230,7 +217,7 @@ impl Receiver {
     }
 
     /// The header of the next frame that is none of a place's own, which stays where it is until the frame is taken.
-    fn header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
+    fn header(&mut self, ahead: usize, wait: Wait) -> Result<Header, LinkError> {
         loop {
             match self.any_header(ahead, wait)? {
                 Header::Is(header) if is_salt(header.kind) && self.incoming.reading.pipe.has_history() => {
@@ -241,7 +228,7 @@ impl Receiver {
         }
     }
 
-    fn any_header(&mut self, ahead: usize, wait: Wait<'_>) -> Result<Header, LinkError> {
+    fn any_header(&mut self, ahead: usize, wait: Wait) -> Result<Header, LinkError> {
         match self.incoming.begin(HEADER_BYTES, ahead, wait)? {
             Have::Enough => {}
             Have::Nothing => return Ok(Header::Nothing),
@@ -256,7 +243,7 @@ impl Receiver {
         Ok(Header::Is(header))
     }
 
-    fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait<'_>) -> Result<Frame<'_>, LinkError> {
+    fn whole(&mut self, header: FrameHeader, ahead: usize, wait: Wait) -> Result<Frame<'_>, LinkError> {
         let length = size(header.length);
         self.incoming.have(HEADER_BYTES + length, ahead, wait)?;
         self.received = header.sequence;

@@ -9,7 +9,7 @@ use floe_wire::Message;
 
 use crate::error::LinkError;
 use crate::frames::flusher;
-use crate::frames::outgoing::{BULK_BYTES, State};
+use crate::frames::outgoing::State;
 use crate::frames::writing::{Leave, Shared};
 use crate::pipes::lent::Lent;
 use crate::pipes::pipe::Pipe;
@@ -61,25 +61,6 @@ impl Sender {
     /// As [`Sender::send`].
     pub fn post_numbered(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
         self.shared.submit(message, numbered, Leave::Soon)
-    }
-
-    /// As [`Sender::post_numbered`], only where nothing stands in line, and without ever waiting for the pipe, so that who
-    /// reads the link may do it: a sleeping flusher is woken to write it. `None`: it is not posted.
-    ///
-    /// # Errors
-    /// As [`Sender::send`].
-    pub fn post_aside(&self, message: &impl Message, numbered: impl FnOnce(u64)) -> Result<Option<u64>, LinkError> {
-        let shared = &*self.shared;
-        let mut outgoing = shared.open()?;
-        if !outgoing.is_empty() || !outgoing.flusher_runs {
-            return Ok(None);
-        }
-        let Some(sequence) = outgoing.add_below(message, BULK_BYTES) else { return Ok(None) };
-        numbered(sequence);
-        if !(shared.is_prompt && shared.give(&mut outgoing)?) {
-            shared.leave_to_others(outgoing);
-        }
-        Ok(Some(sequence))
     }
 
     /// As [`Sender::post`], but small messages may stay until the next [`Sender::flush`], which the caller owes.

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// Wakes the flusher.
     pub(crate) posted: Condvar,
     /// Whether the pipe is.
-    pub(crate) is_prompt: bool,
+    is_prompt: bool,
 }
 
 impl Shared {
@@ -188,7 +188,7 @@ impl Shared {
 
     /// Gives everything to a pipe that takes it at once. False: it is to be written.
     #[inline]
-    pub(crate) fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
+    fn give(&self, outgoing: &mut Outgoing) -> Result<bool, LinkError> {
         match outgoing.give(|bytes| self.pipe.write_now(bytes)) {
             Ok(given) => Ok(given),
             Err(failure) => Err(broke(outgoing, failure)),
@@ -196,7 +196,7 @@ impl Shared {
     }
 
     /// What stands in line is written by who is writing already, else by the flusher.
-    pub(crate) fn leave_to_others(&self, mut outgoing: MutexGuard<'_, Outgoing>) {
+    fn leave_to_others(&self, mut outgoing: MutexGuard<'_, Outgoing>) {
         let wakes = !outgoing.is_written && std::mem::take(&mut outgoing.flusher_sleeps);
         drop(outgoing);
         if wakes {

@@ -162,8 +162,6 @@ pub enum Request<'a> {
     Acknowledge(Acknowledge),
     /// See [`Leave`].
     Leave(Leave),
-    /// See [`Ping`].
-    Ping(Ping),
     /// See [`Salt`].
     Salt(Salt),
     /// See [`Beat`].
@@ -276,7 +274,6 @@ impl<'a> Request<'a> {
             Continue::KIND => Continue::decode(payload).map(Self::Continue),
             Acknowledge::KIND => Acknowledge::decode(payload).map(Self::Acknowledge),
             Leave::KIND => Leave::decode(payload).map(Self::Leave),
-            Ping::KIND => Ping::decode(payload).map(Self::Ping),
             Salt::KIND => Salt::decode(payload).map(Self::Salt),
             Beat::KIND => Beat::decode(payload).map(Self::Beat),
             ShareMemory::KIND => ShareMemory::decode(payload).map(Self::ShareMemory),
@@ -375,7 +372,6 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::NAME,
             Self::Acknowledge(_) => Acknowledge::NAME,
             Self::Leave(_) => Leave::NAME,
-            Self::Ping(_) => Ping::NAME,
             Self::Salt(_) => Salt::NAME,
             Self::Beat(_) => Beat::NAME,
             Self::ShareMemory(_) => ShareMemory::NAME,
@@ -473,7 +469,6 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::CLASS,
             Self::Acknowledge(_) => Acknowledge::CLASS,
             Self::Leave(_) => Leave::CLASS,
-            Self::Ping(_) => Ping::CLASS,
             Self::Salt(_) => Salt::CLASS,
             Self::Beat(_) => Beat::CLASS,
             Self::ShareMemory(_) => ShareMemory::CLASS,
@@ -571,7 +566,6 @@ impl<'a> Request<'a> {
             Self::Continue(_) => Continue::KIND,
             Self::Acknowledge(_) => Acknowledge::KIND,
             Self::Leave(_) => Leave::KIND,
-            Self::Ping(_) => Ping::KIND,
             Self::Salt(_) => Salt::KIND,
             Self::Beat(_) => Beat::KIND,
             Self::ShareMemory(_) => ShareMemory::KIND,
@@ -668,7 +662,6 @@ impl<'a> Request<'a> {
             Self::Continue(message) => message.encode(out),
             Self::Acknowledge(message) => message.encode(out),
             Self::Leave(message) => message.encode(out),
-            Self::Ping(message) => message.encode(out),
             Self::Salt(message) => message.encode(out),
             Self::Beat(message) => message.encode(out),
             Self::ShareMemory(message) => message.encode(out),

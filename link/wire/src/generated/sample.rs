@@ -757,12 +757,6 @@ impl<'a> Sample<'a> for Leave {
     }
 }
 
-impl<'a> Sample<'a> for Ping {
-    fn sample(_source: &mut Source<'a>) -> Self {
-        Self {}
-    }
-}
-
 impl<'a> Sample<'a> for Salt {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { word: Sample::sample(source) }
@@ -1025,7 +1019,7 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
-pub(crate) const REQUEST_SAMPLES: usize = 91;
+pub(crate) const REQUEST_SAMPLES: usize = 90;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
@@ -1106,19 +1100,18 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         74 => Request::Continue(Sample::sample(source)),
         75 => Request::Acknowledge(Sample::sample(source)),
         76 => Request::Leave(Sample::sample(source)),
-        77 => Request::Ping(Sample::sample(source)),
-        78 => Request::Salt(Sample::sample(source)),
-        79 => Request::Beat(Sample::sample(source)),
-        80 => Request::ShareMemory(Sample::sample(source)),
-        81 => Request::MapShared(Sample::sample(source)),
-        82 => Request::UnmapShared(Sample::sample(source)),
-        83 => Request::CreateStream(Sample::sample(source)),
-        84 => Request::DestroyStream(Sample::sample(source)),
-        85 => Request::WaitEvent(Sample::sample(source)),
-        86 => Request::SynchronizeStream(Sample::sample(source)),
-        87 => Request::QueryStream(Sample::sample(source)),
-        88 => Request::MemoryOperations(Sample::sample(source)),
-        89 => Request::ReadTelemetry(Sample::sample(source)),
+        77 => Request::Salt(Sample::sample(source)),
+        78 => Request::Beat(Sample::sample(source)),
+        79 => Request::ShareMemory(Sample::sample(source)),
+        80 => Request::MapShared(Sample::sample(source)),
+        81 => Request::UnmapShared(Sample::sample(source)),
+        82 => Request::CreateStream(Sample::sample(source)),
+        83 => Request::DestroyStream(Sample::sample(source)),
+        84 => Request::WaitEvent(Sample::sample(source)),
+        85 => Request::SynchronizeStream(Sample::sample(source)),
+        86 => Request::QueryStream(Sample::sample(source)),
+        87 => Request::MemoryOperations(Sample::sample(source)),
+        88 => Request::ReadTelemetry(Sample::sample(source)),
         _ => Request::EncodeTensorMap(Sample::sample(source)),
     }
 }

@@ -605,38 +605,6 @@ impl Message for Leave {
     }
 }
 
-/// Replies as a wait that is over does, by the same threads, and means nothing. A client that waits for long says it now and then, so that neither code nor data of the way have left the processors' caches when its answer comes.
-///
-/// Kind 0x000c, called: one reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Ping {}
-
-impl<'a> Field<'a> for Ping {
-    const LEAST: usize = 0;
-
-    fn write(&self, _out: &mut Vec<u8>) {}
-
-    fn read(_reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self {})
-    }
-}
-
-impl Message for Ping {
-    const KIND: u16 = 0x000c;
-    const CLASS: Class = Class::Call;
-    const NAME: &'static str = "Ping";
-    const TAIL: bool = false;
-
-    fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
-        self.write(out);
-        &[]
-    }
-}
-
-impl Call for Ping {
-    type Reply<'a> = ();
-}
-
 /// A fresh random word, which means nothing but makes the digest of a place different from that of any other history. Either side says it, at any place, ahead of each frame with a payload of 4 KiB or more; who reads a place drops it.
 ///
 /// Kind 0x000d, posted: no reply.

@@ -50,8 +50,6 @@ impl<D: Device> Task<D> {
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.
     Deliver { landing: Landing<D>, offset: u64 },
-    /// Answer a request that stands for nothing.
-    Echo,
     /// Answer the request; `failed` is an error known before the work was even marked.
     Reply { failed: Option<CudaError> },
     /// Give shared memory up, then answer the request.
@@ -234,10 +232,8 @@ fn finish<D: Device>(
     task: Task<D>,
     outcome: CudaResult<()>,
 ) -> Result<(), LinkError> {
-    if !matches!(task.action, Action::Echo) {
-        // What kernels wrote into the program's own memory is at the client before it hears that they are over.
-        shared.mirrors.tell(&shared.sender)?;
-    }
+    // What kernels wrote into the program's own memory is at the client before it hears that they are over.
+    shared.mirrors.tell(&shared.sender)?;
     match task.action {
         Action::Deliver { landing, offset } => match outcome {
             Ok(()) if stripes::carry(shared, &landing, offset) => {
@@ -247,7 +243,6 @@ fn finish<D: Device>(
             // The reply that follows on the same lane carries the error.
             Err(_) => Ok(()),
         },
-        Action::Echo => shared.queue_reply(task.sequence, 0),
         Action::Reply { failed } => reply(shared, task.sequence, &task.marks, failed.or(outcome.err())),
         Action::Release { pages, failed } => {
             let error = failed.or(outcome.err());

@@ -212,9 +212,7 @@ impl<D: Device> Session<D> {
             .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
         self.staged = command.staged;
-        if !matches!(request, Request::Ping(_)) {
-            self.end_vigil();
-        }
+        self.end_vigil();
         let outcome = self.dispatch(sequence, request);
         if let Some(unused) = self.staged.take() {
             self.uploads.drop_range(unused);
@@ -277,7 +275,6 @@ impl<D: Device> Session<D> {
             Request::QueryEvent(message) => self.query_event(sequence, message),
             Request::ElapsedTime(message) => self.elapsed_time(message),
             Request::DestroyEvent(message) => self.destroy_event(message),
-            Request::Ping(_) => Ok(self.echo(sequence)),
             Request::SynchronizeContext(_) => self.synchronize_context(sequence),
             Request::SetLimit(message) => self.set_limit(message),
             Request::ResetContext(_) => self.reset_context(),
@@ -341,15 +338,6 @@ impl<D: Device> Session<D> {
     fn report_when(&self, sequence: u64, mark: Arc<Mark<D>>, stream: StreamId, reached: u64) {
         let action = Action::Report { stream, reached };
         self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
-    }
-
-    /// Has the request answered as one whose marks have completed, by whoever sees to these.
-    fn echo(&self, sequence: u64) -> Answer {
-        if self.vigil.is_kept() {
-            return Answer::Body(Vec::new());
-        }
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: Vec::new(), action: Action::Echo });
-        Answer::Later
     }
 
     /// Has the request answered when the marks have completed; when there are none because marking failed, at once.

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_transport::{LinkError, Places, Standing};
-use floe_wire::{Message as _, Ping};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -72,12 +71,10 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    /// A frame of this kind has come. A ping only asks whether somebody is there.
+    /// A command has come.
     #[inline]
-    pub(crate) fn has_frame(&self, sequence: u64, kind: u16) {
-        if kind != Ping::KIND {
-            self.command.store(sequence, Ordering::Relaxed);
-        }
+    pub(crate) fn has_frame(&self, sequence: u64) {
+        self.command.store(sequence, Ordering::Relaxed);
     }
 
     /// The connection with acknowledgements is there.
@@ -153,11 +150,7 @@ pub(crate) fn until_gone(client: &Process, places: &Places) -> Option<Ending> {
 
 #[cfg(test)]
 mod tests {
-    use floe_wire::SynchronizeStream;
-
     use super::*;
-
-    const COMMAND: u16 = SynchronizeStream::KIND;
 
     #[test]
     fn a_client_is_waited_for_that_has_sent_a_command_and_can_come_back() {
@@ -165,10 +158,10 @@ mod tests {
         assert!(!used.is_worth_waiting());
         used.has_acknowledgements();
         assert!(!used.is_worth_waiting());
-        used.has_frame(3, COMMAND);
+        used.has_frame(3);
         assert!(used.is_worth_waiting());
         let used = Use::default();
-        used.has_frame(3, COMMAND);
+        used.has_frame(3);
         assert!(!used.is_worth_waiting());
     }
 
@@ -179,26 +172,10 @@ mod tests {
         let watch = std::thread::spawn(move || until_idle(&watched, limit));
         for sequence in 1..=10 {
             std::thread::sleep(limit / 10);
-            used.has_frame(sequence, COMMAND);
+            used.has_frame(sequence);
         }
         let last = Instant::now();
         assert_eq!(watch.join().expect("it does not panic"), Ending::Idle(limit));
         assert!(last.elapsed() >= limit / 2);
-    }
-
-    #[test]
-    fn a_session_whose_client_only_pings_is_idle() {
-        let (used, limit) = (Arc::new(Use::default()), Duration::from_millis(300));
-        let (watched, start) = (Arc::clone(&used), Instant::now());
-        let watch = std::thread::spawn(move || until_idle(&watched, limit));
-        for sequence in 1.. {
-            if watch.is_finished() {
-                break;
-            }
-            assert!(start.elapsed() < limit * 20, "it goes on by pings");
-            used.has_frame(sequence, Ping::KIND);
-            std::thread::sleep(limit / 30);
-        }
-        assert_eq!(watch.join().expect("it does not panic"), Ending::Idle(limit));
     }
 }

@@ -72,7 +72,7 @@ impl<D: Device> Reader<D> {
     /// Has the frame stand in line for the issuer, or does at once what may not wait there.
     fn take(&self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let Frame { sequence, kind, payload } = frame;
-        self.shared.client.has_frame(sequence, kind);
+        self.shared.client.has_frame(sequence);
         let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
         if kind == HostFunctionDone::KIND {
             let message = HostFunctionDone::decode(payload).map_err(unreadable)?;
@@ -131,7 +131,7 @@ impl<D: Device> Reader<D> {
     fn take_bulk(&self, mut bulk: Bulk<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let hollow = bulk.hollow()?;
         let (sequence, kind) = (bulk.sequence(), bulk.kind());
-        self.shared.client.has_frame(sequence, kind);
+        self.shared.client.has_frame(sequence);
         if let Some(staged) = self.stage(&mut bulk)? {
             batch.push(Command { sequence, kind, payload: &hollow, staged: Some(staged) });
             return Ok(());

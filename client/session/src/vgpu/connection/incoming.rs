@@ -11,7 +11,6 @@ use floe_wire::{Delivery, Message as _};
 use super::Shared;
 use super::receive::{End, take};
 use super::waiter::Waiter;
-use super::warmth::Warmth;
 use crate::vgpu::table::lock;
 
 /// How long the background thread rests after somebody has read: a program that waits in a loop reads for itself, and
@@ -221,10 +220,8 @@ impl Turn<'_> {
 
     /// Reads and waits until `is_over` says so.
     fn read_until(&mut self, shared: &Shared, is_over: &dyn Fn() -> bool) -> Result<(), End> {
-        let warmth = Warmth::new(shared);
-        let keep_warm = |now| warmth.keep(now);
         while !is_over() {
-            match self.receiver().next_arrival_doing(Delivery::KIND, Some(&keep_warm))? {
+            match self.receiver().next_arrival(Delivery::KIND)? {
                 Some(arrival) => take(shared, arrival)?,
                 None => return Err(End::closed()),
             }

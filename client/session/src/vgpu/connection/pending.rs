@@ -153,8 +153,6 @@ pub(super) enum Expected {
     Reply(Arc<Waiter>),
     /// A reply nobody waits for.
     Unwatched,
-    /// The echo of a ping, which says nothing of any stream.
-    Echo,
     /// The word that a stream has come so far, which somebody may wait for or look for.
     Mark(Arc<Course>, Arc<Waiter>),
     /// Data, then a reply.
@@ -180,7 +178,7 @@ impl Expected {
             Self::Reply(waiter) | Self::Mark(_, waiter) | Self::Delivery(Incomplete { waiter: Some(waiter), .. }) => {
                 waiter.fill(Err(error))
             }
-            Self::Unwatched | Self::Echo | Self::Delivery(_) => {}
+            Self::Unwatched | Self::Delivery(_) => {}
         }
     }
 

@@ -131,14 +131,10 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
         body: reply.body.to_owned(),
     };
     let expected = shared.pending.take(reply.request).ok_or_else(unknown)?;
-    if matches!(expected, Expected::Echo) {
-        shared.ping_is_out.store(false, Ordering::Release);
-    } else {
-        shared.heard.fetch_add(1, Ordering::AcqRel);
-    }
+    shared.heard.fetch_add(1, Ordering::AcqRel);
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
-        Expected::Unwatched | Expected::Echo => note(shared, reply),
+        Expected::Unwatched => note(shared, reply),
         Expected::Mark(course, waiter) => {
             note(shared, reply);
             if reply.status == 0 {
