@@ -44,7 +44,6 @@ Environment:
                          token that is set is refused
   FLOE_TLS_AUTHORITIES   PEM file of the authorities that sign the certificates of servers reached by tls://HOST:PORT
   FLOE_TLS_CERTIFICATE   PEM file of this client's certificate, for servers that ask for one; FLOE_TLS_KEY: its key's
-  FLOE_USERSPACE_TLS     1: the process itself makes TLS's records, also where the kernel can (its module tls is loaded)
   FLOE_CONFIG            the TOML file
   FLOE_LOG               what is said on stderr as it happens: error, warn (also what is refused to the program), info, debug;
                          default: errors at once, and what was refused when the program ends with an exit code other than 0

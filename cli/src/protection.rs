@@ -37,7 +37,6 @@ pub(crate) fn findings(installation: &Installation) -> Vec<Finding> {
         addresses(read("/proc/sys/kernel/randomize_va_space").as_deref()),
         user(rustix::process::geteuid().is_root()),
         ordinary_memory(pageable, hmm.as_deref()),
-        kernel_tls(),
     ]
 }
 
@@ -116,17 +115,6 @@ fn attribute(probe: &serde_json::Value) -> Option<bool> {
     let pairs = gpus.iter().filter_map(|gpu| gpu.get("attributes")?.as_array()).flatten();
     let values = pairs.filter(|pair| pair.get(0).and_then(serde_json::Value::as_u64) == Some(PAGEABLE_MEMORY_ACCESS));
     values.map(|pair| pair.get(1).and_then(serde_json::Value::as_i64) != Some(0)).reduce(|one, other| one || other)
-}
-
-fn kernel_tls() -> Finding {
-    let what = "TLS by the kernel";
-    match floe_transport::kernel_tls() {
-        Ok(()) => (Weight::Good, what, "its module is loaded".to_owned()),
-        Err(error) => {
-            let words = format!("{error}\n         modprobe tls; without it floed makes the records itself");
-            (Weight::Note, what, words)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -244,10 +244,10 @@ fn a_worker_whose_threads_all_wait_for_the_driver_ends_with_its_client() {
 fn a_tls_client_that_does_not_read_leaves_nothing_in_the_daemon() {
     let authority = Authority::new();
     let [certificate, key] = authority.sign("localhost").map(|path| path.to_str().unwrap().to_owned());
-    let tls = ClientTls::new(&authority.file(), None).unwrap().without_kernel();
+    let tls = ClientTls::new(&authority.file(), None).unwrap();
     let trust = Trust { tls: Some(&tls), secret: None };
     for grace in ["0", "2"] {
-        let flags = ["--userspace-tls", "--tls-certificate", &certificate, "--tls-key", &key, "--grace", grace];
+        let flags = ["--tls-certificate", &certificate, "--tls-key", &key, "--grace", grace];
         let (daemon, before) = settled(&flags);
         let address: Address = daemon.tcp().replacen("tcp://127.0.0.1", "tls://localhost", 1).parse().unwrap();
         let clients: Vec<Client> = (0..4)
@@ -273,9 +273,9 @@ fn a_tls_client_that_does_not_read_leaves_nothing_in_the_daemon() {
 fn a_tls_client_that_goes_ends_its_tunnel_and_its_session() {
     let authority = Authority::new();
     let [certificate, key] = authority.sign("localhost").map(|path| path.to_str().unwrap().to_owned());
-    let tls = ClientTls::new(&authority.file(), None).unwrap().without_kernel();
+    let tls = ClientTls::new(&authority.file(), None).unwrap();
     let trust = Trust { tls: Some(&tls), secret: None };
-    let flags = ["--userspace-tls", "--tls-certificate", &certificate, "--tls-key", &key, "--grace", "0"];
+    let flags = ["--tls-certificate", &certificate, "--tls-key", &key, "--grace", "0"];
     let (daemon, before) = settled(&flags);
     let address: Address = daemon.tcp().replacen("tcp://127.0.0.1", "tls://localhost", 1).parse().unwrap();
     for _ in 0..4 {

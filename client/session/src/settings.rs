@@ -267,7 +267,6 @@ fn credentials(source: &dyn Source, file: &file::File) -> Result<Credentials, Se
         token: token.filter(|token| !token.is_empty()),
         authorities: path("FLOE_TLS_AUTHORITIES", &file.tls_authorities),
         identity: Identity::of(certificate, key).map_err(half)?,
-        userspace_tls: source.variable("FLOE_USERSPACE_TLS").map_or(file.userspace_tls, |text| is_yes(&text)),
     })
 }
 

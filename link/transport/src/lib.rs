@@ -35,7 +35,7 @@ pub use pipes::pipe::{Pipe, Reach, Slot, Upgrade};
 pub use pipes::rings::{RING_BYTES, Rings};
 pub use pipes::sealed::SealedKeys;
 pub use pipes::socket::{receive_with, send_with, try_send_with, write_without_descriptors};
-pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel, kernel_tls};
+pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel};
 pub use resumption::{ACKNOWLEDGEMENTS_PLACE, Doubt, Heard, Mark, OWN_PLACE, Places, Standing, Wait};
 pub use secret::{Channel, Secret, Side};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, processors, sleep_precisely};

@@ -19,7 +19,7 @@ use crate::pipes::pipe::{Pipe, Reach, Upgrade};
 use crate::pipes::sealed::{self, Sealed, SealedKeys};
 use crate::pipes::socket::Socket;
 use crate::pipes::socket_options::{prepare_tcp, prepare_unix, watch_peer};
-use crate::pipes::tls::{ClientTls, Kernel, ServerTls, Tls, Tunnel, tunnel};
+use crate::pipes::tls::{ClientTls, ServerTls, Tls, Tunnel, tunnel};
 use crate::secret::{Channel, Secret};
 
 /// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
@@ -45,8 +45,6 @@ pub enum Sealer {
     Nobody,
     /// This process, or another thread of it.
     Process,
-    /// The system's kernel.
-    Kernel,
     /// This process, by the token and without certificates.
     Token,
 }
@@ -60,8 +58,6 @@ pub struct Parts {
     pub sent: u64,
     /// Frames that came in.
     pub received: u64,
-    /// Where the kernel makes the socket's bytes into records: how many bytes its key may still seal.
-    pub may_seal: Option<u64>,
     /// Where it is sealed by the token: its keys.
     pub sealed: Option<SealedKeys>,
 }
@@ -71,12 +67,10 @@ pub struct Parts {
 enum Keys {
     /// There are none.
     None,
-    /// Here, or in the kernel later.
-    Process(Arc<Tls>),
+    /// With the pipe, of TLS.
+    Process,
     /// With threads that pass its bytes on.
     Tunnel(Tunnel),
-    /// In the kernel.
-    Kernel(Arc<Kernel>),
     /// Here, from the token.
     Token(Arc<Sealed>),
 }
@@ -107,12 +101,11 @@ impl Link {
     /// # Errors
     /// [`LinkError::Speech`] where its records' cipher is not known here.
     pub fn resume(parts: Parts) -> Result<Self, LinkError> {
-        let Parts { socket, sent, received, may_seal, sealed } = parts;
+        let Parts { socket, sent, received, sealed } = parts;
         let socket = Arc::new(socket);
-        let keys = match (may_seal, sealed) {
-            (None, None) => Keys::None,
-            (Some(left), _) => Keys::Kernel(Arc::new(Kernel::new(Arc::clone(&socket), left))),
-            (None, Some(keys)) => {
+        let keys = match sealed {
+            None => Keys::None,
+            Some(keys) => {
                 let sealed = Sealed::resume(Arc::new(Socket::new(Arc::clone(&socket))), &keys);
                 let unknown = "its records are sealed by a cipher that is not known here";
                 Keys::Token(Arc::new(sealed.ok_or(LinkError::Speech(unknown))?))
@@ -135,7 +128,6 @@ impl Link {
 
     fn with(socket: Arc<OwnedFd>, keys: Keys, sent: u64, received: u64) -> Self {
         let pipe: Arc<dyn Pipe> = match &keys {
-            Keys::Kernel(kernel) => Arc::clone(kernel) as _,
             Keys::Token(sealed) => Arc::clone(sealed) as _,
             _ => Arc::new(Socket::new(Arc::clone(&socket))),
         };
@@ -156,8 +148,7 @@ impl Link {
     pub fn sealer(&self) -> Sealer {
         match self.keys {
             Keys::None => Sealer::Nobody,
-            Keys::Process(_) | Keys::Tunnel(_) => Sealer::Process,
-            Keys::Kernel(_) => Sealer::Kernel,
+            Keys::Process | Keys::Tunnel(_) => Sealer::Process,
             Keys::Token(_) => Sealer::Token,
         }
     }
@@ -262,35 +253,10 @@ impl Link {
         self.pipe
     }
 
-    /// Has the kernel make its records from here on, where it can and the keys may be the kernel's. For a connection that is made
-    /// again when it ends: the kernel does not change keys, and a link with one that has sealed enough is over.
-    ///
-    /// # Panics
-    /// When bytes were read ahead.
-    pub fn go_into_kernel(&mut self) {
-        let (Some(socket), Keys::Process(_)) = (self.socket.clone(), &self.keys) else { return };
-        let Keys::Process(tls) = std::mem::replace(&mut self.keys, Keys::None) else { return };
-        // Nothing but this holds it then.
-        self.go_on_with(Arc::new(Socket::new(Arc::clone(&socket))));
-        match tls.into_kernel(&socket) {
-            Ok(kernel) => {
-                let kernel = Arc::new(kernel);
-                self.go_on_with(Arc::clone(&kernel) as _);
-                (self.keys, self.has_gone_over) = (Keys::Kernel(kernel), false);
-            }
-            Err(tls) => {
-                self.go_on_with(Arc::clone(&tls) as _);
-                self.keys = Keys::Process(tls);
-            }
-        }
-    }
-
     /// From here on more may be read than what is asked for.
     fn read_ahead(&self) {
-        match &self.keys {
-            Keys::Process(tls) => tls.read_ahead(),
-            Keys::Token(sealed) => sealed.read_ahead(),
-            Keys::None | Keys::Tunnel(_) | Keys::Kernel(_) => {}
+        if let Keys::Token(sealed) = &self.keys {
+            sealed.read_ahead();
         }
     }
 
@@ -317,15 +283,14 @@ impl Link {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| LinkError::Tls(rustls::Error::General(format!("no name a certificate can be for: {host}"))))?;
         let connection = ClientConnection::new(Arc::clone(&tls.0), name).map_err(LinkError::Tls)?;
-        let pipe = Tls::agree(Arc::clone(&self.pipe), connection.into(), tls.is_for_kernel(), deadline)?;
+        let pipe = Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?;
         self.go_on_with_keys(pipe)
     }
 
     fn go_on_with_keys(&mut self, tls: Tls) -> Result<(), LinkError> {
         self.channel = Channel::Tls(tls.exported()?);
-        let tls = Arc::new(tls);
-        self.go_on_with(Arc::clone(&tls) as _);
-        self.keys = Keys::Process(tls);
+        self.go_on_with(Arc::new(tls));
+        self.keys = Keys::Process;
         Ok(())
     }
 
@@ -368,10 +333,9 @@ impl Link {
 
     fn answer_tls(mut self, tls: &ServerTls, deadline: Instant) -> Result<Self, LinkError> {
         let connection = ServerConnection::new(Arc::clone(&tls.0)).map_err(LinkError::Tls)?;
-        let agreed = Tls::agree(Arc::clone(&self.pipe), connection.into(), tls.is_for_kernel(), deadline)?;
+        let agreed = Tls::agree(Arc::clone(&self.pipe), connection.into(), deadline)?;
         self.go_on_with_keys(agreed)?;
-        self.go_into_kernel();
-        if self.sealer() == Sealer::Kernel { Ok(self) } else { self.through_tunnel() }
+        self.through_tunnel()
     }
 
     fn answer_sealed(mut self, by: &Answering<'_>, deadline: Instant) -> Result<Self, LinkError> {
@@ -460,13 +424,12 @@ impl Link {
         let socket = socket
             .try_clone()
             .map_err(|source| LinkError::system("duplicating a socket for another process", source))?;
-        let may_seal = if let Keys::Kernel(kernel) = &self.keys { Some(kernel.left()) } else { None };
         let ahead = LinkError::Speech("it said more than it may before its connection is its worker's");
         let sealed = match &self.keys {
             Keys::Token(sealed) => Some(sealed.keys().ok_or(ahead)?),
             _ => None,
         };
-        Ok(Parts { socket, sent: self.sender.sent(), received: self.receiver.received(), may_seal, sealed })
+        Ok(Parts { socket, sent: self.sender.sent(), received: self.receiver.received(), sealed })
     }
 }
 

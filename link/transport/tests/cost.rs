@@ -31,8 +31,8 @@ impl Means {
     fn new() -> Self {
         let authority = Authority::new();
         let [certificate, key] = authority.sign("localhost");
-        let tls = ClientTls::new(&authority.file(), None).unwrap().without_kernel();
-        let server_tls = ServerTls::new(&Identity { certificate, key }, None).unwrap().without_kernel();
+        let tls = ClientTls::new(&authority.file(), None).unwrap();
+        let server_tls = ServerTls::new(&Identity { certificate, key }, None).unwrap();
         Self { secret: Secret::of("token"), tls, server_tls }
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use authority::Authority;
 use floe_transport::{
     Address, Answering, ClientTls, Giving, Help, Identity, Lent, Link, LinkError, Load, Mark, OWN_PLACE, Receiver,
-    Secret, Sender, ServerTls, Spin, Stripes, Target, Transfers, Trust, connect, kernel_tls, pull,
+    Secret, Sender, ServerTls, Spin, Stripes, Target, Transfers, Trust, connect, pull,
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
 use lent::Bytes;
@@ -194,15 +194,6 @@ fn chunks_on_several_connections_survive_cuts_and_go_back_when_they_have_come() 
     carry_chunks(&Ends::new(2, (0..200).map(|_| random.below(2_000_000)).collect()), 2);
 }
 
-#[test]
-fn connections_whose_keys_have_sealed_enough_are_not_missed() {
-    let ends = Ends::sealing(0, 5 << 20);
-    exchange(&ends, 100, usize::MAX);
-    assert!(ends.made() > 2, "{}", ends.made());
-    ends.end();
-    carry_chunks(&Ends::sealing(2, 5 << 20), 0);
-}
-
 /// Passes bytes on both ways, and ends both connections when so many have passed either way.
 fn pass_both_ways(cut: usize, near: &TcpStream, far: &TcpStream) {
     std::thread::scope(|scope| {
@@ -215,19 +206,12 @@ fn pass_both_ways(cut: usize, near: &TcpStream, far: &TcpStream) {
     });
 }
 
-/// Makes connections by TLS, the records at either end made by the kernel or not, through relays that cut them after so many
-/// bytes, of which a handshake takes some two thousand.
-fn cut_tls(in_kernel: [bool; 2], cuts: Vec<usize>) -> impl Fn() -> (Link, Link) + Send + Sync {
+/// Makes connections by TLS through relays that cut them after so many bytes, of which a handshake takes some two thousand.
+fn cut_tls(cuts: Vec<usize>) -> impl Fn() -> (Link, Link) + Send + Sync {
     let authority = Authority::new();
     let [certificate, key] = authority.sign("localhost");
-    let mut tls = ClientTls::new(&authority.file(), None).unwrap();
-    let mut server_tls = ServerTls::new(&Identity { certificate, key }, None).unwrap();
-    if !in_kernel[0] {
-        tls = tls.without_kernel();
-    }
-    if !in_kernel[1] {
-        server_tls = server_tls.without_kernel();
-    }
+    let tls = ClientTls::new(&authority.file(), None).unwrap();
+    let server_tls = ServerTls::new(&Identity { certificate, key }, None).unwrap();
     let by_tls = move |port| {
         let trust = Trust { tls: Some(&tls), secret: None };
         connect(&Address::Tls { host: "localhost".into(), port }, SOON, &trust).unwrap()
@@ -295,21 +279,13 @@ fn sealed_sessions_survive_cuts() {
 }
 
 #[test]
-fn sessions_by_tls_survive_cuts_whoever_makes_the_records() {
-    if let Err(error) = kernel_tls() {
-        eprintln!("skipped but for the records of processes: this kernel makes none: {error}");
-    }
-    for in_kernel in [[false, false], [true, false], [false, true], [true, true]] {
-        if kernel_tls().is_err() && in_kernel != [false, false] {
-            continue;
-        }
-        let mut random = Random(17);
-        let cuts: Vec<_> = (0..40).map(|_| 4_000 + random.below(900_000)).collect();
-        let ends = Ends::made_by(0, Arc::new(cut_tls(in_kernel, cuts)));
-        exchange(&ends, 100, usize::MAX);
-        assert!(ends.made() > 10, "{}", ends.made());
-        ends.end();
-    }
+fn sessions_by_tls_survive_cuts() {
+    let mut random = Random(17);
+    let cuts: Vec<_> = (0..40).map(|_| 4_000 + random.below(900_000)).collect();
+    let ends = Ends::made_by(0, Arc::new(cut_tls(cuts)));
+    exchange(&ends, 100, usize::MAX);
+    assert!(ends.made() > 10, "{}", ends.made());
+    ends.end();
 }
 
 /// Both ends of the bulk connections; what comes is put together until they are closed. A test that fails ends the session, too.

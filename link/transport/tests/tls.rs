@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use authority::Authority;
 use floe_transport::{
     Address, Answering, Channel, ClientTls, Identity, Link, LinkError, Listener, Sealer, Secret, Sender, ServerTls,
-    Side, TlsError, Trust, connect, kernel_tls,
+    Side, TlsError, Trust, connect,
 };
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId};
 use limit::Limit;
@@ -117,44 +117,19 @@ fn carry(from: &mut Link, to: &mut Link, bytes: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Two links over TLS whose records are made by who is named, at the client and at the server; none where this system's kernel
-/// makes none and is named.
-fn sealed_by(client: Sealer, server: Sealer) -> Option<(Link, Link)> {
+/// Two links over TLS.
+fn by_tls() -> (Link, Link) {
     let authority = Authority::new();
-    let (mut tls, mut server_tls) = (authority.client(), authority.server());
-    if client == Sealer::Process {
-        tls = tls.without_kernel();
-    }
-    if server == Sealer::Process {
-        server_tls = server_tls.without_kernel();
-    }
-    let (ours, theirs) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
-    let (mut ours, theirs) = (ours.unwrap(), theirs.unwrap());
-    ours.go_into_kernel();
-    if let ([Sealer::Kernel, _] | [_, Sealer::Kernel], Err(error)) = ([client, server], kernel_tls()) {
-        eprintln!("skipped: this kernel makes no records of TLS: {error}");
-        assert_eq!([ours.sealer(), theirs.sealer()], [Sealer::Process; 2], "and is not said to");
-        return None;
-    }
-    assert_eq!([ours.sealer(), theirs.sealer()], [client, server]);
-    Some((ours, theirs))
+    let (ours, theirs) = meet(tls_to("localhost", &authority.client()), Some(&authority.server()), true);
+    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+    assert_eq!([ours.sealer(), theirs.sealer()], [Sealer::Process; 2]);
+    (ours, theirs)
 }
-
-/// Each end sealed by the kernel or by its process.
-const PAIRS: [(Sealer, Sealer); 4] = [
-    (Sealer::Process, Sealer::Process),
-    (Sealer::Kernel, Sealer::Process),
-    (Sealer::Process, Sealer::Kernel),
-    (Sealer::Kernel, Sealer::Kernel),
-];
 
 #[test]
 fn messages_of_every_size_arrive_whole_in_both_directions() {
-    for (client, server) in PAIRS {
-        if let Some((client, server)) = sealed_by(client, server) {
-            messages_arrive_whole(client, server);
-        }
-    }
+    let (client, server) = by_tls();
+    messages_arrive_whole(client, server);
 }
 
 fn messages_arrive_whole(mut client: Link, mut server: Link) {
@@ -169,14 +144,7 @@ fn messages_arrive_whole(mut client: Link, mut server: Link) {
 
 #[test]
 fn both_directions_at_once() {
-    for (client, server) in PAIRS {
-        if let Some((client, server)) = sealed_by(client, server) {
-            both_send_at_once(client, server);
-        }
-    }
-}
-
-fn both_send_at_once(client: Link, server: Link) {
+    let (client, server) = by_tls();
     let (sent, ends) = (pattern(1 << 20), [client.split(), server.split()]);
     let senders = ends.each_ref().map(|(sender, _)| sender.clone());
     let limit = Limit::new(move || senders.iter().for_each(Sender::close));
@@ -201,37 +169,10 @@ fn both_send_at_once(client: Link, server: Link) {
 }
 
 #[test]
-fn the_kernel_goes_on_where_the_process_was() {
-    for server_is in [Sealer::Process, Sealer::Kernel] {
-        let authority = Authority::new();
-        let (tls, mut server_tls) = (authority.client(), authority.server());
-        if server_is == Sealer::Process {
-            server_tls = server_tls.without_kernel();
-        }
-        let (client, server) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
-        let (mut client, mut server) = (client.unwrap(), server.unwrap());
-        for round in 0..3 {
-            assert_eq!(carry(&mut client, &mut server, &[round; 100]), [round; 100]);
-            assert_eq!(carry(&mut server, &mut client, &[round; 90_000]), [round; 90_000]);
-        }
-        // What comes next is there before the keys go.
-        server.send(&message(b"early")).unwrap();
-        client.go_into_kernel();
-        assert_eq!(client.sealer() == Sealer::Kernel, kernel_tls().is_ok());
-        assert_eq!(receive(&mut client), b"early");
-        messages_arrive_whole(client, server);
-    }
-}
-
-#[test]
-fn the_servers_end_is_handed_on_with_what_its_key_may_seal() {
-    for server_is in [Sealer::Process, Sealer::Kernel] {
-        let Some((mut client, mut server)) = sealed_by(Sealer::Process, server_is) else { continue };
-        assert_eq!(carry(&mut client, &mut server, b"to the daemon"), b"to the daemon");
-        let parts = server.into_parts().unwrap();
-        assert_eq!(parts.may_seal.is_some(), server_is == Sealer::Kernel);
-        messages_arrive_whole(client, Link::resume(parts).unwrap());
-    }
+fn the_servers_end_is_handed_on() {
+    let (mut client, mut server) = by_tls();
+    assert_eq!(carry(&mut client, &mut server, b"to the daemon"), b"to the daemon");
+    messages_arrive_whole(client, Link::resume(server.into_parts().unwrap()).unwrap());
 }
 
 /// A client that is TLS and nothing else.
@@ -259,34 +200,21 @@ fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn keys_that_change_are_followed_by_a_process_and_end_a_kernels_connection() {
-    for server_is in [Sealer::Process, Sealer::Kernel] {
-        if server_is == Sealer::Kernel && kernel_tls().is_err() {
-            eprintln!("skipped: this kernel makes no records of TLS");
-            continue;
-        }
-        let authority = Authority::new();
-        let server_tls = authority.server();
-        let server_tls = if server_is == Sealer::Process { server_tls.without_kernel() } else { server_tls };
-        let (listener, port) = listener();
-        let frames = frames(&[b"before", b"behind"]);
-        let mut client = bare_client(&authority, port);
-        let mut server = std::thread::scope(|scope| {
-            let answered = scope.spawn(|| accept(&listener).answer(&only(&server_tls), deadline()).unwrap());
-            client.write_all(&frames[0]).unwrap();
-            answered.join().unwrap()
-        });
-        assert_eq!(server.sealer(), server_is);
-        client.conn.refresh_traffic_keys().unwrap();
-        client.write_all(&frames[1]).unwrap();
-        assert_eq!(receive(&mut server), b"before");
-        if server_is == Sealer::Process {
-            assert_eq!(receive(&mut server), b"behind");
-        } else {
-            let ended = server.receive(Some(deadline()));
-            assert!(matches!(ended, Err(LinkError::System { .. })), "it is taken for neither an end nor bytes");
-        }
-    }
+fn keys_that_change_are_followed() {
+    let authority = Authority::new();
+    let server_tls = authority.server();
+    let (listener, port) = listener();
+    let frames = frames(&[b"before", b"behind"]);
+    let mut client = bare_client(&authority, port);
+    let mut server = std::thread::scope(|scope| {
+        let answered = scope.spawn(|| accept(&listener).answer(&only(&server_tls), deadline()).unwrap());
+        client.write_all(&frames[0]).unwrap();
+        answered.join().unwrap()
+    });
+    client.conn.refresh_traffic_keys().unwrap();
+    client.write_all(&frames[1]).unwrap();
+    assert_eq!(receive(&mut server), b"before");
+    assert_eq!(receive(&mut server), b"behind");
 }
 
 #[test]
@@ -401,24 +329,16 @@ fn a_byte_that_was_changed_on_the_way_ends_the_link() {
 
 #[test]
 fn both_ends_share_what_no_other_connection_has() {
-    for (client, server) in PAIRS {
-        let authority = Authority::new();
-        let (mut tls, mut server_tls) = (authority.client(), authority.server());
-        if client == Sealer::Process {
-            tls = tls.without_kernel();
-        }
-        if server == Sealer::Process {
-            server_tls = server_tls.without_kernel();
-        }
-        let channels = [(); 2].map(|()| {
-            let (ours, theirs) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
-            let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-            assert!(matches!(ours.channel(), Channel::Tls(_)));
-            assert_eq!(ours.channel(), theirs.channel());
-            *ours.channel()
-        });
-        assert_ne!(channels[0], channels[1], "two connections of the same client to the same server");
-    }
+    let authority = Authority::new();
+    let (tls, server_tls) = (authority.client(), authority.server());
+    let channels = [(); 2].map(|()| {
+        let (ours, theirs) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        assert!(matches!(ours.channel(), Channel::Tls(_)));
+        assert_eq!(ours.channel(), theirs.channel());
+        *ours.channel()
+    });
+    assert_ne!(channels[0], channels[1], "two connections of the same client to the same server");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
-use floe_transport::{Address, Listener, kernel_tls};
+use floe_transport::{Address, Listener};
 use rustix::net::Shutdown;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -46,7 +46,7 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let served = settings.until_exit_of.map(watch).transpose()?;
     let folder = served.is_some().then(private_folder).transpose()?;
     let token = token(settings)?;
-    say_who_seals(settings);
+    say_what_is_not_sealed(settings);
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     // A private daemon serves its own user, and what it says stands among a program's own words.
     let private = served.is_some();
@@ -203,23 +203,12 @@ fn say_what_protects(settings: &Settings, library: &str) -> Result<Option<String
     Ok(words)
 }
 
-/// What is not sealed the operator is told, and where TLS is spoken, what it costs.
-fn say_who_seals(settings: &Settings) {
+/// What is not sealed the operator is told.
+fn say_what_is_not_sealed(settings: &Settings) {
     if let Some(address) = settings.tcp.as_ref().filter(|address| settings.clear_text && !is_loopback(address)) {
         log(format_args!(
             "clear text is allowed: whoever is on the way reads and changes what clients send to {address}"
         ));
-    }
-    match &settings.tls {
-        None => {}
-        Some(tls) if !tls.is_for_kernel() => log(format_args!("TLS: the records are made by this process")),
-        Some(_) => match kernel_tls() {
-            Ok(()) => log(format_args!("TLS: the records are made by the kernel")),
-            Err(error) => {
-                let words = "TLS: the records are made by this process, the kernel does not make them";
-                log(format_args!("{words}: {error}\n  modprobe tls loads its module"));
-            }
-        },
     }
 }
 

@@ -69,10 +69,6 @@ pub struct Options {
     /// passes bytes on, as socat or a hypervisor's vsock proxy does: whoever reaches it comes in
     #[arg(long)]
     pub trust_forwarded: bool,
-    /// Have this process make TLS's records, also where the kernel can
-    #[arg(long, env = "FLOE_USERSPACE_TLS", num_args = 0, default_missing_value = "1",
-        value_parser = clap::builder::FalseyValueParser::new())]
-    pub userspace_tls: Option<bool>,
     /// What the workers drive: auto (NVIDIA's library where there is one, else the CPU device), nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, env = "FLOE_DEVICE_LIBRARY", value_name = "LIBRARY")]
     pub device_library: Option<String>,
@@ -174,7 +170,6 @@ pub struct FileOptions {
     tls_optional: bool,
     clear_text: bool,
     trust_forwarded: bool,
-    userspace_tls: bool,
     device_library: Option<String>,
     gpus: Vec<u32>,
     memory_per_session: Option<String>,
@@ -332,10 +327,6 @@ impl Settings {
         settings.clear_text = clear_text || no_token;
         let identity = Identity::of(certificate, flags.tls_key.or(file.tls_key))?;
         settings.tls = identity.map(|identity| ServerTls::new(&identity, authorities.as_deref())).transpose()?;
-        if flags.userspace_tls.unwrap_or(file.userspace_tls) || settings.grace.is_zero() {
-            // A session that ends with its connections needs ones whose keys can change.
-            settings.tls = settings.tls.map(ServerTls::without_kernel);
-        }
         if settings.tls_only && settings.tls.is_none() {
             return Err(DaemonError::NoCertificate);
         }
@@ -484,17 +475,6 @@ mod tests {
         assert!(matches!(Settings::new(only), Err(DaemonError::NoCertificate)));
         let half = Options { tls_certificate: Some("/certificate.pem".into()), ..flags() };
         assert!(matches!(Settings::new(half), Err(DaemonError::Tls(_))));
-    }
-
-    #[test]
-    fn the_kernel_seals_only_for_sessions_that_outlive_a_connection_and_where_it_may() {
-        let authority = Authority::new();
-        let [certificate, key] = authority.sign("localhost").map(Some);
-        let with_tls = Options { tls_certificate: certificate, tls_key: key, no_token: true, ..flags() };
-        let is_for_kernel = |options| Settings::new(options).expect("understood").tls.expect("named").is_for_kernel();
-        assert!(is_for_kernel(with_tls.clone()));
-        assert!(!is_for_kernel(Options { userspace_tls: Some(true), ..with_tls.clone() }));
-        assert!(!is_for_kernel(Options { grace: Some(Duration::ZERO), ..with_tls }));
     }
 
     #[test]

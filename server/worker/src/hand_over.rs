@@ -81,8 +81,6 @@ struct Notice {
     sent: u64,
     /// Frames it has received.
     received: u64,
-    /// Where the kernel seals the connection: how many bytes its key may still seal.
-    may_seal: Option<u64>,
     /// Where it is sealed by the token: its keys.
     sealed: Option<Keys>,
 }
@@ -129,9 +127,9 @@ impl Giver {
     /// the connection cannot be duplicated.
     pub fn give(&self, role: Role, link: Link) -> io::Result<()> {
         let lost = |error: LinkError| io::Error::other(error.to_string());
-        let Parts { socket, sent, received, may_seal, sealed } = link.into_parts().map_err(lost)?;
+        let Parts { socket, sent, received, sealed } = link.into_parts().map_err(lost)?;
         let sealed = sealed.map(Keys::from);
-        let notice = serde_json::to_vec(&Said::Connection(Notice { role, sent, received, may_seal, sealed }))?;
+        let notice = serde_json::to_vec(&Said::Connection(Notice { role, sent, received, sealed }))?;
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         self.hear_of_taken(&mut under_way);
         if role == Role::Joined && *under_way >= self.most {
@@ -213,8 +211,8 @@ impl Taker {
         // A daemon that does not hear it is gone, which the next call says.
         let _ = send(&self.socket, TAKEN, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         Ok(Some(match said {
-            Said::Connection(Notice { role, sent, received, may_seal, sealed }) => {
-                let parts = Parts { socket, sent, received, may_seal, sealed: sealed.map(SealedKeys::from) };
+            Said::Connection(Notice { role, sent, received, sealed }) => {
+                let parts = Parts { socket, sent, received, sealed: sealed.map(SealedKeys::from) };
                 let link = Link::resume(parts).map_err(|error| io::Error::other(error.to_string()))?;
                 Handed::Connection(role, link)
             }
@@ -236,7 +234,6 @@ impl Taker {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
-    use std::io::Read as _;
     use std::os::unix::net::UnixStream;
 
     use floe_transport::Sealer;
@@ -336,23 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_may_still_seal_goes_along() {
-        let (giver, taker) = pair(MOST).unwrap();
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let left = 300;
-        let parts = Parts { socket: ours.into(), sent: 0, received: 0, may_seal: Some(left), sealed: None };
-        let link = Link::resume(parts).unwrap();
-        giver.give(Role::Session, link).unwrap();
-        let (_, mut link) = connection(&taker);
-        assert_eq!(link.sealer(), Sealer::Kernel);
-        while link.send(&MemoryInfo {}).is_ok() {}
-        drop(link);
-        let mut carried = Vec::new();
-        theirs.read_to_end(&mut carried).unwrap();
-        assert!((16..left).contains(&(carried.len() as u64)), "{} bytes", carried.len());
-    }
-
-    #[test]
     fn the_keys_of_a_sealed_connection_go_along() {
         let (giver, taker) = pair(MOST).unwrap();
         let [(ours, theirs), (_, other)] = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
@@ -361,8 +341,7 @@ mod tests {
         let mirrored = SealedKeys { sending: [254; 32], sent: 7, receiving: [255; 32], received: 3, ..largest.clone() };
         let keys = SealedKeys { sent: 3, received: 7, ..largest.clone() };
         let link = |socket: UnixStream, keys| {
-            Link::resume(Parts { socket: socket.into(), sent: 1, received: 2, may_seal: None, sealed: Some(keys) })
-                .unwrap()
+            Link::resume(Parts { socket: socket.into(), sent: 1, received: 2, sealed: Some(keys) }).unwrap()
         };
         giver.give(Role::Session, link(ours, keys)).unwrap();
         let (_, mut near) = connection(&taker);

@@ -15,8 +15,6 @@ pub struct Credentials {
     pub authorities: Option<PathBuf>,
     /// This client's certificate, for servers that ask for one.
     pub identity: Option<Identity>,
-    /// Whether this process makes TLS's records also where the kernel can.
-    pub userspace_tls: bool,
 }
 
 impl Credentials {
@@ -26,7 +24,7 @@ impl Credentials {
         self.token.as_deref().map(Secret::of)
     }
 
-    /// Whether a connection to this address is sealed in this process or in its kernel.
+    /// Whether a connection to this address is sealed.
     #[must_use]
     pub fn seals(&self, address: &Address) -> bool {
         match address {
@@ -42,7 +40,6 @@ impl Credentials {
     /// [`TlsError`] naming a file that will not do.
     pub fn tls(&self, address: &Address) -> Result<Option<ClientTls>, TlsError> {
         let (Some(authorities), Address::Tls { .. }) = (&self.authorities, address) else { return Ok(None) };
-        let tls = ClientTls::new(authorities, self.identity.as_ref())?;
-        Ok(Some(if self.userspace_tls { tls.without_kernel() } else { tls }))
+        ClientTls::new(authorities, self.identity.as_ref()).map(Some)
     }
 }

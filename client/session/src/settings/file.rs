@@ -29,9 +29,6 @@ pub(super) struct File {
     pub(super) tls_certificate: Option<PathBuf>,
     /// Its key.
     pub(super) tls_key: Option<PathBuf>,
-    /// Whether this process makes TLS's records also where the kernel can.
-    #[serde(default)]
-    pub(super) userspace_tls: bool,
     /// Level of the log.
     pub(super) log: Option<String>,
     /// Whether statistics are printed at exit.

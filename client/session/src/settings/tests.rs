@@ -154,15 +154,3 @@ fn files_for_tls_come_from_variables_or_the_file_and_a_key_has_its_certificate()
     let half = Fake::with(&[("FLOE_TLS_KEY", "/k")]);
     assert!(matches!(Settings::read(&half), Err(SettingsError::Value { .. })));
 }
-
-#[test]
-fn records_are_left_to_the_kernel_unless_the_variable_or_the_file_says_not() {
-    let is_kept = |source: &Fake| Settings::read(source).unwrap().credentials.userspace_tls;
-    assert!(!is_kept(&Fake::with(&[])));
-    for (text, kept) in [("1", true), ("yes", true), ("0", false), ("off", false), ("", false)] {
-        assert_eq!(is_kept(&Fake::with(&[("FLOE_USERSPACE_TLS", text)])), kept, "{text}");
-    }
-    let in_file = |variables| Fake::with(variables).file("/c.toml", "userspace_tls = true");
-    assert!(is_kept(&in_file(&[("FLOE_CONFIG", "/c.toml")])));
-    assert!(!is_kept(&in_file(&[("FLOE_CONFIG", "/c.toml"), ("FLOE_USERSPACE_TLS", "0")])));
-}

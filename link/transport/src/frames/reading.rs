@@ -80,7 +80,7 @@ impl Reading {
             let read = if let Wait::Until(deadline) = wait {
                 wait_until(pipe, deadline)?;
                 if fruitless {
-                    // Some kernels call a part of a TLS record readable.
+                    // A part of a sealed record counts as readable, and gives nothing yet.
                     std::thread::sleep(FRUITLESS);
                 }
                 // It may have waited for a connection that is gone by now: this must not wait for the next.

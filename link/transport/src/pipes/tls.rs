@@ -1,8 +1,7 @@
-//! TLS 1.3 between client and server, by rustls and the kernel: who a server is, who a client is, and nobody else reads along.
+//! TLS 1.3 between client and server, by rustls: who a server is, who a client is, and nobody else reads along.
 //! In: certificates and keys as PEM files, a link on which nothing has been said. Out: a link whose bytes are sealed.
 //! The token stays: a certificate says who may listen, the token who may come in, unless the server asks for both.
 
-mod kernel;
 mod pipe;
 mod tunnel;
 
@@ -18,7 +17,6 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use thiserror::Error;
 
-pub(crate) use kernel::Kernel;
 pub(crate) use pipe::Tls;
 pub use tunnel::Tunnel;
 pub(crate) use tunnel::tunnel;
@@ -88,26 +86,14 @@ impl ClientTls {
     pub fn new(authorities: &Path, identity: Option<&Identity>) -> Result<Self, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let builder = builder.map_err(useless)?.with_root_certificates(roots(authorities)?);
-        let mut config = match identity {
+        let config = match identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
                 let (chain, key) = identity.read()?;
                 builder.with_client_auth_cert(chain, key).map_err(useless)?
             }
         };
-        config.enable_secret_extraction = true;
         Ok(Self(Arc::new(config)))
-    }
-
-    /// Has this process make the records, also where the kernel could.
-    #[must_use]
-    pub fn without_kernel(mut self) -> Self {
-        Arc::make_mut(&mut self.0).enable_secret_extraction = false;
-        self
-    }
-
-    pub(crate) fn is_for_kernel(&self) -> bool {
-        self.0.enable_secret_extraction
     }
 }
 
@@ -131,33 +117,10 @@ impl ServerTls {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let config = builder.map_err(useless)?.with_client_cert_verifier(verifier).with_single_cert(chain, key);
         let mut config = config.map_err(useless)?;
-        config.enable_secret_extraction = true;
-        // Nobody resumes a session, and a ticket comes when the client's kernel may have the keys, which takes none.
+        // Nobody resumes a session.
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
     }
-
-    /// Whether the kernel makes the records where it can.
-    #[must_use]
-    pub fn is_for_kernel(&self) -> bool {
-        self.0.enable_secret_extraction
-    }
-
-    /// Has this process make the records, also where the kernel could. For sessions that end with a connection: the kernel
-    /// changes no keys, and ends a connection instead.
-    #[must_use]
-    pub fn without_kernel(mut self) -> Self {
-        Arc::make_mut(&mut self.0).enable_secret_extraction = false;
-        self
-    }
-}
-
-/// Whether this system's kernel makes TLS's records.
-///
-/// # Errors
-/// The system's own: no such file or directory where its module is not loaded.
-pub fn kernel_tls() -> std::io::Result<()> {
-    Ok(kernel::ask()?)
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -50,8 +50,7 @@ impl Places {
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
     #[must_use]
-    pub fn take_over(mut link: Link, grace: Duration) -> (Self, Link) {
-        link.go_into_kernel();
+    pub fn take_over(link: Link, grace: Duration) -> (Self, Link) {
         let reach = link.pipe().reach();
         let places = Self { shared: Arc::new(Shared::new(grace, reach)) };
         let place = places.shared.place(OWN_PLACE);
@@ -140,8 +139,7 @@ impl Places {
     ///
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
-    pub fn go_on(&self, place: u32, epoch: u64, mut link: Link, mark: Mark) -> Result<(), LinkError> {
-        link.go_into_kernel();
+    pub fn go_on(&self, place: u32, epoch: u64, link: Link, mark: Mark) -> Result<(), LinkError> {
         let shared = Arc::clone(&self.shared);
         let is_valid = move || shared.is_of(epoch);
         self.shared.place(place).attach(epoch, link.into_pipe(), mark, is_valid)
@@ -149,8 +147,7 @@ impl Places {
 
     /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Places::listen`].
     #[must_use]
-    pub fn hear(&self, epoch: u64, mut link: Link) -> Receiver {
-        link.go_into_kernel();
+    pub fn hear(&self, epoch: u64, link: Link) -> Receiver {
         link.watch_peer();
         let socket = link.own_socket();
         let (sender, receiver) = link.halves();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, Parts, Places};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, Places};
 
 use super::limit::Limit;
 
@@ -74,21 +74,6 @@ impl Ends {
     /// With so many bulk connections; connections that are cut are made again.
     pub(crate) fn new(bulk: u32, cuts: Vec<usize>) -> Self {
         Self::of(bulk, cuts, Duration::from_secs(60), true)
-    }
-
-    /// As [`Ends::new`], with connections that end when a key has sealed so much.
-    pub(crate) fn sealing(bulk: u32, left: u64) -> Self {
-        let sealed = move |socket: UnixStream| {
-            Link::resume(Parts { socket: socket.into(), sent: 0, received: 0, may_seal: Some(left), sealed: None })
-                .unwrap()
-        };
-        Self::made_by(
-            bulk,
-            Arc::new(move || {
-                let (ours, theirs) = UnixStream::pair().unwrap();
-                (sealed(ours), sealed(theirs))
-            }),
-        )
     }
 
     /// As [`Ends::new`], with connections of another kind.

@@ -160,7 +160,7 @@ impl Applicant {
             transport: match (transport, peer, sealer) {
                 (Transport::Socket, Peer::Unix { .. }, _) => "unix",
                 (Transport::Socket, Peer::Tcp(_), Sealer::Token) => "tcp",
-                (Transport::Socket, Peer::Tcp(_), Sealer::Process | Sealer::Kernel) => "tls",
+                (Transport::Socket, Peer::Tcp(_), Sealer::Process) => "tls",
                 (Transport::Socket, Peer::Tcp(_), Sealer::Nobody) => "clear",
                 (other, ..) => other.name(),
             },

@@ -1,7 +1,6 @@
 //! A pipe whose bytes are sealed on their way over another.
 //! In: a socket, one side of TLS. Out: the peer's bytes, or the end, as the socket has them.
-//! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open. As long as the
-//! kernel may go on with the socket, it is read record by record.
+//! One thread at a time writes, one reads; they share the keys, and hold them only while they seal or open.
 //! An end without TLS's farewell is an end: whoever cuts a connection cuts it, and every frame says how long it is.
 
 use std::io::{Read as _, Write as _};
@@ -12,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustls::Connection;
 
-use super::kernel::{Kernel, Suite, is_ready, take_over};
 use crate::error::{Failure, LinkError};
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
@@ -20,8 +18,6 @@ use crate::pipes::pipe::{Pipe, Reach, Slot};
 const SEALED_TOGETHER: usize = 64 << 10;
 /// Bytes that are asked of the socket at once: some records of the largest size.
 const READ_AHEAD: usize = 128 << 10;
-/// Bytes at the head of a record; the last two say how many follow.
-const RECORD_HEAD_BYTES: usize = 5;
 
 /// What floe takes from TLS's exporter, as RFC 9266 does for others.
 const EXPORTED: &[u8] = b"EXPORTER-floe-token-proof";
@@ -35,8 +31,6 @@ pub(crate) struct Tls {
     writing: Mutex<Vec<u8>>,
     /// Held by who reads.
     reading: Mutex<Ahead>,
-    /// Whether the kernel may be given the keys.
-    for_kernel: bool,
 }
 
 /// Sealed bytes that were read and not yet opened.
@@ -45,8 +39,6 @@ struct Ahead {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Nothing is read behind the record at hand.
-    by_record: bool,
 }
 
 impl Ahead {
@@ -54,32 +46,14 @@ impl Ahead {
         self.start == self.end
     }
 
-    /// Whether there is something to open: by record, a whole one.
-    fn is_ready(&self) -> bool {
-        !self.is_empty() && (!self.by_record || self.missing() == 0)
-    }
-
-    /// Bytes of the record at hand, or of its head, that have not been read.
-    fn missing(&self) -> usize {
-        let bytes = &self.bytes[self.start..self.end];
-        let of_record = match bytes.get(3..RECORD_HEAD_BYTES) {
-            Some(&[high, low]) => RECORD_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low])),
-            _ => RECORD_HEAD_BYTES,
-        };
-        of_record.saturating_sub(bytes.len())
-    }
-
-    /// Reads what is there, until there is something to open.
+    /// Reads what is there, unless there is something to open.
     fn fill(&mut self, under: &dyn Pipe) -> Result<Taken, Failure> {
-        while !self.is_ready() {
-            if self.is_empty() {
-                (self.start, self.end) = (0, 0);
-            }
-            let until = if self.by_record { self.end + self.missing() } else { self.bytes.len() };
-            match under.read_now(&mut self.bytes[self.end..until], None)? {
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+            match under.read_now(&mut self.bytes, None)? {
                 None => return Ok(Taken::Nothing),
                 Some(0) => return Ok(Taken::Closed),
-                Some(count) => self.end += count,
+                Some(count) => self.end = count,
             }
         }
         Ok(Taken::Some)
@@ -87,12 +61,10 @@ impl Ahead {
 }
 
 impl Tls {
-    /// Agrees on keys with the peer, before `deadline`. Nothing is read ahead of what it returns, until
-    /// [`Tls::read_ahead`]; the kernel may be given the keys where they are `for_kernel`.
+    /// Agrees on keys with the peer, before `deadline`.
     pub(crate) fn agree(
         under: Arc<dyn Pipe>,
         mut connection: Connection,
-        for_kernel: bool,
         deadline: Instant,
     ) -> Result<Self, LinkError> {
         const DOING: &str = "agreeing on TLS";
@@ -103,8 +75,7 @@ impl Tls {
             under,
             connection: Mutex::new(connection),
             writing: Mutex::default(),
-            reading: Mutex::new(Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0, by_record: true }),
-            for_kernel,
+            reading: Mutex::new(Ahead { bytes: vec![0; READ_AHEAD], start: 0, end: 0 }),
         };
         loop {
             tls.send_pending(&mut tls.lock_writing()).map_err(|failure| LinkError::during(DOING, failure))?;
@@ -118,7 +89,9 @@ impl Tls {
                     after: deadline.saturating_duration_since(began),
                 });
             }
-            tls.under.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
+            if tls.lock_reading().is_empty() {
+                tls.under.wait(Some(left)).map_err(|failure| LinkError::during(DOING, failure))?;
+            }
             match tls.take_in(&mut tls.lock_reading()) {
                 Ok(Taken::Closed) => return Err(LinkError::Closed),
                 Ok(Taken::Some | Taken::Nothing) => {}
@@ -132,35 +105,9 @@ impl Tls {
         }
     }
 
-    /// Has the kernel of this socket, which the records come and go by, make them from here on; whoever has the pipe leaves it
-    /// behind. Where the kernel cannot, where the keys are not for it, or where something was opened and not yet read, it
-    /// stays what it is.
-    pub(crate) fn into_kernel(self: Arc<Self>, socket: &Arc<OwnedFd>) -> Result<Kernel, Arc<Self>> {
-        let suite = self.connection().negotiated_cipher_suite().and_then(|suite| Suite::of(suite.suite()));
-        if !suite.is_some_and(|suite| self.is_at_border() && is_ready(socket, suite)) {
-            return Err(self);
-        }
-        let Self { connection, .. } = Arc::try_unwrap(self)?;
-        let connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(take_over(Arc::clone(socket), connection.dangerous_extract_secrets().ok()))
-    }
-
     /// What only the two ends of this connection know, for proofs that are bound to it.
     pub(crate) fn exported(&self) -> Result<[u8; 32], LinkError> {
         self.connection().export_keying_material([0; 32], EXPORTED, None).map_err(LinkError::Tls)
-    }
-
-    /// From here on this process opens what comes, as much at once as there is.
-    pub(crate) fn read_ahead(&self) {
-        self.lock_reading().by_record = false;
-    }
-
-    /// Whether everything that has been read has been used, and what there was to say has been said.
-    fn is_at_border(&self) -> bool {
-        let has_read_all = self.for_kernel && self.lock_reading().is_empty();
-        let mut connection = self.connection();
-        let used = connection.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() == 0);
-        has_read_all && used && !connection.wants_write() && !connection.is_handshaking()
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -195,16 +142,10 @@ impl Tls {
             taken => return Ok(taken),
         }
         let mut connection = self.connection();
-        loop {
-            let mut bytes = &ahead.bytes[ahead.start..ahead.end];
-            connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
-            let taken = std::mem::replace(&mut ahead.start, ahead.end - bytes.len()) != ahead.start;
-            connection.process_new_packets()?;
-            // Of a record that is read alone nothing is left: the next bytes are another's head.
-            if !taken || !ahead.by_record || ahead.is_empty() {
-                break;
-            }
-        }
+        let mut bytes = &ahead.bytes[ahead.start..ahead.end];
+        connection.read_tls(&mut bytes).map_err(|_| Errno::IO)?;
+        ahead.start = ahead.end - bytes.len();
+        connection.process_new_packets()?;
         let answers = connection.wants_write() && !connection.is_handshaking();
         drop(connection);
         if answers {
@@ -315,7 +256,7 @@ impl Pipe for Tls {
         // No new packets: this only asks what has been opened.
         let opened = || self.connection().process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
         // What was read ahead and gave nothing has been taken in to its end.
-        let is_there = self.lock_reading().is_ready() || opened();
+        let is_there = !self.lock_reading().is_empty() || opened();
         if is_there { Ok(true) } else { self.under.wait(time) }
     }
 
@@ -331,6 +272,3 @@ impl Pipe for Tls {
         None
     }
 }
-
-#[cfg(test)]
-mod tests;

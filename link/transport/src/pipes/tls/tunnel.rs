@@ -1,6 +1,6 @@
 //! A sealed connection for a process that does not hold its keys: a pair of sockets, and two threads that seal and open
 //! what passes. In: a pipe. Out: a socket that carries the same bytes in the clear, within this machine.
-//! The keys stay where they were agreed on: a worker is handed the socket. Where the kernel has them there is none of this.
+//! The keys stay where they were agreed on: a worker is handed the socket.
 //! It ends when either end closes, whatever the peer at the other does: what still passes has a moment for that.
 
 use std::os::fd::{AsFd as _, OwnedFd};
