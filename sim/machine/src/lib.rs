@@ -18,6 +18,7 @@
 mod exec;
 mod fault;
 pub mod isa;
+mod lock;
 mod lower;
 pub mod memory;
 mod program;

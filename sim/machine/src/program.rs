@@ -2,8 +2,10 @@
 //! In go PTX texts and an allocator for device addresses, out come kernels and global variables by name.
 //! A kernel that holds an instruction the machine does not know is refused by name and line, never run wrongly.
 
+mod error;
 mod initial;
 mod link;
+mod unit;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,65 +13,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_ptx::{Function, FunctionKind, Module, Space, Statement};
 
-use crate::exec::{Level, lock};
+use crate::exec::Level;
+use crate::lock::lock;
 use crate::lower;
 use crate::lower::image::Image;
 use crate::memory::Memory;
 
-pub(crate) use link::{Symbol, Unit, Variable};
-
-/// Why a program or one of its kernels cannot be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    /// The text is not PTX; the message has line and column.
-    #[error("PTX text {module}: {message}")]
-    Syntax {
-        /// Which of the texts, from 0.
-        module: usize,
-        /// Line, from 1.
-        line: u32,
-        /// Column, from 1.
-        column: u32,
-        /// What is wrong.
-        message: String,
-    },
-    /// A symbol that is declared `.extern` and defined in none of the modules.
-    #[error("unresolved symbol: {name}")]
-    Unresolved {
-        /// The symbol.
-        name: String,
-    },
-    /// A symbol that two modules define.
-    #[error("symbol defined more than once: {name}")]
-    Duplicate {
-        /// The symbol.
-        name: String,
-    },
-    /// An instruction, operand or declaration that this machine cannot execute.
-    #[error("{function}, line {line}: {what}")]
-    Unsupported {
-        /// Kernel or function.
-        function: String,
-        /// Line in the PTX text, from 1.
-        line: u32,
-        /// The instruction and what about it.
-        what: String,
-    },
-    /// No such kernel.
-    #[error("no kernel of this name: {name}")]
-    NoKernel {
-        /// The name asked for.
-        name: String,
-    },
-    /// Device memory for variables could not be had or written.
-    #[error("device memory for variable {name}: {what}")]
-    Memory {
-        /// The variable.
-        name: String,
-        /// Why.
-        what: String,
-    },
-}
+pub use error::LoadError;
+pub(crate) use unit::{Symbol, Unit, Variable};
 
 /// One parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

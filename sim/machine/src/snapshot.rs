@@ -3,14 +3,17 @@
 //! the same or another process. It holds no address of this process and no device memory, which travels separately.
 
 mod bytes;
+mod error;
 mod place;
 mod state;
 
 use std::sync::atomic::Ordering;
 
 use bytes::{Reader, Writer};
+pub use error::SnapshotError;
 
-use crate::exec::{Grid, lock};
+use crate::exec::Grid;
+use crate::lock::lock;
 
 /// Begins every snapshot: name and version of the encoding.
 const MAGIC: u64 = u64::from_le_bytes(*b"floesnp1");
@@ -19,26 +22,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"floesnp1");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     bytes: Vec<u8>,
-}
-
-/// Why a snapshot cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SnapshotError {
-    /// The bytes are not a snapshot, or cut short.
-    #[error("not a snapshot: {what}")]
-    Malformed {
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// Taken of another program, kernel or launch.
-    #[error("snapshot is of another {what}")]
-    Mismatch {
-        /// What differs.
-        what: &'static str,
-    },
-    /// The grid is running.
-    #[error("the grid is not stopped")]
-    NotStopped,
 }
 
 impl Snapshot {

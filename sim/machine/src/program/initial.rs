@@ -4,7 +4,8 @@
 
 use floe_ptx::{Initializer, ScalarType, Space, SymbolAddress};
 
-use super::{LoadError, Program, Symbol};
+use super::unit::Symbol;
+use super::{LoadError, Program};
 use crate::lower::image::Image;
 use crate::memory::Memory;
 

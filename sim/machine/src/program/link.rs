@@ -3,90 +3,11 @@
 //! definition gives way to a strong one, the first of several weak ones is taken.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
 
-use floe_ptx::{FunctionKind, Limits, Linkage, Module, ParseError, Space, Statement};
+use floe_ptx::{FunctionKind, Linkage, Space};
 
+use super::unit::{Symbol, Variable};
 use super::{LoadError, Program};
-
-/// A function's statements, or where they are no PTX.
-type ParsedBody = Result<Vec<Statement<'static>>, ParseError>;
-
-/// A parsed text. The tree borrows from the text; both live and die together. Bodies are read at their first use: modules
-/// made from templates hold hundreds of kernels that nobody launches.
-pub(crate) struct Unit {
-    // Declared first, so dropped first: these borrow from the text.
-    module: Module<'static>,
-    bodies: Vec<OnceLock<ParsedBody>>,
-    lasting: &'static str,
-    number: usize,
-    /// Symbols of this module alone.
-    pub(crate) local: HashMap<&'static str, Symbol>,
-    _text: Arc<String>,
-}
-
-/// What a module-scope name means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Symbol {
-    Function(u32),
-    Variable(usize),
-    /// `.extern .shared name[]`.
-    DynamicShared,
-}
-
-/// A module-scope variable.
-pub(crate) struct Variable {
-    pub(crate) name: String,
-    pub(crate) unit: usize,
-    /// Place among the module's variables.
-    pub(crate) index: usize,
-    pub(crate) space: Space,
-    pub(crate) size: u64,
-    pub(crate) align: u64,
-    /// Device address; 0 for shared variables, which belong to kernels.
-    pub(crate) address: u64,
-    pub(crate) managed: bool,
-}
-
-impl Unit {
-    /// Parses a text.
-    pub(crate) fn parse(number: usize, text: Arc<String>) -> Result<Self, LoadError> {
-        let plain = text.trim_end_matches('\0');
-        // SAFETY: the text is on the heap, never changed while it is shared, and the unit's share of it is dropped after
-        // the module, which is the only thing that borrows from it; `module()` gives out references no longer than the unit's, and what borrows `'static` names
-        // from those (lowering) does not outlive the program that owns the unit.
-        let lasting: &'static str = unsafe { &*std::ptr::from_ref::<str>(plain) };
-        let module = floe_ptx::outline(lasting, &Limits::default()).map_err(|error| syntax(number, &error))?;
-        let bodies = module.functions.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { module, bodies, lasting, number, local: HashMap::new(), _text: text })
-    }
-
-    /// The statements of function `index`; none where it is declared only.
-    pub(crate) fn body(&self, index: usize) -> Result<Option<&[Statement<'static>]>, LoadError> {
-        let Some(span) = self.module.functions[index].body_span.as_ref() else { return Ok(None) };
-        let parsed = self.bodies[index].get_or_init(|| floe_ptx::parse_body(self.lasting, span, &Limits::default()));
-        parsed.as_ref().map(|body| Some(body.as_slice())).map_err(|error| syntax(self.number, error))
-    }
-
-    pub(crate) fn module(&self) -> &Module<'static> {
-        &self.module
-    }
-
-    /// What prototypes say about linkage: of several for a name, the first that says something.
-    fn prototypes(&self) -> HashMap<&'static str, Linkage> {
-        let declared = self.module.functions.iter().filter(|function| function.body.is_none());
-        let mut prototypes = HashMap::new();
-        for function in declared.filter(|function| function.linkage != Linkage::Internal) {
-            prototypes.entry(function.name).or_insert(function.linkage);
-        }
-        prototypes
-    }
-}
-
-fn syntax(module: usize, error: &ParseError) -> LoadError {
-    let (line, column) = (error.position.line, error.position.column);
-    LoadError::Syntax { module, line, column, message: error.to_string() }
-}
 
 impl Program {
     /// Reads every body, also those no kernel needs.
@@ -94,7 +15,8 @@ impl Program {
     /// # Errors
     /// [`LoadError::Syntax`] where one is not PTX.
     pub fn check(&self) -> Result<(), LoadError> {
-        let functions = self.units.iter().flat_map(|unit| (0..unit.bodies.len()).map(move |index| (unit, index)));
+        let functions =
+            self.units.iter().flat_map(|unit| (0..unit.module().functions.len()).map(move |index| (unit, index)));
         functions.map(|(unit, index)| unit.body(index)).find_map(Result::err).map_or(Ok(()), Err)
     }
 
@@ -124,8 +46,8 @@ impl Program {
 
     fn link_functions(&mut self, unit: usize, strong: &mut HashMap<String, bool>) -> Result<(), LoadError> {
         let prototypes = self.units[unit].prototypes();
-        for index in 0..self.units[unit].module.functions.len() {
-            let function = &self.units[unit].module.functions[index];
+        for index in 0..self.units[unit].module().functions.len() {
+            let function = &self.units[unit].module().functions[index];
             if function.body.is_none() {
                 continue;
             }
@@ -142,7 +64,7 @@ impl Program {
 
     /// Linkage of a function: a prototype's where the definition says nothing.
     fn function_linkage(&self, unit: usize, index: usize, prototypes: &HashMap<&str, Linkage>) -> Linkage {
-        let function = &self.units[unit].module.functions[index];
+        let function = &self.units[unit].module().functions[index];
         if function.linkage != Linkage::Internal {
             return function.linkage;
         }
@@ -151,8 +73,8 @@ impl Program {
     }
 
     fn link_variables(&mut self, unit: usize, strong: &mut HashMap<String, bool>) -> Result<(), LoadError> {
-        for index in 0..self.units[unit].module.variables.len() {
-            let variable = &self.units[unit].module.variables[index];
+        for index in 0..self.units[unit].module().variables.len() {
+            let variable = &self.units[unit].module().variables[index];
             let (name, linkage) = (variable.name, variable.linkage);
             if variable.space == Space::Shared
                 && (variable.is_open() || linkage == Linkage::Extern)
@@ -212,8 +134,8 @@ impl Program {
     }
 
     fn link_aliases(&mut self, unit: usize) -> Result<(), LoadError> {
-        for index in 0..self.units[unit].module.aliases.len() {
-            let alias = self.units[unit].module.aliases[index];
+        for index in 0..self.units[unit].module().aliases.len() {
+            let alias = self.units[unit].module().aliases[index];
             let symbol = self
                 .symbol(unit, alias.target)
                 .ok_or_else(|| LoadError::Unresolved { name: alias.target.to_owned() })?;
@@ -225,7 +147,7 @@ impl Program {
 
     /// Extern variables must be defined somewhere; extern functions are looked for only where they are called.
     fn check_externals(&self, unit: usize) -> Result<(), LoadError> {
-        for variable in &self.units[unit].module.variables {
+        for variable in &self.units[unit].module().variables {
             if variable.linkage == Linkage::Extern && self.symbol(unit, variable.name).is_none() {
                 return Err(LoadError::Unresolved { name: variable.name.to_owned() });
             }
@@ -249,7 +171,7 @@ impl Program {
             return None;
         };
         let variable = &self.variables[number];
-        let declared = &self.units[variable.unit].module.variables[variable.index];
+        let declared = &self.units[variable.unit].module().variables[variable.index];
         i64::try_from(declared.element_size()).ok()
     }
 
@@ -266,7 +188,7 @@ impl Program {
                     numbers.push(number);
                 }
             };
-            let module = &self.units[unit].module;
+            let module = self.units[unit].module();
             for variable in &module.variables {
                 if let Some(value) = &variable.initializer {
                     super::initial::symbols(value, &mut note);

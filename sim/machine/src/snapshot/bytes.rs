@@ -1,7 +1,7 @@
 //! Numbers and byte strings of a snapshot: little-endian, lengths before contents.
 //! In go values, out come bytes, and back. Reading never goes past the end and never allocates more than there is.
 
-use super::SnapshotError;
+use super::error::SnapshotError;
 
 /// Collects bytes.
 #[derive(Default)]

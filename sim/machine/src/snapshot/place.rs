@@ -2,8 +2,8 @@
 //! A pc comes in, a place goes out, and back. A statement may have been lowered to several instructions; its parts are
 //! counted, which is stable as long as lowering is.
 
-use super::SnapshotError;
 use super::bytes::{Reader, Writer};
+use super::error::SnapshotError;
 use crate::lower::image::Image;
 
 const NOWHERE: SnapshotError = SnapshotError::Malformed { what: "place in the program" };

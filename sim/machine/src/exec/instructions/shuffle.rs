@@ -4,8 +4,8 @@
 
 use std::marker::PhantomData;
 
-use super::context::{Context, Event, Inst, Operation, write_predicate};
-use super::lanes::{FULL, Isa, LANES, Lane, Slot, V32};
+use crate::exec::context::{Context, Event, Inst, Operation, write_predicate};
+use crate::exec::lanes::{FULL, Isa, LANES, Lane, Slot, V32};
 
 /// Whether the lanes of the member mask (slot `operand`, `u32::MAX` for the forms without one) that live are all here.
 ///

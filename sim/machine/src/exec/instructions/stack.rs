@@ -2,8 +2,8 @@
 //! In go sizes and earlier tops, out come addresses in local memory; the frame gives back what it took when it returns.
 //! A lane that asks for more than its stack has ends the launch.
 
-use super::context::{Context, Inst, Operation, write};
-use super::lanes::{Isa, LANES, V64};
+use crate::exec::context::{Context, Inst, Operation, write};
+use crate::exec::lanes::{Isa, LANES, V64};
 use crate::fault::FaultKind;
 
 /// `alloca`: d the address of a bytes, aligned to `imm`.

@@ -2,10 +2,10 @@
 //! Arguments come from words of the caller's frame, results go back there; strings are read through the same checks as the
 //! kernel's own accesses. Lanes are served in lane order.
 
-use super::address::{Generic, Space};
-use super::context::Context;
 use super::format;
-use super::lanes::V32;
+use crate::exec::address::{Generic, Space};
+use crate::exec::context::Context;
+use crate::exec::lanes::V32;
 use crate::fault::FaultKind;
 use crate::lower::image::{Builtin, CallSite, Words};
 use crate::services::Services;

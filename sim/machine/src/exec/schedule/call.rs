@@ -3,10 +3,10 @@
 //! same depth share a frame, wherever they came from; where each returns to is kept per lane.
 
 use super::builtin;
-use super::context::Context;
-use super::lanes::{V32, V64};
-use super::state::{AlignedBytes, Block, Fragment, Frame, Wait, Warp};
 use super::warp::Stop;
+use crate::exec::context::Context;
+use crate::exec::lanes::{V32, V64};
+use crate::exec::state::{AlignedBytes, Block, Fragment, Frame, Wait, Warp};
 use crate::fault::FaultKind;
 use crate::lower::image::{CallSite, Image, Target, Words};
 

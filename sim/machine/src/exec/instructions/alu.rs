@@ -4,8 +4,8 @@
 
 use std::marker::PhantomData;
 
-use super::context::{Context, Inst, Operation, write, write_predicate};
-use super::lanes::{Isa, Lane, Slot};
+use crate::exec::context::{Context, Inst, Operation, write, write_predicate};
+use crate::exec::lanes::{Isa, Lane, Slot};
 
 /// d = f(a)
 pub(crate) trait Function1 {

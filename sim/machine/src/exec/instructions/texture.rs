@@ -3,61 +3,12 @@
 
 use std::sync::Arc;
 
-use super::address::Space as _;
-use super::context::{Context, Inst, Operation, write};
-use super::lanes::{Isa, Lane, Slot, V32};
+use super::texture_plan::{Beyond, Reading, SurfacePlan, TexturePlan};
+use crate::exec::address::Space as _;
+use crate::exec::context::{Context, Inst, Operation, write};
+use crate::exec::lanes::{Isa, Lane, Slot, V32};
 use crate::fault::FaultKind;
 use crate::texture::{Surface, Texture};
-
-/// A texture instruction: where its operands are, as slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TexturePlan {
-    pub(crate) texture: u32,
-    pub(crate) layer: Option<u32>,
-    /// As many count as there are axes.
-    pub(crate) coordinates: [u32; 3],
-    pub(crate) axes: usize,
-    pub(crate) reading: Reading,
-    pub(crate) targets: [u32; 4],
-}
-
-/// What a texture instruction reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// What lies at float coordinates.
-    Sample,
-    /// The element at whole coordinates.
-    Fetch,
-    /// One channel of four elements.
-    Gather(usize),
-}
-
-/// A surface instruction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SurfacePlan {
-    pub(crate) surface: u32,
-    pub(crate) layer: Option<u32>,
-    /// Of a byte in its row, a row, a slice.
-    pub(crate) coordinates: [u32; 3],
-    pub(crate) axes: usize,
-    /// As many count as are moved.
-    pub(crate) elements: [u32; 4],
-    pub(crate) count: usize,
-    /// Bytes of each.
-    pub(crate) bytes: usize,
-    pub(crate) beyond: Beyond,
-}
-
-/// What a surface instruction does beyond the ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beyond {
-    /// Ends the launch.
-    Trap,
-    /// Moves the nearest element.
-    Clamp,
-    /// Reads zeros and writes nothing.
-    Zero,
-}
 
 /// Coordinates of all lanes.
 struct Coordinates {
@@ -119,7 +70,7 @@ fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
 
 /// `bytes` bytes, at most 16, of global memory.
 fn read_bytes(context: &Context, address: u64, bytes: usize) -> Option<[u8; 16]> {
-    let source = super::Global::span(context, address, bytes as u64)?;
+    let source = crate::exec::Global::span(context, address, bytes as u64)?;
     let mut read = [0; 16];
     for (index, byte) in read.iter_mut().take(bytes).enumerate() {
         // SAFETY: the span was just found good for so many bytes; others may write them meanwhile.
@@ -339,7 +290,7 @@ unsafe fn store_surface<T: Lane>(
     let store = |lane: usize, place: Place| {
         let Place::At(address) = place else { return Ok(()) };
         let moved = (plan.bytes * plan.count) as u64;
-        let target = super::Global::span(context, address, moved).ok_or((FaultKind::IllegalAddress, address))?;
+        let target = crate::exec::Global::span(context, address, moved).ok_or((FaultKind::IllegalAddress, address))?;
         for (index, slot) in plan.elements.iter().take(plan.count).enumerate() {
             // SAFETY: lowering encoded these slots.
             let value = unsafe { &*context.operand::<<T::Slot as Slot>::Vector>(registers, *slot) };

@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 use std::time::Instant;
 
-use super::context::{Context, Inst, Operation, write, write_predicate};
-use super::lanes::{Isa, Lane, Slot, V32, V64};
+use crate::exec::context::{Context, Inst, Operation, write, write_predicate};
+use crate::exec::lanes::{Isa, Lane, Slot, V32, V64};
 
 /// d = a
 pub(crate) struct Move<T>(PhantomData<T>);

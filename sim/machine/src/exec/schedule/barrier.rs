@@ -2,9 +2,9 @@
 //! In goes the arrival of some lanes, out come fragments that wait, or all that waited made ready. Threads are counted, not
 //! warps; ended threads count as arrived where the barrier is of the whole block.
 
-use super::context::{Context, Inst};
-use super::lanes::V32;
-use super::state::{BARRIERS, Barrier, Block, Fragment, Wait};
+use crate::exec::context::{Context, Inst};
+use crate::exec::lanes::V32;
+use crate::exec::state::{BARRIERS, Barrier, Block, Fragment, Wait};
 use crate::fault::FaultKind;
 use crate::lower::image::Image;
 
@@ -118,6 +118,6 @@ fn deliver(inst: &Inst, barrier: Barrier, registers: *mut u8, mask: u32) {
             return;
         }
         let holds = if inst.aux == kind::AND { barrier.votes == barrier.arrived } else { barrier.votes > 0 };
-        super::context::write_predicate(registers, inst.d, if holds { u32::MAX } else { 0 }, mask);
+        crate::exec::context::write_predicate(registers, inst.d, if holds { u32::MAX } else { 0 }, mask);
     }
 }

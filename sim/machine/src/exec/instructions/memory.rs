@@ -4,9 +4,9 @@
 
 use std::marker::PhantomData;
 
-use super::address::{self, Space};
-use super::context::{Context, Inst, Operation};
-use super::lanes::{FULL, Isa, LANES, Slot, V32, V64};
+use crate::exec::address::{self, Space};
+use crate::exec::context::{Context, Inst, Operation};
+use crate::exec::lanes::{FULL, Isa, LANES, Slot, V32, V64};
 
 /// How memory and registers hold the same value.
 pub(crate) trait Transfer {

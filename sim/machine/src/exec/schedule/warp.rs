@@ -4,9 +4,9 @@
 
 use super::barrier;
 use super::call;
-use super::context::{Context, Event, Inst, event_pointer};
-use super::lanes::V32;
-use super::state::{Block, Fragment, Wait, Warp};
+use crate::exec::context::{Context, Event, Inst, event_pointer};
+use crate::exec::lanes::V32;
+use crate::exec::state::{Block, Fragment, Wait, Warp};
 use crate::lower::image::Image;
 
 /// Warp instructions of a quantum unless a grid says otherwise, as counted at backward branches.

@@ -9,8 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::grid::{Grid, Outcome, lock};
-use super::state::Block;
+use super::grid::{Grid, Outcome};
+use crate::exec::state::Block;
+use crate::lock::lock;
 
 /// Called once when a run is over.
 pub type Completion = Box<dyn FnOnce(Outcome) + Send>;

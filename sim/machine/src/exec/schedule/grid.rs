@@ -4,62 +4,18 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::block::BlockStop;
-use super::context::{Context, Event};
-use super::launch::{Launch, LaunchError, RESIDENT_BYTES};
 use super::pool::Pool;
-use super::state::Block;
 use super::warp::QUANTUM;
+use crate::exec::context::{Context, Event};
+use crate::exec::launch::{Launch, LaunchError, RESIDENT_BYTES};
+use crate::exec::state::Block;
 use crate::fault::{Fault, FaultKind};
+use crate::lock::lock;
 use crate::lower::image::GRID_WORKSPACE;
 use crate::snapshot::{Snapshot, SnapshotError};
-
-/// Vector instructions handlers are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Whatever every x86-64 has (or another architecture's baseline).
-    Baseline,
-    /// AVX2 and FMA.
-    Avx2,
-    /// AVX-512 F, BW, DQ, VL.
-    Avx512,
-}
-
-impl Level {
-    /// The best level this processor has.
-    pub fn best() -> Self {
-        Self::available().last().copied().unwrap_or(Self::Baseline)
-    }
-
-    /// The levels this processor has, lowest first.
-    pub fn available() -> Vec<Self> {
-        let mut levels = vec![Self::Baseline];
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt")
-                && is_x86_feature_detected!("popcnt")
-                && is_x86_feature_detected!("f16c");
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512cd");
-            if avx2 {
-                levels.push(Self::Avx2);
-            }
-            if avx2 && avx512 {
-                levels.push(Self::Avx512);
-            }
-        }
-        levels
-    }
-}
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,11 +66,6 @@ pub(crate) struct Workspace(pub(crate) std::cell::UnsafeCell<[u8; GRID_WORKSPACE
 
 // SAFETY: only kernels write it, by the same raw and atomic accesses as device memory; the host reads it when none runs.
 unsafe impl Sync for Workspace {}
-
-/// A lock whose holder may have panicked: the data are counters and queues, whole at every step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Grid {
     /// A grid ready to run.
@@ -367,7 +318,7 @@ impl Grid {
         let launch = &self.launch;
         let image = &launch.kernel.image;
         Context {
-            constants: image.constants.as_ptr().wrapping_sub(super::context::CONSTANT as usize),
+            constants: image.constants.as_ptr().wrapping_sub(crate::exec::context::CONSTANT as usize),
             code: image.code.as_ptr(),
             view: launch.services.memory.view(),
             shared: std::ptr::null_mut(),

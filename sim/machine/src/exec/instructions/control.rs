@@ -2,8 +2,8 @@
 //! A branch whose lanes agree is a jump; all else becomes an event that `warp` turns into fragments and frames.
 //! Budget and fairness are looked at only here, at backward branches: straight code always ends at one.
 
-use super::context::{Context, Event, Inst, Operation, SPIN_LIMIT};
-use super::lanes::{FULL, Isa};
+use crate::exec::context::{Context, Event, Inst, Operation, SPIN_LIMIT};
+use crate::exec::lanes::{FULL, Isa};
 use crate::fault::FaultKind;
 
 /// Goes to `target`, counting and watching for spins when that is backwards.

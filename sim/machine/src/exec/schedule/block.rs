@@ -2,11 +2,11 @@
 //! In goes a place in the grid, out comes the block ended, suspended or faulted; between, it is data. A block in which all
 //! runnable warps spin says so, so that another block may run first.
 
-use super::context::Context;
-use super::lanes::LANES;
-use super::launch::Launch;
-use super::state::{AlignedBytes, Barrier, Block, Fragment, Frame, Wait, Warp};
 use super::warp::{self, Stop};
+use crate::exec::context::Context;
+use crate::exec::lanes::LANES;
+use crate::exec::launch::Launch;
+use crate::exec::state::{AlignedBytes, Barrier, Block, Fragment, Frame, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::image::Image;
 
@@ -38,7 +38,7 @@ impl Block {
         self.threads = launch.block.iter().product();
         self.ended = 0;
         self.turn = 0;
-        self.barriers = [Barrier::default(); super::state::BARRIERS];
+        self.barriers = [Barrier::default(); crate::exec::state::BARRIERS];
         let shared = launch.kernel.shared_bytes(launch.dynamic_shared) as usize;
         if self.shared.len() != shared || self.shared.as_ptr().is_null() {
             self.shared = AlignedBytes::zeroed(shared);

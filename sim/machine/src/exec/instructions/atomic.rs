@@ -5,9 +5,9 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::address::{Generic, Global, Shared, Space, SpaceKind};
-use super::context::{Context, Inst, Operation};
-use super::lanes::{Isa, Slot, V64};
+use crate::exec::address::{Generic, Global, Shared, Space, SpaceKind};
+use crate::exec::context::{Context, Inst, Operation};
+use crate::exec::lanes::{Isa, Slot, V64};
 
 /// A word that the host updates atomically.
 pub(crate) trait Word: Copy + Eq {
@@ -114,9 +114,9 @@ macro_rules! updates {
         $rows.push(AtomicRow {
             name: $name,
             handlers: [
-                super::context::handlers::<Atomic<Global, U>>(),
-                super::context::handlers::<Atomic<Shared, U>>(),
-                super::context::handlers::<Atomic<Generic, U>>(),
+                crate::exec::context::handlers::<Atomic<Global, U>>(),
+                crate::exec::context::handlers::<Atomic<Shared, U>>(),
+                crate::exec::context::handlers::<Atomic<Generic, U>>(),
             ],
         });
     })*};
@@ -125,12 +125,12 @@ macro_rules! updates {
 /// An atomic operation of a type, as `add.u32`.
 pub(crate) struct AtomicRow {
     pub(crate) name: &'static str,
-    handlers: [super::context::Handlers; 3],
+    handlers: [crate::exec::context::Handlers; 3],
 }
 
 impl AtomicRow {
     /// Handlers for a space; `None` for those without atomics.
-    pub(crate) fn handlers(&self, space: SpaceKind) -> Option<super::context::Handlers> {
+    pub(crate) fn handlers(&self, space: SpaceKind) -> Option<crate::exec::context::Handlers> {
         match space {
             SpaceKind::Global => Some(self.handlers[0]),
             SpaceKind::Shared => Some(self.handlers[1]),
