@@ -1,7 +1,7 @@
-// What single CUDA calls cost the caller: launches, waits, events, allocations, copies of every size.
-// The budget in milliseconds per measurement comes in as the only argument; one JSON line per measurement goes out:
-// the median over many timed batches. It checks what it copied and what its kernel counted, and never prints a time
-// of work whose result was wrong.
+// Costs of single CUDA calls to the caller: launches, waits, events, allocations, copies of every size. The budget in
+// milliseconds per measurement comes in as the only argument; one JSON line per measurement goes out: the median over
+// many timed batches. It checks what it copied and what its kernel counted, and never prints a time of work whose
+// result was wrong.
 #include <cuda_runtime.h>
 #include <sched.h>
 
@@ -38,7 +38,7 @@ static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// How long one measurement may take.
+// Time limit of one measurement.
 static double budget = 0.3;
 
 // Enough batches for a median, not more than any clock needs.
@@ -57,9 +57,9 @@ static void report(const char *name, std::vector<double> times, uint64_t bytes =
     std::fflush(stdout);
 }
 
-// Pairs of processors, to which the calling thread is moved one after the other: a thread stays where it is while nothing
-// drives it away, and where others work on the same cores, processors differ by more than what is measured. It may leave the
-// pair again: threads that libraries start from here run where they like, too.
+// Pairs of processors, to which the calling thread is moved one after the other. An undisturbed thread stays on its
+// processor, and on a busy machine processors differ by more than the measured cost. It may leave the pair again:
+// threads that libraries start from here run where they like, too.
 class Turns {
   public:
     Turns() {
@@ -69,7 +69,7 @@ class Turns {
             if (CPU_ISSET(processor, &all_)) processors_.push_back(processor);
     }
 
-    // How many shares a measurement has.
+    // Number of shares of a measurement.
     size_t count() const { return processors_.size() >= 4 ? 8 : 1; }
 
     void begin(size_t turn) const {

@@ -1,4 +1,4 @@
-//! What is measured, what it is called in the table, and the bar it must stay below.
+//! Metrics: the title of each in the table, and the bar that it must stay below.
 //! In: a metric's name. Out: its row's title and limits. It knows no measurement.
 
 /// A way a program reaches its device.
@@ -27,7 +27,7 @@ impl Way {
     }
 }
 
-/// What a limit limits.
+/// The quantity that a limit bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
@@ -35,7 +35,7 @@ pub(crate) enum Measure {
     Ratio,
     /// Time; floe's own time in microseconds is limited.
     Microseconds,
-    /// How often something happens per unit.
+    /// A count of events per unit.
     Count,
     /// MiB beyond native.
     Mebibytes,
@@ -48,7 +48,7 @@ pub(crate) struct Metric {
     pub(crate) name: &'static str,
     /// For people.
     pub(crate) title: &'static str,
-    /// What its limits limit.
+    /// The quantity that its limits bound.
     pub(crate) measure: Measure,
     /// The most by each way; none where a row only informs.
     pub(crate) limits: Limits,

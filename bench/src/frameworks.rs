@@ -1,6 +1,10 @@
 //! `floe-bench frameworks`: the checks of PyTorch, JAX, CuPy, Triton and NVIDIA's libraries, natively and through floe.
-//! In: the files of `share/frameworks`. Out: one line per file, one per check that failed or gave other numbers, a
-//! JSON file where a folder is named; the exit code says whether floe passed all that native passed, with its numbers.
+//! In: the files of `share/frameworks`. Out: a line per file and per differing check, a JSON file where a folder is
+//! named, and an exit code. The exit code is 0 when floe passed every check that native passed, with the same numbers.
+
+mod checks;
+mod libraries;
+mod variants;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +17,12 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::bars::Way;
-use crate::checks::{self, Outcome, Outcomes};
 use crate::installation::Installation;
-use crate::libraries::Toolkit;
+use crate::machine;
 use crate::server::Server;
-use crate::variants::{self, Variant};
-use crate::{machine, record};
+use checks::{Outcome, Outcomes};
+use libraries::Toolkit;
+use variants::Variant;
 
 /// Flags of `floe-bench frameworks`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +36,7 @@ pub struct Arguments {
     /// Run through floe only, and compare with nothing
     #[arg(long)]
     floe_only: bool,
-    /// How many files run at once; those that say `# run alone` run by themselves after the others
+    /// Number of files that run at once; files that say `# run alone` run by themselves after the others
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     jobs: u8,
     /// Write frameworks.json and the programs' stderr into this folder
@@ -41,7 +45,7 @@ pub struct Arguments {
     /// The Python that has the frameworks
     #[arg(long, default_value = "python3")]
     python: String,
-    /// What the server drives: auto, nvidia, cpu, or the path of a libcuda.so.1
+    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     device_library: String,
 }
@@ -101,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(verdict(&all, began))
 }
 
-/// What running a file needs.
+/// Everything that running a file needs.
 struct Programs<'a> {
     arguments: &'a Arguments,
     installation: &'a Installation,
@@ -196,7 +200,7 @@ fn compared(variant: &Variant, native: &Outcomes, floe: &Outcomes) -> Vec<Compar
     names.into_keys().map(of).collect()
 }
 
-/// How one check compares; one that only one of the two told of did not come to be run in the other.
+/// The comparison of one check. A check that only one of the two reported was never run in the other.
 fn judged(native: Option<&Outcome>, floe: Option<&Outcome>) -> (Verdict, Option<String>) {
     let failure = |outcome: Option<&Outcome>| match outcome {
         // Only what cannot start names the start; whoever does not, did.
@@ -252,7 +256,7 @@ fn verdict(all: &[Compared], began: Instant) -> ExitCode {
 fn write(path: &Path, device: &str, all: &[Compared]) -> Result<()> {
     let record = serde_json::json!({
         "date": machine::date(),
-        "floe": record::version(),
+        "floe": machine::version(),
         "device": device,
         "machine": machine::description(),
         "checks": all,

@@ -1,4 +1,4 @@
-//! Where things lie: floe's installation and the programs that are measured, found from this executable's own place.
+//! Paths of floe's installation and of the measured programs, found from this executable's own path.
 //! In: the path of this executable. Out: paths that exist. It starts nothing.
 
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Installation {
     /// A measured program.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is missing.
     pub(crate) fn bench_program(&self, name: &str) -> Result<PathBuf> {
         existing(self.prefix.join("share/bench").join(name))
     }
@@ -59,7 +59,7 @@ impl Installation {
     /// The folder of the frameworks' checks.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is missing.
     pub(crate) fn frameworks(&self) -> Result<PathBuf> {
         existing(self.prefix.join("share/frameworks"))
     }

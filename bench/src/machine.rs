@@ -1,10 +1,10 @@
-//! On what was measured: the machine's own words. In: nothing. Out: names and versions, for the record.
+//! The machine that was measured, in its own words. In: nothing. Out: names and versions, for the record.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// What the machine says of itself; what it cannot say is left out.
+/// The machine's description of itself; unknown properties are left out.
 pub(crate) fn description() -> BTreeMap<String, String> {
     let mut said = BTreeMap::new();
     let mut note = |name: &str, value: Option<String>| {
@@ -26,7 +26,15 @@ pub(crate) fn date() -> Option<String> {
     said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])
 }
 
-/// The first line a command prints; `None` when it is not there or fails.
+/// floe's version and, where the build knew it, its commit.
+pub(crate) fn version() -> String {
+    let commit = option_env!("FLOE_COMMIT")
+        .filter(|commit| !commit.is_empty())
+        .map_or(String::new(), |commit| format!(" ({commit})"));
+    format!("{}{commit}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The first line a command prints; `None` when the command is missing or fails.
 fn said_by(command: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success())?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(|line| line.trim().to_owned())

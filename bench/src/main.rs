@@ -1,4 +1,4 @@
-//! `floe-bench`: what floe costs and whether it gives the same results, on the machine it runs on.
+//! `floe-bench`: measures floe's overhead and compares its results with native ones, on the machine it runs on.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -20,8 +20,8 @@ enum Command {
     Speed(speed::Arguments),
     /// Run the frameworks' and libraries' own checks natively and through floe; compare what they print
     Frameworks(frameworks::Arguments),
-    /// Measure what the way to a GPU costs: latencies, and copies from 4 B to 1 GiB, by every transport; beside it natively
-    /// and through sockets alone where the GPU is this machine's
+    /// Measure the link to a GPU: latencies, and copies from 4 B to 1 GiB, by every transport. A GPU of this machine is
+    /// also measured natively and through sockets alone
     Link(link::Arguments),
     /// The measuring process of `link`
     #[command(hide = true)]

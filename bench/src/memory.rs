@@ -1,5 +1,5 @@
-//! How much memory processes and the GPU hold at a moment. Process ids come in, MiB go out.
-//! It reads `/proc` and asks nvidia-smi; what cannot be known is `None`, never zero.
+//! Memory that processes and the GPU hold at a moment. Process ids come in, MiB go out. It reads `/proc` and asks
+//! nvidia-smi; what cannot be known is `None`, never zero.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn kibibytes(status: &str, field: &str) -> Option<f64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Memory in use on the first GPU in MiB, whoever uses it.
+/// Memory in use on the first GPU in MiB, by any process.
 pub(crate) fn of_gpu() -> Option<f64> {
     let mut command = Command::new("nvidia-smi");
     let output = command.args(["--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"]).output().ok()?;

@@ -1,6 +1,6 @@
-//! A program that runs: started, listened to, and ended when it falls silent.
-//! In: a command, who hears each line. Out: lines, how it ended, the end of what it said on stderr.
-//! It understands no line; every process it starts has a group of its own, so that its children end with it.
+//! A running program: it is started, its output is read, and it is ended when it falls silent.
+//! In: a command, and a function that gets each line. Out: lines, how the program ended, the last lines of its stderr.
+//! It parses no line. Every process it starts has a process group of its own, so that its children end with it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -17,20 +17,20 @@ use anyhow::{Context, Result};
 pub(crate) struct Heard {
     /// Without its end.
     pub(crate) text: String,
-    /// How long after the start it came.
+    /// Time between the start and the line.
     pub(crate) after: Duration,
-    /// Who said it.
+    /// The process that wrote it.
     pub(crate) process: u32,
 }
 
-/// What comes from a process.
+/// An event of a process.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// It said something.
     Line(Heard),
     /// It will say nothing more.
     End {
-        /// Who.
+        /// The process.
         process: u32,
     },
 }
@@ -110,7 +110,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Nobody is left who could be told of it.
+            // No receiver is left.
             let _ = kill(&mut self.child);
         }
     }
@@ -146,7 +146,7 @@ fn listen_to(child: &mut Child, start: Instant, events: Sender<Event>) {
             }
             line.clear();
         }
-        // Who listens no more need not know.
+        // A receiver that has gone needs no event.
         let _ = events.send(Event::End { process });
     });
 }

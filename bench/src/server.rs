@@ -1,5 +1,5 @@
-//! The daemon the measured programs reach: one floed, on a Unix socket and on TCP: in the clear, sealed by a token, and by TLS
-//! with a certificate of its own.
+//! The daemon that the measured programs use: one floed, on a Unix socket and on TCP. TCP is clear, sealed by a token,
+//! and TLS with a certificate of its own.
 //! In: an installation, a device library. Out: its addresses, its workers' process ids. It ends with the measurement.
 
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) struct Server {
     unix: String,
 }
 
-/// What `floe gpus --json` says of a GPU.
+/// A GPU as `floe gpus --json` describes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Gpu {
     /// As the device calls itself.
@@ -45,7 +45,7 @@ impl Server {
         let log = File::create(folder.join("floed.log")).context("floed's log cannot be written")?;
         let mut process = Command::new(installation.floed())
             .args(["--listen", "tcp://127.0.0.1:0", "--clear-text", "--device-library", library])
-            // As many as programs ask for, which is what suits the machine unless they are told otherwise.
+            // As many as programs ask for. Unless they are configured, they choose by the machine.
             .args(["--bulk-connections", &MOST_CONNECTIONS.to_string(), "--socket"])
             .arg(folder.join("floed.sock"))
             .arg("--token-file")
@@ -86,7 +86,7 @@ impl Server {
     /// Its first GPU by this way, as `floe run --on` takes it.
     pub(crate) fn device(&self, way: Way) -> String {
         match way {
-            // What is compared with native runs and with sockets alone carries nothing but floe.
+            // Runs that are compared with native runs and with sockets alone carry nothing but floe.
             Way::Tcp => self.by_tcp("clear"),
             Way::Shm => format!("{}:0", self.unix.replacen("unix://", "shm://", 1)),
             Way::Native | Way::Unix => format!("{}:0", self.unix),

@@ -1,6 +1,18 @@
-//! `floe-bench speed`: from flags to the table. In: what to measure. Out: the table on stdout, files where a folder is
-//! named, anew after each round, so that a run that is stopped leaves what it measured; the exit code says whether every
-//! limit held, every result agreed and nothing failed.
+//! `floe-bench speed`: from flags to the table. In: programs and sections. Out: the table on stdout, and files where a
+//! folder is named. Files are written after each round, so that an interrupted run leaves its measurements. The exit
+//! code is 0 when every limit held, every result agreed and nothing failed.
+
+mod compare;
+mod findings;
+mod line;
+mod plot;
+mod record;
+mod rounds;
+mod series;
+mod table;
+mod together;
+mod turns;
+mod workload;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,22 +21,22 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 
 use crate::bars::Way;
-use crate::compare::{self, Agreed, Agreement, Row};
 use crate::installation::Installation;
-use crate::record::{self, Run};
-use crate::rounds::{Bench, Findings};
 use crate::server::Server;
-use crate::{plot, table, workload};
+use compare::{Agreed, Agreement, Row};
+use findings::Findings;
+use record::Run;
+use rounds::Bench;
 
 /// Flags of `floe-bench speed`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Programs or sections to measure, of: driver_calls (context, launches, events, allocations, copies), first_result
-    /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16, memory) [default:
-    /// all; on a CPU device: driver_calls]
+    /// Programs or sections to measure: driver_calls (context, launches, events, allocations, copies), first_result
+    /// (start), inference (encoder, eager, matmul, sum, graph), training (resnet18, gpt_bf16, gpt_fp16, memory)
+    /// [default: all; on a CPU device: driver_calls]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// How often everything is measured by every way
+    /// Number of rounds; each measures everything by every way
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
     /// Ways of floe: shm, unix, tcp
@@ -42,7 +54,7 @@ pub struct Arguments {
     /// The Python that has the frameworks
     #[arg(long, default_value = "python3")]
     python: String,
-    /// What the server drives: auto, nvidia, cpu, or the path of a libcuda.so.1
+    /// Device library of the server: auto, nvidia, cpu, or the path of a libcuda.so.1
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     device_library: String,
 }
@@ -83,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What there is to say of the rounds so far.
+/// The report on the rounds so far.
 #[derive(Debug, Default)]
 struct Report {
     /// The heading and the table.
@@ -95,7 +107,7 @@ struct Report {
 fn measure(bench: &Bench<'_>, arguments: &Arguments, ways: &[Way], mut run: Run) -> Result<Report> {
     let mut only = arguments.only.clone();
     if only.is_empty() && bench.cpu_device {
-        // What interprets kernels at a thousandth of a GPU's speed would train a network for hours.
+        // The CPU device interprets kernels at a thousandth of a GPU's speed: it would train a network for hours.
         only.push("driver_calls".to_owned());
     }
     let chosen = workload::chosen(&only).map_err(|name| anyhow!("there is no such program or section: {name}"))?;

@@ -1,5 +1,5 @@
-//! This process's bulk connections, counted. In: what the system says of its threads. Out: a number. It opens none.
-//! Its sockets do not tell: a session has its own connection beside them, and one on which it only says what has come.
+//! The number of this process's bulk connections. In: names of the process's threads. Out: a number. It opens no
+//! connection. Counting sockets would not do: a session also has a main connection and one for acknowledgements.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 /// The thread that writes on a bulk connection, as [`floe_transport::Stripes`] names it: one for each that is up.
 const WRITER: &str = "floe-bulk-send";
 
-/// How many connections that carry nothing but bulk data are up.
+/// The number of open bulk connections.
 ///
 /// # Errors
 /// When the system does not list the threads.

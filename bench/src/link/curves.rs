@@ -1,5 +1,5 @@
-//! What was measured of one way to a GPU: two latencies and four curves, and what its sockets carry alone.
-//! In: JSON lines of a measuring process. Out: the same as data, and how fast a copy of some size was. It judges nothing.
+//! Measurements of one way to a GPU: two latencies, four curves, and the rate of its sockets alone.
+//! In: JSON lines of a measuring process. Out: the same as data, and the rate of a copy by its size. It judges nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,23 +51,23 @@ pub(crate) enum Finding {
     },
     /// The median time of a copy, until its bytes are where they go.
     Copied {
-        /// Which.
+        /// The kind of copy.
         copy: Copy,
-        /// How many.
+        /// Bytes of the copy.
         bytes: u64,
         /// Seconds.
         seconds: f64,
     },
     /// The median time of one of several copies that follow each other without a pause.
     InARow {
-        /// Which.
+        /// The kind of copy.
         copy: Copy,
-        /// How many.
+        /// Bytes of the copy.
         bytes: u64,
         /// Seconds.
         seconds: f64,
     },
-    /// How many connections carry the session's large copies.
+    /// Number of connections that carry the session's large copies.
     Connections {
         /// Connections.
         connections: u32,
@@ -76,7 +76,7 @@ pub(crate) enum Finding {
     Raw {
         /// Which sockets.
         wire: Wire,
-        /// How many at once.
+        /// Number of connections at once.
         connections: u32,
         /// Over all of them together.
         bytes: u64,
@@ -92,7 +92,7 @@ impl Finding {
     }
 }
 
-/// What one way is like.
+/// Measurements of one way.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Curves {
     /// `native`, `unix`, `tcp` …
@@ -104,7 +104,7 @@ pub(crate) struct Curves {
     points: Vec<Point>,
     /// Copies of which one follows the other without a pause, where its sockets were measured.
     in_a_row: Vec<Point>,
-    /// How many connections carry its large copies, where its sockets were measured and that is known.
+    /// Number of connections that carry its large copies, where its sockets were measured and the number is known.
     connections: Option<u32>,
     /// Its sockets alone, over several numbers of connections.
     pub(crate) raw: Vec<Raw>,

@@ -1,8 +1,9 @@
-//! `floe bench link`: what the way to a GPU costs. In: servers, an emulated network. Out: latencies and curves of every
-//! way, natively too where the GPU is this machine's, and of the sockets alone where they are; on stdout, and as JSON and
-//! SVG where files are named.
-//! It measures in processes of their own, which use `libcuda.so.1` as any program does.
+//! `floe bench link`: the cost of the link to a GPU. In: servers, an emulated network. Out: latencies and curves of
+//! every way, on stdout, and as JSON and SVG where files are named. A GPU of this machine is also measured natively and
+//! through its sockets alone. Each measurement runs in a process of its own, which uses `libcuda.so.1` as any program
+//! does.
 
+mod arguments;
 mod bulk_connections;
 mod curves;
 mod picture;
@@ -12,65 +13,26 @@ mod raw;
 mod routes;
 mod stream;
 mod terminal;
+mod timing;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use floe_emulation::Network;
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub use arguments::Arguments;
 pub use probe::{ProbeArguments, probe};
 
 use crate::installation::Installation;
+use crate::machine;
 use crate::program;
 use crate::server::Server;
-use crate::{machine, record};
 use curves::{Copy, Curves, Finding};
 use ratios::Ratio;
 
 /// A measuring process that says nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Flags of `floe bench link`.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// A GPU to reach: tcp://HOST[:PORT][:GPU] (or clear://, tls://) or unix:///PATH[:GPU]; may be given several times. Without
-    /// it: a server of this command's own on this machine, by every transport, over TCP in the clear, sealed and by TLS
-    #[arg(long, value_name = "ADDRESS")]
-    on: Vec<String>,
-    #[command(flatten)]
-    network: Network,
-    /// The largest copy: bytes, or with K, M, G; with --quick 256M is the default
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "1G",
-        default_value_if("quick", "true", "256M"),
-        value_parser = bytes
-    )]
-    largest: u64,
-    /// Keep each measurement short: about a minute and a half in all
-    #[arg(long)]
-    quick: bool,
-    /// Leave out the measurement without floe
-    #[arg(long)]
-    no_native: bool,
-    /// Draw the curves into this file, as SVG
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Write what was measured into this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// What a server of this command's own drives: auto, nvidia, cpu, or the path of a libcuda.so.1
-    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
-    device_library: String,
-}
-
-fn bytes(text: &str) -> Result<u64, String> {
-    floe_size::bytes(text).ok_or_else(|| "bytes, or with K, M, G, T".to_owned())
-}
 
 /// Measures and reports.
 ///
@@ -103,10 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     progress.finish_and_clear();
     for way in ways.iter().filter(|way| way.lacks_ceiling()) {
-        eprintln!(
-            "floe: how many connections carry large copies cannot be seen here, so nothing is compared: {}",
-            way.way
-        );
+        eprintln!("floe: cannot count the connections that carry large copies, so nothing is compared: {}", way.way);
     }
     let ratios = ratios::ratios(&ways);
     println!("{}", terminal::show(&ways, &ratios));
@@ -124,7 +83,7 @@ fn write_files(arguments: &Arguments, ways: &[Curves], ratios: &[Ratio]) -> Resu
     }
     if let Some(path) = &arguments.json {
         let said = serde_json::json!({
-            "version": record::version(),
+            "version": machine::version(),
             "date": machine::date(),
             "machine": machine::description(),
             "ways": ways,
@@ -134,28 +93,4 @@ fn write_files(arguments: &Arguments, ways: &[Curves], ratios: &[Ratio]) -> Resu
             .with_context(|| format!("cannot be written: {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
-
-    #[test]
-    fn a_quick_measurement_ends_with_smaller_copies_unless_others_are_asked_for() {
-        let largest = |flags: &[&str]| {
-            let flags = std::iter::once("link").chain(flags.iter().copied());
-            Command::try_parse_from(flags).map(|command| command.arguments.largest).expect("known flags")
-        };
-        assert_eq!(largest(&[]), 1 << 30);
-        assert_eq!(largest(&["--quick"]), 256 << 20);
-        assert_eq!(largest(&["--quick", "--largest", "64K"]), 64 << 10);
-    }
 }

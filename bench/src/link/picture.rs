@@ -1,5 +1,5 @@
-//! The curves as a picture: rate over size, one panel per direction, one colour per way, pinned memory thick, and the sockets
-//! alone dashed.
+//! The curves as a picture: rate over size, one panel per direction, one colour per way, pinned memory thick, and the
+//! sockets alone dashed.
 //! In: curves. Out: an SVG file.
 
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! The measuring process: an ordinary user of a `libcuda.so.1`, which may be the system's driver or floe's client.
-//! In: the library, sizes, how long to measure. Out: findings, as JSON lines on stdout.
-//! Every copy's bytes are compared once before it is timed: a time of wrong bytes is not reported.
+//! In: the library, sizes, a time budget. Out: findings, as JSON lines on stdout. Every copy's bytes are compared once
+//! before it is timed: a time of wrong bytes is not reported.
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use floe_abi::{DevicePtr, Stream};
@@ -13,6 +13,7 @@ use floe_device::{Driver, HostMemory, LaunchRequest, LoadImage};
 use super::curves::{Copy, Finding};
 use super::ratios;
 use super::raw::{self, Wire};
+use super::timing::time;
 
 /// Flags of the measuring process, which `floe bench link` starts.
 #[derive(Debug, clap::Args)]
@@ -35,9 +36,6 @@ pub struct ProbeArguments {
 const NOTHING: &[u8] = b".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n";
 /// Bytes of copies that are timed in a row, two copies at least.
 const ROW_BYTES: u64 = 512 << 20;
-/// Timings of one point, at least and at most.
-const TIMINGS: std::ops::RangeInclusive<usize> = 3..=2000;
-
 /// Measures and reports.
 ///
 /// # Errors
@@ -147,7 +145,7 @@ fn of_kind(
     from(host)?;
     ensure!(is_filled(host, seed), "{} bytes came back from the device as others: {there:?}, {back:?}", host.len());
     let bytes = host.len() as u64;
-    // A copy to the device may go on after its call.
+    // A copy to the device may continue after its call.
     let arrived = || to(host).and_then(|()| driver.ctx_synchronize().context("cuCtxSynchronize"));
     say(&Finding::Copied { copy: there, bytes, seconds: time(budget, arrived)? })?;
     say(&Finding::Copied { copy: back, bytes, seconds: time(budget, || from(host))? })
@@ -167,7 +165,7 @@ fn in_a_row(memory: DevicePtr, pinned: &mut HostMemory<'_>, budget: Duration) ->
     Ok(())
 }
 
-/// What stands at a place: no two neighbouring pages are alike.
+/// The byte at an index: no two neighbouring pages are alike.
 fn pattern(index: usize, seed: u8) -> u8 {
     let mixed = (index ^ (index >> 12)).wrapping_mul(31);
     seed.wrapping_add(mixed.to_le_bytes()[0])
@@ -179,19 +177,6 @@ fn fill(bytes: &mut [u8], seed: u8) {
 
 fn is_filled(bytes: &[u8], seed: u8) -> bool {
     bytes.iter().enumerate().all(|(index, byte)| *byte == pattern(index, seed))
-}
-
-/// The median of several timings in seconds, as many as the budget allows. One before them is not counted.
-pub(super) fn time(budget: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    work()?;
-    let (mut times, begun) = (Vec::new(), Instant::now());
-    while times.len() < *TIMINGS.start() || (begun.elapsed() < budget && times.len() < *TIMINGS.end()) {
-        let start = Instant::now();
-        work()?;
-        times.push(start.elapsed().as_secs_f64());
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
 }
 
 #[cfg(test)]
@@ -212,16 +197,5 @@ mod tests {
         assert!(is_filled(&bytes, 3) && !is_filled(&bytes, 4));
         bytes.swap(0, 4096);
         assert!(!is_filled(&bytes, 3), "pages differ");
-    }
-
-    #[test]
-    fn a_median_is_of_several_timings_and_failure_ends_them() {
-        let mut calls = 0;
-        let seconds = time(Duration::ZERO, || {
-            calls += 1;
-            Ok(())
-        });
-        assert!(seconds.expect("no failure") >= 0.0 && calls == 1 + TIMINGS.start());
-        assert!(time(Duration::ZERO, || anyhow::bail!("no")).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! What floe reaches of its sockets. In: curves. Out: for each large copy, its rate divided by that of the sockets alone,
-//! and where there is a limit, whether that is enough. It measures nothing.
+//! Rates of copies relative to their sockets. In: curves. Out: for each large copy, its rate divided by that of the
+//! sockets alone, and whether it meets its limit. It measures nothing.
 
 use serde::Serialize;
 

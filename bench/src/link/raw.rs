@@ -1,8 +1,7 @@
 //! The sockets under a transport, alone: the most that a session over them could carry.
-//! In: which kind, how many connections, how many bytes. Out: seconds, and how many connections carry the copies of the
-//! session itself.
-//! The sockets are set up as the session's are, but for its limit of what has not begun to leave, and pieces have the size of its
-//! smallest bulk frames.
+//! In: the kind of socket, a number of connections, a number of bytes. Out: seconds, and the number of connections that
+//! carry the session's own copies. The sockets have the session's options, without its limit on unsent bytes. Pieces
+//! have the size of its smallest chunks.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -22,7 +21,7 @@ pub(super) const LEAST: u64 = 64 << 10;
 pub(super) const FEW: u32 = 4;
 /// Connections over which TCP is measured beside the session's own number.
 const COUNTS: [u32; 2] = [1, FEW];
-/// Bytes under way that a session asks for on a Unix socket. The system cuts the wish down to its limit.
+/// Bytes in flight that a session asks for on a Unix socket. The system cuts the wish down to its limit.
 const SEND_BUFFER: usize = 4 << 20;
 
 /// Which sockets.
@@ -52,7 +51,7 @@ impl Wire {
         }
     }
 
-    /// How many connections carry the large copies of this process's session; `None` where that cannot be seen.
+    /// The number of connections that carry the large copies of this process's session; `None` where it is unknown.
     pub(super) fn of_session(self) -> Option<u32> {
         match self {
             Self::Unix => Some(1),
@@ -92,7 +91,7 @@ impl Wire {
 
 fn unix_pair() -> Result<Pair> {
     let (from, to) = UnixStream::pair().context("no pair of Unix sockets")?;
-    // Whatever the system grants is enough to work.
+    // A smaller buffer than the wished one works too.
     let _ = sockopt::set_socket_send_buffer_size(&from, SEND_BUFFER);
     Ok(Pair { from: from.into(), to: to.into() })
 }

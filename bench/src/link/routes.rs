@@ -1,6 +1,6 @@
-//! The ways that are measured: natively, by every transport to every server, over TCP in the clear, sealed and by TLS, in
-//! the clear also with few connections, and through an emulated network.
-//! In: flags, an installation. Out: a name and a command for each, which measures when it is run.
+//! The ways that are measured: natively, and by every transport to every server. TCP is measured clear, sealed and with
+//! TLS, with few connections, and through an emulated network.
+//! In: flags, an installation. Out: a name and a measuring command for each.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -10,7 +10,7 @@ use floe_emulation::Relay;
 use floe_session::settings::Place;
 use floe_transport::{Address, TransportWish};
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::raw::{FEW, Wire};
 use crate::bars::Way;
 use crate::installation::Installation;
@@ -25,7 +25,7 @@ const DRIVER: &str = "libcuda.so.1";
 pub(super) struct Route {
     pub(super) name: String,
     pub(super) command: Command,
-    /// What the command connects to, kept until then.
+    /// The relay that the command connects to; it lives as long as the route.
     relay: Option<Relay>,
 }
 

@@ -1,10 +1,10 @@
-//! Bytes through connected sockets with nothing around them: what the system itself reaches.
-//! In: pairs of connected sockets, how many bytes, in which pieces. Out: seconds per transfer of all of them.
-//! A thread per end, in a loop of `send` and of `recv`. A piece goes on whichever connection has nothing to do, as stripes
-//! do, and lands in whichever memory is next: nothing tells where it belongs, since that would be work of ours.
-//! Both memories are as large as the transfer, as a copy's are, and have been touched before. iperf sends from and receives
-//! into one small buffer of each connection, which stays in a processor's cache: it may show more than any copy of large
-//! memory can reach. A timing ends when the last byte has been received.
+//! Bytes through connected sockets with nothing around them: the rate that the system itself reaches.
+//! In: pairs of connected sockets, a number of bytes, the size of a piece. Out: seconds per transfer. A thread per end,
+//! in a loop of `send` and of `recv`. Any idle connection takes the next piece, as chunks do, and the receiver puts it
+//! into the next free memory. Pieces carry no offset, since handling one would be floe's work. Both memories are as
+//! large as the transfer, as a copy's are, and have been touched before. The tool iperf uses one small buffer per
+//! connection, which stays in a processor's cache. It may show more than a copy of large memory can reach. A timing
+//! ends when the last byte has been received.
 
 use std::collections::VecDeque;
 use std::io::Error;
@@ -17,9 +17,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::probe::time;
+use super::timing::time;
 
-/// What memory holds before anything came: no zeros, so that its pages are there.
+/// Initial content of memory: no zeros, so that its pages exist.
 const UNTOUCHED: u8 = 0xa5;
 /// One timing is this part of the budget, so that the threads' waking does not count.
 const TIMINGS_OF_A_BUDGET: u32 = 3;
@@ -54,7 +54,7 @@ pub(super) fn seconds(pairs: &[Pair], bytes: usize, piece: usize, budget: Durati
 /// Bytes of a piece that say which it is.
 const NUMBER_BYTES: usize = size_of::<u64>();
 
-/// Pieces that can be told from one another.
+/// Distinguishable pieces.
 fn numbered(bytes: usize, piece: usize) -> Vec<u8> {
     let mut source = vec![0; bytes];
     for (number, piece) in source.chunks_exact_mut(piece).enumerate() {
@@ -69,19 +69,19 @@ fn number_of(place: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(*place.first_chunk()?)).ok()
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Flow<'m> {
     source: &'m [u8],
     piece: usize,
     line: Mutex<Line>,
-    /// Wakes who writes.
+    /// Wakes the writers.
     more: Condvar,
     places: Mutex<Places<'m>>,
     /// Wakes who measures.
     came: Condvar,
 }
 
-/// What is to be written, in pieces since the beginning.
+/// The goal of the writers, in pieces since the beginning.
 #[derive(Default)]
 struct Line {
     next: usize,
@@ -89,7 +89,7 @@ struct Line {
     over: bool,
 }
 
-/// Where pieces land. Every reader has one place in its hands, and there is one more for each piece.
+/// Memory that receives pieces. Every reader has one place in its hands, and there is one more for each piece.
 struct Places<'m> {
     /// Those that were filled last are behind.
     free: VecDeque<&'m mut [u8]>,
@@ -242,7 +242,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often something is done in a time, once at least.
+/// The number of repetitions that fit into a time, one at least.
 fn times_within(time: Duration, once: Duration) -> usize {
     let times = time.as_nanos() / once.as_nanos().max(1);
     usize::try_from(times).unwrap_or(MOST_TRANSFERS).clamp(1, MOST_TRANSFERS)

@@ -1,5 +1,5 @@
-//! The curves for a terminal: a table of latencies and rates, a chart per kind of copy, a line per way, and how copies
-//! compare with the sockets alone. In: curves, ratios. Out: text.
+//! The curves for a terminal: a table of latencies and rates, a chart per kind of copy, and ratios to the sockets.
+//! In: curves, ratios. Out: text.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ fn copy_of(ratio: &Ratio) -> String {
     format!("{}, {} {}{in_a_row}", ratio.way, size(ratio.bytes), ratio.copy.title())
 }
 
-/// What a copy has to reach.
+/// The bar of a copy.
 fn limits(ratio: &Ratio) -> String {
     let share = ratio.least_ratio.map(|least| format!("≥ {least}"));
     let rate = ratio.least_rate.map(|least| format!("≥ {} GB/s", least / 1e9));

@@ -1,8 +1,8 @@
-//! Who may go on where processes are measured by turns, of which only one may run while it is timed.
-//! In: who asks for a turn, who waits for the others, who started, who ended. Out: who goes on now. Pure: it knows no
-//! process, no pipe, no clock.
+//! Turns of processes that are measured together: only one may run while it is timed.
+//! In: requests for a turn, arrivals, starts and ends. Out: the members that run next. It is pure: it knows no process,
+//! no pipe, no clock.
 
-/// Where one of them is.
+/// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// It runs: it sets something up, or it has its turn.
@@ -21,7 +21,7 @@ struct Member {
     place: Place,
     /// Which section it stands in.
     section: usize,
-    /// How many turns it has had since all met.
+    /// Number of turns since all last met.
     turns: usize,
 }
 
@@ -66,8 +66,8 @@ impl Order {
         self.members[who].place == Place::Busy
     }
 
-    /// Who goes on now: nobody while one runs; else the next of those that ask for a turn; else all that have met.
-    /// Who is in a later section than others stands until they are there.
+    /// The members that run next: none while one runs; else the next that asks for a turn; else all that have met. A
+    /// member in a later section waits until the others have reached it.
     pub(crate) fn go_on(&mut self) -> Vec<usize> {
         if self.members.iter().any(|member| member.place == Place::Busy) {
             return Vec::new();

@@ -1,57 +1,26 @@
 //! The measurement itself: every workload natively and by every way of floe, several rounds.
-//! In: what to run and where. Out: [`Findings`]: every number of every process. It compares nothing.
+//! In: workloads, an installation, a server. Out: [`Findings`]: every number of every process. It compares nothing.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
 
+use super::findings::Findings;
+use super::line::Line;
+use super::together::{self, Plan};
+use super::workload::{Course, Runner, Workload};
 use crate::bars::Way;
 use crate::installation::Installation;
-use crate::line::Line;
 use crate::memory;
 use crate::program::{self, Heard};
 use crate::server::Server;
-use crate::together::{self, Plan};
-use crate::workload::{Course, Runner, Workload};
 
-/// How long a program may say nothing: loading PyTorch's libraries from a cold disk takes tens of seconds.
+/// Longest silence of a program: loading PyTorch's libraries from a cold disk takes tens of seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Numbers by way, one per round.
-pub(crate) type ByWay<T> = BTreeMap<Way, Vec<T>>;
-
-/// A section that did not come to its end.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub(crate) struct Failure {
-    /// Which.
-    pub(crate) section: String,
-    /// By which way.
-    pub(crate) way: Way,
-    /// In the program's words, else how it ended.
-    pub(crate) reason: String,
-}
-
-/// Everything the programs said.
-#[derive(Debug, Default)]
-pub(crate) struct Findings {
-    /// Seconds, counts or MiB by metric.
-    pub(crate) samples: BTreeMap<String, ByWay<f64>>,
-    /// Of what was timed by turns, each round's every turn.
-    pub(crate) turns: BTreeMap<String, ByWay<Vec<f64>>>,
-    /// Bytes per unit of the metrics that are copies.
-    pub(crate) bytes: BTreeMap<String, u64>,
-    /// Numbers that must agree.
-    pub(crate) results: BTreeMap<String, ByWay<Vec<String>>>,
-    /// What failed.
-    pub(crate) failures: Vec<Failure>,
-    /// Versions the programs named.
-    pub(crate) versions: BTreeMap<String, String>,
-}
-
-/// Where programs run and what they are given.
+/// The environment of the programs.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) installation: &'a Installation,
@@ -211,29 +180,6 @@ impl Bench<'_> {
     }
 }
 
-impl Findings {
-    fn note(&mut self, name: &str, way: Way, value: f64) {
-        self.samples.entry(name.to_owned()).or_default().entry(way).or_default().push(value);
-    }
-
-    fn has_failed(&self, section: &str, way: Way) -> bool {
-        self.failures.iter().any(|failure| failure.section == section && failure.way == way)
-    }
-
-    /// What the client library counted of the modules it sent, where it counts them.
-    fn note_module_bytes(&mut self, counts: &Path, way: Way) {
-        let text = std::fs::read_to_string(counts).unwrap_or_default();
-        if let Some(bytes) = module_bytes(&text) {
-            self.note("start.module_bytes", way, bytes);
-        }
-    }
-}
-
-fn module_bytes(counts: &str) -> Option<f64> {
-    let counts: serde_json::Value = serde_json::from_str(counts).ok()?;
-    counts.get("module_bytes_sent")?.as_f64()
-}
-
 /// The ways of one round (counted from 1): each begins with another, so that none always comes when the machine is coldest.
 fn in_turn(ways: &[Way], round: usize) -> impl Iterator<Item = Way> {
     ways.iter().copied().cycle().skip(round - 1).take(ways.len())
@@ -249,12 +195,5 @@ mod tests {
         let rounds: Vec<Vec<Way>> = (1..=4).map(|round| in_turn(&ways, round).collect()).collect();
         assert_eq!(rounds[1], [Way::Unix, Way::Tcp, Way::Native]);
         assert_eq!(rounds[3], ways);
-    }
-
-    #[test]
-    fn module_bytes_are_read_where_they_are_counted() {
-        assert_eq!(module_bytes(r#"{"module_bytes_sent":12}"#), Some(12.0));
-        assert_eq!(module_bytes(r#"{"waits_with_context":1}"#), None);
-        assert_eq!(module_bytes(""), None);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
-/// How far apart the rounds are: (largest − smallest) / median.
+/// The spread of the rounds: (largest − smallest) / median.
 pub(crate) fn spread(samples: &[f64]) -> Option<f64> {
     let middle = median(samples)?;
     let largest = samples.iter().copied().fold(f64::MIN, f64::max);

@@ -1,6 +1,6 @@
 //! The programs that are measured and the sections each has. A name comes in, a program with arguments goes out.
-//! Sections of one program share a process, because importing a framework takes longer than most measurements; a file whose
-//! sections are measured differently stands here once for each course.
+//! Sections of one program share a process, because importing a framework takes longer than most measurements. A file
+//! whose sections are measured differently has one entry per course.
 
 /// How a program is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Course {
 pub(crate) struct Workload {
     /// Its file below `share/bench`.
     pub(crate) file: &'static str,
-    /// How it starts.
+    /// How its process starts.
     pub(crate) runner: Runner,
     /// How its ways are measured.
     pub(crate) course: Course,
@@ -67,7 +67,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         sections: &["resnet18", "gpt_bf16", "gpt_fp16"],
         budget: (1500, 500),
     },
-    // What a GPU holds is weighed whole, so nobody else may hold anything.
+    // Memory is measured for the whole GPU, so no other process may use it.
     Workload {
         file: "training.py",
         runner: Runner::Python,

@@ -1,4 +1,5 @@
-//! The picture: a bar by each way per row that has a limit, the limit marked. Rows come in, an SVG file goes out.
+//! The picture: one bar per way for each row that has a limit, with the limit marked. Rows come in, an SVG file goes
+//! out.
 
 use std::path::Path;
 
@@ -6,8 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use super::compare::Row;
 use crate::bars::{Measure, Way};
-use crate::compare::Row;
 
 /// The scale ends here: what misses by more needs no exact length.
 const LONGEST: f64 = 3.0;
@@ -94,7 +95,7 @@ fn text<'a>(area: &Area<'a>, words: &str, at: (i32, i32), size: i32) -> Drawn<'a
     area.draw(&Text::new(words.to_owned(), at, ("sans-serif", size)))
 }
 
-/// Where a ratio stands; the scale's end where it is larger.
+/// The position of a ratio; the scale's end where it is larger.
 #[allow(clippy::cast_possible_truncation, reason = "a pixel within the picture's width")]
 fn across(ratio: f64) -> i32 {
     LEFT + (ratio.clamp(0.0, LONGEST) / LONGEST * SCALE) as i32
@@ -103,8 +104,8 @@ fn across(ratio: f64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare;
-    use crate::rounds::{ByWay, Findings};
+    use crate::speed::compare;
+    use crate::speed::findings::{ByWay, Findings};
 
     fn rows() -> Vec<Row> {
         let mut findings = Findings::default();

@@ -1,10 +1,10 @@
-//! Rows for people: one table, then what differs and what failed. Rows come in, text goes out.
+//! Rows as text: one table, then the differences and the failures. Rows come in, text goes out.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use super::compare::{Agreed, Agreement, Cell, Row};
+use super::findings::Failure;
 use crate::bars::{Measure, Way};
-use crate::compare::{Agreed, Agreement, Cell, Row};
-use crate::rounds::Failure;
 
 /// The whole report.
 pub(crate) fn text(rows: &[Row], agreements: &[Agreed], failures: &[Failure]) -> String {
@@ -75,7 +75,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// A limit in thousandths, as ratios are: 1.005 is one. What is judged is the limit itself.
+/// A limit in thousandths, as ratios are: 1.005 is one. The limit itself is judged.
 fn limit(measure: Measure, cell: &Cell) -> String {
     let Some(limit) = cell.limit else { return String::new() };
     let limit = (limit * 1e3).round() / 1e3;
@@ -101,8 +101,8 @@ fn words(agreement: &Agreement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare;
-    use crate::rounds::{ByWay, Findings};
+    use crate::speed::compare;
+    use crate::speed::findings::{ByWay, Findings};
 
     #[test]
     fn a_row_says_both_times_the_ratio_and_whether_the_limit_holds() {

@@ -1,11 +1,11 @@
 //! Findings to rows: medians over rounds, ratios to native, whether limits hold, whether results agree.
-//! In: what the programs said. Out: rows. Pure; it prints nothing and asks nobody.
+//! In: the programs' findings. Out: rows. It is pure: it prints nothing and asks nothing.
 
 use serde::Serialize;
 
+use super::findings::{ByWay, Findings};
+use super::series;
 use crate::bars::{METRICS, Measure, Metric, Way};
-use crate::rounds::{ByWay, Findings};
-use crate::series;
 
 /// One way's part of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -16,7 +16,7 @@ pub(crate) struct Cell {
     pub(crate) spread: f64,
     /// Divided by native's median.
     pub(crate) ratio: Option<f64>,
-    /// What the limit is compared with.
+    /// The quantity that the limit is compared with.
     pub(crate) judged: Option<f64>,
     /// The limit.
     pub(crate) limit: Option<f64>,
@@ -29,7 +29,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// For people.
     pub(crate) title: &'static str,
-    /// What the limits limit.
+    /// The quantity that the limits bound.
     pub(crate) measure: Measure,
     /// Bytes per unit, for copies.
     pub(crate) bytes: Option<u64>,
@@ -89,7 +89,7 @@ fn row(metric: &Metric, samples: &ByWay<f64>, findings: &Findings) -> Row {
     }
 }
 
-/// What a limit is compared with.
+/// The quantity that a limit is compared with.
 fn judged(measure: Measure, median: f64, native: Option<f64>) -> Option<f64> {
     match measure {
         Measure::Ratio => native.filter(|native| *native > 0.0).map(|native| median / native),
@@ -105,7 +105,7 @@ fn judged(measure: Measure, median: f64, native: Option<f64>) -> Option<f64> {
 pub(crate) enum Agreement {
     /// Bit for bit, in every round.
     Equal {
-        /// How many numbers.
+        /// The number of numbers.
         values: usize,
     },
     /// Native's own rounds differ from one another by as much: nothing can be said.
@@ -117,7 +117,7 @@ pub(crate) enum Agreement {
     },
     /// They differ and native's own rounds do not by as much.
     Differ {
-        /// Where first.
+        /// The first index at which they differ.
         at: usize,
         /// Native's number there.
         native: String,
@@ -131,7 +131,7 @@ pub(crate) enum Agreement {
 /// One set of numbers by one way.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Agreed {
-    /// What the numbers are.
+    /// The numbers' meaning.
     pub(crate) name: String,
     /// By which way of floe.
     pub(crate) way: Way,

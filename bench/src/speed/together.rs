@@ -1,6 +1,6 @@
 //! One program on several ways at once, timed by turns: a process per way, all alive, one running while it is timed.
-//! In: the ways, what each has left to run, how it is started. Out: what each says, what failed. After a failure the rest
-//! of a way's sections run in a new process, beside the others; one that dies or falls silent holds nobody.
+//! In: the ways, the sections each has left, and how it is started. Out: findings and failures. After a failure the
+//! rest of a way's sections run in a new process; a process that dies or falls silent delays no other.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::findings::Failure;
+use super::line::{self, Line};
+use super::turns::Order;
 use crate::bars::Way;
-use crate::line::{self, Line};
 use crate::program::{Ending, Event, Heard, Process};
-use crate::rounds::Failure;
-use crate::turns::Order;
 
 /// Makes the command that runs these sections by this way, and names its log.
 pub(crate) type Starts<'a> = dyn Fn(Way, &[&'static str]) -> Result<(Command, PathBuf)> + 'a;
 
-/// What is run.
+/// A program and its sections.
 pub(crate) struct Plan<'a> {
     /// The program's name.
     pub(crate) program: &'a str,
     /// The program's sections, in their order.
     pub(crate) sections: &'a [&'static str],
-    /// How long a program that may go on may say nothing.
+    /// Longest silence of a program whose turn it is.
     pub(crate) patience: Duration,
-    /// How it is started.
+    /// Starts it.
     pub(crate) start: &'a Starts<'a>,
 }
 
@@ -36,9 +36,9 @@ struct Member {
     /// Sections that have not come to an end, good or bad.
     left: Vec<&'static str>,
     process: Option<Process>,
-    /// Whether this process told of a failure.
+    /// Whether this process reported a failure.
     failed: bool,
-    /// When it last spoke or was told to go on.
+    /// Time of its last line or of its last turn's start.
     since: Instant,
 }
 
@@ -146,7 +146,7 @@ impl Together<'_> {
         Ok(())
     }
 
-    /// Notes a failure nobody told of, and starts what is left.
+    /// Notes a failure that no process reported, and starts the remaining sections.
     fn ended(&mut self, who: usize, ending: &Ending) -> Result<()> {
         self.order.ended(who);
         let member = &mut self.members[who];
@@ -222,7 +222,7 @@ def section(name):
 measuring.run({"one": lambda: section("one"), "two": lambda: section("two")})
 "#;
 
-    /// What was found: bursts in the order of their begins, the metrics each way timed, what failed.
+    /// Findings: bursts in the order of their begins, the metrics each way timed, the failures.
     #[derive(Debug, Default)]
     struct Found {
         bursts: Vec<(f64, f64, Way)>,

@@ -1,6 +1,6 @@
 //! One file of checks, run to its end by one way: `ok NAME`, `FAILED NAME: why`, `value NAME NUMBERS…` come in as lines,
-//! an outcome per check goes out. After a failure the rest is run in a new process, because a broken CUDA context
-//! fails everything behind it.
+//! an outcome per check goes out. After a failure the remaining checks run in a new process, because a broken CUDA
+//! context fails every later check.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use anyhow::Result;
 
 use crate::program;
 
-/// How long a check may say nothing: compiling and tuning kernels takes more than a minute on a slow machine.
+/// Longest silence of a check: compiling and tuning kernels takes more than a minute on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// What came of one check.
+/// The outcome of one check.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Outcome {
     /// Why it failed; `None` when it did not.
@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
 /// Checks by name.
 pub(crate) type Outcomes = BTreeMap<String, Outcome>;
 
-/// The name under which a file's failure to start at all is told.
+/// The name under which a file's failure to start is reported.
 pub(crate) const START: &str = "(start)";
 
 /// Runs a file's checks; `start` makes its command, to which names are added.
@@ -54,13 +54,13 @@ pub(crate) fn run(log: &Path, start: impl Fn() -> Command) -> Result<Outcomes> {
     }
 }
 
-/// What the processes of one file have said so far.
+/// Output of one file's processes so far.
 #[derive(Debug, Default)]
 struct Heard {
     expected: Vec<String>,
     values: BTreeMap<String, Vec<String>>,
     outcomes: Outcomes,
-    /// Whether the present process told of a failure.
+    /// Whether the current process reported a failure.
     failed_now: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of a measurement: date, machine, versions, every row, every sample. Findings come in, JSON goes out.
+//! The record of a measurement: date, machine, versions, every row, every sample. Findings come in, JSON goes out.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::compare::{Agreed, Row};
+use super::compare::{Agreed, Row};
+use super::findings::{ByWay, Failure, Findings};
 use crate::machine;
-use crate::rounds::{ByWay, Failure, Findings};
 
 /// One measurement.
 #[derive(Debug, Serialize)]
@@ -24,9 +24,9 @@ pub(crate) struct Record<'a> {
     device: String,
     /// Of what the programs used.
     versions: &'a BTreeMap<String, String>,
-    /// How many rounds are over.
+    /// Number of rounds that are over.
     rounds: usize,
-    /// How many there were to be.
+    /// Number of rounds asked for.
     #[serde(skip)]
     asked: usize,
     /// Whether measurements were kept short.
@@ -40,32 +40,24 @@ pub(crate) struct Record<'a> {
     turns: &'a BTreeMap<String, ByWay<Vec<f64>>>,
 }
 
-/// How long and on what was measured.
+/// The length and the device of a measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// The device's name.
     pub(crate) device: String,
-    /// How many rounds are over.
+    /// Number of rounds that are over.
     pub(crate) rounds: usize,
-    /// How many there are to be.
+    /// Number of rounds asked for.
     pub(crate) asked: usize,
     /// Whether measurements were kept short.
     pub(crate) quick: bool,
-}
-
-/// floe's version and, where the build knew it, its commit.
-pub(crate) fn version() -> String {
-    let commit = option_env!("FLOE_COMMIT")
-        .filter(|commit| !commit.is_empty())
-        .map_or(String::new(), |commit| format!(" ({commit})"));
-    format!("{}{commit}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Brings everything together.
 pub(crate) fn new<'a>(run: &Run, findings: &'a Findings, rows: &'a [Row], results: &'a [Agreed]) -> Record<'a> {
     Record {
         date: machine::date(),
-        floe: version(),
+        floe: machine::version(),
         machine: machine::description(),
         device: run.device.clone(),
         versions: &findings.versions,
@@ -111,11 +103,11 @@ impl Record<'_> {
     }
 }
 
-/// Has a file written beside its place and puts it there whole: whoever stops the run finds the old one or the new one.
-/// Where nothing was written, nothing is put.
+/// Has a file written beside its path and renames it: an interrupted run leaves the old file or the new one, whole. If
+/// `write` wrote no file, the old one stays.
 ///
 /// # Errors
-/// What `write` fails with, or when the file cannot be put in its place.
+/// The error of `write`, or of the renaming.
 pub(crate) fn put(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let new = path.with_extension("new");
     write(&new)?;

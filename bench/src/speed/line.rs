@@ -1,5 +1,5 @@
-//! What a measured program says, one JSON object per line of its stdout.
-//! In: a line. Out: a finding, or nothing when the line is none of ours. It judges nothing.
+//! Output of a measured program: one JSON object per line of its stdout.
+//! In: a line. Out: a finding, or nothing when another library wrote the line. It judges nothing.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ pub(crate) enum Line {
         #[serde(default)]
         turns: Vec<f64>,
     },
-    /// How often one unit of work did something that is counted.
+    /// A count of events in one unit of work.
     Count {
         /// Which metric.
         name: String,
@@ -28,19 +28,19 @@ pub(crate) enum Line {
     },
     /// Numbers that must be the same on every way, as hexadecimal floats.
     Result {
-        /// What they are.
+        /// Their meaning.
         name: String,
         /// The numbers.
         values: Vec<String>,
     },
     /// The program has come this far.
     Mark {
-        /// Which metric the time since the program's start is.
+        /// The metric of the time since the program's start.
         name: String,
     },
     /// The program stands still until it is answered.
     Pause {
-        /// Where.
+        /// The name of the point.
         name: String,
     },
     /// The program stands still until nothing else runs, and is timed then.

@@ -1,5 +1,6 @@
-//! The checks of NVIDIA's libraries: built where they run, against the libraries of that machine.
-//! In: CUDA sources that name what they link on a line `// link: libcublas.so.13 …`. Out: executables, or why there is none.
+//! The checks of NVIDIA's libraries: built on the machine that runs them, against its libraries.
+//! In: CUDA sources that name their libraries on a line `// link: libcublas.so.13 …`. Out: executables, or the reason
+//! why there is none.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ pub(crate) struct Toolkit {
 }
 
 impl Toolkit {
-    /// What this machine has: nvcc of `$CUDA_HOME`, of the search path or of /usr/local/cuda.
+    /// The machine's compiler: nvcc of `$CUDA_HOME`, of the search path or of /usr/local/cuda.
     ///
     /// # Errors
     /// Without nvcc.
@@ -71,7 +72,7 @@ fn linked(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(|line| line.strip_prefix("// link: ")).flat_map(str::split_whitespace)
 }
 
-/// Where Python keeps NVIDIA's wheels; nowhere when it has none.
+/// Folders where Python keeps NVIDIA's wheels; none when it has no such wheels.
 fn wheels(python: &str) -> Vec<PathBuf> {
     let script = "import nvidia; print(*nvidia.__path__, sep='\\n')";
     let output = Command::new(python).args(["-c", script]).output();
