@@ -1,6 +1,6 @@
 //! Module images: in go any bytes, out come an image, its entries, its PTX and its kernels' parameters, or errors.
-//! What comes out stays within the limits.
-//! It never uses the edge that reads a program's memory, whose contract arbitrary bytes do not keep.
+//! Results stay within the limits. It never uses the edge that reads a program's memory, whose contract arbitrary bytes
+//! do not keep.
 #![no_main]
 
 use floe_image::{

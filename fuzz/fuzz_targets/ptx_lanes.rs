@@ -1,6 +1,6 @@
-//! The same kernel by every way to run it: whole warps with each level of vector instructions, one lane at a time, and in
-//! pieces that go through a snapshot's bytes. In go bytes a tame text is made from, out comes the same memory always.
-//! Its kernels never reach another thread's memory, so they cannot tell the ways apart.
+//! The same kernel, run in every way: whole warps with each level of vector instructions, one lane at a time, and in
+//! parts through a snapshot's bytes. In go bytes a tame text is made from, out comes the same memory always. Its
+//! kernels never reach another thread's memory, so they cannot tell the ways apart.
 #![no_main]
 
 use arbitrary::Unstructured;
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What the text's kernel leaves in memory; `None` where it takes too many steps or is refused.
+/// The memory that the text's kernel leaves; `None` where it takes too many steps or is refused.
 fn output(text: &str, input: &[u8], shape: Shape) -> Option<Vec<u8>> {
     let device = Device::get();
     let program = device.load(shape.level, text).unwrap_or_else(|| panic!("not loaded:\n{text}"));

@@ -1,5 +1,5 @@
 //! PTX texts: in go any bytes, out comes a module or an error with a position.
-//! What parses has an outline, bodies that read the same on their own, and a printed form that parses to itself.
+//! A text that parses has an outline, bodies that read the same on their own, and a printed form that parses to itself.
 //! It never keeps more than small limits allow.
 #![no_main]
 

@@ -69,7 +69,7 @@ impl Device {
         Program::load_at(level, &[text], &self.memory, &mut allocate).ok()
     }
 
-    /// What kernels read from now on; what they write begins with zeros.
+    /// Sets the memory that kernels read from now on; the memory that they write begins with zeros.
     pub fn prepare(&self, input: &[u8]) {
         let mut bytes: Vec<u8> = (0_u32..).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 13) as u8).take(INPUT).collect();
         bytes.iter_mut().zip(input).for_each(|(byte, given)| *byte ^= given);
