@@ -37,7 +37,7 @@ struct Shared {
     way: Mutex<Way>,
 }
 
-/// What becomes of new connections.
+/// The fate of new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// They lead to the daemon.
@@ -52,7 +52,7 @@ struct Wire {
     ends: [TcpStream; 2],
     /// Bytes left; `u64::MAX`: never cut.
     left: AtomicU64,
-    /// What comes is read and goes nowhere, with nothing closed.
+    /// Incoming bytes are read and dropped; nothing is closed.
     swallows: AtomicBool,
 }
 
@@ -119,19 +119,19 @@ impl Cutter {
         format!("tcp://127.0.0.1:{}", self.port)
     }
 
-    /// How many connections the plan has cut.
+    /// The number of connections that the plan has cut.
     #[must_use]
     pub fn cuts(&self) -> usize {
         self.shared.cuts.load(Ordering::SeqCst)
     }
 
-    /// How many connections were taken that lead to the daemon.
+    /// The number of accepted connections that lead to the daemon.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.shared.taken.load(Ordering::SeqCst)
     }
 
-    /// How many bytes have passed, in both directions.
+    /// The number of bytes that have passed, in both directions.
     #[must_use]
     pub fn carried(&self) -> u64 {
         self.shared.carried.load(Ordering::SeqCst)
@@ -149,7 +149,7 @@ impl Cutter {
         }
     }
 
-    /// What becomes of connections from here on.
+    /// Decides the fate of connections from here on.
     pub fn set_way(&self, way: Way) {
         *lock(&self.shared.way) = way;
     }

@@ -1,6 +1,6 @@
 //! A daemon of a test's own.
 //! In: flags. Out: its addresses, its process id, its end. It listens on a free loopback port and on a Unix socket in a
-//! folder of its own, drives the CPU device (or what `FLOE_TEST_DEVICE` says), and dies with the test.
+//! folder of its own. It drives the CPU device, or the one that `FLOE_TEST_DEVICE` names, and ends with the test.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything of a daemon may take before a test calls it stuck. Generous: CI machines stall.
+/// Longest time for any step of a daemon before a test calls it stuck. Generous: CI machines stall.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The name of a log.
@@ -98,7 +98,7 @@ impl Floed {
             .args(flags)
             // Its own, unless the test names one: what other tests have sent must not be known here.
             .env("FLOE_MODULE_CACHE", folder.path().join("modules"))
-            // What is killed is to be gone soon, also where its session would wait for it.
+            // A killed client is gone soon, also where its session would wait for it.
             .env("FLOE_GRACE", "2")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
@@ -140,7 +140,7 @@ impl Floed {
         self.folder.path().join("token")
     }
 
-    /// What it has logged so far, where [`Floed::start_logging`] started it.
+    /// The log so far, where [`Floed::start_logging`] started the daemon.
     ///
     /// # Panics
     /// When it did not.

@@ -1,8 +1,8 @@
-//! What the whole-system tests stand on: an installation, a daemon of a test's own, programs that are run and judged.
-//! In: `target/dist` and `target/examples` (or `FLOE_DIST`, `FLOE_EXAMPLES`), made by `cargo xtask test`. Out: outcomes.
-//! On a machine with a GPU the same tests run on it with `FLOE_TEST_DEVICE=nvidia`, one after the other (`--test-threads 1`):
-//! some look at how much of the GPU's memory is free, which others change.
-//! Never skips what is missing: a test without its installation fails and says what to run.
+//! The ground of the whole-system tests: an installation, a daemon per test, programs that are run and judged. In:
+//! `target/dist` and `target/examples` (or `FLOE_DIST`, `FLOE_EXAMPLES`), made by `cargo xtask test`. Out: outcomes. On
+//! a machine with a GPU the same tests run on it with `FLOE_TEST_DEVICE=nvidia` and `--test-threads 1`. They run one
+//! after the other because some check the GPU's free memory, which others change. Never skips what is missing: a test
+//! without its installation fails and says what to run.
 #![forbid(unsafe_code)]
 
 mod cutter;
@@ -22,7 +22,7 @@ pub use table::{Expectation, Linkage, example, examples};
 /// A folder named by an environment variable, else one under `target/`.
 ///
 /// # Panics
-/// When the folder is not there: the message says what makes it.
+/// When the folder is missing: the message names the command that makes it.
 #[must_use]
 pub fn made_folder(variable: &str, name: &str) -> PathBuf {
     let folder = std::env::var_os(variable).map_or_else(

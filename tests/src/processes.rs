@@ -1,4 +1,4 @@
-//! What `/proc` knows of a process: its descendants, its open files. For leak counts.
+//! A process as `/proc` shows it: its descendants, its open files. For leak counts.
 
 use std::fs;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn living_parent(process: u32) -> Option<u32> {
     if state == "Z" { None } else { fields.next()?.parse().ok() }
 }
 
-/// How many files a process has open.
+/// The number of files that a process has open.
 ///
 /// # Panics
 /// When the process is gone.
@@ -40,7 +40,7 @@ pub fn open_files(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).expect("the process lives").count()
 }
 
-/// How many threads a process has.
+/// The number of threads of a process.
 ///
 /// # Panics
 /// When the process is gone.
@@ -49,8 +49,8 @@ pub fn threads(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/task")).expect("the process lives").count()
 }
 
-/// The open files and threads of a process, once five looks 100 ms apart have found the same: a process that has just started
-/// or answered still opens or closes some.
+/// The open files and threads of a process, once five samples 100 ms apart agree. A process that has just started or
+/// replied still opens or closes some.
 ///
 /// # Panics
 /// When the process is gone, or 600 looks found no rest.

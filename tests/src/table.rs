@@ -44,7 +44,7 @@ pub struct Expectation {
     /// Whether a process of it is ended by a fault on purpose: then floe may say why.
     #[serde(default)]
     pub faults: bool,
-    /// What stderr must contain.
+    /// Strings that stderr must contain.
     #[serde(default)]
     pub stderr: Vec<String>,
 }
@@ -75,7 +75,7 @@ pub fn example(name: &str, linkage: Linkage, arguments: &[&str]) -> Program {
 }
 
 impl Expectation {
-    /// What differs between this and an outcome; `None` when nothing does.
+    /// The differences between this and an outcome; `None` when there are none.
     #[must_use]
     pub fn difference(&self, outcome: &Outcome) -> Option<String> {
         if outcome.code != Some(self.exit) {

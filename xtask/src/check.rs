@@ -31,7 +31,7 @@ use shape::Shape;
 use tangle::Tangle;
 use tree::Tree;
 
-/// What is checked.
+/// The checks.
 #[derive(Subcommand)]
 pub(crate) enum Check {
     /// Sizes, circles between files, unsafe code, and what the pages name

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::toolchain::repository;
 
-/// What the installation holds: cargo's name of the file, where it goes.
+/// Files of the installation: cargo's name of the file, and its path there.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("floe", "bin/floe"),
     ("floed", "bin/floed"),
@@ -105,7 +105,7 @@ fn commit() -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
-/// What `floe demo` needs: the packages it is built from, and the files of the installation they make.
+/// Needs of `floe demo`: its packages, and the files of the installation that they make.
 const DEMO_PACKAGES: [&str; 6] =
     ["floe-cli", "floe-daemon", "floe-worker", "floe-demo", "floe-client-libcuda", "floe-sim-libcuda"];
 const NOT_FOR_THE_DEMO: [&str; 2] = ["floe-bench", "libfloe_client_nvml.so"];

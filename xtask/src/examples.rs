@@ -1,7 +1,7 @@
-//! Builds the example programs: the table `examples/cuda/programs.toml` and the CUDA sources come in, executables
-//! in `OUT/static` and `OUT/shared` go out, one per program and way of linking the CUDA runtime.
-//! Only what is older than its sources, the shared header, the table or the compiler is built again.
-//! It never runs a program: what a run must print stands in the table, and the tests read it from there.
+//! Builds the example programs: the table `examples/cuda/programs.toml` and the CUDA sources come in, executables in
+//! `OUT/static` and `OUT/shared` go out. Each program gets one per way of linking the CUDA runtime. Only what is older
+//! than its sources, the shared header, the table or the compiler is built again. It never runs a program: what a run
+//! must print stands in the table, and the tests read it from there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::toolchain::{CudaHome, last_lines, repository};
 
-/// How many compilers run at once: each takes about 200 MB, CUB and Thrust four times that.
+/// Number of compilers that run at once: each takes about 200 MB, CUB and Thrust four times that.
 const JOBS: usize = 2;
 
 /// The table `examples/cuda/programs.toml`.
@@ -99,9 +99,9 @@ impl Linking {
 pub(crate) struct Built {
     /// The table's entry.
     pub(crate) program: Program,
-    /// How it was linked.
+    /// Its way of linking the runtime.
     pub(crate) linking: Linking,
-    /// Where it lies.
+    /// Its path.
     pub(crate) path: PathBuf,
 }
 

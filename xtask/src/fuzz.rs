@@ -1,6 +1,6 @@
 //! Fuzzing of what decodes, lowers and runs foreign bytes: the targets of `fuzz/`, by cargo-fuzz.
 //! In: seconds, and which targets. Out: a failure with cargo-fuzz's own report when a target finds something.
-//! cargo-fuzz itself is installed into the cache folder when it is not there.
+//! cargo-fuzz itself is installed into the cache folder when it is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ const CARGO_FUZZ: &str = "0.13.2";
 /// Most memory of a target: what its inputs may make it take, and with a sanitizer what that adds.
 const MEGABYTES: [u32; 2] = [2048, 4096];
 
-/// What is fuzzed, and how.
+/// The targets, and how long each runs.
 pub(crate) struct Fuzzing {
     /// Seconds for each target.
     pub(crate) seconds: u32,

@@ -1,5 +1,5 @@
 //! Code made from the tables under `api/`: the call table in, Rust and Markdown files out, each formatted and marked as
-//! generated. With `--check` nothing is written and a stale file is an error. What it writes is never edited by hand.
+//! generated. With `--check` nothing is written and a stale file is an error. Its output is never edited by hand.
 
 pub(crate) mod calls;
 mod emit;

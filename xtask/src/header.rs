@@ -1,7 +1,7 @@
 //! `cargo xtask check-header`: whether our exported functions take what NVIDIA's header says they take. The toolkit's
 //! `cuda.h`, preprocessed with all versions of all functions, and the generated exports come in; every difference goes
-//! out as a sentence. It compares what the machine's calling convention sees: how many arguments, and whether each is
-//! an int, a word, a float, or a pointer to one of these.
+//! out as a sentence. It compares only what the calling convention sees: the number of arguments, and whether each is
+//! an int, a word, a float, or a pointer.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -146,7 +146,7 @@ fn declared(text: &str) -> Signatures {
     found
 }
 
-/// What the header's type names stand for.
+/// Meanings of the header's type names.
 struct Typedefs(BTreeMap<String, Kind>);
 
 impl Typedefs {

@@ -13,10 +13,10 @@ use crate::dist::{cargo, run, target_folder};
 use crate::toolchain::repository;
 use crate::{check, examples, fuzz, generate, header, pack, toolchain};
 
-/// What is done: its name and the function that does it.
+/// A step: its name and its function.
 type Step = (&'static str, fn() -> Result<()>);
 
-/// What is done, in order.
+/// The steps, in order.
 const STEPS: &[Step] = &[
     ("generated code is fresh", || generate::run(true)),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
     ("unit and whole-system tests", tests),
 ];
 
-/// How long the tests may run, in seconds: many times what they take on two cores, for a machine that is busy with other things.
+/// Time limit of all tests, in seconds: many times what they take on two idle cores.
 const TESTS_LIMIT_S: u32 = 7200;
 
 /// Runs every step.
@@ -86,8 +86,7 @@ fn tests() -> Result<()> {
     limited.env("FLOE_BENCH", target_folder().join("bench"));
     limited.env("FLOE_EXAMPLES", target_folder().join("examples"));
     run(&mut limited).context(format!(
-        "the tests failed; 124 or 137: one stood for ever, of those said above to have been running for over 60 seconds, \
-         and all were ended after {TESTS_LIMIT_S} s"
+        "the tests failed (exit codes 124 and 137: one of those listed above as running for over 60 seconds never ended, and all were killed after {TESTS_LIMIT_S} s)"
     ))
 }
 

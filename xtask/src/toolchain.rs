@@ -1,7 +1,7 @@
-//! Fetches NVIDIA's compiler and runtimes: pinned Python wheels come in, unpacked folders in the cache go out,
-//! together with a stub `libcuda.so` for programs that link against the driver.
-//! A folder is complete once it has its stamp, so a second call costs a few file reads and needs no network.
-//! It never writes into an unpacked wheel and never commits one: they are under NVIDIA's licence, fetched at set-up.
+//! Fetches NVIDIA's compiler and runtimes: pinned Python wheels come in, unpacked folders in the cache and a stub
+//! `libcuda.so` go out. A folder is complete once it has its stamp, so a second call costs a few file reads and needs
+//! no network. It never writes into an unpacked wheel and never commits one: they are under NVIDIA's licence, fetched
+//! at set-up.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -61,9 +61,9 @@ impl CudaHome {
         self.root.join("include")
     }
 
-    /// The folder of what the wheels lack for `-lcuda` and `-lcudart`, for `-L` at link time only: a stub
-    /// `libcuda.so` (soname `libcuda.so.1`) whose functions answer `CUDA_ERROR_STUB_LIBRARY`, and
-    /// `libcudart.so`, a link to the wheel's `libcudart.so.13`.
+    /// The folder for `-L` at link time, which makes `-lcuda` and `-lcudart` work. It holds a stub `libcuda.so` (soname
+    /// `libcuda.so.1`) whose functions return `CUDA_ERROR_STUB_LIBRARY`, and `libcudart.so`, a link to the wheel's
+    /// `libcudart.so.13`.
     pub(crate) fn stubs(&self) -> &Path {
         &self.stubs
     }
@@ -94,8 +94,8 @@ pub(crate) fn cudart_versions() -> impl Iterator<Item = &'static str> {
     RUNTIME_WHEELS.iter().map(|(version, _)| *version)
 }
 
-/// Gives the path of `libcudart.so.12` or `libcudart.so.13` of one CUDA version, for example `"12.4"`,
-/// fetching its wheel first where the cache lacks it (2 to 4 MB each).
+/// Gives the path of `libcudart.so.12` or `libcudart.so.13` of one CUDA version, for example `"12.4"`. If the cache
+/// lacks its wheel, it is fetched first (2 to 4 MB each).
 ///
 /// # Errors
 /// For a version that [`cudart_versions`] does not name, and as [`ensure`].
@@ -120,7 +120,7 @@ pub(crate) fn repository() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
-/// Where fetched wheels live: `$FLOE_CACHE`, else `.cache/cuda` in the repository (ignored by git).
+/// The folder of fetched wheels: `$FLOE_CACHE`, else `.cache/cuda` in the repository (ignored by git).
 pub(crate) fn cache_folder() -> Result<PathBuf> {
     let folder = match std::env::var_os("FLOE_CACHE") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
@@ -248,9 +248,9 @@ fn name_cudart(home: &CudaHome) -> Result<()> {
 
 /// The functions a program compiled against `cuda.h` may refer to, each once, in alphabetical order.
 ///
-/// A function is a word that starts with `cu` and a capital, either just before a parenthesis
-/// (`CUresult CUDAAPI cuInit(`) or as the target of a define (`#define cuMemAlloc cuMemAlloc_v2`).
-/// The per-thread-stream names (`_ptds`, `_ptsz`) are built by a macro there, so both are added for each.
+/// A function is a word that starts with `cu` and a capital. It stands before a parenthesis (`CUresult CUDAAPI
+/// cuInit(`) or is the target of a define (`#define cuMemAlloc cuMemAlloc_v2`). The per-thread-stream names (`_ptds`,
+/// `_ptsz`) are built by a macro there, so both are added for each.
 fn driver_names(header: &str) -> Vec<String> {
     let mut names = std::collections::BTreeSet::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -258,7 +258,7 @@ fn driver_names(header: &str) -> Vec<String> {
         let defines = line.trim_start().starts_with("#define");
         for word in line.split(|c: char| !is_word(c)).filter(|word| is_driver_name(word)) {
             let called = line.contains(&format!("{word}("));
-            // Where the declaration is broken behind CUDAAPI the name begins the line.
+            // If the declaration is broken behind CUDAAPI, the name begins the line.
             let declares = line.contains("CUDAAPI") || line.starts_with(word);
             if defines || (called && declares) {
                 names.insert(word.to_owned());

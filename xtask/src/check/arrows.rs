@@ -1,6 +1,6 @@
 //! Which file of a crate uses which: its modules come in, arrows from file to file go out.
 //! An arrow is a path that names an item of the other file: in code, or in a private `use`. Re-exports are followed to
-//! where the item stands and are no arrow of their own, nor is a module that is declared or imported by its name.
+//! the item's file and are no arrow of their own. A module that is declared or imported by its name is no arrow either.
 //! It never sees what is called as a method of a value alone, since that needs no name.
 
 use std::collections::{BTreeMap, HashSet};
@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, HashSet};
 use super::modules::Modules;
 use super::syntax::is_generated;
 
-/// Where a file names an item of another: the line and the path.
+/// A use of another file's item: the line and the path.
 pub(crate) type Place = (usize, String);
 
 /// The arrows of a crate, by the files they come from and go to.
 pub(crate) type Arrows = BTreeMap<(usize, usize), Vec<Place>>;
 
-/// What was asked on the way to an answer: a name in a module, and whether it ends its path. Imports may lead in circles.
+/// A question on the way to an answer: a name in a module, and whether it ends its path. Imports may lead in circles.
 type Asked = HashSet<(usize, String, bool)>;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// A module.
@@ -47,7 +47,7 @@ pub(crate) fn arrows(modules: &Modules) -> Arrows {
 }
 
 impl Modules {
-    /// Where a path leads that a module names; nowhere when it leads out of the crate.
+    /// The targets of a path that a module names; none when it leads out of the crate.
     fn resolve(&self, from: usize, path: &[String], asked: &mut Asked) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let mut at = match first.as_str() {
@@ -75,7 +75,7 @@ impl Modules {
         Some(at)
     }
 
-    /// What a name means in a module. Where it means several things, the end of a path is an item, the rest modules.
+    /// The meanings of a name in a module. If it has several, the end of a path is an item, the rest modules.
     fn find(&self, module: usize, name: &str, is_last: bool, asked: &mut Asked) -> Option<Target> {
         if !asked.insert((module, name.to_owned(), is_last)) {
             return None;
@@ -99,7 +99,7 @@ impl Modules {
             .or_else(|| here.maybe.contains(name).then_some(Target::Item(module)))
     }
 
-    /// Where an import leads. `use name::…` of a crate of that name is not the import itself.
+    /// The targets of an import. `use name::…` of a crate of that name is not the import itself.
     fn resolve_import(&self, module: usize, name: &str, path: &[String], asked: &mut Asked) -> Option<Target> {
         let itself =
             path.first().is_some_and(|first| first == name) && !self.modules[module].children.contains_key(name);

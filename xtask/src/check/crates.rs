@@ -56,7 +56,7 @@ pub(crate) fn crates(repository: &Path) -> Result<Vec<Crate>> {
     Ok(crates)
 }
 
-/// What cargo says about a workspace, without its dependencies.
+/// cargo's description of a workspace, without its dependencies.
 fn described(manifest: &Path) -> Result<Metadata> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"]).arg(manifest);

@@ -1,6 +1,6 @@
-//! What may enter the build: `deny.toml` and cargo's resolved graph come in, what breaks the rules goes out.
-//! cargo-deny reads the same file and knows more; where it is not installed, this asks for licences, registries, and
-//! crates in several versions. It never asks for known weaknesses, whose list lies outside of the registries.
+//! Rules of dependencies: `deny.toml` and cargo's resolved graph come in, violations go out. The tool cargo-deny reads
+//! the same file and checks more. Where it is not installed, this checks licences, registries, and crates in several
+//! versions. It never asks for known weaknesses, whose list lies outside of the registries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ impl Package {
     }
 }
 
-/// What `Cargo.lock` takes from elsewhere than the registry, as `name version: source`.
+/// Packages of `Cargo.lock` that do not come from the registry, as `name version: source`.
 fn foreign(lock: &str) -> Result<Vec<String>> {
     let lock: Lock = toml::from_str(lock).context("cannot understand: Cargo.lock")?;
     let foreign = |entry: Entry| {
@@ -171,7 +171,7 @@ struct Entry {
 }
 
 impl Rules {
-    /// What breaks the rules.
+    /// The violations.
     fn broken_by(&self, packages: &[Package]) -> Vec<Finding> {
         let mut found = Vec::new();
         let mut versions: BTreeMap<&str, Vec<&Package>> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! What is measured of one file: parsed Rust comes in, its size, its functions' sizes and whether it holds unsafe code
-//! go out. A function counts the lines between its braces, a file the lines of what is not tests.
-//! It never measures test code: tables and scripts of tests may be long.
+//! Measurements of one file: parsed Rust comes in; its size, its functions' sizes and its unsafe code go out. A
+//! function counts the lines between its braces, a file the lines of what is not tests. It never measures test code:
+//! tables and scripts of tests may be long.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
@@ -9,14 +9,14 @@ use syn::{Attribute, Block, Item, Safety, Signature};
 
 use super::syntax::{attributes, is_test, says};
 
-/// What is measured of a file.
+/// Measurements of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// The lines that are not tests.
     pub(crate) lines: usize,
     /// The functions, as `Type::function` where they belong to a type, each with the lines of its body.
     pub(crate) functions: Vec<(String, usize)>,
-    /// Where unsafe code, or the leave to have it, stands first, counted from one.
+    /// The first line of unsafe code, or of an `allow` of it, counted from one.
     pub(crate) unsafe_at: Option<usize>,
     /// Whether it begins with `#![forbid(unsafe_code)]`, at least outside of tests.
     pub(crate) forbids_unsafe: bool,

@@ -1,4 +1,4 @@
-//! What a check has found, for people: what is wrong with its value last, then what to do. It never decides anything.
+//! Findings of a check, as text: the fault with its value last, then what to do. It never decides anything.
 
 use std::fmt;
 

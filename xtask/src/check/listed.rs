@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
 
-/// Where it lies in the repository.
+/// Its path in the repository.
 pub(crate) const FILE: &str = "xtask/shape.toml";
-/// What stands above the entries.
+/// The text above the entries.
 const HEADER: &str = "\
 # What is over the limits of `cargo xtask check shape`, and which files may hold unsafe code.
 # Entries shrink and go, by `cargo xtask check shape --shrink`; none is added and none grows. What is new is mended instead.
@@ -22,11 +22,11 @@ const HEADER: &str = "\
 /// Sizes over a limit, by name.
 pub(crate) type Sizes = BTreeMap<String, usize>;
 
-/// What is over a limit.
+/// Everything over a limit.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Listed {
-    /// What pages name and is not there, as `page: name`.
+    /// Missing names of pages, as `page: name`.
     pub(crate) pages: BTreeSet<String>,
     /// The files of the largest circle, by crate.
     pub(crate) circles: Sizes,
@@ -44,7 +44,7 @@ impl Listed {
     /// Reads the list.
     ///
     /// # Errors
-    /// When it is not there or not of this form.
+    /// When it is missing or not of this form.
     pub(crate) fn read(repository: &Path) -> Result<Self> {
         let path = repository.join(FILE);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read: {}", path.display()))?;
@@ -61,7 +61,7 @@ impl Listed {
         fs::write(&path, text).with_context(|| format!("cannot write: {}", path.display()))
     }
 
-    /// What is left of the list when nothing stays larger than it is.
+    /// The list without anything that is larger than measured.
     pub(crate) fn shrunk(&self, now: &Self) -> Self {
         let smaller = |listed: &Sizes, now: &Sizes| -> Sizes {
             let least = |(name, size): (&String, &usize)| Some((name.clone(), *size.min(now.get(name)?)));
@@ -81,7 +81,7 @@ impl Listed {
         }
     }
 
-    /// Where the list says more than there is.
+    /// The entries that list more than there is.
     pub(crate) fn stale(&self, now: &Self) -> Vec<Finding> {
         let shrunk = self.shrunk(now);
         let advice = "shrink the list: cargo xtask check shape --shrink";

@@ -1,6 +1,6 @@
-//! The modules of a crate: the roots of its targets come in, modules with the names they define and import go out, and
-//! every path that their code names. Tests are left out, generated code is read for its names.
-//! It never expands a macro: a name that stands in a macro's arguments at the place of items may be defined there.
+//! The modules of a crate: the roots of its targets come in; modules, their definitions and imports, and every path
+//! that their code names go out. Tests are left out, generated code is read for its names. It never expands a macro: a
+//! name that stands in a macro's arguments at the place of items may be defined there.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ pub(crate) struct Module {
     pub(crate) root: usize,
     /// The modules in it.
     pub(crate) children: HashMap<String, usize>,
-    /// What it defines.
+    /// Names that it defines.
     pub(crate) defined: HashSet<String>,
-    /// What it may define by a macro.
+    /// Names that it may define by a macro.
     pub(crate) maybe: HashSet<String>,
-    /// What it imports by name, and from where.
+    /// Names that it imports, and their sources.
     pub(crate) imported: HashMap<String, Vec<Vec<String>>>,
     /// The modules and enums whose names it imports all.
     pub(crate) globs: Vec<Vec<String>>,
@@ -40,7 +40,7 @@ pub(crate) struct Named {
     pub(crate) module: usize,
     /// Its segments.
     pub(crate) path: Vec<String>,
-    /// Where, counted from one.
+    /// The line, counted from one.
     pub(crate) line: usize,
 }
 
@@ -49,15 +49,15 @@ pub(crate) struct Named {
 pub(crate) struct Modules {
     /// The files.
     pub(crate) files: Vec<PathBuf>,
-    /// What is measured of each.
+    /// Measurements of each.
     pub(crate) facts: Vec<Facts>,
     /// The modules; each file has one at least.
     pub(crate) modules: Vec<Module>,
-    /// What their code names.
+    /// Paths that their code names.
     pub(crate) named: Vec<Named>,
 }
 
-/// Where the modules of a module are looked for.
+/// The folder and file in which a module's modules are looked for.
 struct Place<'a> {
     /// Its file.
     file: &'a Path,

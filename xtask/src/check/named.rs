@@ -8,16 +8,16 @@ use syn::{Item, UseTree};
 
 use super::syntax::{attributes, is_test};
 
-/// What an item names.
+/// Names in an item.
 #[derive(Default)]
 pub(crate) struct Found {
     /// Paths, each with its line.
     pub(crate) paths: Vec<(Vec<String>, usize)>,
-    /// What functions import for themselves.
+    /// Imports inside functions.
     pub(crate) imports: Vec<UseTree>,
 }
 
-/// What an item names.
+/// Finds the names in an item.
 pub(crate) fn in_item(item: &Item) -> Found {
     let mut found = Found::default();
     found.visit_item(item);
@@ -70,7 +70,7 @@ impl Found {
                     if path.is_empty() {
                         line = word.span().start().line;
                     }
-                    // What stands behind a single point is a field or a method; behind two it ends a range.
+                    // A name behind a single point is a field or a method; behind two points it ends a range.
                     if before[1] != '.' || before[0] == '.' {
                         path.push(word.to_string());
                     }

@@ -1,6 +1,6 @@
-//! What the pages name: Markdown comes in, paths and names that are not there go out.
-//! In backticks: paths of the repository, `path: function`, and names of code. In links: relative addresses.
-//! It leaves the history in CHANGELOG.md as it is, and the tests that docs/promises.md names to `tests/tests/promises.rs`.
+//! Names on pages: Markdown comes in, missing paths and names go out. In backticks: paths of the repository, `path:
+//! function`, and names of code. In links: relative addresses. It leaves the history in CHANGELOG.md as it is, and the
+//! tests that docs/promises.md names to `tests/tests/promises.rs`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,29 +10,29 @@ use anyhow::{Context, Result};
 
 use super::tree::Tree;
 
-/// What tells of the past.
+/// Pages that tell of the past.
 const HISTORY: &str = "CHANGELOG.md";
-/// What has a test of its own for the tests that it names.
+/// Pages with a test of their own for the tests that they name.
 const PROMISES: &str = "docs/promises.md";
-/// What names the code of others: facts about CUDA, and what tests are made from.
+/// Pages that name the code of others: facts about CUDA, and sources of tests.
 const OF_OTHERS: [&str; 2] = ["docs/facts/", "/tests/"];
-/// What the names of code are looked for in.
+/// Files in which the names of code are looked for.
 const CODE: [&str; 8] = [".rs", ".toml", ".c", ".cu", ".h", ".py", ".ptx", ".txt"];
 /// The ends of paths that are paths also without a folder in front.
 const SOURCES: [&str; 4] = [".rs", ".cu", ".ptx", ".md"];
 
-/// What a page names and is not there.
+/// A missing name of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     /// The page.
     pub(crate) page: String,
-    /// Where, counted from one.
+    /// The line, counted from one.
     pub(crate) line: usize,
     /// The name.
     pub(crate) what: String,
 }
 
-/// What the pages of a repository name and is not there.
+/// The missing names of a repository's pages.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -72,7 +72,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(address, _)| address))
 }
 
-/// What a page may name.
+/// Names that a page may use.
 struct Known<'a> {
     tree: &'a Tree,
     /// The folders and files that the root holds.
@@ -94,7 +94,7 @@ impl<'a> Known<'a> {
         Ok(Self { tree, top, words, repository })
     }
 
-    /// What is wrong with a code span.
+    /// The fault of a code span.
     fn problem(&self, page: &str, span: &str) -> Option<String> {
         if let Some((path, name)) = span.split_once(".rs:") {
             return if page == PROMISES {
@@ -144,7 +144,7 @@ impl<'a> Known<'a> {
         files().find(|name| *name == path || **name == beside).or_else(|| files().find(|name| name.ends_with(&end)))
     }
 
-    /// What is wrong with a link's address.
+    /// The fault of a link's address.
     fn broken(&self, page: &str, address: &str) -> Option<String> {
         let path = address.split('#').next().unwrap_or(address);
         if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {

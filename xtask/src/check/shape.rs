@@ -25,17 +25,17 @@ const FOLDER: usize = 20;
 
 /// The repository as it is.
 pub(crate) struct Shape {
-    /// What is over a limit.
+    /// Everything over a limit.
     pub(crate) now: Listed,
     /// The circles, by crate.
     tangles: BTreeMap<String, Tangle>,
-    /// Where unsafe code begins, by file.
+    /// The first line of unsafe code, by file.
     unsafe_at: BTreeMap<String, usize>,
     /// The roots of crates that hold no unsafe code and do not forbid it.
     unforbidden: Vec<String>,
-    /// What pages name and is not there.
+    /// Missing names of pages.
     missing: Vec<Missing>,
-    /// How many files were read.
+    /// Number of files that were read.
     files: usize,
 }
 
@@ -87,7 +87,7 @@ impl Shape {
         Ok(())
     }
 
-    /// What is larger than listed, what is not listed, and where the list says more than there is.
+    /// The excess over the list: larger than listed, not listed, and listed but gone.
     pub(crate) fn against(&self, listed: &Listed) -> Vec<Finding> {
         let mut found = grown(&listed.functions, &self.now.functions, |name, lines, grew| {
             Finding::new(format!("function over {FUNCTION} lines{grew}: {name}: {lines}"), "make its steps functions")
@@ -116,7 +116,7 @@ impl Shape {
         }));
         let is_new = |missing: &&Missing| !listed.pages.contains(&format!("{}: {}", missing.page, missing.what));
         found.extend(self.missing.iter().filter(is_new).map(|Missing { page, line, what }| {
-            Finding::new(format!("{page}:{line} names what is not there: {what}"), "name what took its place")
+            Finding::new(format!("{page}:{line} names a missing item: {what}"), "name what took its place")
         }));
         found.extend(listed.stale(&self.now));
         found
@@ -136,7 +136,7 @@ impl Shape {
         self.now.r#unsafe.iter().flat_map(new).collect()
     }
 
-    /// What was measured and what is still listed, in a line.
+    /// The measurements and the listed exceptions, in a line.
     pub(crate) fn told(&self) -> String {
         let Listed { circles, functions, files, folders, pages, r#unsafe } = &self.now;
         format!(
@@ -162,7 +162,7 @@ fn keep_over(limit: usize, sizes: &mut Sizes, name: String, size: usize) {
     }
 }
 
-/// What is larger than listed, with words for by how much.
+/// Measurements that are larger than listed, with their excess in words.
 fn grown(listed: &Sizes, now: &Sizes, finding: impl Fn(&str, usize, String) -> Finding) -> Vec<Finding> {
     let grown = |(name, size): (&String, &usize)| match listed.get(name) {
         Some(known) if known >= size => None,

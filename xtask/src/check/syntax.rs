@@ -1,5 +1,5 @@
-//! What the checks ask about parsed Rust: attributes come in, answers go out.
-//! It never expands a macro and knows of a configuration only whether it is that of tests.
+//! Questions about parsed Rust: attributes come in, answers go out. It never expands a macro and knows of a
+//! configuration only whether it is that of tests.
 
 use std::path::Path;
 

@@ -28,7 +28,7 @@ impl Tangle {
         Self { files: modules.files.iter().map(name).collect(), arrows, groups }
     }
 
-    /// How many files the largest circle has; none has no files.
+    /// The number of files in the largest circle; zero when there is none.
     pub(crate) fn largest(&self) -> usize {
         self.groups.first().map_or(0, Vec::len)
     }

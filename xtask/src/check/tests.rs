@@ -32,7 +32,7 @@ fn repository(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// What a repository is now.
+/// The state of a repository.
 fn shape(repository: &TempDir) -> Shape {
     let root = repository.path();
     Shape::read(root, &Tree::read(root).expect("files")).expect("sources")
@@ -113,7 +113,7 @@ fn what_names_no_item_of_another_file_makes_no_circle() {
     ] {
         assert_eq!(found(&[("one/src/b.rs", other)]), [""; 0], "{other}");
     }
-    // What a parent declares and passes on leads past it.
+    // A re-export of a parent leads past it.
     let parent = "mod deep;\npub use deep::Low;\n";
     let deep = [("one/src/b.rs", parent), ("one/src/b/deep.rs", "use crate::Root;\npub struct Low;\n")];
     let root = format!("{ROOT}pub struct Root;\n");
@@ -161,7 +161,7 @@ fn what_pages_name_and_is_not_there_is_found() {
     ] {
         let what = name.trim_matches('`').trim_start_matches("[there](").trim_end_matches(')');
         let what = if name.ends_with("()`") { "gone_by_now()" } else { what };
-        let expected = format!("docs/page.md:3 names what is not there: {what}");
+        let expected = format!("docs/page.md:3 names a missing item: {what}");
         assert_eq!(found(&[("docs/page.md", &format!("# Page\n\nSee {name}.\n"))]), [expected]);
     }
     let there = "`a.rs`, `src/b.rs`, `one/src/`, `one/src/a.rs: helps()`, `High`, `x/y`, `--flag`, [out](https://host/a)\n\

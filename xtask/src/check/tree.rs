@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// What is made here and not committed: folders that cargo marks so, and what fuzzing finds.
+/// Folders that are made here and not committed: cargo's, and the findings of fuzzing.
 const MADE_BY_CARGO: &str = "CACHEDIR.TAG";
 const FOUND_BY_FUZZING: [&str; 3] = ["fuzz/corpus", "fuzz/artifacts", "fuzz/coverage"];
 

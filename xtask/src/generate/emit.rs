@@ -2,21 +2,17 @@
 //! It never writes where it is only to compare.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The repository's root.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository's root").to_path_buf()
-}
+use crate::toolchain::repository;
 
 /// Writes a generated file, or compares it where `check` is set. Rust text is formatted first.
 pub(crate) fn emit(path: &str, text: &str, check: bool) -> Result<()> {
     let text =
         if path.ends_with(".rs") { format_rust(text).with_context(|| path.to_owned())? } else { text.to_owned() };
-    let file = root().join(path);
+    let file = repository().join(path);
     let present = std::fs::read_to_string(&file).unwrap_or_default();
     if present == text {
         return Ok(());
@@ -35,7 +31,7 @@ pub(crate) fn emit(path: &str, text: &str, check: bool) -> Result<()> {
 fn format_rust(text: &str) -> Result<String> {
     let mut child = Command::new("rustfmt")
         .args(["--edition", "2024"])
-        .current_dir(root())
+        .current_dir(repository())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -8,7 +8,8 @@ mod table;
 
 use anyhow::{Context as _, Result};
 
-use crate::generate::emit::{emit, root};
+use crate::generate::emit::emit;
+use crate::toolchain::repository;
 use code::{dispatch_source, module_source, noun_source, sample_source};
 use page::page_tables;
 use table::{borrowing_structs, read_tables, refuse_contradictions};
@@ -19,7 +20,7 @@ const PAGE_MARK: &str = "<!-- tables: made by `cargo xtask gen` from api/message
 
 /// Writes everything that is made from the message tables; with `check` only compares and fails when a file is stale.
 pub(crate) fn run(check: bool) -> Result<()> {
-    let nouns = read_tables(&root().join("api/messages"))?;
+    let nouns = read_tables(&repository().join("api/messages"))?;
     let borrowing = borrowing_structs(&nouns);
     refuse_contradictions(&nouns)?;
     for noun in &nouns {
@@ -28,7 +29,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     emit("link/wire/src/generated/mod.rs", &module_source(&nouns), check)?;
     emit("link/wire/src/generated/dispatch.rs", &dispatch_source(&nouns, &borrowing), check)?;
     emit("link/wire/src/generated/sample.rs", &sample_source(&nouns, &borrowing), check)?;
-    let text = std::fs::read_to_string(root().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
+    let text = std::fs::read_to_string(repository().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
     let (head, _) = text.split_once(PAGE_MARK).with_context(|| format!("{PAGE} lacks the line: {PAGE_MARK}"))?;
     emit(PAGE, &format!("{head}{PAGE_MARK}\n\n{}", page_tables(&nouns)), check)
 }

@@ -37,7 +37,7 @@ fn coverage(table: &Table) -> String {
     );
     for name in &table.symbols {
         let _ = match rows.get(name.as_str()) {
-            None if name == ERROR_TEXT => writeln!(text, "| `{name}` | system | What an error's number means. |"),
+            None if name == ERROR_TEXT => writeln!(text, "| `{name}` | system | The meaning of an error's number. |"),
             Some((noun, entry)) => writeln!(text, "| `{name}` | {noun} | {}{} |", entry.doc, sources(&entry.answers)),
             None => writeln!(text, "| `{name}` | – | not supported |"),
         };

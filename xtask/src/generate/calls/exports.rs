@@ -35,9 +35,9 @@ const VARIABLES: [(&str, usize); 25] = [
     ("cudbgUseExternalDebugger", 1),
 ];
 
-/// Functions without an entry that `cuGetProcAddress` finds all the same, and that answer NOT_SUPPORTED when called:
-/// PyTorch looks all of these up before its first virtual memory call and gives up where one is missing, also when it
-/// never calls it (c10/cuda/driver_api.h of release 2.11).
+/// Functions without an entry that `cuGetProcAddress` finds all the same, and that return NOT_SUPPORTED when called.
+/// PyTorch looks all of these up before its first virtual memory call, and fails where one is missing
+/// (c10/cuda/driver_api.h of release 2.11).
 const FOUND_AND_REFUSED: [&str; 13] = [
     "cuCtxFromGreenCtx",
     "cuDevResourceGenerateDesc",

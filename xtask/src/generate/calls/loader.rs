@@ -1,6 +1,6 @@
-//! The worker's loader: a struct of function pointers for the entries the worker calls, a typed method for each whose C
-//! form follows from the table, and the trait of those a worker makes as they are. Table in, Rust text out. Calls whose
-//! arguments it cannot say are written by hand beside it.
+//! The worker's loader: function pointers of the entries that the worker calls, and a typed method where the table
+//! gives the C form. The trait of the entries that a worker calls unchanged stands beside it. Table in, Rust text out.
+//! Calls whose arguments it cannot say are written by hand beside it.
 
 use super::table::{Argument, Direction, Entry, Shape, Table};
 use super::traits::returned;

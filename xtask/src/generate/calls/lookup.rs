@@ -1,5 +1,5 @@
-//! What `cuGetProcAddress` answers, as a sorted table. The committed versions and the call table in, Rust text out.
-//! Names the call table does not have keep their versions, so that the answer can say which of the two is missing.
+//! Answers of `cuGetProcAddress`, as a sorted table. The committed versions and the call table in, Rust text out. Names
+//! the call table does not have keep their versions, so that the answer can say which of the two is missing.
 
 use super::table::Table;
 use super::versions;

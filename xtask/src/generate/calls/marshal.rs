@@ -1,5 +1,5 @@
-//! Functions that turn C arguments into a trait's call and its answer into C's outputs: one per entry of the table that
-//! has no hand-written one. Table in, Rust text out. Every pointer is checked before it is followed.
+//! Functions that turn C arguments into a trait's call and its result into C's outputs. Each entry of the table without
+//! a hand-written function gets one. Table in, Rust text out. Every pointer is checked before it is followed.
 
 use super::table::{Argument, Direction, Entry, Noun, Shape};
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! The call table as data: `api/calls/*.toml` and `api/symbols.txt` in, checked entries out. A mistake in the table
 //! stops here with file and function, never as odd code further on.
 
-use crate::generate::emit::root;
+use crate::toolchain::repository;
 use anyhow::{Context, Result, bail, ensure};
 use heck::ToSnakeCase;
 use serde::Deserialize;
@@ -61,7 +61,7 @@ pub(super) struct RawEntry {
     args: Vec<String>,
 }
 
-/// What the client does with a call.
+/// The client's way of answering a call.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Class {
@@ -117,7 +117,7 @@ impl Entry {
         !self.raw.surface
     }
 
-    /// Whether the marshaller is told which default stream its symbol means.
+    /// Whether the marshaller gets the default stream that its symbol means.
     pub(super) fn takes_default_stream(&self) -> bool {
         self.raw.implicit_stream || !self.per_thread.is_empty() || self.arguments.iter().any(Argument::is_stream)
     }
@@ -182,9 +182,9 @@ impl Argument {
 
 /// Reads and checks the table.
 pub(super) fn load() -> Result<Table> {
-    let symbols = std::fs::read_to_string(root().join("api/symbols.txt")).context("reading api/symbols.txt")?;
+    let symbols = std::fs::read_to_string(repository().join("api/symbols.txt")).context("reading api/symbols.txt")?;
     let symbols: BTreeSet<String> = symbols.lines().map(str::to_owned).collect();
-    let mut paths: Vec<_> = std::fs::read_dir(root().join("api/calls"))
+    let mut paths: Vec<_> = std::fs::read_dir(repository().join("api/calls"))
         .context("reading api/calls")?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<std::io::Result<_>>()?;

@@ -98,7 +98,7 @@ fn parameter_type(argument: &Argument) -> String {
     }
 }
 
-/// What the method gives: nothing, a value or a tuple in the order of the arguments.
+/// The method's result: nothing, a value or a tuple in the order of the arguments.
 pub(super) fn returned(entry: &Entry) -> String {
     let types: Vec<String> =
         entry.arguments.iter().filter(|argument| argument.is_returned()).map(returned_type).collect();

@@ -1,7 +1,8 @@
 //! `api/versions.txt` from NVIDIA's public `cudaTypedefs.h`: which exported symbol a name stands for from which driver
 //! version on. Headers in, one line per answer out. Run once per CUDA release, by hand; `gen` reads the committed file.
 
-use crate::generate::emit::{emit, root};
+use crate::generate::emit::emit;
+use crate::toolchain::repository;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,7 +24,7 @@ pub(crate) fn write(header: &Path) -> Result<()> {
     if profiler.exists() {
         text += &std::fs::read_to_string(&profiler).with_context(|| format!("reading {}", profiler.display()))?;
     }
-    let symbols = std::fs::read_to_string(root().join("api/symbols.txt")).context("reading api/symbols.txt")?;
+    let symbols = std::fs::read_to_string(repository().join("api/symbols.txt")).context("reading api/symbols.txt")?;
     let answers = answers(&text, &symbols.lines().collect());
     if answers.len() < 600 {
         bail!("only {} function types in {}: is it cudaTypedefs.h?", answers.len(), header.display());
@@ -41,7 +42,7 @@ pub(crate) fn write(header: &Path) -> Result<()> {
 
 /// The committed answers.
 pub(crate) fn read() -> Result<Vec<Answer>> {
-    let text = std::fs::read_to_string(root().join("api/versions.txt")).context("reading api/versions.txt")?;
+    let text = std::fs::read_to_string(repository().join("api/versions.txt")).context("reading api/versions.txt")?;
     text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
 }
 
@@ -56,7 +57,7 @@ fn line(line: &str) -> Result<Answer> {
     })
 }
 
-/// The rule: the i-th version of a name is exported as the name, `_v2`, `_v3` …; a per-thread form is the symbol of its
+/// The rule: the i-th version of a name is exported as the name, `_v2`, `_v3` …. A per-thread form is the symbol of its
 /// version with the suffix.
 fn answers(header: &str, symbols: &BTreeSet<&str>) -> Vec<Answer> {
     let (mut legacy, mut per_thread) = (BTreeMap::<_, BTreeSet<u32>>::new(), BTreeSet::new());

@@ -1,7 +1,7 @@
 //! The management library's table as data: `api/nvml` in, checked entries out. A mistake in the table stops here with
 //! file and function, never as odd code further on.
 
-use crate::generate::emit::root;
+use crate::toolchain::repository;
 use anyhow::{Context, Result, bail, ensure};
 use heck::ToSnakeCase;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub(super) arguments: Vec<Argument>,
 }
 
-/// What an output is set to without a method.
+/// The value of an output without a method.
 #[derive(Deserialize, Clone)]
 #[serde(untagged)]
 pub(super) enum Answer {
@@ -181,7 +181,7 @@ impl Table {
 
 /// Reads and checks the table.
 pub(super) fn load() -> Result<Table> {
-    let folder = root().join("api/nvml");
+    let folder = repository().join("api/nvml");
     let symbols = std::fs::read_to_string(folder.join("symbols.txt")).context("api/nvml/symbols.txt")?;
     let symbols: BTreeSet<String> = symbols.lines().map(str::to_owned).collect();
     let readings = load_readings(&std::fs::read_to_string(folder.join("readings.toml"))?)?;
