@@ -5,7 +5,7 @@ pub use crate::process::{guard, guard_always};
 pub use floe_abi::*;
 pub use std::ffi::{c_char, c_void};
 
-use crate::refusals;
+use crate::process::refusals;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 

@@ -5,13 +5,14 @@
 //!
 //! Names, sizes and meanings are those observed from outside with the CUDA libraries of releases 12.1 to 13.5.
 
+pub(crate) mod context_storage;
+mod integrity;
 mod slots;
 
 use crate::Driver;
 use crate::expansion::say_once;
 use floe_abi::{CuResult, CudaError, Uuid};
 use std::ffi::c_void;
-use std::sync::OnceLock;
 
 /// One word of a table: its size, a function, or NULL.
 #[derive(Clone, Copy)]
@@ -54,16 +55,18 @@ const REFUSED: [[u8; 16]; 7] = [
     id(0xd7bd8af8_e7acca4a_bdbcfb1f_1b3fcf33),
 ];
 
-/// The implementation the slots ask: the one of this library, set before any table is handed out.
-static DRIVER: OnceLock<&'static dyn Driver> = OnceLock::new();
-
 const fn id(number: u128) -> [u8; 16] {
     number.to_be_bytes()
 }
 
 /// The address of a table, or `None` where it is refused.
 pub(crate) fn find(driver: &'static dyn Driver, id: &Uuid) -> Option<*const c_void> {
-    DRIVER.get_or_init(|| driver);
+    slots::begin(|| slots::Library {
+        driver,
+        runtime_table: RUNTIME.as_ptr() as u64,
+        check_table: INTEGRITY.as_ptr() as u64,
+        check: INTEGRITY[1].0 as u64,
+    });
     if let Some(table) = TABLES.iter().find(|table| table.id == id.bytes) {
         return Some(table.words.as_ptr().cast());
     }
@@ -74,11 +77,6 @@ pub(crate) fn find(driver: &'static dyn Driver, id: &Uuid) -> Option<*const c_vo
         });
     }
     None
-}
-
-/// The implementation behind the slots.
-fn driver() -> Result<&'static dyn Driver, CudaError> {
-    DRIVER.get().copied().ok_or(CudaError::NOT_INITIALIZED)
 }
 
 /// An unknown slot. There are more than a thousand, so each only passes its number on.

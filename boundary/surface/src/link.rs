@@ -2,7 +2,7 @@
 //! go to the implementation at once, and the image it makes is the program's until it ends the link.
 //! Nothing here reads an input.
 
-use crate::jit::JitOptions;
+use crate::arguments::jit::JitOptions;
 use floe_abi::{CudaError, CudaResult, LinkState, jit_input};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

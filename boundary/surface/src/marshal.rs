@@ -5,26 +5,19 @@
 //! All of them rest on the same promise, which the exported functions pass on: the program keeps the C contract of the
 //! function it called. NULL is checked where CUDA says that it is an error.
 
-pub mod array;
+mod code;
 pub mod context;
-pub mod copy;
+mod data;
 pub mod device;
 pub mod error;
 pub mod graph;
 pub mod graph_memory;
-pub mod kernel;
-pub mod launch;
-pub mod library;
-pub mod link;
 pub mod lookup;
-pub mod memory;
-pub mod module;
-pub mod occupancy;
-pub mod pointer;
-pub mod pool;
 pub mod stream;
 pub mod stream_memory;
-pub mod tensor_map;
+
+pub use code::{kernel, launch, library, link, module, occupancy};
+pub use data::{array, copy, memory, pointer, pool, tensor_map};
 
 /// Defines marshallers: the driver is their first argument and their names are C's.
 macro_rules! marshallers {

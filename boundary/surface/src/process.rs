@@ -2,7 +2,10 @@
 //! first, so that implementations see calls only while they may answer them, and hear of each one's beginning and end. A panic below
 //! never reaches C.
 
-use crate::{Beyond, Call, trace};
+pub mod refusals;
+pub(crate) mod trace;
+
+use crate::{Beyond, Call};
 use floe_abi::{CuResult, CudaError, CudaResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;

@@ -2,26 +2,46 @@
 //! plain answers go out. They ask the implementation through its ordinary methods and remember nothing but what the
 //! context-local storage keeps.
 
-use super::driver;
+use super::context_storage::{self, Destructor};
+use super::integrity::{self, DeviceIdentity, Process};
 use crate::Driver;
-use crate::context_storage::{self, Destructor};
-use crate::integrity::{self, DeviceIdentity, Process};
 use crate::marshal::module::image_at;
 use crate::prelude::*;
 use crate::process;
+use std::sync::OnceLock;
+
+/// What the slots of this library ask: its implementation, and the addresses that the integrity check covers.
+pub(super) struct Library {
+    pub(super) driver: &'static dyn Driver,
+    pub(super) runtime_table: u64,
+    pub(super) check_table: u64,
+    pub(super) check: u64,
+}
+
+/// Set before any table is handed out.
+static LIBRARY: OnceLock<Library> = OnceLock::new();
+
+/// Gives the slots their library, once.
+pub(super) fn begin(library: impl FnOnce() -> Library) {
+    LIBRARY.get_or_init(library);
+}
+
+fn library() -> Result<&'static Library, CudaError> {
+    LIBRARY.get().ok_or(CudaError::NOT_INITIALIZED)
+}
 
 /// Runs a slot that needs `cuInit`.
 fn guard(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
-    match driver() {
-        Ok(driver) => process::guard(driver, name, call),
+    match library() {
+        Ok(library) => process::guard(library.driver, name, call),
         Err(error) => error.into(),
     }
 }
 
 /// Runs a slot that does not need `cuInit`.
 fn guard_always(name: &str, call: impl FnMut(&'static dyn Driver) -> CudaResult<()>) -> CuResult {
-    match driver() {
-        Ok(driver) => process::guard_always(driver, name, call),
+    match library() {
+        Ok(library) => process::guard_always(library.driver, name, call),
         Err(error) => error.into(),
     }
 }
@@ -185,13 +205,14 @@ pub(super) unsafe extern "C" fn check_integrity(version: u32, seconds: u64, resu
 fn this_process(driver: &dyn Driver) -> CudaResult<Process> {
     // SAFETY: takes nothing and cannot fail.
     let thread = unsafe { libc::pthread_self() } as u64;
+    let library = library()?;
     Ok(Process {
         driver_version: driver.driver_get_version()?.cast_unsigned(),
         process: std::process::id(),
         thread: thread as u32,
-        runtime_table: super::RUNTIME.as_ptr() as u64,
-        check_table: super::INTEGRITY.as_ptr() as u64,
-        check: super::INTEGRITY[1].0 as u64,
+        runtime_table: library.runtime_table,
+        check_table: library.check_table,
+        check: library.check,
     })
 }
 

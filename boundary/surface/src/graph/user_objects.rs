@@ -3,7 +3,7 @@
 
 use super::handles::{Kind, id, value};
 use super::store::Graphs;
-use crate::host::HostFunction;
+use crate::arguments::host::HostFunction;
 use floe_abi::{CudaError, CudaResult, Graph, UserObject};
 use std::collections::HashMap;
 

@@ -3,9 +3,9 @@
 //! lasts as long as the graph may be launched.
 
 use super::memory::{AllocWork, FreeWork};
-use crate::copy::{CopyBox, CopyEnd, CopyPlace};
-use crate::host::HostFunction;
-use crate::launch::ParameterLayout;
+use crate::arguments::copy::{CopyBox, CopyEnd, CopyPlace};
+use crate::arguments::host::HostFunction;
+use crate::arguments::launch::ParameterLayout;
 use floe_abi::{
     BatchMemOpNodeParams, Context, Event, Function, Graph, HostNodeParams, Kernel, KernelNodeParams,
     KernelNodeParamsV1, LaunchAttribute, Memcpy3d, MemsetNodeParams, StreamMemoryOperation, graph_node_type,

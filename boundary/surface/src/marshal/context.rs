@@ -3,8 +3,8 @@
 //! is current stays the implementation's matter.
 
 use super::marshallers;
-use crate::context_storage::context_gone;
 use crate::expansion::say_once;
+use crate::export_tables::context_storage::context_gone;
 use crate::prelude::*;
 
 marshallers! {

@@ -1,30 +1,11 @@
 //! Memory of graphs: nodes that allocate and free, and what a device tells about it. C's structs come in and go out; which
 //! memory that is and how long it lives the surface's graphs know, and the implementation sets it aside.
 
-use super::graph::{ask, edges};
+use super::graph::lists::edges;
+use super::graph::nodes::{add_alloc, ask};
 use super::marshallers;
-use crate::graph::{Target, Work, settle, wish};
+use crate::graph::{Target, Work};
 use crate::prelude::*;
-
-/// Adds a node that allocates; gives its parameters with the address.
-///
-/// # Safety
-/// `asked` has as many accesses as it says.
-pub(super) unsafe fn alloc<D: crate::Driver>(
-    driver: &D,
-    graph: Graph,
-    after: &[crate::graph::Edge],
-    asked: &MemAllocNodeParams,
-) -> CudaResult<(GraphNode, MemAllocNodeParams)> {
-    // SAFETY: our caller vouches for the array.
-    let access = unsafe { c::slice(asked.access as *const MemAccess, asked.access_count) }?;
-    let wish = wish(asked, access)?;
-    let reserve = |device, bytes| driver.graph_memory_reserve(device, bytes);
-    let made = driver.graphs().add_alloc(Target::Graph(graph, after), wish, reserve);
-    settle(driver);
-    let (node, address) = made?;
-    Ok((node, MemAllocNodeParams { address, ..*asked }))
-}
 
 /// Refuses a device that is none.
 fn check<D: crate::Driver>(driver: &D, device: Device) -> CudaResult<()> {
@@ -41,7 +22,7 @@ marshallers! {
         // SAFETY: as the program passed it.
         unsafe {
             let after = edges(dependencies, std::ptr::null(), dependency_count)?;
-            let (made, told) = alloc(driver, graph, &after, c::reference(params.cast_const())?)?;
+            let (made, told) = add_alloc(driver, graph, &after, c::reference(params.cast_const())?)?;
             c::put(params, told);
             c::put(node, made);
         }

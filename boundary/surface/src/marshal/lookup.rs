@@ -5,7 +5,7 @@ use crate::expansion::Symbols;
 use crate::export_tables;
 use crate::look_up::{self, Found};
 use crate::prelude::*;
-use crate::trace;
+use crate::process::trace;
 
 /// `cuGetProcAddress` with a status. Where there is no such function the answer is NULL and the status says why, which
 /// is a success, as driver 580 has it; a caller that asks for no status gets the error instead. The empty name, which

@@ -7,7 +7,7 @@ use crate::graph::capture::CaptureStream;
 use crate::graph::handles::{Kind, id};
 use crate::graph::store::{Edge, Graphs, State};
 use crate::graph::work::Work;
-use crate::refusals::refused;
+use crate::process::refusals::refused;
 use floe_abi::{
     CudaError, CudaResult, Device, DevicePtr, Graph, GraphNode, MemAccess, MemAllocNodeParams, MemLocation,
     MemPoolProperties, access_flags, allocation_type, location_type,

@@ -2,10 +2,10 @@
 //! only it can tell: whether a kernel can be launched so, whose memory an address is. Kinds no device here has are refused
 //! by name.
 
+use crate::arguments::launch::KernelArguments;
 use crate::graph::{CopyWork, FillWork, HostWork, WordsWork, Work};
-use crate::launch::KernelArguments;
 use crate::prelude::*;
-use crate::refusals::refused;
+use crate::process::refusals::refused;
 
 /// A kernel with its parameters copied.
 ///

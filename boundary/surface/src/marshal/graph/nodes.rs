@@ -1,8 +1,9 @@
 //! Nodes: added, asked, changed. C's structs come in and go out; what a node does is made of them in `node_params`.
 
-use super::{edges, node_params as make};
-use crate::graph::{Edge, Target, Work};
-use crate::marshal::{graph_memory as memory, marshallers};
+use super::lists::edges;
+use super::node_params as make;
+use crate::graph::{Edge, Target, Work, settle, wish};
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// Adds a node and tells C its handle.
@@ -24,6 +25,26 @@ pub(super) unsafe fn add<D: crate::Driver>(
     // SAFETY: the program's variable.
     unsafe { c::put(node, made) };
     Ok(())
+}
+
+/// Adds a node that allocates; gives its parameters with the address.
+///
+/// # Safety
+/// `asked` has as many accesses as it says.
+pub(in crate::marshal) unsafe fn add_alloc<D: crate::Driver>(
+    driver: &D,
+    graph: Graph,
+    after: &[Edge],
+    asked: &MemAllocNodeParams,
+) -> CudaResult<(GraphNode, MemAllocNodeParams)> {
+    // SAFETY: our caller vouches for the array.
+    let access = unsafe { c::slice(asked.access as *const MemAccess, asked.access_count) }?;
+    let wish = wish(asked, access)?;
+    let reserve = |device, bytes| driver.graph_memory_reserve(device, bytes);
+    let made = driver.graphs().add_alloc(Target::Graph(graph, after), wish, reserve);
+    settle(driver);
+    let (node, address) = made?;
+    Ok((node, MemAllocNodeParams { address, ..*asked }))
 }
 
 /// Adds a node of any kind.
@@ -48,7 +69,7 @@ unsafe fn add_any<D: crate::Driver>(
         graph_node_type::MEM_ALLOC => {
             let mut told = *known;
             // SAFETY: the program's contract of an allocation node.
-            let (made, alloc) = unsafe { memory::alloc(driver, graph, after, &make::part(known)) }?;
+            let (made, alloc) = unsafe { add_alloc(driver, graph, after, &make::part(known)) }?;
             make::put_part(&mut told, alloc);
             // SAFETY: the program's struct, which CUDA writes the address to.
             unsafe { c::put(params, told) };
@@ -341,7 +362,7 @@ marshallers! {
     ) {
         // SAFETY: as the program passed it.
         unsafe {
-            let after = super::edges(dependencies, edges, dependency_count)?;
+            let after = super::lists::edges(dependencies, edges, dependency_count)?;
             add_any(driver, node, graph, &after, params)
         }
     }

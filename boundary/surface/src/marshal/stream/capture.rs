@@ -2,7 +2,7 @@
 //! surface's graphs know what of it is captured. Nothing here reaches a device.
 
 use crate::graph::{CaptureInfo, CaptureStream, Edge, exchange_mode, settle};
-use crate::marshal::graph::edges as edges_of;
+use crate::marshal::graph::lists::edges as edges_of;
 use crate::marshal::marshallers;
 use crate::prelude::*;
 

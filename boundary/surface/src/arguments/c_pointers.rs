@@ -2,7 +2,7 @@
 //! reference, a slice, a range or an error. A NULL where something must be is INVALID_VALUE, as CUDA says; what a
 //! pointer that is not NULL leads to is the program's promise.
 
-use crate::host::{HostRange, UnifiedRange};
+use crate::arguments::host::{HostRange, UnifiedRange};
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer};
 use std::ffi::{CStr, c_char, c_void};
 

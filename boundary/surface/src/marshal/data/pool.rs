@@ -1,9 +1,9 @@
 //! Pool attributes: an `int` or a 64-bit number behind one pointer, by the attribute's kind; pools by place. C's pointers
 //! come in, a number or a device goes to the implementation. Only devices have pools here.
 
-use super::marshallers;
+use crate::marshal::marshallers;
 use crate::prelude::*;
-use crate::refusals::refused;
+use crate::process::refusals::refused;
 
 marshallers! {
     /// `cuMemPoolGetAttribute`.

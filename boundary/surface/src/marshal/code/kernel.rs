@@ -1,7 +1,7 @@
 //! Names of kernels and functions: an implementation gives text, C gets a pointer that stays valid. Each distinct name
 //! is kept once for the rest of the process, as NVIDIA's library keeps its names with the module.
 
-use super::marshallers;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 use std::collections::BTreeSet;
 use std::ffi::CString;

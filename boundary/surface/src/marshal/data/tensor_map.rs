@@ -1,7 +1,7 @@
 //! Tensor maps: three forms become one method. The arrays of C's call are as long as the tensor has dimensions and are
 //! copied here; a rank no map has is refused before anything is read by it. Replacing an address needs no implementation.
 
-use super::marshallers;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// A map's address has at least this alignment.

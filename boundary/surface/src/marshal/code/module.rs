@@ -1,8 +1,8 @@
 //! Modules: every form of loading an image, by pointer or by file, becomes one method. Where the image ends is found
 //! here, so what goes further is slices, not pointers. What cannot be read is an error before an implementation sees it.
 
-use super::marshallers;
 use crate::expansion::say_once;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 use floe_image::Limits;
 use std::ffi::OsStr;

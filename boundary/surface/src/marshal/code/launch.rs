@@ -1,8 +1,8 @@
 //! Launches: the three forms of a kernel launch become one method, host functions become values that can be called
 //! later. C arguments come in; geometry is checked by the implementation, which knows the device.
 
-use super::marshallers;
-use crate::launch::KernelArguments;
+use crate::arguments::launch::KernelArguments;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// No launch has more attributes than there are kinds; a longer list is an error.

@@ -1,7 +1,7 @@
 //! Arrays: the forms for two dimensions become those for three. C's structs come in, an implementation's methods are called.
 //! Whether there can be such an array is the implementation's to say.
 
-use super::marshallers;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 marshallers! {

@@ -1,7 +1,7 @@
 //! Options of a module load. C's two parallel arrays come in; typed answers and two text buffers go out, the latter
 //! written back with their lengths as the driver does. Options nobody here acts on are kept, so that none is lost.
 
-use crate::host::HostRange;
+use crate::arguments::host::HostRange;
 use floe_abi::{CudaError, CudaResult, HostPointer, jit_option};
 use std::ffi::c_void;
 

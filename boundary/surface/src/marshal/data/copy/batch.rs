@@ -2,7 +2,7 @@
 //! that may be reused when the call returns is waited for; all other attributes are hints. What is refused, and which copy
 //! is said to be at fault, is as an H200's driver has it.
 
-use super::super::marshallers;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// `CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE`, the only wish there is.

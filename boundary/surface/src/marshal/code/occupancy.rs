@@ -2,9 +2,9 @@
 //! implementation only how many blocks fit. C arguments come in, block and grid size go out.
 
 use super::launch::described;
-use super::marshallers;
 use crate::Driver;
-use crate::launch::KernelArguments;
+use crate::arguments::launch::KernelArguments;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// Dynamic shared memory in bytes for a block size, as the program computes it.

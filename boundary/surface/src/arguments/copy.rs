@@ -2,8 +2,8 @@
 //! offsets and pitches; ends with every offset applied and every extent checked go out. How large an array is only the
 //! implementation knows.
 
+use crate::arguments::host::{HostRange, UnifiedRange};
 use crate::expansion::say_once;
-use crate::host::{HostRange, UnifiedRange};
 use floe_abi::{
     Array, CudaError, CudaResult, DevicePtr, HostPointer, Memcpy2d, Memcpy3d, Memcpy3dBatchOperation, Memcpy3dOperand,
     copy_operand_type, memory_type,

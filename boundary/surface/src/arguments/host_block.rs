@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use floe_abi::HostPointer;
 
-use crate::host::HostRange;
+use crate::arguments::host::HostRange;
 
 /// Host memory the implementation itself hands to the program: zeroed, aligned to pages, freed when dropped.
 #[derive(Debug)]

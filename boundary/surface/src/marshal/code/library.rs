@@ -1,8 +1,8 @@
 //! Libraries: both forms of loading become one method, as with modules. Library options say how long the program keeps
 //! its image: an image that stays is used where it lies, any other is copied. An option without a meaning is an error.
 
-use super::marshallers;
 use super::module::{image_at, image_in};
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 marshallers! {

@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use super::marshallers;
 use crate::advice::Mark;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 /// What `cuMemRangeGetAttribute` says of a place: the host.

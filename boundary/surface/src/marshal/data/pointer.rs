@@ -1,8 +1,8 @@
 //! Pointer attributes: typed answers are written through the program's pointers in each attribute's width. For the
 //! plural form an address nobody knows has zeros for answers and is no error, as CUDA says.
 
-use super::marshallers;
-use crate::pointer::{PointerAttribute, Width};
+use crate::arguments::pointer::{PointerAttribute, Width};
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 marshallers! {

@@ -1,9 +1,9 @@
 //! Links of device code: inputs are copied out of the program's memory and files, and the image's place is written back.
 //! C arguments come in; how code is linked is the implementation's to know.
 
-use super::marshallers;
 use crate::expansion::say_once;
 use crate::link::{self, LinkInput};
+use crate::marshal::marshallers;
 use crate::prelude::*;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

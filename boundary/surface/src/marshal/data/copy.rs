@@ -6,7 +6,7 @@ mod box_batch;
 pub use batch::*;
 pub use box_batch::*;
 
-use super::marshallers;
+use crate::marshal::marshallers;
 use crate::prelude::*;
 
 marshallers! {

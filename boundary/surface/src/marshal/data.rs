@@ -1,0 +1,8 @@
+//! Marshallers of the nouns about device memory: allocations, arrays, copies, pools, pointers, tensor maps. It only lists them.
+
+pub mod array;
+pub mod copy;
+pub mod memory;
+pub mod pointer;
+pub mod pool;
+pub mod tensor_map;
