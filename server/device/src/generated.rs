@@ -878,7 +878,7 @@ impl Driver {
         Ok(context)
     }
 
-    /// Gives back a reference; the last one ends what lives in the primary context.
+    /// Releases a reference; the last release ends everything in the primary context.
     ///
     /// `cuDevicePrimaryCtxRelease_v2`.
     ///
@@ -965,7 +965,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a context current, above the one that was.
+    /// Makes a context current, above the one before.
     ///
     /// `cuCtxPushCurrent_v2`.
     ///
@@ -1198,7 +1198,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes back what `cuCtxEnablePeerAccess` gave.
+    /// Ends the access that `cuCtxEnablePeerAccess` gave.
     ///
     /// `cuCtxDisablePeerAccess`.
     ///
@@ -1409,7 +1409,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts the driver; everything else but look-up and error texts needs it first. May be called again, by any thread.
+    /// Starts the driver. Only look-up and error texts work before it. Any thread may call it again.
     ///
     /// `cuInit`.
     ///
@@ -1574,7 +1574,7 @@ impl Driver {
         Ok(event)
     }
 
-    /// Queues the event: it is done when all work queued so far is.
+    /// Queues the event: it is complete when all work queued so far is.
     ///
     /// `cuEventRecord`.
     ///
@@ -1602,7 +1602,7 @@ impl Driver {
         Ok(())
     }
 
-    /// NOT_READY while the event's last record is not done.
+    /// NOT_READY while the event's last record is not complete.
     ///
     /// `cuEventQuery`.
     ///
@@ -1644,7 +1644,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Milliseconds between two records that are done.
+    /// Milliseconds between two completed records.
     ///
     /// `cuEventElapsedTime_v2`.
     ///
@@ -2146,7 +2146,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Pins memory the program already has, with `host_register_flags`.
+    /// Pins memory that the program already has, with `host_register_flags`.
     ///
     /// `cuMemHostRegister_v2`.
     ///
@@ -2164,7 +2164,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes back what `cuMemHostRegister` did.
+    /// Unpins memory that `cuMemHostRegister` pinned.
     ///
     /// `cuMemHostUnregister`.
     ///
@@ -2733,7 +2733,7 @@ impl Driver {
         Ok(texture)
     }
 
-    /// Gives a texture up.
+    /// Destroys a texture.
     ///
     /// `cuTexObjectDestroy`.
     ///
@@ -2762,7 +2762,7 @@ impl Driver {
         Ok(surface)
     }
 
-    /// Gives a surface up.
+    /// Destroys a surface.
     ///
     /// `cuSurfObjectDestroy`.
     ///
@@ -2797,7 +2797,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Gives a reserved range back.
+    /// Releases a reserved range.
     ///
     /// `cuMemAddressFree`.
     ///
@@ -2811,7 +2811,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes physical memory; `bytes` is a multiple of the granularity.
+    /// Allocates physical memory; `bytes` is a multiple of the granularity.
     ///
     /// `cuMemCreate`.
     ///
@@ -2826,7 +2826,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Gives physical memory back once nothing maps it.
+    /// Releases physical memory, which is freed once nothing maps it.
     ///
     /// `cuMemRelease`.
     ///
@@ -2875,7 +2875,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Who may reach a mapped range.
+    /// Sets which locations may reach a mapped range.
     ///
     /// `cuMemSetAccess`.
     ///
@@ -2905,7 +2905,7 @@ impl Driver {
         Ok(flags)
     }
 
-    /// What sizes and addresses of physical memory are multiples of; `option` is one of `granularity`.
+    /// The granularity of sizes and addresses of physical memory; `option` is one of `granularity`.
     ///
     /// `cuMemGetAllocationGranularity`.
     ///
@@ -2924,7 +2924,7 @@ impl Driver {
         Ok(bytes)
     }
 
-    /// How physical memory was asked for.
+    /// The properties that physical memory was allocated with.
     ///
     /// `cuMemGetAllocationPropertiesFromHandle`.
     ///
@@ -2970,7 +2970,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// Queues the event: it is done when all work queued so far is.
+    /// Queues the event: it is complete when all work queued so far is.
     ///
     /// `cuEventRecord`.
     fn event_record(&self, event: Event, stream: Stream) -> CudaResult<()> {
@@ -2989,7 +2989,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// NOT_READY while the event's last record is not done.
+    /// NOT_READY while the event's last record is not complete.
     ///
     /// `cuEventQuery`.
     fn event_query(&self, event: Event) -> CudaResult<()> {
@@ -3013,7 +3013,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// Milliseconds between two records that are done.
+    /// Milliseconds between two completed records.
     ///
     /// `cuEventElapsedTime_v2`.
     fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
@@ -3149,7 +3149,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// Gives a texture up.
+    /// Destroys a texture.
     ///
     /// `cuTexObjectDestroy`.
     fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
@@ -3157,7 +3157,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// Gives a surface up.
+    /// Destroys a surface.
     ///
     /// `cuSurfObjectDestroy`.
     fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
@@ -3165,7 +3165,7 @@ pub trait PlainCalls {
         Err(CudaError::NOT_SUPPORTED)
     }
 
-    /// Gives physical memory back once nothing maps it.
+    /// Releases physical memory, which is freed once nothing maps it.
     ///
     /// `cuMemRelease`.
     fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {

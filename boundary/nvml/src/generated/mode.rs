@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 
-/// How the device is set up. A vGPU cannot be set up by its program: every nvmlDeviceSet… is not supported.
+/// How the device is set up. A vGPU cannot be set up by its program: every nvmlDeviceSet… is not supported. Nor is
 #[allow(clippy::missing_errors_doc, reason = "every method gives NVML's own error")]
 pub trait ModeCalls {
     /// Errors found in memory.

@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 
-/// Who uses a vGPU: the programs of this machine that have one on the same GPU, this process among them.
+/// Processes on a vGPU: the programs of this machine with a vGPU on the same GPU, this process among them.
 #[allow(clippy::missing_errors_doc, reason = "every method gives NVML's own error")]
 pub trait ProcessCalls {
     /// The same in the first layout.

@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 
-/// What the GPU is doing: readings of the server's.
+/// Sensors: readings that the server takes of the GPU.
 #[allow(clippy::missing_errors_doc, reason = "every method gives NVML's own error")]
 pub trait SensorCalls {
     /// Megahertz of a clock now; targets of applications are not supported.

@@ -14,7 +14,7 @@ pub trait ArrayCalls {
     /// The CUDA code the program shall see.
     fn array_create(&self, descriptor: &Array3dDescriptor) -> CudaResult<Array>;
 
-    /// What an array was made from.
+    /// The descriptor that an array was made from.
     ///
     /// `cuArray3DGetDescriptor_v2`; the client's class for it: local.
     ///

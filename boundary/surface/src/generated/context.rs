@@ -14,7 +14,7 @@ pub trait ContextCalls {
     /// The CUDA code the program shall see.
     fn device_primary_ctx_retain(&self, device: Device) -> CudaResult<Context>;
 
-    /// Gives back a reference; the last one ends what lives in the primary context.
+    /// Releases a reference; the last release ends everything in the primary context.
     ///
     /// `cuDevicePrimaryCtxRelease_v2`; the client's class for it: post.
     ///
@@ -62,7 +62,7 @@ pub trait ContextCalls {
     /// The CUDA code the program shall see.
     fn ctx_destroy(&self, context: Context) -> CudaResult<()>;
 
-    /// Makes a context current, above the one that was.
+    /// Makes a context current, above the one before.
     ///
     /// `cuCtxPushCurrent_v2`; the client's class for it: local.
     ///
@@ -230,7 +230,7 @@ pub trait ContextCalls {
     /// The CUDA code the program shall see.
     fn ctx_enable_peer_access(&self, peer: Context, flags: u32) -> CudaResult<()>;
 
-    /// Takes back what `cuCtxEnablePeerAccess` gave.
+    /// Ends the access that `cuCtxEnablePeerAccess` gave.
     ///
     /// `cuCtxDisablePeerAccess`; the client's class for it: call.
     ///

@@ -6,7 +6,7 @@ use super::prelude::*;
 
 /// What an implementation does for the calls about: device.
 pub trait DeviceCalls {
-    /// Starts the driver; everything else but look-up and error texts needs it first. May be called again, by any thread.
+    /// Starts the driver. Only look-up and error texts work before it. Any thread may call it again.
     ///
     /// `cuInit`; the client's class for it: call.
     ///

@@ -14,7 +14,7 @@ pub trait EventCalls {
     /// The CUDA code the program shall see.
     fn event_create(&self, flags: u32) -> CudaResult<Event>;
 
-    /// Queues the event: it is done when all work queued so far is.
+    /// Queues the event: it is complete when all work queued so far is.
     ///
     /// `cuEventRecord`; the client's class for it: post.
     ///
@@ -30,7 +30,7 @@ pub trait EventCalls {
     /// The CUDA code the program shall see.
     fn event_record_with_flags(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()>;
 
-    /// NOT_READY while the event's last record is not done.
+    /// NOT_READY while the event's last record is not complete.
     ///
     /// `cuEventQuery`; the client's class for it: call.
     ///
@@ -54,7 +54,7 @@ pub trait EventCalls {
     /// The CUDA code the program shall see.
     fn event_destroy(&self, event: Event) -> CudaResult<()>;
 
-    /// Milliseconds between two records that are done.
+    /// Milliseconds between two completed records.
     ///
     /// `cuEventElapsedTime_v2`; the client's class for it: call.
     ///

@@ -22,7 +22,7 @@ pub trait GraphCalls {
     /// The CUDA code the program shall see.
     fn graph_kernel(&self, launch: &Launch<'_>, context: Context) -> CudaResult<crate::graph::KernelWork>;
 
-    /// Adds a node that copies; the implementation tells which memory each end is.
+    /// Adds a node that copies; the implementation knows which memory each end is.
     ///
     /// `cuGraphAddMemcpyNode`; the client's class for it: local.
     ///

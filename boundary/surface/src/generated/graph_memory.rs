@@ -14,7 +14,7 @@ pub trait GraphMemoryCalls {
     /// The CUDA code the program shall see.
     fn graph_memory_reserve(&self, device: Device, bytes: u64) -> CudaResult<crate::graph::Reserved>;
 
-    /// What an allocation node allocates, and where; the implementation says whether it still has such memory.
+    /// The parameters and the address of an allocation node; the implementation says whether it still has such memory.
     ///
     /// `cuGraphMemAllocNodeGetParams`; the client's class for it: local.
     ///
@@ -30,7 +30,7 @@ pub trait GraphMemoryCalls {
     /// The CUDA code the program shall see.
     fn graph_memory_release(&self, memory: &crate::graph::Reserved);
 
-    /// Gives back what is kept for graphs beyond what they have.
+    /// Frees memory that is set aside for graphs and that none uses.
     ///
     /// `cuDeviceGraphMemTrim`; the client's class for it: post.
     ///

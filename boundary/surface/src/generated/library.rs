@@ -6,7 +6,7 @@ use super::prelude::*;
 
 /// What an implementation does for the calls about: library.
 pub trait LibraryCalls {
-    /// Loads an image for all contexts. An image that borrows is the program's until `cuLibraryUnload`, not longer.
+    /// Loads an image for all contexts. A borrowed image stays valid until `cuLibraryUnload`, not longer.
     ///
     /// `cuLibraryLoadData`; the client's class for it: call.
     ///

@@ -86,7 +86,7 @@ pub trait MemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_host_get_flags(&self, pointer: HostPointer) -> CudaResult<u32>;
 
-    /// Pins memory the program already has, with `host_register_flags`.
+    /// Pins memory that the program already has, with `host_register_flags`.
     ///
     /// `cuMemHostRegister_v2`; the client's class for it: local.
     ///
@@ -94,7 +94,7 @@ pub trait MemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_host_register(&self, range: HostRange, flags: u32) -> CudaResult<()>;
 
-    /// Takes back what `cuMemHostRegister` did.
+    /// Unpins memory that `cuMemHostRegister` pinned.
     ///
     /// `cuMemHostUnregister`; the client's class for it: local.
     ///
@@ -110,7 +110,7 @@ pub trait MemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_alloc_managed(&self, bytes: usize, flags: u32) -> CudaResult<DevicePtr>;
 
-    /// Moves managed memory to the host ahead of its use. A device without concurrent access is no place to move it to: INVALID_DEVICE.
+    /// Moves managed memory to the host ahead of its use. A device without concurrent access cannot be the target: INVALID_DEVICE.
     ///
     /// `cuMemPrefetchAsync_v2`; the client's class for it: call.
     ///
@@ -118,7 +118,7 @@ pub trait MemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_prefetch_to_host(&self, address: DevicePtr, bytes: usize, stream: Stream) -> CudaResult<()>;
 
-    /// Says how managed memory will be used, which is remembered; places as `cuMemPrefetchAsync_v2`.
+    /// Remembers how managed memory will be used; places as `cuMemPrefetchAsync_v2`.
     ///
     /// `cuMemAdvise_v2`; the client's class for it: local.
     ///

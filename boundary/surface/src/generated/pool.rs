@@ -62,7 +62,7 @@ pub trait PoolCalls {
     /// The CUDA code the program shall see.
     fn mem_pool_set_attribute(&self, pool: MemPool, attribute: u32, value: u64) -> CudaResult<()>;
 
-    /// Gives unused memory of a pool back until `keep` bytes are left.
+    /// Frees unused memory of a pool until `keep` bytes are left.
     ///
     /// `cuMemPoolTrimTo`; the client's class for it: post.
     ///
@@ -70,7 +70,7 @@ pub trait PoolCalls {
     /// The CUDA code the program shall see.
     fn mem_pool_trim_to(&self, pool: MemPool, keep: usize) -> CudaResult<()>;
 
-    /// Who may reach a pool's memory.
+    /// Sets which locations may reach a pool's memory.
     ///
     /// `cuMemPoolSetAccess`; the client's class for it: post.
     ///

@@ -134,7 +134,7 @@ pub trait StreamCalls {
     /// The CUDA code the program shall see.
     fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()>;
 
-    /// Says whose work may use managed memory: everybody's, nobody's or this stream's (`attach_flags`). `bytes` is 0 or the whole allocation's.
+    /// Sets whose work may use managed memory: all work, none, or this stream's (`attach_flags`). `bytes` is 0 or the whole allocation's.
     ///
     /// `cuStreamAttachMemAsync`; the client's class for it: local.
     ///

@@ -19,7 +19,7 @@ pub trait TextureCalls {
         view: Option<&ResourceViewDescriptor>,
     ) -> CudaResult<TextureObject>;
 
-    /// Gives a texture up.
+    /// Destroys a texture.
     ///
     /// `cuTexObjectDestroy`; the client's class for it: post.
     ///
@@ -27,7 +27,7 @@ pub trait TextureCalls {
     /// The CUDA code the program shall see.
     fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()>;
 
-    /// What a texture reads.
+    /// The memory or array that a texture reads.
     ///
     /// `cuTexObjectGetResourceDesc`; the client's class for it: local.
     ///
@@ -43,7 +43,7 @@ pub trait TextureCalls {
     /// The CUDA code the program shall see.
     fn tex_object_get_texture_desc(&self, texture: TextureObject) -> CudaResult<TextureDescriptor>;
 
-    /// Which part a texture reads; INVALID_VALUE for one made without a view.
+    /// The view that a texture was made with; INVALID_VALUE for one without.
     ///
     /// `cuTexObjectGetResourceViewDesc`; the client's class for it: local.
     ///
@@ -59,7 +59,7 @@ pub trait TextureCalls {
     /// The CUDA code the program shall see.
     fn surf_object_create(&self, resource: &ResourceDescriptor) -> CudaResult<SurfaceObject>;
 
-    /// Gives a surface up.
+    /// Destroys a surface.
     ///
     /// `cuSurfObjectDestroy`; the client's class for it: post.
     ///
@@ -67,7 +67,7 @@ pub trait TextureCalls {
     /// The CUDA code the program shall see.
     fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()>;
 
-    /// What a surface writes.
+    /// The array that a surface reads and writes.
     ///
     /// `cuSurfObjectGetResourceDesc`; the client's class for it: local.
     ///

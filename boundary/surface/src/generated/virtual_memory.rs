@@ -15,7 +15,7 @@ pub trait VirtualMemoryCalls {
     fn mem_address_reserve(&self, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64)
     -> CudaResult<DevicePtr>;
 
-    /// Gives a reserved range back.
+    /// Releases a reserved range.
     ///
     /// `cuMemAddressFree`; the client's class for it: post.
     ///
@@ -23,7 +23,7 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> CudaResult<()>;
 
-    /// Takes physical memory; `bytes` is a multiple of the granularity.
+    /// Allocates physical memory; `bytes` is a multiple of the granularity.
     ///
     /// `cuMemCreate`; the client's class for it: call.
     ///
@@ -31,7 +31,7 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_create(&self, bytes: usize, properties: &MemAllocationProperties, flags: u64) -> CudaResult<MemHandle>;
 
-    /// Gives physical memory back once nothing maps it.
+    /// Releases physical memory, which is freed once nothing maps it.
     ///
     /// `cuMemRelease`; the client's class for it: post.
     ///
@@ -56,7 +56,7 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()>;
 
-    /// Who may reach a mapped range.
+    /// Sets which locations may reach a mapped range.
     ///
     /// `cuMemSetAccess`; the client's class for it: post.
     ///
@@ -72,7 +72,7 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64>;
 
-    /// What sizes and addresses of physical memory are multiples of; `option` is one of `granularity`.
+    /// The granularity of sizes and addresses of physical memory; `option` is one of `granularity`.
     ///
     /// `cuMemGetAllocationGranularity`; the client's class for it: local.
     ///
@@ -80,7 +80,7 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize>;
 
-    /// How physical memory was asked for.
+    /// The properties that physical memory was allocated with.
     ///
     /// `cuMemGetAllocationPropertiesFromHandle`; the client's class for it: local.
     ///
@@ -88,7 +88,7 @@ pub trait VirtualMemoryCalls {
     /// The CUDA code the program shall see.
     fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties>;
 
-    /// The physical memory an address is mapped to, with a reference more.
+    /// The physical memory that an address is mapped to, with one more reference.
     ///
     /// `cuMemRetainAllocationHandle`; the client's class for it: local.
     ///

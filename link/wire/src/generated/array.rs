@@ -1,4 +1,4 @@
-//! Arrays, and the textures and surfaces by which kernels read and write them. An array's id is the client's; the numbers that kernels are given are the device's.
+//! Arrays, and the textures and surfaces by which kernels read and write them. The client chooses an array's id; the numbers that kernels get are the device's.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// An array as CUDA_ARRAY3D_DESCRIPTOR says it, charged to the quota with what a device may need to lay it out. OUT_OF_MEMORY when quota or device has no more.
+/// Makes an array as CUDA_ARRAY3D_DESCRIPTOR describes it. The quota is charged for what a device may need to lay it out. OUT_OF_MEMORY when quota or device has no more.
 ///
 /// Kind 0x0d01, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ impl Call for CreateArray {
     type Reply<'a> = ();
 }
 
-/// The array is gone. The client sends it only when no work issued before can still touch it.
+/// Destroys the array. The client sends it only when no work issued before can still touch the array.
 ///
 /// Kind 0x0d02, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -105,7 +105,7 @@ impl Message for DestroyArray {
     }
 }
 
-/// A texture of an array or of memory; `view` has one entry at most.
+/// Makes a texture of an array or of memory; `view` has one entry at most.
 ///
 /// Kind 0x0d03, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -178,7 +178,7 @@ impl<'a> Field<'a> for CreateTextureReply {
     }
 }
 
-/// The texture is gone.
+/// Destroys the texture.
 ///
 /// Kind 0x0d04, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -210,7 +210,7 @@ impl Message for DestroyTexture {
     }
 }
 
-/// A surface of an array, by which kernels read and write it. Whether the array's flags allow one is the driver's to say.
+/// Makes a surface of an array, by which kernels read and write it. The driver decides whether the array's flags allow one.
 ///
 /// Kind 0x0d05, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -267,7 +267,7 @@ impl<'a> Field<'a> for CreateSurfaceReply {
     }
 }
 
-/// The surface is gone.
+/// Destroys the surface.
 ///
 /// Kind 0x0d06, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -372,7 +372,7 @@ impl<'a> Field<'a> for TextureDescription {
     }
 }
 
-/// What a texture reads: `kind` 0 is `array`; 2 is memory from `at` on, `extent` bytes; 3 is memory in `height` rows of `extent` elements, `pitch` bytes apart.
+/// The memory that a texture reads. `kind` 0: `array`. 2: `extent` bytes from `at` on. 3: from `at` on, `height` rows of `extent` elements, `pitch` bytes apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TextureResource {
     pub kind: u32,

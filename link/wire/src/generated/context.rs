@@ -99,7 +99,7 @@ impl<'a> Field<'a> for SetLimitReply {
     }
 }
 
-/// Waits for the work, then gives up every library, stream, event, block and host function of the session; sticky errors are gone with the context, where the driver can (NVIDIA's answers the error again).
+/// Waits for the work, then releases every library, stream, event, block and host function of the session. Sticky errors are gone with the context, if the driver can do that; NVIDIA's answers the error again.
 ///
 /// Kind 0x0703, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

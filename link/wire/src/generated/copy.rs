@@ -1,4 +1,4 @@
-//! Data. Host memory crosses as bytes, but for shared memory: its addresses are the worker's too.
+//! Copies and fills. Host memory crosses as bytes. Only shared memory goes by address, since its addresses are the worker's, too.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -316,7 +316,7 @@ impl Message for CopyBoxOnDevice {
     }
 }
 
-/// Sets `height` rows of `width` elements of `element` bytes (1, 2 or 4) to `value`; `pitch` is the bytes between rows (any when height is 1).
+/// Sets `height` rows of `width` elements of `element` bytes (1, 2 or 4) to `value`. `pitch` is the bytes from row to row (any when height is 1).
 ///
 /// Kind 0x0207, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -375,7 +375,7 @@ impl Message for Fill {
     }
 }
 
-/// Writes `height` rows of `width` bytes (a piece at most) at `to`, which the client reads when the stream gets here: the server says `RunHostFunction`, the client answers `LateBytes`, and the stream goes on.
+/// A deferred read: writes `height` rows of `width` bytes (4 MiB at most in all) at `to`, which the client reads when the stream gets here. The server sends `RunHostFunction`, the client answers `LateBytes`, and the stream continues.
 ///
 /// Kind 0x0220, posted: no reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -427,7 +427,7 @@ impl Message for CopyLate {
     }
 }
 
-/// What a `CopyLate` writes: its rows without gaps. Handled as soon as it is read, not in command order, so that it comes through whatever the issuer waits for.
+/// The bytes that a `CopyLate` writes: its rows without gaps. The worker handles it as soon as it is read, not in command order, since the issuer may wait for it.
 ///
 /// Kind 0x0221, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -465,7 +465,7 @@ impl Message for LateBytes<'_> {
     }
 }
 
-/// Writes `bytes` bytes (a piece at most) at `to`, in stream order. They come as `Chunk`s of the transfer that this frame's sequence names.
+/// Writes `bytes` bytes (4 MiB at most) at `to`, in stream order. They come as `Chunk`s of the transfer that this frame's sequence names.
 ///
 /// Kind 0x0222, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -502,7 +502,7 @@ impl Message for CopyBulkToDevice {
     }
 }
 
-/// The bytes at `offset` of a transfer: 256 KiB for each MiB of it that has begun, or what is left at its end. Either side says it, on bulk connections only and nothing else there; transfers are named by the sequence of the sender's frame on the session's own connection that announces them.
+/// The bytes at `offset` of a transfer: 256 KiB for each MiB of it that has begun, or the rest at its end. Both sides send it, on bulk connections only, and nothing else there. A transfer's name is the sequence of the frame on the sender's main connection that announced it.
 ///
 /// Kind 0x0223, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -543,7 +543,7 @@ impl Message for Chunk<'_> {
     }
 }
 
-/// One end of a box. Memory (`array` is 0): `at` is the first byte, `pitch` the bytes from row to row, `slice` from slice to slice. An array: the box begins at byte `x` of a row, row `y` and slice `z`.
+/// One end of a box. In memory (`array` is 0), `at` is the first byte, `pitch` the bytes from row to row, `slice` from slice to slice. In an array, the box begins at byte `x` of a row, row `y` and slice `z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BoxEnd {
     pub array: ArrayId,

@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// `flags` as cuEventCreate.
+/// Makes an event; `flags` as cuEventCreate.
 ///
 /// Kind 0x0601, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,7 +45,7 @@ impl Message for CreateEvent {
     }
 }
 
-/// Records what the stream holds so far.
+/// Records the work that the stream holds so far.
 ///
 /// Kind 0x0602, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -211,7 +211,7 @@ impl<'a> Field<'a> for ElapsedTimeReply {
     }
 }
 
-/// The event is gone when its last record has completed.
+/// Destroys the event when its last record has completed.
 ///
 /// Kind 0x0606, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! Graphs: device work that is sent once and launched many times. A graph is filled node by node (a node is named by its place in the order of sending, from 0), then instantiated, from when on it can be launched and what its nodes do can be changed. What is not device work (copies from and to the host, host functions, events) is no node here: the client issues it on the stream between graphs.
+//! Graphs: device work that is sent once and launched many times. The client adds node by node (a node's name is its place in the order of sending, from 0), then instantiates the graph. From then on the graph can be launched, and its nodes' work can be changed. Only device work is a node here. The client issues copies from and to the host, host functions and events on the stream between graphs.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// A graph without nodes. A node that cannot be added fails the graph's instantiation, not a later call.
+/// Makes a graph without nodes. A node that cannot be added fails the graph's instantiation, not a later call.
 ///
 /// Kind 0x0a01, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -359,7 +359,7 @@ impl Message for UploadGraph {
     }
 }
 
-/// From the next launch on, node `node` launches this. Where that cannot be, the graph cannot be launched any more.
+/// From the next launch on, node `node` launches this. If the change fails, the graph can no longer be launched.
 ///
 /// Kind 0x0a09, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -520,7 +520,7 @@ impl Message for SetGraphFill {
     }
 }
 
-/// From the next launch on, node `node` does what it says, or nothing. As `SetGraphKernel`.
+/// From the next launch on, node `node` does its work, or nothing. As `SetGraphKernel`.
 ///
 /// Kind 0x0a0c, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -557,7 +557,7 @@ impl Message for EnableGraphNode {
     }
 }
 
-/// The instantiated graph does what the nodes of `new` do, which has the same shape and is not instantiated; `new` is gone after it. A refusal leaves the graph as it was.
+/// Gives the instantiated graph the work of `new`, a graph of the same shape that is not instantiated. `new` is gone after it. A refusal leaves the graph as it was.
 ///
 /// Kind 0x0a0d, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -596,7 +596,7 @@ impl Call for UpdateGraph {
     type Reply<'a> = ();
 }
 
-/// The graph is gone; its launches still complete.
+/// Destroys the graph; its launches still complete.
 ///
 /// Kind 0x0a0e, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -719,7 +719,7 @@ impl Message for SetGraphWords {
     }
 }
 
-/// A box of device memory to another place; pitches are any for one row, slices any for one slice.
+/// A copy of a box of device memory. Pitches are any for one row, slices any for one slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GraphCopy {
     pub to: DevicePtr,
@@ -795,7 +795,7 @@ impl<'a> Field<'a> for GraphEdge {
     }
 }
 
-/// `height` rows of `width` elements of `element` bytes (1, 2 or 4) to `value`.
+/// Sets `height` rows of `width` elements of `element` bytes (1, 2 or 4) to `value`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GraphFill {
     pub at: DevicePtr,

@@ -1,4 +1,4 @@
-//! Modules and libraries are one thing on the wire: a library. It is named by the hashes of its contents, whose bytes travel only where the server lacks them, in parts, so that no frame is large.
+//! Modules and libraries are one thing on the wire: a library. The hashes of its contents name it. The client sends only the contents that the server lacks, in parts, so that no frame is large.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// The next bytes of content `content` of a library that is to be loaded: of one that the server has said to lack. Together at most 1 GiB.
+/// The next bytes of content `content` of a library to be loaded, which the server said it lacks. All parts together have at most 1 GiB.
 ///
 /// Kind 0x0301, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,7 +51,7 @@ impl Message for LibraryPart<'_> {
     }
 }
 
-/// Unloads it; its kernels' and globals' names are gone.
+/// Unloads the library; its kernels' and globals' names are gone.
 ///
 /// Kind 0x0303, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -341,7 +341,7 @@ impl<'a> Field<'a> for SetKernelAttributeReply {
     }
 }
 
-/// Loads a library from `contents` (the main one, then the prelinked ones), each of which has come in parts or is in the server's cache. The reply names by index those that are neither; then nothing is loaded, and the client sends them under another id. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `at_once`: as cuModuleLoadData, whose errors are the load's own; else as cuLibraryLoadData, which may put the work off until a kernel is asked for. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`). An id whose load failed, or lacked something, stays until `UnloadLibrary`; what is asked of it fails the same way.
+/// Loads a library from `contents` (the main one, then the prelinked ones). Each of them has come in parts or is in the server's cache. The reply names the missing ones by index; then nothing is loaded, and the client sends them under another id. `kind`: 1 fat binary, 2 cubin, 3 PTX text. `at_once`: as cuModuleLoadData, which reports all errors of the load; else as cuLibraryLoadData, which may defer the work until a kernel is asked for. `options` are CUjit_option numbers with plain values (no buffers). The log is the compiler's, also on failure (then in `Reply.detail`). An id whose load failed, or lacked something, stays until `UnloadLibrary`; every question about it fails the same way.
 ///
 /// Kind 0x0308, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -434,7 +434,7 @@ impl<'a> Field<'a> for LoadLibraryReply<'a> {
     }
 }
 
-/// Links `inputs`, whose bytes are `contents` in the same order and come as those of `LoadLibrary` do. The reply names by index those that are missing; else it says how many bytes the linked image has, which `ReadLinked` reads under this id. `options` as in `LoadLibrary`; the log too.
+/// Links `inputs`. Their bytes are `contents`, in the same order, and come as those of `LoadLibrary` do. The reply names the missing ones by index; else it gives the linked image's size in bytes. `ReadLinked` reads the image under this id. `options` and the log are as in `LoadLibrary`.
 ///
 /// Kind 0x0309, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -627,7 +627,7 @@ impl<'a> Field<'a> for JitOption {
     }
 }
 
-/// `kind` as CUjitInputType (0 cubin, 1 PTX, 2 fat binary, 3 host object, 4 archive of these, 5 NVVM); the name is for messages, the options for this input alone.
+/// `kind` as CUjitInputType: 0 cubin, 1 PTX, 2 fat binary, 3 host object, 4 archive of these, 5 NVVM. The name is for messages, the options are for this input alone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkInput<'a> {
     pub kind: u32,

@@ -1,4 +1,4 @@
-//! Physical memory and its place in the session's address window. cuMemAlloc is cut from blocks by the client.
+//! Physical memory and its place in the session's window. The client cuts cuMemAlloc's allocations from blocks.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// Physical memory of `bytes` (a multiple of the granularity), charged to the quota. OUT_OF_MEMORY when quota or device has no more.
+/// Makes a block of `bytes` of physical memory (a multiple of the granularity), charged to the quota. OUT_OF_MEMORY when quota or device has no more.
 ///
 /// Kind 0x0101, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl Call for CreateBlock {
     type Reply<'a> = ();
 }
 
-/// Gives the block up; the memory is freed when its last mapping is gone.
+/// Releases the block; its memory is freed when its last mapping is gone.
 ///
 /// Kind 0x0102, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -81,7 +81,7 @@ impl Message for ReleaseBlock {
     }
 }
 
-/// Maps `bytes` of the block from `offset` at address `at` of the window, readable and writable when `access` says so (CUmemAccess_flags: 0 none, 1 read, 3 read and write).
+/// Maps `bytes` of the block from `offset` at address `at` of the window. `access` is one of CUmemAccess_flags: 0 none, 1 read, 3 read and write.
 ///
 /// Kind 0x0103, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

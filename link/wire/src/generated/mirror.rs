@@ -1,4 +1,4 @@
-//! Mirrored memory: host memory of the program that kernels reach, at the same address in the worker. Both sides keep what the other knows of it and send what has changed: the client before work and waits, the worker before it answers a wait.
+//! Mirrors: host memory of the program that kernels reach, at the same address in the worker. Each side knows what the other holds and sends what has changed. The client sends before work and waits, the worker before it answers a wait.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED where the address is taken or the device's address of it differs; at most 16 MiB per session.
+/// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED if the address is taken, or if the device's address of it differs. A session has at most 16 MiB.
 ///
 /// Kind 0x0b01, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -85,7 +85,7 @@ impl Call for UnmirrorMemory {
     type Reply<'a> = ();
 }
 
-/// What the program has changed in the mirror that starts at `at`: each run of bytes at its offset. Carried out at once, not in stream order.
+/// The bytes that the program has changed in the mirror that starts at `at`: each run of bytes with its offset. The worker writes them at once, not in stream order.
 ///
 /// Kind 0x0b03, posted: no reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,7 +123,7 @@ impl Message for WriteMirror<'_> {
     }
 }
 
-/// What the device has changed in the mirror that starts at `at`. Sent before the reply that says that the work is over.
+/// The bytes that the device has changed in the mirror that starts at `at`. Sent before the reply that says that the work is complete.
 ///
 /// Kind 0x0b81, from the server, unasked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -161,7 +161,7 @@ impl Message for MirrorChanged<'_> {
     }
 }
 
-/// Bytes that are to stand at an offset of a mirror.
+/// New bytes for a mirror, from an offset on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MirrorRun<'a> {
     pub offset: u32,

@@ -1,4 +1,4 @@
-//! Before a session: who is there, may it come in, what does it get. Answered by the daemon.
+//! Before a session: the client says who it is, proves the token and asks for a vGPU. The daemon answers. Then the session's own messages.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// First frame of every connection. `magic` is 0x454f4c46 ("FLOE"); the server picks a protocol version between the two. Over a Unix socket a descriptor of the client's process (a pidfd) goes with it: without one, or with another's, the socket's user does not count.
+/// First frame of every connection. `magic` is 0x454f4c46 ("FLOE"); the server picks a protocol version between the two. Over a Unix socket a descriptor of the client's process (a pidfd) goes with it. Without that descriptor, or with another process's, the user of the socket admits nobody.
 ///
 /// Kind 0x0001, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -98,7 +98,7 @@ impl<'a> Field<'a> for HelloReply<'a> {
     }
 }
 
-/// HMAC-SHA256 with the shared token as key over what docs/protocol.md names: the side, how the connection is protected and what that is bound to, the server's nonce and the client's nonce (16 to 64 bytes). Wrong: the reply's status is not success and the connection closes.
+/// HMAC-SHA256 with the shared token as key. docs/protocol.md names what it covers: the side, the connection's protection and its binding, the server's nonce and the client's nonce (16 to 64 bytes). If it is wrong, the reply's status is not success and the connection closes.
 ///
 /// Kind 0x0002, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -162,7 +162,7 @@ impl<'a> Field<'a> for AuthenticateReply<'a> {
     }
 }
 
-/// What this server offers.
+/// Asks for the GPUs that this server offers.
 ///
 /// Kind 0x0003, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -212,7 +212,7 @@ impl<'a> Field<'a> for ListGpusReply<'a> {
     }
 }
 
-/// Who is using what: all sessions for the server's own user and root, for others those of their own address or user, without the worker's process id. `ListGpus` counts all.
+/// Asks which sessions use which GPU. The server's own user and root see all sessions. Others see those of their own address or user, without the worker's process id. `ListGpus` counts all.
 ///
 /// Kind 0x0004, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -262,7 +262,7 @@ impl<'a> Field<'a> for ListSessionsReply<'a> {
     }
 }
 
-/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` with bulk data (over a Unix socket there are none), and where `grace_ms` is not 0, those with which a link that broke is made again within that time. `rings` is the bytes of each of two rings in shared memory that the client has ready, 0 for none; where the reply takes them, the first frame to the worker is `UseRings`.
+/// Asks for a vGPU. After the reply the connection belongs to the session's worker. `ordinal` is the vGPU's ordinal in the client process: it chooses the address window. `memory` is the quota in bytes, 0 for all there is. `settings` are the CUDA_* variables of the program that belong to the driver. `key` (16 random bytes) lets further connections join the session: up to `bulk_connections` bulk connections (none over a Unix socket). If `grace_ms` is not 0, the client may also reconnect with it within that time. `rings` is the size in bytes of each of two rings in shared memory that the client has ready, 0 for none. If the reply takes them, the first frame to the worker is `UseRings`.
 ///
 /// Kind 0x0005, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -392,7 +392,7 @@ impl<'a> Field<'a> for AttachReply<'a> {
     }
 }
 
-/// Instead of Attach: this connection is to carry something of a session that is there. After the reply it belongs to the session's worker. Where `Attach`'s `grace_ms` is 0 either side says nothing on it but `Chunk`; else the client says `Continue` first.
+/// Instead of Attach: this connection joins an existing session. After the reply it belongs to the session's worker. If `Attach`'s `grace_ms` is 0, both sides send only `Chunk` on it; else the client sends `Continue` first.
 ///
 /// Kind 0x0007, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -434,7 +434,7 @@ impl Call for Join<'_> {
     type Reply<'a> = ();
 }
 
-/// The descriptor that goes with the frame is memory for two rings of `bytes` each. The worker expects it as the first frame where Attach's reply took rings, and never else. From a reply of success on, everything in both directions goes through them; NOT_SUPPORTED where the memory cannot be taken: everything stays on the socket.
+/// The descriptor that goes with the frame is memory for two rings of `bytes` each. The worker expects it as the first frame if Attach's reply took rings, and never else. After a reply of success, all frames of both directions go through the rings. If the worker cannot take the memory, it replies NOT_SUPPORTED, and all frames stay on the socket.
 ///
 /// Kind 0x0008, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -470,7 +470,7 @@ impl Call for UseRings {
     type Reply<'a> = ();
 }
 
-/// Which of the session's connections this is: `place` 0 its own, from 1 on those with bulk data, 0xffffffff the one with acknowledgements. `epoch` counts from 1 how often the client has made its connections; with a new one the server leaves all those of before. `received` is how many bytes have come to who speaks at this place since `Attach`'s reply (the reply to `UseRings`, where that was refused), 0 where none could, and `digest` is that of these bytes. After the reply, which says the same of the server, both go on behind what the other has, where its digest is that of what was sent.
+/// Resumes a channel of the session on this connection. `place` is the channel: 0 is the main connection's, 1 and more are those of bulk connections, 0xffffffff is that of acknowledgements. `epoch` counts from 1 how often the client has made its connections; at a new epoch the server leaves all earlier connections. `received` is how many bytes of the channel the sender has received since `Attach`'s reply (since the reply to `UseRings`, if that was refused), 0 where none could come. `digest` is the digest of these bytes. The reply says the same of the server. Each side then checks the peer's digest against what it sent, and continues behind the peer's last byte.
 ///
 /// Kind 0x0009, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -540,7 +540,7 @@ impl<'a> Field<'a> for ContinueReply {
     }
 }
 
-/// So many bytes have come at a place, and this is their digest. Either side says it, on the connection with acknowledgements only: when a MiB has come, and when a frame of 32 KiB or more, or a transfer, is whole: of transfers the last is told at once, others may wait for a moment.
+/// Acknowledges that so many bytes of a channel have come, and carries their digest. Both sides send it, on the acknowledgement connection only. It is due when a MiB has come, and when a frame of 32 KiB or more, or a transfer, is whole. The last transfer is acknowledged at once; earlier ones may wait for a moment.
 ///
 /// Kind 0x000a, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -577,7 +577,7 @@ impl Message for Acknowledge {
     }
 }
 
-/// Who says it leaves the session, on the connection with acknowledgements: connections that end from here on are not made again.
+/// The sender leaves the session: nobody reconnects after this. Both sides send it, on the acknowledgement connection only.
 ///
 /// Kind 0x000b, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -605,7 +605,7 @@ impl Message for Leave {
     }
 }
 
-/// A fresh random word, which means nothing but makes the digest of a place different from that of any other history. Either side says it, at any place, ahead of each frame with a payload of 4 KiB or more; who reads a place drops it.
+/// A fresh random word that makes the digest of a channel differ from that of any other history. Both sides send it, on any channel, ahead of each frame with a payload of 4 KiB or more. The reader drops it.
 ///
 /// Kind 0x000d, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -637,7 +637,7 @@ impl Message for Salt {
     }
 }
 
-/// Either side says it, on the connection with acknowledgements only. `asks` counts the questions of who speaks whether the other is there; `answers` is the last question of the other that has come.
+/// A heartbeat. Both sides send it, on the acknowledgement connection only. `asks` counts the sender's questions whether the peer is alive; `answers` is the peer's last question that has come.
 ///
 /// Kind 0x000e, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -672,7 +672,7 @@ impl Message for Beat {
     }
 }
 
-/// Answers the request of sequence `request`. `status` is the CUresult of that request, `earlier` the first failure of a posted call that no reply has carried yet (0: none), `detail` a sentence for the log (may be empty), `body` the request's reply fields.
+/// Answers the request of sequence `request`. `status` is the CUresult of that request. `earlier` is the first failure of a posted call that no reply has carried yet (0: none). `detail` is a sentence for the log, which may be empty. `body` holds the request's reply fields.
 ///
 /// Kind 0x0080, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -733,7 +733,7 @@ impl Message for Reply<'_> {
     }
 }
 
-/// The session is over and why; the connection closes after it.
+/// The session is over, and this is why. The connection closes after it.
 ///
 /// Kind 0x0081, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -807,7 +807,7 @@ impl Message for Output<'_> {
     }
 }
 
-/// A piece of what a `deliver` request asked for, at `offset` bytes of the whole.
+/// One message piece of the bytes that a `deliver` request asked for, at `offset` bytes of the whole.
 ///
 /// Kind 0x0083, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -848,7 +848,7 @@ impl Message for Delivery<'_> {
     }
 }
 
-/// The stream has reached a host function: the client runs it and says `HostFunctionDone`. Everything delivered before it on that stream has been sent before it. With another status than 0 the function never runs: it could not be put into its stream, and nothing waits for it.
+/// The stream has reached a host function: the client runs it and sends `HostFunctionDone`. All deliveries of earlier work on that stream have been sent before it. If `status` is not 0, the function could not be put into its stream: it never runs, and nothing waits for it.
 ///
 /// Kind 0x0084, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -883,7 +883,7 @@ impl Message for RunHostFunction {
     }
 }
 
-/// All work of the stream up to frame `sequence` has completed, or failed with `status`. Said once for each `QueryStream` or `QueryEvent` that was answered NOT_READY; everything delivered before it has been sent before it.
+/// All work of the stream up to frame `sequence` has completed, or failed with `status`. Sent once for each `QueryStream` or `QueryEvent` that was answered NOT_READY. All deliveries of that work have been sent before it.
 ///
 /// Kind 0x0085, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -924,7 +924,7 @@ impl Message for Progress {
     }
 }
 
-/// As `Delivery`, of `bytes` bytes (a piece at most) that come as `Chunk`s of the transfer that this frame's sequence names.
+/// As `Delivery`, of `bytes` bytes (4 MiB at most) that come as `Chunk`s of the transfer that this frame's sequence names.
 ///
 /// Kind 0x0086, from the server, unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -982,7 +982,7 @@ impl<'a> Field<'a> for Attribute {
     }
 }
 
-/// All that the client answers locally about a device. `code` is what of a fat binary it takes: 0 not known, so everything is sent; 1 machine code of its compute capability where there is some, else PTX; 2 PTX only.
+/// All that the client answers locally about a device. `code` says which part of a fat binary the device takes: 0, not known, so the client sends everything; 1, machine code of its compute capability where there is some, else PTX; 2, PTX only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSnapshot<'a> {
     pub name: &'a str,
@@ -1141,7 +1141,7 @@ impl<'a> Field<'a> for Limit {
     }
 }
 
-/// A session; `transport` is how its commands come: `tcp`, `tls`, `unix`, `shm`, and for how many seconds its client has been missing: `tcp, broken 12 s`.
+/// A session. `transport` names how its commands come: `tcp`, `tls`, `unix` or `shm`. If its client is missing, it also says for how long: `tcp, broken 12 s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionRow<'a> {
     pub session: u64,

@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// The descriptor that goes with the frame is memory of the client's: byte 0 of it lies at address `at` of both processes, and there are `bytes`. Once per session, at most. NOT_SUPPORTED where no such descriptor came, where it is no memory of its own kind or could shrink, and where the server shares none.
+/// The descriptor that goes with the frame is `bytes` of the client's memory. Its byte 0 lies at address `at` of both processes. A session does this once at most. NOT_SUPPORTED if no such descriptor came, if it is not a memory file sealed against shrinking, or if the server shares no memory.
 ///
 /// Kind 0x0c01, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl Call for ShareMemory {
     type Reply<'a> = ();
 }
 
-/// Maps whole pages of the shared memory and lets the device reach them; from the reply on copies and fills may name addresses in them. `reached` says whether kernels may, too. OUT_OF_MEMORY beyond what a session may share, NOT_SUPPORTED where the addresses are taken.
+/// Maps whole pages of the shared memory and lets the device reach them. After the reply, copies and fills may name addresses in them. `reached` says whether kernels may, too. OUT_OF_MEMORY beyond what a session may share, NOT_SUPPORTED if the addresses are taken.
 ///
 /// Kind 0x0c02, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

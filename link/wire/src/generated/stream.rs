@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// `flags` and `priority` as cuStreamCreateWithPriority.
+/// Makes a stream; `flags` and `priority` as cuStreamCreateWithPriority.
 ///
 /// Kind 0x0501, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ impl Message for CreateStream {
     }
 }
 
-/// Work issued on it still completes.
+/// Destroys the stream; work issued on it still completes.
 ///
 /// Kind 0x0502, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -79,7 +79,7 @@ impl Message for DestroyStream {
     }
 }
 
-/// Work issued later on the stream waits for what the event has recorded.
+/// Later work of the stream waits for the work that the event has recorded.
 ///
 /// Kind 0x0503, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

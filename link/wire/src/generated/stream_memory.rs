@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// Does these in stream order, one after the other. A wait holds up its stream only: whatever releases it may stand in the line behind it. What it does to mirrored memory is told when it is over, with `Progress`.
+/// Does these operations in stream order, one after the other. A wait holds up its stream only, since the command that releases it may come behind it. The worker reports changes of mirrors when the operations are complete, with `Progress`.
 ///
 /// Kind 0x0506, posted: no reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,7 +48,7 @@ impl Message for MemoryOperations {
     }
 }
 
-/// One operation: `operation`, `value` and `flags` as in CUstreamBatchMemOpParams, of a barrier and a flush its own flags; `at` is the word, in the vGPU's window, in a mirror or in shared memory.
+/// One operation: `operation`, `value` and `flags` as in CUstreamBatchMemOpParams; a barrier and a flush have flags of their own. `at` is the word, in the vGPU's window, in a mirror or in shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemoryOperation {
     pub operation: u32,

@@ -1,4 +1,4 @@
-//! What a server's GPUs are doing. Answered by the daemon, before a session and without one.
+//! Readings of a server's GPUs. The daemon answers them, before a session and without one.
 //! Plain values and their encoding; they check nothing beyond what the types say.
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// Readings of the GPUs of these indices (all where there is none), at most 100 ms old, and the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for what takes a driver tens of milliseconds. `driver` is the version of NVIDIA's driver as text, empty where it is not NVIDIA's; `memory_limit` the most a session may have in bytes, 0 for all there is.
+/// Asks for readings of the GPUs of these indices (of all, if there is none), at most 100 ms old. The reply also names the sessions of programs that run on `host` (as their Attach named it). `slow` asks also for readings that take a driver tens of milliseconds. `driver` is the version of NVIDIA's driver as text, empty for other drivers. `memory_limit` is the most that a session may have in bytes, 0 for all there is.
 ///
 /// Kind 0x0006, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -178,7 +178,7 @@ impl<'a> Field<'a> for GpuTelemetry<'a> {
     }
 }
 
-/// One number that was read, as api/nvml/readings.toml numbers them. What cannot be read is left out.
+/// One reading, as api/nvml/readings.toml numbers them. The server leaves out what it cannot read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     pub number: u32,
@@ -199,7 +199,7 @@ impl<'a> Field<'a> for Reading {
     }
 }
 
-/// A session on the GPU: the program's process and which of its vGPUs it is, quota and use in bytes, and how busy it keeps the GPU.
+/// A session on the GPU: the program's process, the vGPU's ordinal there, quota and use in bytes, and how busy it keeps the GPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionTelemetry {
     pub pid: u32,

@@ -10,7 +10,7 @@ use crate::{
     Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
-/// A tensor map (128 bytes). `form` 0: tiled, with `box_dimensions`; 1: im2col, with `lower` and `upper` per spatial dimension; 2: im2col along the width, with one `lower` and `upper` and a `mode`. The number of `dimensions` is the rank, 1 to 5. The numbers are CUDA's; the first eight bytes of the map are the address.
+/// Makes a tensor map (128 bytes). `form` 0 is tiled, with `box_dimensions`. 1 is im2col, with `lower` and `upper` per spatial dimension. 2 is im2col along the width, with one `lower` and `upper` and a `mode`. The number of `dimensions` is the rank, 1 to 5. The numbers are CUDA's; the first eight bytes of the map are the address.
 ///
 /// Kind 0x0901, called: one reply.
 #[derive(Clone, Debug, Default, PartialEq)]
