@@ -1,5 +1,5 @@
-//! Arrays: what C says of one, its sizes, and which boxes of bytes lie inside. Descriptors come in from C or the wire, checked
-//! shapes go out. Nothing here knows how a device lays an array out.
+//! Shapes of arrays: their descriptors, their sizes, and which boxes of bytes lie inside. Descriptors come in from C or
+//! the wire, checked shapes go out. Nothing here knows how a device lays an array out.
 
 use crate::memory::same_layout;
 use crate::{CudaError, CudaResult, array_flags, array_format};
@@ -45,7 +45,7 @@ same_layout!(Array3dDescriptor, CUDA_ARRAY3D_DESCRIPTOR_st, {
 
 /// Faces of a cube.
 const FACES: usize = 6;
-/// What floe's arrays may be: the rest (sparse, deferred, depth and colour targets) is refused by name.
+/// Flags that floe's arrays may have. The rest (sparse, deferred, depth and colour targets) is refused by name.
 const SUPPORTED_FLAGS: u32 =
     array_flags::LAYERED | array_flags::SURFACE_LDST | array_flags::CUBEMAP | array_flags::TEXTURE_GATHER;
 
@@ -63,7 +63,7 @@ pub const fn element_bytes(format: u32, channels: u32) -> Option<usize> {
     }
 }
 
-/// An array that can be: every extent and the whole were checked.
+/// An array's shape, of which every extent and the whole were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ArrayShape {
     descriptor: Array3dDescriptor,
@@ -71,7 +71,7 @@ pub struct ArrayShape {
 }
 
 impl ArrayShape {
-    /// Checks what C says of an array. The device's maxima are its own to check.
+    /// Checks a descriptor. The device's maxima are its own to check.
     ///
     /// # Errors
     /// INVALID_VALUE for extents, channels and flags that do not fit each other; NOT_SUPPORTED for formats and flags of
@@ -98,7 +98,7 @@ impl ArrayShape {
             .checked_mul(width)
             .and_then(|row| row.checked_mul(shape.rows()))
             .and_then(|slice| slice.checked_mul(shape.slices()));
-        // What no address space holds is no size either.
+        // A size beyond any address space is refused, too.
         if possible && bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
             Ok(shape)
         } else {
@@ -115,7 +115,7 @@ impl ArrayShape {
         if self.is_layered() { depth != 0 && depth.is_multiple_of(FACES) } else { depth == FACES }
     }
 
-    /// What C is told of it.
+    /// The descriptor as C reads it.
     pub const fn descriptor(&self) -> Array3dDescriptor {
         self.descriptor
     }

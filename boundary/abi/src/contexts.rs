@@ -16,13 +16,13 @@ pub struct ExecAffinityParam {
     pub multiprocessors: u32,
 }
 
-/// `CUctxCigParam`: with whose graphics work a context is to share the GPU.
+/// `CUctxCigParam`: the graphics work that a context shares the GPU with.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CigParam {
     /// One of [`crate::cig_data`].
     pub kind: u32,
-    /// What the kind says.
+    /// The value, as the kind defines it.
     pub data: *mut c_void,
 }
 
@@ -32,7 +32,7 @@ pub struct CigParam {
 pub struct ContextCreateParams {
     /// The parts of the GPU; read only where the count says so.
     pub affinity: *mut ExecAffinityParam,
-    /// How many.
+    /// Their number.
     pub affinity_count: i32,
     /// The graphics work; NULL for none.
     pub cig: *mut CigParam,

@@ -81,9 +81,9 @@ same_layout!(Memcpy3d, CUDA_MEMCPY3D_st, {
 pub struct MemcpyAttributes {
     /// When the source is read; one of [`crate::source_access_order`].
     pub source_access_order: u32,
-    /// Where a source without a fixed place is.
+    /// The location of a source without a fixed place.
     pub source_hint: crate::memory::MemLocation,
-    /// Where a destination without a fixed place is.
+    /// The location of a destination without a fixed place.
     pub destination_hint: crate::memory::MemLocation,
     /// Wishes that change no result.
     pub flags: u32,
@@ -93,7 +93,7 @@ crate::memory::same_layout!(MemcpyAttributes, CUmemcpyAttributes_st, {
     source_access_order: srcAccessOrder, source_hint: srcLocHint, destination_hint: dstLocHint, flags: flags,
 });
 
-/// `CUmemcpy3DOperand`: one end of a box in a batch, with what both kinds of it have laid over each other.
+/// `CUmemcpy3DOperand`: one end of a box in a batch. Its two kinds share the fields.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Memcpy3dOperand {
@@ -107,7 +107,7 @@ pub struct Memcpy3dOperand {
     pub row_length: usize,
     /// Rows from one layer to the next, 0 for layers without a gap; in an array the first row.
     pub layer_height: usize,
-    /// Where memory without a fixed place is; in an array the first layer.
+    /// The location of memory without a fixed place; in an array the first layer.
     pub hint: crate::memory::MemLocation,
 }
 

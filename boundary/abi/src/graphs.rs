@@ -1,11 +1,11 @@
-//! Structs about graphs, laid out as the C header lays them out: what a node of each kind does, edges, and the answers of
+//! Structs about graphs, laid out as the C header lays them out: parameters of nodes, edges, and results of
 //! instantiation and update. Checked against the bindings when this crate compiles. Addresses in them stay numbers.
 
 use crate::copies::Memcpy3d;
 use crate::handles::{Context, DevicePtr, Event, Function, Graph, GraphNode, Kernel, Stream};
 use crate::memory::{MemPoolProperties, same_layout};
 
-/// `CUgraphEdgeData`: what of a node its dependent waits for.
+/// `CUgraphEdgeData`: the part of a node that its dependent waits for.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct GraphEdge {
@@ -41,11 +41,11 @@ pub struct KernelNodeParamsV1 {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KernelNodeParams {
-    /// What CUDA 11 knows.
+    /// The fields of CUDA 11.
     pub first: KernelNodeParamsV1,
     /// The kernel where `function` is NULL.
     pub kernel: Kernel,
-    /// Where a kernel runs that is of no context; NULL is the current one.
+    /// The context of a kernel that has none of its own; NULL is the current one.
     pub context: Context,
 }
 
@@ -57,7 +57,7 @@ pub struct MemsetNodeParams {
     pub at: DevicePtr,
     /// Bytes from row to row; without meaning for one row.
     pub pitch: usize,
-    /// What each element becomes.
+    /// Each element's new value.
     pub value: u32,
     /// Bytes of an element: 1, 2 or 4.
     pub element: u32,
@@ -85,7 +85,7 @@ pub struct MemcpyNodeParams {
     pub flags: i32,
     /// Zero.
     pub reserved: i32,
-    /// Where the copy runs.
+    /// The context that the copy runs in.
     pub context: Context,
     /// The copy.
     pub copy: Memcpy3d,
@@ -115,13 +115,13 @@ pub struct EventNodeParams {
 pub struct MemAllocNodeParams {
     /// Which memory.
     pub pool: MemPoolProperties,
-    /// Address of an array with who else may reach it.
+    /// Address of an array of further locations that may reach it.
     pub access: u64,
-    /// How many there are.
+    /// Their number.
     pub access_count: usize,
     /// Bytes.
     pub bytes: usize,
-    /// Where it is, chosen by the driver.
+    /// Its address, chosen by the driver.
     pub address: DevicePtr,
 }
 
@@ -137,9 +137,9 @@ pub struct MemFreeNodeParams {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct BatchMemOpNodeParams {
-    /// Where the operations run.
+    /// The context that the operations run in.
     pub context: Context,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
     /// Address of the operations.
     pub operations: u64,
@@ -167,7 +167,7 @@ pub struct GraphNodeParams {
 pub struct GraphInstantiation {
     /// Bits of [`crate::graph_instantiate_flags`].
     pub flags: u64,
-    /// Where the graph is uploaded, when the flags say so.
+    /// The stream in which the graph is uploaded, when the flags say so.
     pub upload_stream: Stream,
     /// The node that was refused.
     pub error_node: GraphNode,
@@ -175,13 +175,13 @@ pub struct GraphInstantiation {
     pub result: u32,
 }
 
-/// `CUgraphExecUpdateResultInfo`: what an update came to.
+/// `CUgraphExecUpdateResultInfo`: the result of an update.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct GraphUpdate {
     /// One of [`crate::graph_update_result`].
     pub result: u32,
-    /// The node of the new graph that cannot be.
+    /// The node of the new graph that is refused.
     pub error_node: GraphNode,
     /// The node whose dependent it is.
     pub error_from_node: GraphNode,

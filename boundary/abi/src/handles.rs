@@ -1,4 +1,4 @@
-//! Handles as the driver API passes them: pointers and numbers that mean something only to whoever made them. They come
+//! Handles as the driver API passes them: pointers and numbers that mean something only to the implementation that made them. They come
 //! in from C and go to the implementation behind the surface. No handle here can be dereferenced.
 
 pub use floe_address::DevicePtr;
@@ -58,8 +58,8 @@ handles! {
     MemPool;
     /// `CUmemGenericAllocationHandle`: physical memory not yet mapped anywhere.
     MemHandle;
-    /// An address in the calling process, for memory the driver made or was told of. A number here: whoever reads or
-    /// writes through it needs a range the surface vouches for.
+    /// An address in the calling process, of memory that the driver made or that was registered with it. It is a number
+    /// here: reading or writing through it needs a range that the surface vouches for.
     HostPointer;
     /// `CUgraph`.
     Graph;
@@ -67,7 +67,7 @@ handles! {
     GraphNode;
     /// `CUgraphExec`: a graph made ready to be launched.
     GraphExec;
-    /// `CUuserObject`: something of the program's that graphs keep alive.
+    /// `CUuserObject`: an object of the program that graphs keep alive.
     UserObject;
     /// `CUgreenCtx`.
     GreenContext;

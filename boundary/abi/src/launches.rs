@@ -50,7 +50,7 @@ pub struct LaunchAttribute {
     pub value: LaunchAttributeValue,
 }
 
-/// `CUlaunchConfig`: what `cuLaunchKernelEx` is told beside function and parameters.
+/// `CUlaunchConfig`: the arguments of `cuLaunchKernelEx` beside function and parameters.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchConfig {
@@ -60,11 +60,11 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Dynamic shared memory, bytes per block.
     pub shared_bytes: u32,
-    /// Where it is queued.
+    /// The stream that it is queued in.
     pub stream: Stream,
     /// Address of the attributes.
     pub attributes: u64,
-    /// How many there are.
+    /// Their number.
     pub attribute_count: u32,
 }
 

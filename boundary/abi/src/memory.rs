@@ -29,7 +29,7 @@ pub struct MemLocation {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct MemAccess {
-    /// Who.
+    /// The location.
     pub location: MemLocation,
     /// One of [`crate::access_flags`].
     pub flags: u32,
@@ -57,7 +57,7 @@ pub struct MemAllocationProperties {
     pub kind: u32,
     /// Bits of [`crate::handle_type`].
     pub requested_handle_types: u32,
-    /// Where.
+    /// The location.
     pub location: MemLocation,
     /// A pointer only Windows uses.
     pub win32_meta_data: u64,
@@ -73,7 +73,7 @@ pub struct MemPoolProperties {
     pub kind: u32,
     /// Bits of [`crate::handle_type`].
     pub handle_types: u32,
-    /// Where.
+    /// The location.
     pub location: MemLocation,
     /// A pointer only Windows uses.
     pub win32_security_attributes: u64,

@@ -1,7 +1,6 @@
-//! Result codes of the driver API with the names and sentences its own functions report (compared with driver 580's
-//! answers, which programs print; its spelling is kept). A code comes in as the number
-//! C or a real driver returned, known or not, and goes out as a typed error or back as the number. Success is never an
-//! error here: it is `Ok`.
+//! Result codes of the driver API, with the names and sentences that its own functions report. Programs print these, so
+//! they are driver 580's to the letter. A code comes in as a number from C or a driver, known or not. It goes out as a
+//! typed error, or back as the number. Success is never an error here: it is `Ok`.
 
 use std::num::NonZeroU32;
 
@@ -15,7 +14,7 @@ pub struct CuResult(pub u32);
 #[error("{} ({})", self.name().unwrap_or("an unknown CUDA error"), self.code())]
 pub struct CudaError(NonZeroU32);
 
-/// What a driver call gives: a value, or the code that says why not.
+/// The result of a driver call: a value, or the code that says why not.
 pub type CudaResult<T> = Result<T, CudaError>;
 
 impl CuResult {

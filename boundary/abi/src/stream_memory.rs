@@ -19,7 +19,7 @@ pub struct StreamMemoryOperation {
     pub barrier_flags: u32,
     /// The word.
     pub address: DevicePtr,
-    /// What is written or compared; its low half for 32 bits, where C leaves the rest as it was.
+    /// The value that is written or compared. Of 32 bits it is the low half; C leaves the rest as it was.
     pub value: u64,
     /// Flags of a write or a wait.
     pub flags: u32,
@@ -63,7 +63,7 @@ pub enum WordTest {
     Nor,
 }
 
-/// What one operation asks of the stream.
+/// One operation, typed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WordOperation {
     /// Write `value`.
@@ -72,7 +72,7 @@ pub enum WordOperation {
         at: DevicePtr,
         /// 4 or 8.
         bytes: u32,
-        /// What it becomes.
+        /// Its new value.
         value: u64,
     },
     /// Wait for it.
@@ -81,7 +81,7 @@ pub enum WordOperation {
         at: DevicePtr,
         /// 4 or 8.
         bytes: u32,
-        /// What it is compared with.
+        /// The value that it is compared with.
         value: u64,
         /// How.
         test: WordTest,
@@ -90,7 +90,7 @@ pub enum WordOperation {
     },
     /// Writes of other devices must be visible from here on.
     Flush,
-    /// What was written before is visible before what follows.
+    /// Earlier writes are visible before later operations.
     Barrier,
 }
 
@@ -113,7 +113,7 @@ impl StreamMemoryOperation {
         Self { operation, address, value, flags, ..Self::default() }
     }
 
-    /// What it asks for.
+    /// The typed operation.
     ///
     /// # Errors
     /// INVALID_VALUE for an operation or flag CUDA does not name and for a word that is not aligned to its size.

@@ -28,7 +28,7 @@ impl TensorMap {
     }
 }
 
-/// What part of the tensor one access moves.
+/// The part of the tensor that one access moves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TensorForm {
     /// A box: elements per dimension.
@@ -77,7 +77,7 @@ pub struct TensorShape {
     pub strides: [u64; TENSOR_RANK - 1],
     /// Steps in elements per dimension.
     pub element_strides: [u32; TENSOR_RANK],
-    /// What one access moves.
+    /// The part that one access moves.
     pub form: TensorForm,
     /// `CUtensorMapInterleave`.
     pub interleave: u32,

@@ -51,7 +51,7 @@ pub struct TextureDescriptor {
     pub least_level: f32,
     /// The highest level read.
     pub most_level: f32,
-    /// What is read outside, with that address mode.
+    /// The colour read outside, with that address mode.
     pub border: [f32; 4],
     /// Room for what is to come.
     pub reserved: [i32; 12],

@@ -1,4 +1,4 @@
-//! What a device can run and what an entry was made for.
+//! Compute capabilities of devices, and the targets that entries were compiled for.
 //! Numbers are nvcc's: compute capability 9.0 is 90, target `sm_100a` is 100 with a variant.
 //! Nothing here reads an image.
 
@@ -37,7 +37,7 @@ pub enum Variant {
     Architecture,
 }
 
-/// What code was compiled for: `sm_90`, `sm_100f`, `sm_90a`.
+/// A target of compiled code: `sm_90`, `sm_100f`, `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// 90 of `sm_90a`.

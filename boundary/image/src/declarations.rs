@@ -1,17 +1,17 @@
 //! Bytes of the variables that PTX text declares in the device's memory.
 //! In goes a text as programs carry it, out comes the sum of its `.global` and `.const` variables, wherever they stand.
-//! It has no tokens of its own: the parser of the CPU device reads the text, and what that does not take is not told.
+//! It has no tokens of its own: the parser of the CPU device reads the text. For a text that the parser refuses there is no answer.
 
 use floe_ptx::{Initializer, Limits, Linkage, ScalarType, Space, Statement, Variable};
 
-/// What is read of a text: the values of variables only where their number is the size.
+/// The parts of a text that are read: values of variables only where their number is the size.
 const LIMITS: Limits = Limits { text_bytes: 1 << 30, statements: 64 << 20, elements: 4 << 20, depth: 64 };
-/// What a variable is aligned to, at least: the next one begins no further behind it.
+/// The least alignment of a variable: the next one begins no further behind it.
 const ALIGNED: u64 = 16;
 /// Bytes of a texture, sampler or surface in memory, and some more: ptxas 13.0 has 64, 4 and 32 of them.
 const HANDLE: u64 = 64;
 
-/// Bytes of the variables; `None`: the text is not surely understood. More than 64 bits are `u64::MAX`.
+/// Bytes of the variables; `None` where the meaning of the text is not certain. More than 64 bits are `u64::MAX`.
 pub(crate) fn bytes(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok().filter(|text| is_plain(text.as_bytes()))?;
     let module = floe_ptx::declarations(text, &LIMITS).ok()?;
@@ -24,8 +24,8 @@ pub(crate) fn bytes(text: &[u8]) -> Option<u64> {
     all.try_fold(0_u64, |sum, variable| Some(sum.saturating_add(of_variable(variable)?)))
 }
 
-/// Whether every compiler ends the text's lines and strings at the same places. ptxas 13.0 knows no escapes and continues no
-/// line; others may, and no compiler writes such a text.
+/// Whether every compiler ends the text's lines and strings at the same places. ptxas 13.0 knows no escapes and
+/// continues no line. Others may, and no compiler writes such a text.
 fn is_plain(text: &[u8]) -> bool {
     let has_escape = memchr::memchr_iter(b'\\', text).any(|at| matches!(text.get(at + 1), Some(b'"' | b'\n' | b'\r')));
     let has_bare_return = memchr::memchr_iter(b'\r', text).any(|at| text.get(at + 1) != Some(&b'\n'));
@@ -73,7 +73,7 @@ pub(crate) fn text(bytes: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    /// What alignment may add to a variable.
+    /// Bytes that alignment may add to a variable.
     const ALIGN: u64 = 15;
     const BIG: u64 = 200 << 20;
 
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(bytes(".global .b64 x[99999999999999999999];"), None);
     }
 
-    /// Each of these is 200 MiB of memory to ptxas 13.0, and does not look it.
+    /// ptxas 13.0 makes 200 MiB of memory of each of these, which look smaller.
     #[test]
     fn no_spelling_hides_a_variable() {
         for text in [

@@ -10,7 +10,7 @@ use crate::error::EntryProblem;
 
 /// The most an LZ4 block can expand: one byte of a run length stands for 255 bytes.
 const LZ4_RATIO: u64 = 255;
-/// What an LZ4 block of any size may hold beyond that ratio: the first sequence's short match.
+/// Bytes that an LZ4 block of any size may hold beyond that ratio: the first sequence's short match.
 const LZ4_SLACK: u64 = 64;
 /// First allocation for a zstd frame; it grows with what really comes out, not with what the header says.
 const ZSTD_FIRST: u64 = 1 << 20;

@@ -1,19 +1,18 @@
-//! How much memory of its device an image takes when it is loaded.
-//! In go an image's bytes, out come bytes of variables and code, or that they cannot be told.
-//! Images are written by whoever would like to be charged less: what an image says twice and differently, or in a way no
-//! compiler does, is not told, and every sum is checked.
+//! The memory that an image takes on its device when it is loaded. An image's bytes come in; bytes of variables and
+//! code go out, or that they are unknown. A hostile program wants to be charged less. So an image that contradicts
+//! itself, or that no compiler writes, is unknown, and every sum is checked.
 
 use crate::elf::{self, ELF_MAGIC, Section};
 use crate::error::ImageError;
 use crate::fatbin::{Entry, EntryKind, Fatbin, is_container};
 use crate::{Limits, declarations, linked};
 
-/// What of a cubin's sections without bytes is no memory of the device's own: shared memory is a multiprocessor's, frames
-/// are the launch's.
+/// Sections without bytes that take no memory of the device: shared memory is a multiprocessor's, frames are the
+/// launch's.
 const ELSEWHERE: [&[u8]; 3] = [b".nv.shared", b".nv.local", b".nv.reservedSmem"];
 /// More than any multiprocessor has, and than any thread's frame.
 const MOST_ELSEWHERE: u64 = 1 << 20;
-/// What of a cubin's sections stays in the file: for tools, the linker and the loader.
+/// Sections that stay in the file: for tools, the linker and the loader.
 const IN_FILE: [&[u8]; 14] = [
     b".shstrtab",
     b".strtab",
@@ -37,12 +36,12 @@ const IN_FILE_TYPES: [u32; 14] =
 /// An entry's kind: code for the linker, which the driver does not load.
 const LINKERS: u16 = 8;
 
-/// What an image takes.
+/// The memory that an image takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// Bytes of its variables and its code, at most.
     Bytes(u64),
-    /// It says so in a way that is not understood, or is damaged.
+    /// The image is damaged, or written in a way that is not understood.
     Unknown,
 }
 
@@ -67,7 +66,7 @@ impl Demand {
     }
 }
 
-/// What an image takes: a fat binary as much as the entry that takes most, of which the driver loads one.
+/// The memory that an image takes. The driver loads one entry of a fat binary, so the entry that takes most counts.
 #[must_use]
 pub fn demand(image: &[u8], limits: &Limits) -> Demand {
     if !is_container(image) {
@@ -100,8 +99,8 @@ fn demand_of_code(code: &[u8]) -> Demand {
     declarations::bytes(text).map_or(Demand::Unknown, |bytes| Demand::or(bytes.checked_add(text.len() as u64)))
 }
 
-/// Sections count by their names and types, whatever their flags say: NVIDIA's driver gives memory to variables of sections
-/// that are marked as not loaded, and to symbols larger than their sections.
+/// Sections count by their names and types, whatever their flags say. NVIDIA's driver gives memory to variables of
+/// sections that are marked as not loaded. It does so for symbols larger than their sections, too.
 fn demand_of_cubin(cubin: &[u8]) -> Result<Demand, ImageError> {
     let sections = elf::sections(cubin)?;
     let Some(symbols) = elf::places(&sections) else { return Ok(Demand::Unknown) };

@@ -40,7 +40,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// What the file's header says about its tables.
+/// The tables, as the file's header gives them.
 #[derive(Clone, Copy)]
 struct Tables {
     sections: u64,
@@ -86,8 +86,8 @@ fn end(offset: u64, size: u64, limit: u64, at: u64) -> Result<u64, ImageError> {
     }
 }
 
-/// How many bytes a cubin has, found from its headers. `fetch` gives the bytes at an offset, which are asked for only as
-/// far as the headers before them say that they exist.
+/// Bytes of a cubin, found from its headers. `fetch` gives the bytes at an offset. It is asked only for bytes that
+/// earlier headers say exist.
 pub(crate) fn extent(
     limit: u64,
     mut fetch: impl FnMut(u64, u64) -> Result<Vec<u8>, ImageError>,
@@ -188,7 +188,7 @@ pub(crate) fn sections(file: &[u8]) -> Result<Vec<Section<'_>>, ImageError> {
     headers.chunks_exact(ELF_HEADER).enumerate().map(section).collect()
 }
 
-/// Bytes of all segments of a cubin in memory; `None`: more than there can be.
+/// Bytes of all segments of a cubin in memory; `None` where they leave 64 bits.
 pub(crate) fn segments_loaded(file: &[u8]) -> Result<Option<u64>, ImageError> {
     /// `PT_PHDR`: the table itself, which lies in another one.
     const TABLE: u32 = 6;
@@ -198,7 +198,7 @@ pub(crate) fn segments_loaded(file: &[u8]) -> Result<Option<u64>, ImageError> {
     Ok(loaded.map(|header| u64_at(header, 40)).try_fold(0_u64, u64::checked_add))
 }
 
-/// Where a symbol ends.
+/// The end of a symbol.
 pub(crate) struct Place {
     /// Index of its section; `None`: it is in no section of the file.
     pub(crate) section: Option<usize>,

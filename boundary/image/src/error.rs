@@ -1,6 +1,6 @@
-//! What is wrong with an image: the entry, the offset, the value; and the code a program gets for it.
-//! In goes nothing but what was found, out comes a sentence and a `CUresult`.
-//! Nothing here holds on to the image.
+//! Errors of images: the entry, the offset, the value, and the code that a program gets.
+//! The faults that the readers found come in, sentences and `CUresult`s go out.
+//! No error borrows from the image.
 
 use floe_abi::CudaError;
 
@@ -21,7 +21,7 @@ pub enum ImageError {
     NotAContainer {
         /// Which pointer.
         place: &'static str,
-        /// What stands there.
+        /// Its first four bytes.
         magic: u32,
     },
     /// A header of the container is not what is known.
@@ -29,15 +29,15 @@ pub enum ImageError {
     Container {
         /// Which field.
         what: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u64,
     },
     /// The image ends before something it says it has.
     #[error("the image ends too early: {what} at offset {offset} needs {needed} bytes, {present} are there")]
     Truncated {
-        /// What does not fit.
+        /// The part that does not fit.
         what: &'static str,
-        /// Where it starts.
+        /// Its offset.
         offset: u64,
         /// Bytes it needs.
         needed: u64,
@@ -47,7 +47,7 @@ pub enum ImageError {
     /// Something exceeds a [`crate::Limits`].
     #[error("{what}: {size}, the limit is {limit}")]
     TooLarge {
-        /// What is too large, with its unit.
+        /// The part that is too large, with its unit.
         what: &'static str,
         /// Its size.
         size: u64,
@@ -59,18 +59,18 @@ pub enum ImageError {
     Entry {
         /// Which entry, from 0.
         index: usize,
-        /// Where its header starts in the container.
+        /// Offset of its header in the container.
         offset: usize,
-        /// What is wrong.
+        /// The problem.
         #[source]
         problem: EntryProblem,
     },
     /// A cubin.
     #[error("the cubin at offset {offset}: {problem}")]
     Elf {
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// A kernel's `.nv.info` section.
@@ -78,22 +78,22 @@ pub enum ImageError {
     KernelInfo {
         /// The kernel.
         kernel: String,
-        /// Where in the section.
+        /// Offset in the section.
         offset: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// There is nothing a device made of CPU could run.
+    /// The image holds nothing that a CPU device can run.
     #[error(
         "the image holds no PTX (it holds {found}); compile with -gencode arch=compute_XX,code=compute_XX to add it"
     )]
     NoPtx {
-        /// What it holds instead.
+        /// The entries it holds instead.
         found: String,
     },
 }
 
-/// What is wrong with an entry of a container.
+/// Problems of one entry of a container.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryProblem {
     /// Its header is shorter than any known one, or longer than the container.
@@ -118,15 +118,15 @@ pub enum EntryProblem {
     /// Its compressed size exceeds its padded one.
     #[error("its compressed size {compressed} exceeds its payload of {padded} bytes")]
     CompressedSize {
-        /// What it says.
+        /// The compressed size that it says.
         compressed: u64,
-        /// What there is.
+        /// Bytes of the padded payload.
         padded: u64,
     },
     /// It says it expands to more than is allowed, or than its compressed bytes can.
     #[error("its size after decompression is {size}, at most {limit} is possible here")]
     ExpandedSize {
-        /// What it says.
+        /// The size that it says.
         size: u64,
         /// The limit.
         limit: u64,
@@ -136,15 +136,15 @@ pub enum EntryProblem {
     Damaged {
         /// The compression.
         method: &'static str,
-        /// What the decoder says.
+        /// The decoder's reason.
         reason: String,
     },
     /// It expands to another size than it says.
     #[error("it expands to {actual} bytes where its header says {expected}")]
     WrongSize {
-        /// What came out.
+        /// Bytes that came out.
         actual: u64,
-        /// What the header says.
+        /// Bytes that its header says.
         expected: u64,
     },
 }

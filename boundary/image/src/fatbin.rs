@@ -24,11 +24,11 @@ const FLAG_FAMILY: u64 = 0x20_0000;
 /// A container taken apart.
 #[derive(Clone, Debug)]
 pub struct Fatbin<'a> {
-    /// Its entries in the order they stand.
+    /// Its entries, in the container's order.
     pub entries: Vec<Entry<'a>>,
 }
 
-/// What an entry holds.
+/// Kinds of content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// PTX text.
@@ -57,13 +57,13 @@ pub enum Compression {
 pub struct Entry<'a> {
     /// Which entry, from 0.
     pub index: usize,
-    /// Where its header starts in the container.
+    /// Offset of its header in the container.
     pub offset: usize,
-    /// What it holds.
+    /// Kind of its content.
     pub kind: EntryKind,
     /// Major and minor version: of the PTX ISA for PTX.
     pub version: (u16, u16),
-    /// What it was compiled for.
+    /// The target that it was compiled for.
     pub target: Target,
     /// Name of the source file, in builds with debugging information.
     pub name: Option<&'a [u8]>,

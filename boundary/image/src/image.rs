@@ -1,7 +1,6 @@
-//! An image: what a program handed over, where it lies, or what a file holds.
-//! In go bytes of one of three forms (container, cubin, PTX text), out come the bytes that belong to it, their kind, and
-//! the PTX in it.
-//! It never changes a byte, so that what a device's own driver gets is what the program gave.
+//! An image, where the program has it or read from a file. Bytes of one of three forms come in: container, cubin, PTX
+//! text. The image's own bytes, their form, and the PTX in it go out. It never changes a byte, so a device's own driver
+//! gets the program's bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,8 +25,8 @@ pub enum ImageKind {
 pub struct Image<'a> {
     /// Form of the first of the `containers`; the others are fat binaries.
     pub kind: ImageKind,
-    /// The image itself, then the containers its wrapper lists: with relocatable device code the image holds linked
-    /// machine code only, and the PTX of each source file stands in one of these.
+    /// The image itself, then the containers that its wrapper lists. With relocatable device code the image holds
+    /// linked machine code only. The PTX of each source file is in one of these.
     pub containers: Vec<Cow<'a, [u8]>>,
 }
 
@@ -36,7 +35,7 @@ pub struct Image<'a> {
 pub struct PtxText {
     /// The text, without NULs; not checked to be UTF-8.
     pub text: Vec<u8>,
-    /// What it was made for; `None` where a bare text has no readable `.target`.
+    /// Its target; `None` where a bare text has no readable `.target`.
     pub target: Option<Target>,
     /// Whether it was made for devices the asked one does not stand for.
     pub above: bool,
@@ -108,7 +107,7 @@ impl Image<'static> {
 }
 
 impl Image<'_> {
-    /// The image with bytes of its own, for who keeps it longer than the bytes it was read from.
+    /// The image with bytes of its own, to be kept longer than the bytes it was read from.
     pub fn into_owned(self) -> Image<'static> {
         let containers = self.containers.into_iter().map(|container| Cow::Owned(container.into_owned())).collect();
         Image { kind: self.kind, containers }
@@ -139,8 +138,8 @@ impl Image<'_> {
         Ok(found)
     }
 
-    /// The PTX a device runs: all texts of a linked image; of others one text from the image itself, or where that has
-    /// none, one from each prelinked container, to be linked with each other.
+    /// The PTX that a device runs. A linked image gives all its texts. Others give one text from the image itself;
+    /// where that has none, one from each prelinked container, to be linked with each other.
     ///
     /// # Errors
     /// [`ImageError::NoPtx`] where there is none, or none for one of the prelinked containers; damaged containers.
@@ -214,7 +213,7 @@ fn linked(cubin: &[u8], device: ComputeCapability) -> Result<Vec<PtxText>, Image
     }
 }
 
-/// What a container holds, for a message: `cubin sm_90, cubin sm_100a`.
+/// A container's content, for a message: `a cubin for sm_90, a cubin for sm_100a`.
 fn holdings(entries: &[Entry<'_>]) -> String {
     let names: BTreeSet<String> = entries
         .iter()

@@ -1,14 +1,13 @@
-//! What of an image devices can use: the bytes worth sending to them.
-//! In go an image and what each device takes, out come pieces of the image, where they lie, that together are an image with
-//! fewer entries.
-//! It never decompresses and never leaves out what it is not sure about.
+//! The parts of an image that devices can use, which are worth sending. An image comes in, with the code that each
+//! device takes. Slices of the image go out, which together are an image with fewer entries. It never decompresses, and
+//! never leaves out a part that a device might use.
 
 use std::borrow::Cow;
 
 use crate::fatbin::{self, CONTAINER_HEADER};
 use crate::{ComputeCapability, Entry, EntryKind, Fatbin, Image, ImageKind, Limits, select_ptx};
 
-/// What a device takes of a fat binary.
+/// The code that a device takes of a fat binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// Not known: everything is kept.
@@ -25,15 +24,16 @@ pub struct Pieces<'a> {
     slices: Vec<Cow<'a, [u8]>>,
 }
 
-/// What is kept of an image.
+/// The parts of an image that are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept<'a> {
     /// As the image's.
     pub kind: ImageKind,
     /// As the image's, with less in them.
     pub containers: Vec<Pieces<'a>>,
-    /// Whether each device is known to find code in it that needs no compiler: a fat binary of known form with machine code
-    /// for each (or the PTX that a device which takes nothing else runs). Then a load fails only where an entry is damaged.
+    /// Whether each device finds code in it that needs no compiler, for certain. It does in a fat binary of known form
+    /// with machine code for each device, or PTX for a device that takes only PTX. Then a load fails only where an
+    /// entry is damaged.
     pub certain: bool,
 }
 
@@ -72,7 +72,7 @@ impl Kept<'_> {
 }
 
 impl Image<'_> {
-    /// What of the image these devices take. An image that is no fat binary, or not one of known form, is kept whole.
+    /// The parts of the image that these devices take. An image that is no fat binary, or not one of known form, is kept whole.
     pub fn kept_for(&self, devices: &[Takes], limits: &Limits) -> Kept<'_> {
         let whole = || Kept {
             kind: self.kind,
@@ -93,12 +93,12 @@ impl Image<'_> {
         if devices.is_empty() {
             return whole();
         }
-        // What the image was linked from is for linking it again, for devices that find nothing in the image itself.
+        // The containers that the image was linked from are for linking it again, for devices that find nothing in the image itself.
         Kept { kind: self.kind, containers: vec![with_entries(main, &fatbin, &wanted)], certain }
     }
 }
 
-/// What there is for a device.
+/// The best code that a container has for a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -107,7 +107,7 @@ enum Found {
     Ready,
 }
 
-/// Marks what a device takes of a container: all it may take, not only what it will.
+/// Marks all entries of a container that a device may take, not only the one that it will.
 fn mark(entries: &[Entry<'_>], device: Takes, wanted: &mut [bool]) -> Found {
     let mut take = |chosen: &dyn Fn(&Entry<'_>) -> bool| {
         let mut any = false;
@@ -117,7 +117,7 @@ fn mark(entries: &[Entry<'_>], device: Takes, wanted: &mut [bool]) -> Found {
         }
         any
     };
-    // Whoever knows other kinds may need them; nobody here does.
+    // No device here takes other kinds, but a device's driver may know them.
     take(&|entry| matches!(entry.kind, EntryKind::Other(_)));
     match device {
         Takes::Anything => Found::Nothing,

@@ -1,7 +1,6 @@
-//! Module images as programs carry them: fat binaries, cubins, PTX text.
-//! In goes what a program hands to `cuModuleLoadData` and its kin, out come its bytes, the entries in them, those a device
-//! can use, and the parameter layout of its kernels.
-//! It trusts no size, offset or count it reads, and only [`program`] touches memory that is not a slice.
+//! Module images as programs carry them: fat binaries, cubins, PTX text. The argument of `cuModuleLoadData` and its kin
+//! comes in. Its bytes, the entries in them, those a device can use, and the parameter layout of kernels go out. It
+//! trusts no size, offset or count it reads, and only [`program`] touches memory that is not a slice.
 #![deny(unsafe_code)]
 
 mod capability;
@@ -33,7 +32,7 @@ pub use printing::may_print;
 pub use select::{Selected, select_cubin, select_ptx};
 pub use variables::{Variable, variables};
 
-/// How much of an image is read, so that damaged or hostile sizes cannot exhaust memory.
+/// Limits on the bytes read of an image, so that damaged or hostile sizes cannot exhaust memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one image as the program holds it, prelinked containers included.
@@ -45,8 +44,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 1 GiB for an image and for an entry (the largest container seen is 56 MiB, the largest library 703 MiB in all),
-    /// 65,536 entries (libraries have tens).
+    /// 1 GiB for an image and for an entry: the largest container seen is 56 MiB, the largest library 703 MiB in all.
+    /// 65,536 entries: libraries have tens.
     fn default() -> Self {
         Self { image_bytes: 1 << 30, entry_bytes: 1 << 30, entries: 1 << 16 }
     }

@@ -1,7 +1,6 @@
-//! What a link on a device without machine code makes: PTX texts that belong together, in one file.
-//! In go texts, out comes an ELF file for NVIDIA's machine with a section of our own name for each, which any loader finds
-//! the end of and no driver but ours takes for code; and the way back.
-//! It never looks into a text.
+//! The result of a link on a device without machine code: PTX texts that belong together, in one file. Texts come in,
+//! an ELF file for NVIDIA's machine goes out, with a section of our own name for each text; and the way back. Any
+//! loader finds the file's end, and no driver but ours takes it for code. It never looks into a text.
 
 use crate::elf;
 
@@ -50,8 +49,8 @@ fn header(table: u64, count: u64) -> [(usize, u64); 6] {
     [(0, class), (8, 0), (16, machine), (40, table), (48, HEADER << 32), (56, HEADER << 16 | count << 32 | 1 << 48)]
 }
 
-/// The texts of an image that [`linked_image`] made; `None` for any other cubin, also one whose sections cannot be read:
-/// machine code is not ours to judge.
+/// The texts of an image that [`linked_image`] made. `None` for any other cubin, also for one whose sections cannot be
+/// read: machine code is not ours to judge.
 pub(crate) fn texts(cubin: &[u8]) -> Option<Vec<&[u8]>> {
     let sections = elf::sections(cubin).ok()?;
     let ours = sections.iter().filter(|section| section.name == SECTION);

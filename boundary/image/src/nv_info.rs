@@ -21,7 +21,7 @@ const INFO_PREFIX: &[u8] = b".nv.info.";
 /// Every kernel has this section, device functions have none.
 const CONSTANT_PREFIX: &[u8] = b".nv.constant0.";
 
-/// Where one parameter stands in a kernel's parameter buffer.
+/// The place of one parameter in a kernel's parameter buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parameter {
     /// First byte.

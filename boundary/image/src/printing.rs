@@ -1,7 +1,7 @@
 //! Whether device code can print.
 //! In: an image's bytes. Out: whether a kernel of it may print and succeed all the same.
 //! `printf` in device code is a call of the driver's function `vprintf`, which cubins and PTX alike name (seen with nvcc 13
-//! for sm_90). A failed `assert` names another and ends the context. What cannot be looked into may print.
+//! for sm_90). A failed `assert` names another and ends the context. An image that cannot be read may print.
 
 use memchr::memmem;
 

@@ -1,7 +1,6 @@
-//! The one place that reads images out of a program's memory.
-//! In goes the bare pointer the program passed to a load call, out comes an [`Image`] of the bytes where they lie.
-//! It reads only what headers already read say is there, and copies nothing but headers: libraries are hundreds of
-//! megabytes, of which a device takes a tenth.
+//! The one place that reads images out of a program's memory. The bare pointer that the program passed to a load call
+//! comes in. An [`Image`] goes out, which borrows the bytes where they lie. It reads only bytes that earlier headers
+//! say are there. It copies nothing but headers: libraries are hundreds of megabytes, of which a device takes a tenth.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -25,18 +24,17 @@ struct Wrapper {
     list: *const *const c_void,
 }
 
-/// Finds an image in the calling program: a fat binary wrapper (version 1 or 2), a bare container, a cubin, or PTX text
-/// that ends with a NUL.
+/// Finds an image in the calling program. It is a fat binary wrapper (version 1 or 2), a bare container, a cubin, or
+/// PTX text that ends with a NUL.
 ///
 /// # Errors
 /// A null pointer, a form that is not known, headers that contradict themselves, or sizes beyond `limits`.
 ///
-/// # Safety
-/// `image` is null, or points to readable memory holding an image of one of these forms, complete as its own headers (or
-/// its NUL) say; a wrapper's pointers are null or point to such containers, its list ends with a null. All of it stays
-/// mapped and unchanged for `'a`. That is what CUDA asks of the argument of `cuModuleLoadData`, `cuModuleLoadDataEx`,
-/// `cuModuleLoadFatBinary` and `cuLibraryLoadData` until these return, and with `CU_LIBRARY_BINARY_IS_PRESERVED` until
-/// the library is unloaded; the program keeps it.
+/// # Safety `image` is null, or points to readable memory holding an image of one of these forms. The image is complete
+/// as its own headers (or its NUL) say. A wrapper's pointers are null or point to such containers, and its list ends
+/// with a null. All of it stays mapped and unchanged for `'a`. The program keeps this: CUDA asks it of the argument of
+/// `cuModuleLoadData`, `cuModuleLoadDataEx`, `cuModuleLoadFatBinary` and `cuLibraryLoadData` until these return. With
+/// `CU_LIBRARY_BINARY_IS_PRESERVED` CUDA asks it until the library is unloaded.
 pub unsafe fn from_program<'a>(image: *const c_void, limits: &Limits) -> Result<Image<'a>, ImageError> {
     if image.is_null() {
         return Err(ImageError::Null);
@@ -183,7 +181,7 @@ unsafe fn cubin<'a>(image: *const c_void, limits: &Limits) -> Result<&'a [u8], I
 /// `image` points to bytes that are readable up to the first NUL, or up to a byte no text has.
 unsafe fn text<'a>(image: *const c_void, limits: &Limits) -> Result<Image<'a>, ImageError> {
     for length in 0..=limits.image_bytes {
-        // SAFETY: all bytes before this one were text, so the text goes on at least to this byte.
+        // SAFETY: all bytes before this one were text, so the text reaches at least this byte.
         let byte = unsafe { image.cast::<u8>().add(length).read() };
         if byte == 0 {
             // SAFETY: these bytes were all just read.

@@ -306,7 +306,7 @@ fn kept(bytes: &[u8], devices: &[Takes]) -> (Vec<(EntryKind, String)>, bool) {
     let less = kept.to_image();
     assert_eq!(less.size(), kept.size());
     let entries = parse(&less.containers[0]).entries;
-    // What is left is, byte for byte, what stood in the whole.
+    // The kept parts are, byte for byte, those of the whole.
     for entry in &entries {
         assert!(parse(bytes).entries.iter().any(|whole| whole.payload == entry.payload && whole.flags == entry.flags));
     }

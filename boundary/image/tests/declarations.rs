@@ -1,4 +1,4 @@
-//! What a text is charged beside what the CPU device's parser finds in it: the same variables, of which none may be missed.
+//! The bytes charged for a text, beside the variables that the CPU device's parser finds in it. None of them may be missed.
 
 use floe_image::{Demand, Limits, demand};
 use floe_ptx::{Space, Statement, Variable};

@@ -1,5 +1,5 @@
 //! Containers and cubins made to break the reader: arbitrary bytes, and good ones with bytes changed and cut off.
-//! Whatever comes out, it is data within the limits or an error, never a panic.
+//! Every answer is data within the limits or an error, never a panic.
 
 use floe_image::{Compression, ComputeCapability, EntryKind, Fatbin, Image, Limits, Takes, kernel_parameters};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
-//! Pointers of a C call on their way to typed values: each comes in as the program passed it and goes out as a reference, a
-//! slice or an error. A NULL where something must be is INVALID_ARGUMENT, as NVML says; what a pointer that is not NULL
-//! leads to is the program's promise.
+//! Pointers of a C call become typed values. Each comes in as the program passed it; a reference, a slice or an error
+//! goes out. A NULL where something must be is INVALID_ARGUMENT, as NVML says; what a pointer that is not NULL leads to
+//! is the program's promise.
 
 use crate::layout::Versioned;
 use crate::result::{NvmlError, NvmlResult};
@@ -30,7 +30,7 @@ pub(crate) unsafe fn put<T>(target: *mut T, value: T) {
 /// # Safety
 /// `target` has `length` bytes.
 pub(crate) unsafe fn put_text(target: *mut c_char, length: u32, text: &str) -> NvmlResult<()> {
-    // What comes from a server may hold anything; C's text ends at a NUL.
+    // A text from a server may hold anything; C's text ends at a NUL.
     let text = text.split('\0').next().unwrap_or_default();
     if text.len() >= length as usize {
         return Err(NvmlError::INSUFFICIENT_SIZE);

@@ -1,5 +1,5 @@
-//! What the code of [`export_nvml!`](crate::export_nvml) needs where it is expanded: types and guards. Public because
-//! macros expand elsewhere; nobody writes against it by hand. No panic leaves it into C.
+//! Types and guards for the code of [`export_nvml!`](crate::export_nvml) where it is expanded. They are public because
+//! macros expand elsewhere; no code by hand uses them. No panic leaves it into C.
 
 pub use crate::layout::*;
 pub use crate::result::NvmlReturn;
@@ -22,7 +22,7 @@ pub fn guard<L: Library>(library: &L, name: &'static str, call: impl FnOnce(&L) 
 
 /// Runs a call that does not.
 pub fn guard_always<L: Base>(library: &L, name: &'static str, call: impl FnOnce(&L) -> NvmlResult<()>) -> NvmlReturn {
-    // What a panic leaves half done is behind locks, which their users take over as they are.
+    // State that a panic leaves half done is behind locks, which later users take as they find them.
     let outcome = catch_unwind(AssertUnwindSafe(|| call(library)));
     match outcome {
         Ok(Ok(())) => 0,

@@ -64,7 +64,7 @@ layouts! {
         /// Memory.
         memory: u32,
     }
-    /// Where a device is on its bus.
+    /// A device's place on its bus.
     PciInfo, 68 {
         /// `0000:00:00.0`
         short_bus_id: [u8; 16],
@@ -96,7 +96,7 @@ layouts! {
         /// Subsystem.
         subsystem_id: u32,
     }
-    /// Where a device is on its bus, and its PCI class.
+    /// A device's place on its bus, and its PCI class.
     PciInfoExt, 64 {
         /// Size and number of this layout.
         version: u32,
@@ -135,7 +135,7 @@ layouts! {
         /// `0xffffffff` without MIG.
         compute_instance: u32,
     }
-    /// How much of a device a process used.
+    /// A process's use of a device.
     ProcessSample, 32 {
         /// Its id.
         pid: u32,

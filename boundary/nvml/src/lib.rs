@@ -11,7 +11,7 @@ pub use generated::*;
 pub use layout::*;
 pub use result::{NvmlError, NvmlResult, NvmlReturn};
 
-/// What every implementation answers whatever the noun.
+/// Methods of every implementation, beside those of the nouns.
 pub trait Base {
     /// Whether `nvmlInit` has been called.
     fn is_initialized(&self) -> bool;
@@ -31,7 +31,7 @@ pub trait Base {
     fn failed(&self, name: &'static str);
 }
 
-/// What the generated code uses.
+/// Names that the generated code uses.
 mod prelude {
     pub(crate) use crate::c_pointers as c;
     #[allow(unused_imports, reason = "not every noun needs all")]

@@ -2,10 +2,10 @@
 
 use std::ffi::CStr;
 
-/// What an exported function returns: 0, or an error's code.
+/// The return value of an exported function: 0, or an error's code.
 pub type NvmlReturn = u32;
 
-/// What a method returns.
+/// The result of a method.
 pub type NvmlResult<T> = Result<T, NvmlError>;
 
 /// An NVML error by its code.
@@ -19,7 +19,7 @@ macro_rules! errors {
             $($(#[doc = $doc])* pub const $name: Self = Self($code);)*
         }
 
-        /// What C calls a code.
+        /// C's name of a code.
         #[must_use]
         pub(crate) fn text(code: NvmlReturn) -> &'static CStr {
             match code {

@@ -1,15 +1,16 @@
-//! What a program said of its managed memory: `cuMemAdvise`, and where it prefetched it. Ranges come in, and whether all of a
-//! range was marked goes out. Without concurrent access nothing of it changes what is done; it is kept because programs ask.
+//! Advice that a program gave about its managed memory by `cuMemAdvise` and prefetches. Ranges come in, and whether all
+//! of a range was marked goes out. Without concurrent access no advice changes anything; it is kept because programs
+//! ask.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// What can be said of memory.
+/// Advice about a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// It is mostly read.
     ReadMostly,
-    /// The host is where it had best be.
+    /// The host is its preferred location.
     PrefersHost,
     /// The host touches it.
     AccessedByHost,
@@ -59,7 +60,7 @@ impl Advice {
     }
 }
 
-/// What of a range lies outside of another.
+/// The parts of a range that lie outside of another.
 fn without(range: &Range<u64>, other: &Range<u64>) -> Vec<Range<u64>> {
     let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
     parts.into_iter().filter(|part| part.start < part.end).collect()

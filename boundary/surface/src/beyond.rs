@@ -1,5 +1,5 @@
-//! What an implementation must tell beyond the exported functions: hidden tables and the process's end ask for it, and it
-//! is told of every call's beginning and end. The surface calls these; no program can name them.
+//! Methods that an implementation has beyond the exported functions. The surface calls them for hidden tables, at the
+//! process's end, and when a call begins and ends. No program can name them.
 
 use floe_abi::{Context, CudaResult, Device};
 
@@ -9,7 +9,7 @@ pub trait Beyond {
     /// context active: the runtime asks at start-up, when nothing may be active yet.
     ///
     /// # Errors
-    /// INVALID_DEVICE for a device there is not.
+    /// INVALID_DEVICE for a device that does not exist.
     fn primary_context(&self, device: Device) -> CudaResult<Context>;
 
     /// The process is ending: send what waits to be sent and say goodbye, without waiting long. Called once, after

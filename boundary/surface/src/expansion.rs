@@ -1,5 +1,5 @@
-//! What the code of [`export_driver!`](crate::export_driver) needs where it is expanded: types, guards, and the table of
-//! its own addresses. Public because macros expand elsewhere; nobody writes against it by hand.
+//! Types, guards and the table of exported addresses for the code of [`export_driver!`](crate::export_driver) where it
+//! is expanded. They are public because macros expand elsewhere; no code by hand uses them.
 
 pub use crate::process::{guard, guard_always};
 pub use floe_abi::*;
@@ -69,7 +69,7 @@ pub fn unsupported(name: &'static str) -> CuResult {
     CudaError::NOT_SUPPORTED.into()
 }
 
-/// Takes a message for whoever looks for the reason of an error, the first time its key comes up.
+/// Keeps a message that may explain an error, the first time its key comes up.
 pub(crate) fn say_once(key: &str, message: impl FnOnce() -> String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! The hidden tables NVIDIA's own libraries ask for by a 16-byte name: arrays of words, the first of which is the size
-//! in bytes (but for one table), the others functions. A name comes in, an address that never changes goes out, or
-//! nothing where a refusal is what callers can live with. Every slot is filled: callers never test one for NULL, so a
-//! slot nobody knows says its table and number once and answers NOT_SUPPORTED.
+//! The hidden tables that NVIDIA's own libraries ask for by a 16-byte name. They are arrays of words: the first is the
+//! size in bytes (but for one table), the others are functions. A name comes in; an address that never changes goes
+//! out, or nothing where callers accept a refusal. Every slot is filled, since callers never test one for NULL. An
+//! unknown slot logs its table and number once and answers NOT_SUPPORTED.
 //!
 //! Names, sizes and meanings are those observed from outside with the CUDA libraries of releases 12.1 to 13.5.
 
@@ -43,8 +43,8 @@ static TABLES: [Table; 9] = [
     Table { id: id(0x6e163fbe_b958444d_835ce182_aff1991e), words: &MODULE_FUNCTIONS },
 ];
 
-/// Tables whose refusal every caller seen lives with, so it is not worth a message: logging (cudart), extended device
-/// attributes, profiling (CUPTI), the compile cache (NVRTC, which breaks where it is given stubs).
+/// Tables whose refusal every caller seen accepts, so it needs no message. They are for logging (cudart), extended
+/// device attributes, profiling (CUPTI) and the compile cache (NVRTC, which breaks if it gets stubs).
 const REFUSED: [[u8; 16]; 7] = [
     id(0xf8cff951_21468b4e_b9e2fb46_9e7c0dd9),
     id(0x69a28e9f_24498b47_b030c5da_330ea4e9),
@@ -193,7 +193,7 @@ mod tests {
     fn every_slot_is_filled_and_the_size_stands_in_front() {
         for (index, table) in TABLES.iter().enumerate() {
             let null: Vec<usize> = (0..WORDS).filter(|slot| table.words[*slot].0.is_null()).collect();
-            // Context-local storage ends with NULL where others go on.
+            // Context-local storage ends with NULL where other tables continue.
             assert_eq!(null, if index == 3 { vec![3] } else { vec![] }, "table {index}");
         }
         assert_eq!(RUNTIME[0].0.addr(), 104);

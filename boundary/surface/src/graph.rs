@@ -1,6 +1,6 @@
-//! Graphs and the capture of streams, as both of our libraries have them: nodes, edges, copies of graphs, which stream is
-//! in which capture, and what CUDA refuses meanwhile. Calls come in with what an implementation has checked; plans go out
-//! that it runs. Nothing here runs work, asks a device or knows a link.
+//! Graphs and captures of streams, for both of our libraries: nodes, edges, copies of graphs, captures, and the calls
+//! that CUDA refuses meanwhile. Calls with work that an implementation has checked come in; plans that it runs go out.
+//! Nothing here runs work, asks a device or knows a link.
 
 mod attributes;
 mod capture;

@@ -1,6 +1,6 @@
-//! Links of device code that the program has begun: inputs and options come in one by one and are kept here; all of them
-//! go to the implementation at once, and the image it makes is the program's until it ends the link.
-//! Nothing here reads an input.
+//! Links of device code that the program has begun. Inputs and options come in one by one and are kept here. All of
+//! them go to the implementation at once, and the program keeps the image until it ends the link. Nothing here reads an
+//! input.
 
 use crate::arguments::jit::JitOptions;
 use floe_abi::{CudaError, CudaResult, LinkState, jit_input};
@@ -17,7 +17,7 @@ const MOST_INPUTS: usize = 4096;
 pub struct LinkInput {
     /// One of `jit_input`.
     pub kind: u32,
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// All of it; of PTX without the NUL.
     pub bytes: Vec<u8>,
@@ -41,7 +41,7 @@ struct Links {
 
 static LINKS: Mutex<Option<Links>> = Mutex::new(None);
 
-/// States are told from other handles by where they begin.
+/// Handles of links start here, which tells them from other handles.
 const FIRST: u64 = 0x4c49_0000_0000;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

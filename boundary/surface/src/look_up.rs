@@ -1,13 +1,13 @@
-//! `cuGetProcAddress`: a name, a driver version and flags in; the exported symbol that name stood for at that version
-//! out, or why there is none. Names are answered only where floe has the function, since the CUDA runtime goes round a
-//! missing one but trusts one it was given.
+//! `cuGetProcAddress`. A name, a driver version and flags come in; the symbol that the name means at that version goes
+//! out, or why there is none. Only functions that floe has are found: the CUDA runtime works around a missing one, but
+//! trusts one it got.
 
 use crate::expansion::Symbols;
 use crate::generated::lookup_answers::NAMES;
 use floe_abi::{lookup_flags, lookup_result};
 use std::ffi::c_void;
 
-/// A name without version suffix and what it stood for.
+/// A name without version suffix, and its symbols by version.
 pub(crate) struct Name {
     pub(crate) name: &'static str,
     pub(crate) legacy: &'static [Answer],
@@ -21,7 +21,7 @@ pub(crate) struct Answer {
     pub(crate) symbol: &'static str,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     /// The function.
@@ -33,7 +33,7 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// What `cuGetProcAddress_v2` reports.
+    /// The status that `cuGetProcAddress_v2` reports.
     pub(crate) fn status(self) -> u32 {
         match self {
             Self::Function(_) => lookup_result::SUCCESS,

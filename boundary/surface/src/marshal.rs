@@ -1,6 +1,6 @@
-//! Marshallers written by hand, for the calls whose C form does not follow from the table: one module per noun, each
-//! function named as its symbol. C arguments come in, an implementation's methods are called. They decide nothing an
-//! implementation should decide.
+//! Marshallers written by hand, for calls whose C form does not follow from the table. Each noun has a module, and each
+//! function has its symbol's name. C arguments come in, an implementation's methods are called. They decide nothing
+//! that an implementation should decide.
 //!
 //! All of them rest on the same promise, which the exported functions pass on: the program keeps the C contract of the
 //! function it called. NULL is checked where CUDA says that it is an error.

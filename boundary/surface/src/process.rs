@@ -1,6 +1,6 @@
-//! Where the process stands: not initialised, initialised, forked off, or ending. Every exported function asks here
-//! first, so that implementations see calls only while they may answer them, and hear of each one's beginning and end. A panic below
-//! never reaches C.
+//! The state of the process: not initialised, initialised, forked off, or ending. Every exported function asks here
+//! first, so implementations see calls only while they may answer them. They learn of each call's beginning and end. A
+//! panic below never reaches C.
 
 pub mod refusals;
 pub(crate) mod trace;
@@ -62,8 +62,8 @@ fn caught<D: Beyond + ?Sized>(
     trace::begins(name);
     // Outside of what catches panics: the call is over behind one, too.
     let present = Call::begin(driver);
-    // What a panic leaves half-done lies behind the implementation's own locks, which report it at the next call.
-    // Called where it lies: it holds all of C's arguments.
+    // State that a panic leaves half-done is behind the implementation's own locks, which report it at the next call.
+    // The closure is called in place, not moved: it holds all of C's arguments.
     let answer = match catch_unwind(AssertUnwindSafe(|| call(driver))) {
         Ok(result) => result.into(),
         Err(_) => failed(name),
@@ -80,7 +80,7 @@ fn failed(name: &str) -> CuResult {
     CudaError::UNKNOWN.into()
 }
 
-/// Whether `cuInit` may go on.
+/// Whether `cuInit` may continue.
 ///
 /// # Errors
 /// NOT_INITIALIZED in a process forked off a running one, DEINITIALIZED at the process's end.
@@ -95,8 +95,8 @@ pub(crate) fn may_start() -> CudaResult<()> {
 /// `cuInit` has succeeded: calls go through from now on, and `exiting` runs when the process ends.
 pub(crate) fn started(exiting: impl Fn() + Send + Sync + 'static) {
     if AT_EXIT.set(Box::new(exiting)).is_ok() {
-        // SAFETY: both functions are ours, take nothing and never unwind; they live as long as this library, which
-        // glibc tells of its own unloading through the same list.
+        // SAFETY: both functions are ours, take nothing and never unwind. They live as long as this library, whose
+        // unloading glibc handles through the same list.
         unsafe {
             libc::atexit(at_exit);
             libc::pthread_atfork(None, None, Some(forked));

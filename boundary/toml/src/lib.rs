@@ -7,14 +7,14 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-/// What is wrong with a file's text.
+/// An error in a file's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem there.
     pub reason: String,
-    /// What the parser expected instead, where it says so.
+    /// The tokens that the parser expected instead, where it names them.
     pub expected: Option<String>,
 }
 

@@ -6,8 +6,8 @@ use floe_session::Client;
 
 floe_surface::export_driver! { driver: Client = Client::of_process(), marker: floe_client_marker }
 
-/// How many driver calls of this process have waited for a server so far. No name of CUDA's: a program that measures
-/// its own steps finds it with `dlsym` where the library is floe's, and finds nothing where it is NVIDIA's.
+/// The number of driver calls of this process that have waited for a server so far. CUDA has no such name: a program
+/// that measures its steps finds it with `dlsym` in floe's library, not in NVIDIA's.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_waits() -> u64 {
     Client::of_process().statistics().waited.iter().sum()

@@ -1,5 +1,5 @@
 //! Which vGPUs there are and what they are called. Indices, ids and handles come in, handles and names go out, all from
-//! what the servers said first; they stay when a server goes away.
+//! what the servers said first; they stay when a server ends.
 
 use floe_nvml::{Device, DeviceCalls, NvmlError, NvmlResult, PciInfo, PciInfoExt, ShortPciInfo, UuidValue, Versioned};
 

@@ -21,7 +21,7 @@ impl MemoryCalls for Vgpus {
 
     fn device_get_memory_info_v2(&self, device: Device, memory: MemoryV2) -> NvmlResult<MemoryV2> {
         let Bytes { total, free } = self.bytes(device)?;
-        // What the driver keeps is no part of what CUDA counts.
+        // CUDA does not count the driver's own memory.
         Ok(MemoryV2 { version: memory.version, total, reserved: 0, free, used: total - free })
     }
 

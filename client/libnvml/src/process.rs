@@ -1,5 +1,6 @@
-//! Who uses a vGPU: the programs of this machine with a session on the same GPU, this process among them with what is this
-//! vGPU's. A handle comes in, rows go out. Programs of other machines are not shown: their numbers mean nothing here.
+//! Processes on a vGPU: the programs of this machine with a session on the same GPU. This process is among them, with
+//! its use of this vGPU. A handle comes in, rows go out. Programs of other machines are not shown: their numbers mean
+//! nothing here.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What the GPU is doing, as far as it takes more than one reading. Numbers of clocks, sensors and fields come in, readings
+//! Sensors whose answer takes more than one reading. Numbers of clocks, sensors and fields come in, readings
 //! go out. A number that NVML does not have is INVALID_ARGUMENT, one the server cannot read NOT_SUPPORTED.
 
 use floe_nvml::{Base, Device, FieldValue, NvmlError, NvmlResult, Reading, SensorCalls, Temperature, Utilization};

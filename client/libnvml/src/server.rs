@@ -1,4 +1,4 @@
-//! What one server says of its GPUs, asked for when what is known is too old. A place comes in, an answer goes out that
+//! One server's answers about its GPUs, asked again when they are too old. A place comes in, an answer goes out that
 //! readers share. Each question is a connection of its own: nothing is held between them, so that a daemon may restart and
 //! a program may fork.
 
@@ -39,7 +39,7 @@ struct Said {
     answer: Option<Arc<Answer>>,
 }
 
-/// What a server said.
+/// The answers of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// NVIDIA's driver, as text; empty where it is not NVIDIA's.
@@ -93,7 +93,7 @@ impl Server {
         &self.address
     }
 
-    /// What it says now; `None` where it does not answer.
+    /// Its present answers; `None` where it does not answer.
     pub(crate) fn answer(&self, slow: bool) -> Option<Arc<Answer>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(said) = last.as_ref().filter(|said| said.serves(slow)) {

@@ -1,4 +1,4 @@
-//! Links and neighbours. Handles come in, what holds between vGPUs goes out: they are apart, wherever their GPUs are, and
+//! Links and neighbours. Handles come in, relations between vGPUs go out. vGPUs are apart, wherever their GPUs are, and
 //! no CPU of this machine is nearer to them than another.
 
 use floe_nvml::{Base, Device, NvmlError, NvmlResult, Reading, TopologyCalls};

@@ -16,11 +16,11 @@ pub(crate) struct Vgpu {
     pub(crate) wanted: u64,
     /// Its ordinal in CUDA, where the program may see it.
     pub(crate) ordinal: Option<u32>,
-    /// What the server said first.
+    /// The server's first answers.
     pub(crate) facts: Facts,
 }
 
-/// What does not change.
+/// The facts that do not change.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) name: String,

@@ -31,7 +31,7 @@ struct State {
     ready: Option<Arc<Ready>>,
 }
 
-/// What `nvmlInit` found.
+/// The vGPUs that `nvmlInit` found.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     pub(crate) vgpus: Vec<Vgpu>,
@@ -87,18 +87,18 @@ impl Vgpus {
         Ok(())
     }
 
-    /// What `nvmlInit` found.
+    /// The vGPUs that `nvmlInit` found.
     pub(crate) fn ready(&self) -> NvmlResult<Arc<Ready>> {
         self.state().ready.clone().ok_or(NvmlError::UNINITIALIZED)
     }
 
-    /// What does not change of a device.
+    /// The facts about a device that do not change.
     pub(crate) fn facts(&self, device: Device) -> NvmlResult<Facts> {
         let ready = self.ready()?;
         Ok(ready.vgpus[ready.index(device)?].facts.clone())
     }
 
-    /// What a device's server says now.
+    /// The present answers of a device's server.
     pub(crate) fn see(&self, device: Device, slow: bool) -> NvmlResult<Seen> {
         let ready = self.ready()?;
         let index = ready.index(device)?;

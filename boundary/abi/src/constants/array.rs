@@ -2,7 +2,7 @@
 //! names lose their prefix. Values are plain integers, since what C passes in may be a number nobody has named yet.
 //! Nothing here decides whether a value is supported.
 
-/// What one channel of an element is.
+/// Formats of an element's channel.
 pub mod array_format {
     use cudarc::driver::sys::CUarray_format_enum as Raw;
     /// `CU_AD_FORMAT_UNSIGNED_INT8`.
@@ -36,7 +36,7 @@ pub mod array_flags {
     pub const TEXTURE_GATHER: u32 = raw::CUDA_ARRAY3D_TEXTURE_GATHER;
 }
 
-/// What a texture or surface reads.
+/// Kinds of memory that a texture or surface reads.
 pub mod resource_type {
     use cudarc::driver::sys::CUresourcetype_enum as Raw;
     /// `CU_RESOURCE_TYPE_ARRAY`.
@@ -49,7 +49,7 @@ pub mod resource_type {
     pub const PITCH2D: u32 = Raw::CU_RESOURCE_TYPE_PITCH2D as u32;
 }
 
-/// What a texture says for coordinates outside it.
+/// Address modes: how a texture answers coordinates outside it.
 pub mod address_mode {
     use cudarc::driver::sys::CUaddress_mode_enum as Raw;
     /// `CU_TR_ADDRESS_MODE_WRAP`.
@@ -62,7 +62,7 @@ pub mod address_mode {
     pub const BORDER: u32 = Raw::CU_TR_ADDRESS_MODE_BORDER as u32;
 }
 
-/// What a texture says between elements.
+/// Filter modes: how a texture answers between elements.
 pub mod filter_mode {
     use cudarc::driver::sys::CUfilter_mode_enum as Raw;
     /// `CU_TR_FILTER_MODE_POINT`.

@@ -82,7 +82,7 @@ pub mod shared_config {
     pub const EIGHT_BYTE_BANK_SIZE: u32 = Raw::CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE as u32;
 }
 
-/// Whose graphics work a context is to share the GPU with.
+/// Kinds of graphics work that a context shares the GPU with.
 pub mod cig_data {
     use cudarc::driver::sys::CUcigDataType_enum as Raw;
     /// `CIG_DATA_TYPE_D3D12_COMMAND_QUEUE`.

@@ -344,7 +344,7 @@ pub mod device_attribute {
         Raw::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED as u32;
 }
 
-/// What two devices can do with one another.
+/// Attributes of a pair of devices.
 pub mod p2p_attribute {
     use cudarc::driver::sys::CUdevice_P2PAttribute_enum as Raw;
     /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK`.
@@ -362,7 +362,7 @@ pub mod p2p_attribute {
     pub const CUDA_ARRAY_ACCESS_SUPPORTED: u32 = Raw::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED as u32;
 }
 
-/// Who may make contexts on a device.
+/// Compute modes: which processes may make contexts on a device.
 pub mod compute_mode {
     use cudarc::driver::sys::CUcomputemode_enum as Raw;
     /// `CU_COMPUTEMODE_DEFAULT`.

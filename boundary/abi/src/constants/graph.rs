@@ -2,7 +2,7 @@
 //! their prefix. Values are plain integers, since what C passes in may be a number nobody has named yet.
 //! Nothing here decides whether a value is supported.
 
-/// What a node of a graph does.
+/// Types of nodes.
 pub mod graph_node_type {
     use cudarc::driver::sys::CUgraphNodeType_enum as Raw;
     /// `CU_GRAPH_NODE_TYPE_KERNEL`.
@@ -82,7 +82,7 @@ pub mod graph_instantiate_flags {
     pub const USE_NODE_PRIORITY: u32 = Raw::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0;
 }
 
-/// What a dependency between two nodes waits for.
+/// Types of dependencies: which part of the earlier node the later one waits for.
 pub mod graph_dependency_type {
     use cudarc::driver::sys::CUgraphDependencyType_enum as Raw;
     /// `CU_GRAPH_DEPENDENCY_TYPE_DEFAULT`.
@@ -91,7 +91,7 @@ pub mod graph_dependency_type {
     pub const PROGRAMMATIC: u32 = Raw::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u32;
 }
 
-/// What becomes of a graph that is made a node of another.
+/// Whether a child graph is copied or moved into its node.
 pub mod child_graph_ownership {
     use cudarc::driver::sys::CUgraphChildGraphNodeOwnership_enum as Raw;
     /// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE`.
@@ -100,7 +100,7 @@ pub mod child_graph_ownership {
     pub const MOVE: u32 = Raw::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE as u32;
 }
 
-/// What a drawing of a graph shows.
+/// Flags of a drawing of a graph.
 pub mod graph_debug_flags {
     use cudarc::driver::sys::CUgraphDebugDot_flags_enum as Raw;
     /// `CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE`.
@@ -150,7 +150,7 @@ pub mod user_object_flags {
     pub const MOVE: u32 = 1;
 }
 
-/// What a device tells about the memory of graphs.
+/// Attributes of a device's memory for graphs.
 pub mod graph_memory_attribute {
     use cudarc::driver::sys::CUgraphMem_attribute_enum as Raw;
     /// `CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT`.

@@ -13,7 +13,7 @@ pub mod lookup_flags {
     pub const PER_THREAD_DEFAULT_STREAM: u64 = Raw::CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM as u64;
 }
 
-/// What `cuGetProcAddress_v2` says of a symbol.
+/// Results of `cuGetProcAddress_v2`.
 pub mod lookup_result {
     use cudarc::driver::sys::CUdriverProcAddressQueryResult_enum as Raw;
     /// `CU_GET_PROC_ADDRESS_SUCCESS`.

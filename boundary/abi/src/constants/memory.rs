@@ -2,7 +2,7 @@
 //! their prefix. Values are plain integers, since what C passes in may be a number nobody has named yet.
 //! Nothing here decides whether a value is supported.
 
-/// Where a copy reads or writes.
+/// Kinds of memory that a copy reads or writes.
 pub mod memory_type {
     use cudarc::driver::sys::CUmemorytype_enum as Raw;
     /// `CU_MEMORYTYPE_HOST`.
@@ -15,7 +15,7 @@ pub mod memory_type {
     pub const UNIFIED: u32 = Raw::CU_MEMORYTYPE_UNIFIED as u32;
 }
 
-/// What can be asked of a pointer.
+/// Attributes of a pointer.
 pub mod pointer_attribute {
     use cudarc::driver::sys::CUpointer_attribute_enum as Raw;
     /// `CU_POINTER_ATTRIBUTE_CONTEXT`.
@@ -62,7 +62,7 @@ pub mod pointer_attribute {
     pub const IS_HW_DECOMPRESS_CAPABLE: u32 = Raw::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE as u32;
 }
 
-/// Who may touch managed memory.
+/// Whose work may touch managed memory.
 pub mod attach_flags {
     use cudarc::driver::sys::CUmemAttach_flags_enum as Raw;
     /// `CU_MEM_ATTACH_GLOBAL`.
@@ -73,7 +73,7 @@ pub mod attach_flags {
     pub const SINGLE: u32 = Raw::CU_MEM_ATTACH_SINGLE as u32;
 }
 
-/// What `cuMemAdvise` says.
+/// Advice of `cuMemAdvise`.
 pub mod mem_advice {
     use cudarc::driver::sys::CUmem_advise_enum as Raw;
     /// `CU_MEM_ADVISE_SET_READ_MOSTLY`.
@@ -90,7 +90,7 @@ pub mod mem_advice {
     pub const UNSET_ACCESSED_BY: u32 = Raw::CU_MEM_ADVISE_UNSET_ACCESSED_BY as u32;
 }
 
-/// What `cuMemRangeGetAttribute` tells.
+/// Attributes of `cuMemRangeGetAttribute`.
 pub mod mem_range_attribute {
     use cudarc::driver::sys::CUmem_range_attribute_enum as Raw;
     /// `CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY`.
@@ -143,7 +143,7 @@ pub mod location_type {
     pub const NONE: u32 = Raw::CU_MEM_LOCATION_TYPE_NONE as u32;
 }
 
-/// What a device may do with a mapping.
+/// Access that a device has to a mapping.
 pub mod access_flags {
     use cudarc::driver::sys::CUmemAccess_flags_enum as Raw;
     /// `CU_MEM_ACCESS_FLAGS_PROT_NONE`.
@@ -232,7 +232,7 @@ pub mod source_access_order {
     pub const ANY: u32 = Raw::CU_MEMCPY_SRC_ACCESS_ORDER_ANY as u32;
 }
 
-/// What an end of a box in a batch of copies is.
+/// Kinds of ends of a box in a batch of copies.
 pub mod copy_operand_type {
     use cudarc::driver::sys::CUmemcpy3DOperandType_enum as Raw;
     /// `CU_MEMCPY_OPERAND_TYPE_POINTER`.

@@ -149,7 +149,7 @@ pub mod function_loading_state {
     pub const MAX: u32 = Raw::CU_FUNCTION_LOADING_STATE_MAX as u32;
 }
 
-/// What an input of a link is.
+/// Kinds of inputs of a link.
 pub mod jit_input {
     use cudarc::driver::sys::CUjitInputType_enum as Raw;
     /// `CU_JIT_INPUT_CUBIN`.

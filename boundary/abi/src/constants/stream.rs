@@ -22,7 +22,7 @@ pub mod capture_status {
     pub const INVALIDATED: u32 = Raw::CU_STREAM_CAPTURE_STATUS_INVALIDATED as u32;
 }
 
-/// What is forbidden while capturing.
+/// Capture modes: which calls are forbidden while capturing.
 pub mod capture_mode {
     use cudarc::driver::sys::CUstreamCaptureMode_enum as Raw;
     /// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
@@ -33,7 +33,7 @@ pub mod capture_mode {
     pub const RELAXED: u32 = Raw::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
 }
 
-/// What an operation of a batch does.
+/// Kinds of operations in a batch.
 pub mod stream_memory_operation {
     use cudarc::driver::sys::CUstreamBatchMemOpType_enum as Raw;
     /// `CU_STREAM_MEM_OP_WAIT_VALUE_32`.
@@ -72,7 +72,7 @@ pub mod stream_write_value {
     pub const DEFAULT: u32 = Raw::CU_STREAM_WRITE_VALUE_DEFAULT as u32;
 }
 
-/// How far a barrier reaches.
+/// Scopes of a barrier.
 pub mod stream_memory_barrier {
     use cudarc::driver::sys::CUstreamMemoryBarrier_flags_enum as Raw;
     /// `CU_STREAM_MEMORY_BARRIER_TYPE_SYS`.

@@ -1,6 +1,6 @@
-//! Pointers of a C call on their way to typed values: each comes in as the program passed it and goes out as a
-//! reference, a slice, a range or an error. A NULL where something must be is INVALID_VALUE, as CUDA says; what a
-//! pointer that is not NULL leads to is the program's promise.
+//! Pointers of a C call become typed values. Each comes in as the program passed it; a reference, a slice, a range or
+//! an error goes out. A forbidden NULL is INVALID_VALUE, as CUDA says. The program promises that other pointers are
+//! valid.
 
 use crate::arguments::host::{HostRange, UnifiedRange};
 use floe_abi::{CudaError, CudaResult, DevicePtr, HostPointer};

@@ -27,7 +27,7 @@ pub struct CopyBox {
 /// One end of a [`CopyBox`]; its place starts at the box's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyEnd {
-    /// Where, from the first byte of the box to its last.
+    /// The range, from the first byte of the box to its last.
     pub place: CopyPlace,
     /// Bytes from one row to the next.
     pub pitch: usize,
@@ -262,7 +262,7 @@ impl RawEnd {
     }
 
     fn place_in_array(&self, extent: [usize; 3]) -> CudaResult<CopyEnd> {
-        // What the box moves must be a number, however large the array is.
+        // The bytes of the box must fit a number, however large the array is.
         span(extent, extent[0], 0).ok_or(CudaError::INVALID_VALUE)?;
         if self.array == 0 {
             return Err(CudaError::INVALID_VALUE);

@@ -7,8 +7,8 @@ use std::ffi::c_void;
 
 /// Host memory of the program, `len` bytes from an address, valid until the operation it was passed to completes.
 ///
-/// CUDA's own contract makes this sound: the program promised that nobody writes what an operation reads and that
-/// nobody touches what it writes until the operation has completed. Bytes are copied, or borrowed within one call.
+/// CUDA's own contract makes this sound. Until an operation has completed, nobody writes the memory that it reads, and
+/// nobody touches the memory that it writes. Bytes are copied, or borrowed within one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
     pub(crate) address: u64,
@@ -18,14 +18,13 @@ pub struct HostRange {
 impl HostRange {
     /// A range the program passed.
     ///
-    /// # Safety
-    /// The memory is readable, and writable where the operation writes, until the operation has completed, and nobody
-    /// else uses it in conflict with the operation meanwhile.
+    /// # Safety Until the operation has completed, the memory is readable, and writable where the operation writes.
+    /// Nobody else uses it in conflict with the operation meanwhile.
     pub unsafe fn new(address: HostPointer, len: usize) -> Self {
         Self { address: address.0, len }
     }
 
-    /// Where it starts.
+    /// Its first address.
     pub fn pointer(&self) -> HostPointer {
         HostPointer(self.address)
     }
@@ -59,7 +58,7 @@ impl HostRange {
     pub fn read_into(&self, target: &mut [u8]) -> CudaResult<()> {
         let from = self.sub(0, target.len())?;
         if !target.is_empty() {
-            // SAFETY: `new`'s caller vouched for `len` readable bytes, `sub` checked that these are among them, and
+            // SAFETY: `new`'s caller vouched for `len` readable bytes, and `sub` checked that these are among them.
             // `target` is our own, so the two cannot overlap in conflict.
             unsafe { std::ptr::copy(from.address as *const u8, target.as_mut_ptr(), target.len()) };
         }
@@ -96,13 +95,13 @@ impl HostRange {
     /// Has `fill` write the range in place. `fill` must not reach these bytes in another way.
     ///
     /// # Errors
-    /// What `fill` answers.
+    /// The answer of `fill`.
     pub fn lend<E>(&self, fill: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         if self.len == 0 {
             return fill(&mut []);
         }
-        // SAFETY: `new`'s caller vouched for `len` writable bytes that nobody else uses until the operation they were
-        // passed to has completed, and for the operation this is the one use of them.
+        // SAFETY: `new`'s caller vouched for `len` writable bytes, which nobody else uses until their operation has
+        // completed. The operation uses them here only.
         fill(unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
     }
 
@@ -160,8 +159,8 @@ impl UnifiedRange {
         self.range.is_empty()
     }
 
-    /// The range as host memory. Only for an address that is not the device's: the program vouched for it as host
-    /// memory in that case alone, and an address that is neither ends the program, as it does in a copy by hand.
+    /// The range as host memory. Only for an address that is not the device's: in that case alone the program vouched
+    /// for it as host memory. An address that is neither ends the program, as in a copy by hand.
     pub fn host(&self) -> HostRange {
         self.range
     }
@@ -183,7 +182,7 @@ impl HostFunction {
         Self { function, user: user as u64 }
     }
 
-    /// Where the function is.
+    /// The function's address.
     pub fn address(&self) -> u64 {
         self.function as usize as u64
     }
@@ -193,14 +192,14 @@ impl HostFunction {
         self.user
     }
 
-    /// Calls it. What it does is the program's business; it makes no driver calls.
+    /// Calls it. The function makes no driver calls, as CUDA demands.
     pub fn call(self) {
         // SAFETY: `new`'s caller passed on the program's promise.
         unsafe { (self.function)(self.user as *mut c_void) }
     }
 }
 
-/// A function of the program that is also told its stream and the stream's status.
+/// A function of the program that also gets its stream and the stream's status.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCallback {
     function: unsafe extern "C" fn(u64, u32, *mut c_void),

@@ -1,5 +1,5 @@
-//! Host memory an implementation hands to the program: pages, at an address of the system's or its own choice, of their own or
-//! of a file. Blocks are made and freed here; what lies in them is reached through ranges.
+//! Host memory that an implementation hands to the program: pages of their own or of a file, at an address that the
+//! kernel or the caller chooses. Blocks are made and freed here; their bytes are reached through ranges.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
@@ -63,7 +63,7 @@ impl HostBlock {
         Self::map(address, len, libc::MAP_SHARED, file.as_raw_fd(), offset)
     }
 
-    /// Where it starts.
+    /// Its first address.
     pub fn pointer(&self) -> HostPointer {
         HostPointer(self.start.as_ptr() as u64)
     }

@@ -1,11 +1,11 @@
 //! Options of a module load. C's two parallel arrays come in; typed answers and two text buffers go out, the latter
-//! written back with their lengths as the driver does. Options nobody here acts on are kept, so that none is lost.
+//! written back with their lengths as the driver does. Options that floe does not act on are kept, so that none is lost.
 
 use crate::arguments::host::HostRange;
 use floe_abi::{CudaError, CudaResult, HostPointer, jit_option};
 use std::ffi::c_void;
 
-/// What a program wishes of a load, and where it wants to read how it went.
+/// A program's options for a load, and its buffers for the log and the answers.
 #[derive(Debug, Default)]
 pub struct JitOptions {
     values: Vec<(u32, u64)>,
@@ -69,8 +69,8 @@ impl JitOptions {
         self.values.iter().rev().find(|(number, _)| *number == option).map(|(_, value)| *value)
     }
 
-    /// All options but the log buffers and those the driver answers, in the program's order: what may be passed on to
-    /// another process as it is.
+    /// All options but the log buffers and those that the driver answers, in the program's order. These may be passed
+    /// to another process as they are.
     pub fn plain(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.values.iter().copied().filter(|(option, _)| is_plain(*option))
     }

@@ -1,6 +1,6 @@
 //! A kernel launch as implementations see it: function, geometry, attributes, and parameters that are still where the
 //! program put them. C's arrays of pointers come in, one contiguous parameter block goes out. Nothing here knows a
-//! kernel's layout; the implementation tells it.
+//! kernel's layout; the implementation gives it.
 
 use floe_abi::{
     CudaError, CudaResult, Function, LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END,
@@ -11,7 +11,7 @@ use std::ffi::c_void;
 /// One launch.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// What runs; may be a kernel's handle.
+    /// The function; may be a kernel's handle.
     pub function: Function,
     /// Blocks per axis.
     pub grid: [u32; 3],
@@ -19,7 +19,7 @@ pub struct Launch<'a> {
     pub block: [u32; 3],
     /// Dynamic shared memory, bytes per block.
     pub shared_bytes: u32,
-    /// Where it is queued.
+    /// The stream that it is queued in.
     pub stream: Stream,
     /// Blocks of the grid may wait for one another.
     pub cooperative: bool,
@@ -76,16 +76,16 @@ impl Default for ParameterRoom {
     }
 }
 
-/// Where one parameter lies in a kernel's parameter block, in bytes.
+/// The place of one parameter in a kernel's parameter block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterLayout {
     /// From the block's start.
     pub offset: usize,
-    /// How long.
+    /// Its length.
     pub size: usize,
 }
 
-/// Where all of a kernel's parameters lie.
+/// The places of all parameters of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelLayout {
     parameters: Vec<ParameterLayout>,
@@ -132,14 +132,13 @@ impl KernelArguments {
     /// No parameters.
     pub const NONE: Self = Self { form: Form::None };
 
-    /// What `cuLaunchKernel` was given: an array of pointers, or the `extra` list.
+    /// The parameters of `cuLaunchKernel`: an array of pointers, or the `extra` list.
     ///
     /// # Errors
     /// INVALID_VALUE where both are given or `extra` is not a list the driver knows.
     ///
-    /// # Safety
-    /// The program's contract: `extra` is NULL or ends with `CU_LAUNCH_PARAM_END` and its entries are valid;
-    /// `parameters` is NULL or has a valid pointer for each parameter of the function, all until the call returns.
+    /// # Safety The program's contract, until the call returns: `extra` is NULL, or its entries are valid and it ends
+    /// with `CU_LAUNCH_PARAM_END`. `parameters` is NULL, or has a valid pointer for each parameter of the function.
     pub unsafe fn new(parameters: *mut *mut c_void, extra: *mut *mut c_void) -> CudaResult<Self> {
         if extra.is_null() {
             let form = if parameters.is_null() { Form::None } else { Form::Pointers(parameters as u64) };

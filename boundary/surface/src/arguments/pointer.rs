@@ -1,5 +1,5 @@
-//! What the driver can say of an address, each answer with the width C expects it in. The implementation gives a typed
-//! answer, the surface writes it through the program's pointer. It never reads through one.
+//! Attributes of an address, each with the width that C expects. The implementation gives a typed answer, the surface
+//! writes it through the program's pointer. It never reads through one.
 
 use floe_abi::{Context, DevicePtr, HostPointer, MemPool, pointer_attribute};
 
@@ -25,7 +25,7 @@ pub enum PointerAttribute {
     DeviceOrdinal(i32),
     /// Can be handed to another process the old way.
     IsLegacyIpcCapable(bool),
-    /// Where the allocation starts.
+    /// First address of the allocation.
     RangeStart(DevicePtr),
     /// The allocation's size in bytes.
     RangeSize(usize),
@@ -35,13 +35,13 @@ pub enum PointerAttribute {
     AllowedHandleTypes(u64),
     /// Network cards can reach it.
     IsGpuDirectRdmaCapable(bool),
-    /// What the context's device may do with it.
+    /// The access that the context's device has.
     AccessFlags(u32),
     /// The pool it is from, or NULL.
     MemPool(MemPool),
     /// Size of the mapping in bytes.
     MappingSize(usize),
-    /// Where the mapping starts.
+    /// First address of the mapping.
     MappingBase(DevicePtr),
     /// A number of the physical memory behind it.
     MemoryBlockId(u64),
@@ -59,7 +59,7 @@ pub(crate) enum Width {
 }
 
 impl PointerAttribute {
-    /// What is written through the program's pointer.
+    /// A value to be written through the program's pointer.
     #[allow(clippy::cast_sign_loss, reason = "an ordinal of -2 keeps its bits")]
     pub(crate) fn width(self) -> Width {
         match self {
@@ -84,9 +84,9 @@ impl PointerAttribute {
         }
     }
 
-    /// What `cuPointerGetAttributes` says of an address nobody knows, as driver 580 does: zero in the attribute's width,
-    /// −2 for the device, the address itself as host pointer, and nothing at all for the range it lies in. `None` for an
-    /// attribute without a meaning.
+    /// The answer of `cuPointerGetAttributes` for an unknown address, as driver 580 gives it. It is zero in the
+    /// attribute's width, −2 for the device, and the address itself as host pointer. The range's attributes are not
+    /// written. `None` for an attribute without a meaning.
     pub(crate) fn unknown(attribute: u32, address: DevicePtr) -> Option<Option<Self>> {
         use pointer_attribute as ask;
         Some(Some(match attribute {

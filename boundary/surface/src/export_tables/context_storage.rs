@@ -100,8 +100,8 @@ pub(crate) fn context_gone(context: Context) {
     };
     for ((context, key), stored) in gone {
         if let Some(destructor) = stored.destructor {
-            // SAFETY: whoever put the value promised that its destructor may be called with these once the context
-            // goes; it is taken out of the storage first, so it is called once.
+            // SAFETY: the caller that put the value promised that its destructor may be called with these once the
+            // context goes. The value is taken out of the storage first, so the call happens once.
             unsafe { destructor(context, key, stored.value) };
         }
     }

@@ -1,8 +1,8 @@
 //! The value cudart compares before it trusts a driver: process, tables, time and devices in, sixteen bytes out. It is
 //! computed over what this very process sees, so it never travels.
 //!
-//! Provenance: the algorithm and its constants are known from a public reimplementation of the CUDA driver and from
-//! observing cudart 12 and 13 from outside; no NVIDIA code was read or taken apart. The parts are public standards:
+//! Provenance: the algorithm and its constants come from a public reimplementation of the CUDA driver, and from
+//! observing cudart 12 and 13 from outside. No NVIDIA code was read or taken apart. The parts are public standards:
 //! HMAC is RFC 2104, MD2 is RFC 1319. It is kept in a file of its own so that it can be judged by itself.
 
 use hmac::{Mac, SimpleHmac};
@@ -17,7 +17,7 @@ const WORD_FOR_1: u64 = 0x1841_181C_03CB_675C;
 /// Second half of both.
 const SECOND_WORD: u64 = 0x8ED3_83AA_1F4C_D1E8;
 
-/// What a device adds to the value, as the process sees it.
+/// A device's part of the value, as the process sees the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceIdentity {
     pub(crate) uuid: [u8; 16],
@@ -26,7 +26,7 @@ pub(crate) struct DeviceIdentity {
     pub(crate) pci_device: i32,
 }
 
-/// What the process adds.
+/// The process's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     /// As `cuDriverGetVersion` reports it.

@@ -10,7 +10,7 @@ use crate::prelude::*;
 use crate::process;
 use std::sync::OnceLock;
 
-/// What the slots of this library ask: its implementation, and the addresses that the integrity check covers.
+/// This library, as its slots see it: the implementation, and the addresses that the integrity check covers.
 pub(super) struct Library {
     pub(super) driver: &'static dyn Driver,
     pub(super) runtime_table: u64,
@@ -125,9 +125,9 @@ pub(super) unsafe extern "C" fn current_context(context: *mut Context) -> CuResu
     })
 }
 
-/// A buffer a tool would write which callbacks it wants to; zero says none. Callers only read it. The size handed out
-/// counts entries, not bytes: with 1,024 bytes the runtime reads past the end for its later functions and then calls
-/// back into tools that are not there. 16 bytes per entry is more than any runtime seen reads.
+/// A buffer a tool would write which callbacks it wants to; zero says none. Callers only read it. The size counts
+/// entries, not bytes. With 1,024 bytes the runtime reads past the end for its later functions, and then calls back
+/// into missing tools. 16 bytes per entry is more than any runtime seen reads.
 static RUNTIME_CALLBACKS: [u64; 2 * RUNTIME_CALLBACK_COUNT] = [0; 2 * RUNTIME_CALLBACK_COUNT];
 const RUNTIME_CALLBACK_COUNT: usize = 0x400;
 /// As above, for another kind of callback.

@@ -25,7 +25,7 @@ pub struct CaptureStream {
     pub blocking: bool,
 }
 
-/// What a program is told about a stream's capture.
+/// A stream's capture, as a program sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureInfo {
     /// One of `capture_status`.
@@ -34,17 +34,17 @@ pub struct CaptureInfo {
     pub id: u64,
     /// The graph being made; NULL where there is none.
     pub graph: Graph,
-    /// Address of the nodes the stream's next node waits for, valid until the stream's capture is asked or goes on.
+    /// Address of the nodes that the stream's next node waits for, valid until the next question or call about this capture.
     pub nodes: u64,
     /// Address of what of each is waited for.
     pub edges: u64,
-    /// How many there are.
+    /// Their number.
     pub count: usize,
     /// Whether an edge waits for less than all of its node.
     pub has_ports: bool,
 }
 
-/// All captures under way.
+/// All open captures.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     captures: BTreeMap<u64, Capture>,
@@ -69,9 +69,9 @@ pub(super) struct Capture {
 #[derive(Debug)]
 struct Strand {
     stream: CaptureStream,
-    /// What its next node waits for.
+    /// The nodes that its next node waits for.
     after: Vec<Edge>,
-    /// The same as C was last told it.
+    /// The same, as C last got it.
     told: (Vec<GraphNode>, Vec<GraphEdge>),
 }
 
@@ -87,7 +87,7 @@ impl Captures {
         self.captures.values().any(|capture| capture.graph == graph)
     }
 
-    /// The captures under way.
+    /// The open captures.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Capture> {
         self.captures.values_mut()
     }
@@ -96,7 +96,7 @@ impl Captures {
         self.captures.iter().find(|(_, capture)| capture.streams.contains_key(&stream.key)).map(|(id, _)| *id)
     }
 
-    /// The capture of an event, if it is still under way.
+    /// The capture of an event, if it is still open.
     fn of_event(&self, event: Event) -> Option<(u64, &[Edge])> {
         let (id, after) = self.events.get(&event.0)?;
         self.captures.contains_key(id).then_some((*id, after.as_slice()))
@@ -243,7 +243,7 @@ impl Graphs {
         result.map(|()| graph)
     }
 
-    /// What a stream's capture is doing. The addresses in it lead to memory of the capture's.
+    /// The state of a stream's capture. The addresses in it lead to memory of the capture's.
     ///
     /// # Errors
     /// IMPLICIT for the legacy default stream while a stream that waits for it is captured.
@@ -274,7 +274,7 @@ impl Graphs {
         })
     }
 
-    /// The capture of this stream cannot go on.
+    /// The capture of this stream becomes invalid.
     pub(super) fn invalidate_on(&self, stream: &CaptureStream) {
         let mut state = self.lock();
         if let Some(id) = state.captures.of(stream) {
@@ -282,7 +282,7 @@ impl Graphs {
         }
     }
 
-    /// A stream is gone: a capture that began on it is over, one it had joined cannot go on.
+    /// A stream is gone: a capture that began on it ends, one that it had joined becomes invalid.
     pub fn forget_stream(&self, stream: &CaptureStream) {
         if !self.is_watching() {
             return;

@@ -98,7 +98,7 @@ impl Graphs {
         Ok(nodes.iter().filter(|node| node.after.is_empty()).map(Node::handle).collect())
     }
 
-    /// What a node waits for.
+    /// The nodes that a node waits for.
     ///
     /// # Errors
     /// INVALID_VALUE where there is no such node.
@@ -106,7 +106,7 @@ impl Graphs {
         Ok(self.lock().node(node)?.after.clone())
     }
 
-    /// What waits for a node: later nodes with their edges.
+    /// The nodes that wait for a node, with their edges.
     ///
     /// # Errors
     /// INVALID_VALUE where there is no such node.

@@ -68,7 +68,7 @@ impl Exec {
         self.flags
     }
 
-    /// What a launch does to memory.
+    /// The effects of a launch on memory.
     pub(crate) fn effects(&self) -> Arc<Effects> {
         Arc::clone(&lock(&self.effects))
     }
@@ -137,7 +137,7 @@ impl Graphs {
         Ok(())
     }
 
-    /// What launches will do to memory when a graph's plan has updated an instantiated graph.
+    /// The effects of later launches on memory, when a graph's plan has updated an instantiated graph.
     ///
     /// # Errors
     /// INVALID_VALUE where memory of the graph is gone, NOT_SUPPORTED where it allocates or frees memory and is
@@ -195,7 +195,7 @@ impl Graphs {
     }
 }
 
-/// Where in the plan the node stands that is to do something else of the same kind.
+/// The index in the plan of a node that gets other work of the same kind.
 ///
 /// # Errors
 /// INVALID_VALUE where the plan has no such node or the work is of another kind, or other operations on words.

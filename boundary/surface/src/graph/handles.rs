@@ -3,7 +3,7 @@
 
 use floe_abi::{CudaError, CudaResult};
 
-/// What a handle names.
+/// Kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Kind {

@@ -1,7 +1,7 @@
-//! Memory that graphs allocate and free: ranges an implementation set aside, which allocation of which graph has which of
-//! them, whether it outlives a launch. Nodes, launches and frees come in; ranges nobody can need any more go out. Memory is
-//! set aside when a node is made and stays until graph, instantiated graph and allocation are all gone; within a graph a
-//! range serves one allocation after the other, as far as the graph's order allows.
+//! Memory that graphs allocate and free: the ranges that an implementation set aside, their allocations, and whether
+//! these outlive a launch. Nodes, launches and frees come in; ranges that nothing can need any more go out. Memory is
+//! set aside when a node is made. It stays until graph, instantiated graph and allocation are all gone. Within a graph,
+//! a range serves several allocations one after another, as far as the graph's order allows.
 
 mod launches;
 mod nodes;
@@ -21,13 +21,13 @@ use std::collections::{BTreeMap, HashMap};
 /// Memory an implementation has set aside for graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// Whose memory it is.
+    /// The device whose memory it is.
     pub device: Device,
     /// Its first byte.
     pub address: DevicePtr,
     /// Its length.
     pub bytes: u64,
-    /// What tells it from other memory that is or was at this address.
+    /// A number that no other memory at this address has or had.
     pub serial: u64,
 }
 
@@ -59,10 +59,10 @@ struct Range {
     alive: Option<u64>,
 }
 
-/// What an allocation node allocates.
+/// An allocation node's memory.
 #[derive(Debug)]
 struct Allocation {
-    /// Where its range starts.
+    /// First address of its range.
     at: u64,
     graph: u64,
     /// The graphs that free it.
@@ -184,7 +184,7 @@ impl Graphs {
         }
     }
 
-    /// Counts the highest number of bytes anew from here; no other attribute and no other value can be set.
+    /// Resets a high mark of bytes; no other attribute and no other value can be set.
     ///
     /// # Errors
     /// INVALID_VALUE.

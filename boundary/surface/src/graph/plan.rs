@@ -24,9 +24,9 @@ pub struct Plan {
 pub struct PlanNode {
     /// The graph's node it comes from.
     pub node: GraphNode,
-    /// What it does.
+    /// Its work.
     pub work: Work,
-    /// What it waits for.
+    /// Its dependencies.
     pub after: Vec<PlanEdge>,
     /// Whether it does its work; where not, it is as good as empty.
     pub enabled: bool,
@@ -37,7 +37,7 @@ pub struct PlanNode {
 pub struct PlanEdge {
     /// Place of the earlier node in the plan.
     pub from: usize,
-    /// What of it is waited for.
+    /// The part of the earlier node that is waited for.
     pub data: GraphEdge,
 }
 
@@ -68,7 +68,7 @@ impl Plan {
         }
         let nodes = &state.body(graph)?.nodes;
         let order = order(state, graph)?;
-        // Where in the plan each node of this graph ends: several places for a graph with several ends.
+        // The last plan nodes of each node of this graph: several for a child graph with several ends.
         let mut ends: HashMap<GraphNode, Vec<usize>> = HashMap::new();
         let mut waited_for = vec![false; nodes.len()];
         for index in &order {
@@ -137,7 +137,7 @@ impl Plan {
     /// things. Its allocations may be others.
     ///
     /// # Errors
-    /// What of `other` cannot be.
+    /// The first node of `other` that does not fit.
     pub fn accepts(&self, other: &Self) -> Result<(), GraphUpdate> {
         let refuse = |reason, node| GraphUpdate { result: reason, error_node: node, ..GraphUpdate::default() };
         for (old, new) in self.nodes.iter().zip(&other.nodes) {
@@ -193,7 +193,7 @@ fn order(state: &State, graph: Graph) -> CudaResult<Vec<usize>> {
     if order.len() == nodes.len() { Ok(order) } else { Err(CudaError::INVALID_VALUE) }
 }
 
-/// What `cuGraphInstantiateWithParams` says about an error.
+/// The result of `cuGraphInstantiateWithParams` for an error.
 pub(crate) fn instantiate_result(error: CudaError) -> u32 {
     match error {
         CudaError::INVALID_VALUE => refused::INVALID_STRUCTURE,

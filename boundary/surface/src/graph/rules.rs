@@ -1,6 +1,6 @@
-//! What CUDA refuses while streams are captured: calls that may wait or order the device on their own, the legacy default
-//! stream, a synchronize of a context. Threads and contexts come in, errors go out; a capture that was in the way is
-//! invalidated, as CUDA says. The thread's own mode is kept here.
+//! The calls that CUDA refuses while streams are captured. They may wait or order the device on their own, use the
+//! legacy default stream, or synchronize a context. Threads and contexts come in, errors go out; a capture that was in
+//! the way is invalidated, as CUDA says. The thread's own mode is kept here.
 
 use super::capture::CaptureStream;
 use super::store::{Graphs, State};
@@ -51,8 +51,8 @@ pub(super) fn refuse_legacy(state: &mut State, stream: &CaptureStream) -> CudaRe
 }
 
 impl Graphs {
-    /// A call that may wait for the device or order it on its own, such as an allocation or a question to an event: not
-    /// while the mode of this thread and of the captures under way forbids it.
+    /// Refuses a call that may wait for the device or order it on its own, such as an allocation or a query of an
+    /// event. The modes of this thread and of the open captures decide.
     ///
     /// # Errors
     /// STREAM_CAPTURE_UNSUPPORTED where it is forbidden.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Edge {
     /// The earlier node.
     pub from: GraphNode,
-    /// What of it is waited for.
+    /// The part of the earlier node that is waited for.
     pub data: GraphEdge,
 }
 
@@ -33,7 +33,7 @@ impl Edge {
 #[derive(Debug, Default)]
 pub struct Graphs {
     state: Mutex<State>,
-    /// Captures under way and events last recorded in one: while there are none, streams need not ask.
+    /// Open captures, and events last recorded in one: while there are none, streams need not ask.
     pub(super) watched: AtomicUsize,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct State {
 pub(super) struct Body {
     /// In the order they were made, so by rising id.
     pub(super) nodes: Vec<Node>,
-    /// It is the graph of this node, which alone may end it.
+    /// The node whose child graph it is, which alone may end it.
     parent: Option<u64>,
     /// User objects it keeps alive.
     pub(super) held: Held,
@@ -189,7 +189,7 @@ impl State {
         Ok(made)
     }
 
-    /// Gives a graph up with all its nodes; returns the user objects nothing holds any more.
+    /// Removes a graph with all its nodes; returns the destructors of user objects that nothing holds any more.
     pub(super) fn remove(&mut self, graph: Graph) -> CudaResult<Vec<super::Destructor>> {
         let body = self.graphs.remove(&id(Kind::Graph, graph.0)?).ok_or(CudaError::INVALID_VALUE)?;
         let mut over = self.objects.release_all(&body.held);
@@ -262,7 +262,7 @@ impl Graphs {
     /// Adds a node.
     ///
     /// # Errors
-    /// INVALID_VALUE where the graph or a dependency is none of its, or one stands twice.
+    /// INVALID_VALUE where there is no such graph, or a dependency is not a node of it or is named twice.
     pub fn add(&self, graph: Graph, after: &[Edge], work: Work) -> CudaResult<GraphNode> {
         let mut state = self.lock();
         state.check_edges(graph, after)?;
@@ -318,7 +318,7 @@ impl Graphs {
         Ok(())
     }
 
-    /// What a node does.
+    /// A node's work.
     ///
     /// # Errors
     /// INVALID_VALUE where it is none.

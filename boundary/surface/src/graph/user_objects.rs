@@ -1,5 +1,6 @@
-//! User objects: something of the program's with a destructor, kept alive by references of the program and of graphs.
-//! Counts come in; when the last reference goes, the destructor comes out and is called by whoever let go.
+//! User objects: objects of the program with a destructor, kept alive by references of the program and of graphs.
+//! Counts come in. When the last reference goes, the destructor goes out, and the caller that released it calls the
+//! destructor.
 
 use super::handles::{Kind, id, value};
 use super::store::Graphs;
@@ -50,7 +51,7 @@ impl UserObjects {
     /// Another holder has the same references.
     pub(super) fn share(&mut self, held: &Held) {
         for (object, count) in held {
-            // What is held is alive.
+            // A held object is alive.
             let _ = self.retain(*object, *count);
         }
     }

@@ -1,6 +1,6 @@
-//! What a node of a graph does, with all it needs to do it later: parameters copied, ends of copies told apart. Values an
-//! implementation has checked come in and stay as they are. Host memory and functions are the program's promise, which
-//! lasts as long as the graph may be launched.
+//! The work of a graph's node, with all that it needs later: copied parameters, and ends of copies by kind of memory.
+//! Values that an implementation has checked come in and stay as they are. The program promises that host memory and
+//! functions are valid as long as the graph may be launched.
 
 use super::memory::{AllocWork, FreeWork};
 use crate::arguments::copy::{CopyBox, CopyEnd, CopyPlace};
@@ -13,7 +13,7 @@ use floe_abi::{
 };
 use std::sync::Arc;
 
-/// What a node does.
+/// A node's work.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Nothing: a point where dependencies meet.
@@ -75,7 +75,7 @@ impl Work {
 /// One kernel with its parameters' values.
 #[derive(Clone, Debug)]
 pub struct KernelWork {
-    /// What runs.
+    /// The function.
     pub function: Function,
     /// The kernel of a library it comes from, which the runtime knows it by; NULL where there is none.
     pub kernel: Kernel,
@@ -94,7 +94,7 @@ pub struct KernelWork {
 }
 
 impl KernelWork {
-    /// As C is told about it. The addresses stay valid while the node has these parameters.
+    /// The parameters as C reads them. The addresses stay valid while the node has these parameters.
     pub fn to_params(&self) -> KernelNodeParams {
         KernelNodeParams {
             first: KernelNodeParamsV1 {
@@ -149,14 +149,14 @@ pub struct CopyWork {
     pub asked: Memcpy3d,
     /// As the program gave it.
     pub context: Context,
-    /// What it comes to: no end of it is left for others to tell.
+    /// The copy, with the kind of memory of both ends.
     pub copy: CopyBox,
 }
 
 /// One fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FillWork {
-    /// What is filled with what.
+    /// The range and the value.
     pub fill: MemsetNodeParams,
     /// As the program gave it.
     pub context: Context,
@@ -176,7 +176,7 @@ pub struct WordsWork {
 pub struct HostWork {
     /// As the program gave it.
     pub asked: HostNodeParams,
-    /// What is called.
+    /// The function and its argument.
     pub function: HostFunction,
 }
 
@@ -230,7 +230,7 @@ impl WordsWork {
         Self { operations: operations.into(), context }
     }
 
-    /// As C is told about it. The address stays valid while the node has these operations.
+    /// The parameters as C reads them. The address stays valid while the node has these operations.
     pub(crate) fn to_params(&self) -> BatchMemOpNodeParams {
         BatchMemOpNodeParams {
             context: self.context,

@@ -1,6 +1,6 @@
-//! Contexts: forms of creation with parameters, of which those that ask for something are refused as the driver refuses them,
-//! and the calls that may end a context, after which the values kept for it are destroyed. C arguments come in; which context
-//! is current stays the implementation's matter.
+//! Contexts. Creations with parameters come in; wishes in them are refused as the driver refuses them. After calls that
+//! end a context, the values kept for it are destroyed. C arguments come in; which context is current stays the
+//! implementation's matter.
 
 use super::marshallers;
 use crate::expansion::say_once;
@@ -70,8 +70,8 @@ marshallers! {
     }
 }
 
-/// What the driver answers to an execution affinity where no MPS server partitions the GPU (driver 13.0 on an H100): a count
-/// that is not positive asks for none, whatever the pointer.
+/// The driver's answer to an execution affinity where no MPS server partitions the GPU (driver 13.0 on an H100). A
+/// count that is not positive asks for none, whatever the pointer.
 fn refuse_affinity(affinity: *const ExecAffinityParam, count: i32) -> CudaResult<()> {
     match count {
         ..=0 => Ok(()),
@@ -80,7 +80,7 @@ fn refuse_affinity(affinity: *const ExecAffinityParam, count: i32) -> CudaResult
     }
 }
 
-/// What the driver answers on Linux to a context that is to share the GPU with graphics work (driver 13.0 on an H100).
+/// The driver's answer on Linux to a context that is to share the GPU with graphics work (driver 13.0 on an H100).
 fn refuse_cig(cig: &CigParam) -> CudaResult<()> {
     match cig.kind {
         cig_data::D3D12_COMMAND_QUEUE => {}

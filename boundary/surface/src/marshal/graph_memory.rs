@@ -1,5 +1,5 @@
-//! Memory of graphs: nodes that allocate and free, and what a device tells about it. C's structs come in and go out; which
-//! memory that is and how long it lives the surface's graphs know, and the implementation sets it aside.
+//! Memory of graphs: nodes that allocate and free, and a device's attributes about it. C's structs come in and go out.
+//! The surface's graphs know which memory that is and how long it lives; the implementation sets it aside.
 
 use super::graph::lists::edges;
 use super::graph::nodes::{add_alloc, ask};

@@ -7,9 +7,9 @@ use crate::look_up::{self, Found};
 use crate::prelude::*;
 use crate::process::trace;
 
-/// `cuGetProcAddress` with a status. Where there is no such function the answer is NULL and the status says why, which
-/// is a success, as driver 580 has it; a caller that asks for no status gets the error instead. The empty name, which
-/// the runtime asks for to learn whether this works at all, is a success in any case.
+/// `cuGetProcAddress` with a status. Without such a function the answer is NULL, the status says why, and the call
+/// succeeds, as with driver 580. A caller that asks for no status gets the error instead. The empty name, which the
+/// runtime asks for to learn whether this works at all, is a success in any case.
 ///
 /// # Errors
 /// INVALID_VALUE for missing pointers and unknown flags, NOT_FOUND where there is no such function and no status.

@@ -1,6 +1,6 @@
-//! What floe refused, for whoever looks for the reason of an error: a program that asks, is refused and goes another way runs
-//! right, and nothing is written. Lines come in; they go to stderr when the process ends with an error, or at once where
-//! `FLOE_LOG` names a level that holds them. It never keeps more than a few lines, nor the same one twice.
+//! Refusals, kept to explain an error. A program that is refused and takes another way runs right, and sees nothing of
+//! it. Lines come in. They go to stderr when the process ends with an error, or at once where `FLOE_LOG` names a level
+//! that holds them. It never keeps more than a few lines, nor the same one twice.
 
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
@@ -20,7 +20,7 @@ pub enum Telling {
 }
 
 impl Telling {
-    /// What a value of `FLOE_LOG` asks for; `None` where it says nothing of it.
+    /// The setting that a value of `FLOE_LOG` asks for; `None` where it asks for none.
     pub fn of_level(level: &str) -> Option<Self> {
         match level.trim().to_ascii_lowercase().as_str() {
             "error" => Some(Self::Never),
@@ -30,7 +30,7 @@ impl Telling {
     }
 }
 
-/// Lines that are kept: the first ones, which later ones mostly follow from.
+/// Lines that are kept: the first ones, which mostly cause the later ones.
 const MOST_LINES: usize = 20;
 
 /// 0 until it is read from the environment or set.
@@ -41,7 +41,7 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept { lines: Vec::new(), left_out: 0, pro
 struct Kept {
     lines: Vec<String>,
     left_out: usize,
-    /// A forked child does not tell its parent's lines.
+    /// A forked child does not write its parent's lines.
     process: u32,
 }
 
@@ -121,7 +121,7 @@ impl Kept {
 }
 
 unsafe extern "C" {
-    /// glibc's `atexit` that also tells the exit code.
+    /// glibc's `atexit` with the exit code.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
@@ -129,7 +129,7 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     if code == 0 {
         return;
     }
-    // Whoever holds the lock does not give it back any more when the process ends beside it.
+    // A thread that holds the lock while the process ends may never release it.
     let Ok(kept) = KEPT.try_lock() else { return };
     if kept.process == std::process::id() {
         write(&kept.text());
@@ -137,7 +137,7 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
 }
 
 fn write(text: &str) {
-    // A closed stderr is the program's wish: there is nobody left to tell.
+    // A closed stderr is the program's wish.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

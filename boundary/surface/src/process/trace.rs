@@ -1,13 +1,13 @@
-//! What the program asked of the driver and what it was answered, for whoever looks for a call that goes wrong. The name
-//! and the answer of a call come in; with `FLOE_TRACE=failures` the calls that fail, with `FLOE_TRACE=calls` also every
-//! call as it begins, go to stderr with the number of their thread: a thread's last line is the call that it hangs in.
-//! Nothing is formatted, and no call is slower than two comparisons, when nobody asked.
+//! A trace of driver calls, to find the one that fails or hangs. The name and the answer of each call come in, lines
+//! with the thread's number go to stderr. `FLOE_TRACE=failures` writes calls that fail. `FLOE_TRACE=calls` also writes
+//! every call as it begins, so a thread's last line is the call that it hangs in. Without either nothing is formatted,
+//! and a call costs two comparisons more.
 
 use floe_abi::{CuResult, CudaError};
 use std::io::Write;
 use std::sync::OnceLock;
 
-/// What is written.
+/// The calls that are written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Detail {
     Nothing,

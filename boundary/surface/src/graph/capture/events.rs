@@ -62,8 +62,8 @@ impl Graphs {
         }
     }
 
-    /// Whether an event was last recorded in a capture, so that nobody can ask for its completion: then the capture cannot
-    /// go on.
+    /// Whether an event was last recorded in a capture, so that its completion cannot be asked for. Asking invalidates
+    /// the capture.
     ///
     /// # Errors
     /// CAPTURED_EVENT where it was.

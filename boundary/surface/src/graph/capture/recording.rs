@@ -10,7 +10,7 @@ use floe_abi::{
 };
 
 impl State {
-    /// Where the next node of a captured stream goes: the graph, and what it waits for.
+    /// The place of a captured stream's next node: its graph and its dependencies.
     ///
     /// # Errors
     /// As [`Graphs::record`].
@@ -20,7 +20,7 @@ impl State {
         Ok((self.captures.captures[&id].graph, after))
     }
 
-    /// What is recorded next on a captured stream waits for this node.
+    /// The next node recorded on a captured stream waits for this node.
     pub(in crate::graph) fn go_on(&mut self, stream: &CaptureStream, node: GraphNode) -> CudaResult<()> {
         let id = self.capturing(stream)?.ok_or(CudaError::ILLEGAL_STATE)?;
         self.strand(id, stream)?.after = vec![Edge::whole(node)];
@@ -32,7 +32,7 @@ impl Graphs {
     /// Whether the stream's work is recorded. Where it is, the caller records what it was asked to do.
     ///
     /// # Errors
-    /// INVALIDATED where the capture cannot go on, IMPLICIT for the legacy default stream while a stream that waits for it
+    /// INVALIDATED where the capture is invalid, IMPLICIT for the legacy default stream while a stream that waits for it
     /// is captured.
     pub fn is_capturing(&self, stream: &CaptureStream) -> CudaResult<bool> {
         if !self.is_watching() {
@@ -57,9 +57,8 @@ impl Graphs {
 
     /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
     ///
-    /// # Errors
-    /// As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory, after which the capture
-    /// cannot go on.
+    /// # Errors As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory, which
+    /// invalidates the capture.
     pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
         let mut state = self.lock();
         let (graph, after) = state.next_on(stream)?;

@@ -1,5 +1,6 @@
-//! What launches do to memory of graphs: which allocations live afterwards, which are freed, and what is refused because
-//! one still lives. Instantiated graphs and frees outside of graphs come in. Order on the device is the launches' own.
+//! Effects of launches on memory of graphs: which allocations live afterwards, which are freed, and which launches are
+//! refused because one still lives. Instantiated graphs and frees outside of graphs come in. Order on the device is the
+//! launches' own.
 
 use super::{Accounts, Range, Reserved};
 use crate::graph::exec::Exec;
@@ -10,7 +11,7 @@ use crate::graph::work::Work;
 use floe_abi::{CudaError, CudaResult, DevicePtr, Graph};
 use std::collections::BTreeSet;
 
-/// What one launch of a plan does to memory: allocations by their nodes.
+/// Effects of one launch of a plan on memory: allocations by their nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// The ranges its allocations are in, each once.
@@ -34,7 +35,7 @@ impl Effects {
 }
 
 impl Accounts {
-    /// What a launch of a plan will do.
+    /// The effects of a launch of a plan.
     ///
     /// # Errors
     /// INVALID_VALUE where memory it is to use is gone.
@@ -139,9 +140,8 @@ impl State {
 impl Graphs {
     /// Asked before a launch: whether memory allows it. What the implementation has it is asked itself.
     ///
-    /// # Errors
-    /// INVALID_VALUE where an allocation of an earlier launch still lives and nothing says that a launch frees it, where
-    /// one that is to be freed does not live, or where its memory is gone.
+    /// # Errors INVALID_VALUE where an allocation of an earlier launch still lives and no flag says that a launch frees
+    /// it. Also where an allocation to be freed does not live, or its memory is gone.
     pub(crate) fn check_launch(&self, exec: &Exec) -> CudaResult<()> {
         let effects = exec.effects();
         if effects.is_none() {
@@ -150,7 +150,7 @@ impl Graphs {
         self.lock().memory.check(&effects, exec.flags().frees_on_launch())
     }
 
-    /// Told after a launch. True: memory may be over with it.
+    /// The launch has been issued. True: the implementation may have memory to take back.
     pub(crate) fn launched(&self, exec: &Exec) -> bool {
         let effects = exec.effects();
         let touched = !effects.is_none();

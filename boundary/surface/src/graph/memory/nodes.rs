@@ -1,6 +1,6 @@
-//! Nodes that allocate and free memory: made explicitly or recorded on a stream. What a program wishes comes in, addresses
-//! go out that stay the same for the graph's life. A range an earlier node of the graph has freed is given again to a node
-//! that comes after that; else the implementation sets memory aside.
+//! Nodes that allocate and free memory: made explicitly or recorded on a stream. A program's wishes come in, addresses
+//! that stay the same for the graph's life go out. A node reuses a range that an earlier node of the graph has freed;
+//! else the implementation sets memory aside.
 
 use super::{Accounts, Allocation, Reserved};
 use crate::graph::capture::CaptureStream;
@@ -18,10 +18,10 @@ use std::sync::Arc;
 /// Ranges are multiples of this, as device allocations are.
 const GRAIN: u64 = 512;
 
-/// How many times its size an allocation may take of a range that was used before.
+/// The most that a reused range may exceed an allocation, as a multiple of its size.
 const MOST_SLACK: u64 = 2;
 
-/// What an allocation node allocates, as the program gave it and with the address.
+/// An allocation node's parameters, as the program gave them, and its address.
 #[derive(Debug)]
 pub struct AllocWork {
     asked: MemAllocNodeParams,
@@ -29,7 +29,7 @@ pub struct AllocWork {
 }
 
 impl AllocWork {
-    /// As C is told about it. The address of the array stays valid while the node exists.
+    /// The parameters as C reads them. The address of the array stays valid while the node exists.
     pub fn to_params(&self) -> MemAllocNodeParams {
         let access = if self.access.is_empty() { 0 } else { self.access.as_ptr() as u64 };
         MemAllocNodeParams { access, access_count: self.access.len(), ..self.asked }
@@ -44,7 +44,7 @@ impl AllocWork {
     }
 }
 
-/// What a free node frees.
+/// A free node's allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeWork {
     /// As the allocation node gave it.
@@ -81,7 +81,7 @@ pub(crate) fn wish(asked: &MemAllocNodeParams, access: &[MemAccess]) -> CudaResu
     Ok(AllocWork { asked: *asked, access: access.to_vec() })
 }
 
-/// Where a new node goes.
+/// The place of a new node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     /// Into a graph, behind these nodes.

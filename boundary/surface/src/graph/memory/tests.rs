@@ -17,7 +17,7 @@ const STREAM: CaptureStream = CaptureStream { key: 1, context: 1, legacy: false,
 struct Bench {
     graphs: Graphs,
     given: Cell<u64>,
-    /// What a device has lost so far: it begins again with its addresses, not with its serials.
+    /// Ranges that the device has lost so far: it reuses addresses, but not serials.
     resets: Cell<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Bench {
         self.graphs.free(at, at.0 >> 32)
     }
 
-    /// What is given back to the implementation, by address.
+    /// Addresses that the implementation gets back.
     fn over(&self) -> Vec<DevicePtr> {
         std::mem::take(&mut self.graphs.lock().memory.over).into_iter().map(|memory| memory.address).collect()
     }

@@ -1,5 +1,5 @@
-//! Modules: every form of loading an image, by pointer or by file, becomes one method. Where the image ends is found
-//! here, so what goes further is slices, not pointers. What cannot be read is an error before an implementation sees it.
+//! Modules: every form of loading an image, by pointer or by file, becomes one method. The image's end is found here,
+//! so slices go further, not pointers. An image that cannot be read is an error before an implementation sees it.
 
 use crate::expansion::say_once;
 use crate::marshal::marshallers;

@@ -1,4 +1,4 @@
-//! Occupancy: the search for a block size calls the program's own function per size, so it runs here and asks the
+//! Occupancy. The search for a block size calls the program's own function for each size. So it runs here, and asks the
 //! implementation only how many blocks fit. C arguments come in, block and grid size go out.
 
 use super::launch::described;
@@ -83,8 +83,8 @@ marshallers! {
     }
 }
 
-/// The block size, a multiple of the warp or the limit itself, with the most threads per multiprocessor; of equals the
-/// largest, which is found first.
+/// The block size with the most threads per multiprocessor: a multiple of the warp, or the limit itself. Of equals it
+/// is the largest, which is found first.
 fn best_block_size(
     driver: &impl Driver,
     function: Function,

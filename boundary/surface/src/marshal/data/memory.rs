@@ -1,6 +1,6 @@
-//! Questions and wishes about managed memory. C's pointers and places come in; CUDA's rules for devices without concurrent
-//! access are kept here: such a device is no place to prefer or to prefetch to. What is left is remembered and told again;
-//! only a prefetch to the host has an implementation do something.
+//! Questions and wishes about managed memory. C's pointers and places come in; CUDA's rules for devices without
+//! concurrent access are kept here: such a device is no place to prefer or to prefetch to. Other advice is remembered
+//! and answered; only a prefetch to the host goes to the implementation.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use crate::advice::Mark;
 use crate::marshal::marshallers;
 use crate::prelude::*;
 
-/// What `cuMemRangeGetAttribute` says of a place: the host.
+/// The host, as `cuMemRangeGetAttribute` numbers it.
 const HOST: i32 = -1;
 /// The same: none, or not the same everywhere.
 const NOWHERE: i32 = -2;
 /// Memory is CUDA's in whole pages.
 const PAGE: u64 = crate::PAGE as u64;
 
-/// Where a program wants memory.
+/// A location that a program names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
     Device(Device),

@@ -1,5 +1,6 @@
-//! Tensor maps: three forms become one method. The arrays of C's call are as long as the tensor has dimensions and are
-//! copied here; a rank no map has is refused before anything is read by it. Replacing an address needs no implementation.
+//! Tensor maps: three forms become one method. The arrays of C's call are as long as the tensor has dimensions, and are
+//! copied here. A rank that no map has is refused before any of them is read. Replacing an address needs no
+//! implementation.
 
 use crate::marshal::marshallers;
 use crate::prelude::*;
@@ -111,7 +112,7 @@ struct Access {
     fill: u32,
 }
 
-/// Where a tensor's elements lie.
+/// The layout of a tensor's elements.
 struct Tensor {
     rank: usize,
     dimensions: [u64; TENSOR_RANK],

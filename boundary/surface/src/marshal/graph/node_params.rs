@@ -1,4 +1,4 @@
-//! What C says a node does, as work: structs of each kind, or the one struct of all kinds. The implementation is asked what
+//! C's parameters of nodes, as work: structs of each kind, or the one struct of all kinds. The implementation is asked what
 //! only it can tell: whether a kernel can be launched so, whose memory an address is. Kinds no device here has are refused
 //! by name.
 
@@ -28,7 +28,7 @@ pub(super) unsafe fn kernel<D: crate::Driver>(driver: &D, params: &KernelNodePar
     driver.graph_kernel(&launch, params.context).map(Work::Kernel)
 }
 
-/// A copy with its ends told apart.
+/// A copy with the kind of memory of each end.
 ///
 /// # Safety
 /// The program's contract for both ends, as [`HostRange::new`], for as long as the graph may be launched.
@@ -144,7 +144,7 @@ pub(super) fn part<T: Part>(params: &GraphNodeParams) -> T {
     unsafe { params.words.as_ptr().cast::<T>().read() }
 }
 
-/// Puts the struct of one kind in its place, for what C is told in it.
+/// Writes the struct of one kind into the struct of all kinds, for C to read.
 pub(super) fn put_part<T: Part>(params: &mut GraphNodeParams, value: T) {
     const { assert!(size_of::<T>() <= size_of::<[u64; 29]>() && align_of::<T>() <= align_of::<u64>()) };
     // SAFETY: a part is plain numbers, no longer than the words.

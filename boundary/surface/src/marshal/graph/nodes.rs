@@ -112,7 +112,7 @@ pub(super) fn with_attributes(mut work: Work, old: &Work) -> Work {
     work
 }
 
-/// What C knew of a kernel node before CUDA 12, as it is known now.
+/// A kernel node's parameters from before CUDA 12, in today's form.
 pub(super) fn widened(params: &KernelNodeParamsV1) -> KernelNodeParams {
     KernelNodeParams { first: *params, ..KernelNodeParams::default() }
 }

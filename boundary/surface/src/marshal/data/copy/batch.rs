@@ -1,6 +1,6 @@
-//! Batches of copies: arrays of C's come in, each copy goes to the implementation by itself, in the batch's order. A source
-//! that may be reused when the call returns is waited for; all other attributes are hints. What is refused, and which copy
-//! is said to be at fault, is as an H200's driver has it.
+//! Batches of copies: arrays of C's come in, each copy goes to the implementation by itself, in the batch's order. A
+//! source that may be reused when the call returns is waited for; all other attributes are hints. Refusals, and the
+//! index of the copy at fault, are those of an H200's driver.
 
 use crate::marshal::marshallers;
 use crate::prelude::*;
@@ -17,7 +17,7 @@ struct Batch<'a> {
     ephemeral: bool,
 }
 
-/// No batch is captured; the capture goes on.
+/// No batch is captured; the capture stays valid.
 ///
 /// # Errors
 /// STREAM_CAPTURE_UNSUPPORTED for a captured stream; as the implementation's `stream_for_capture`.

@@ -1,5 +1,5 @@
-//! Batches of boxes: C's array comes in, each box goes to the implementation by itself, in the batch's order, when all of
-//! them have been checked. A source that may be reused when the call returns is waited for; all other wishes are hints.
+//! Batches of boxes. C's array comes in. When all boxes have been checked, each goes to the implementation by itself,
+//! in the batch's order. A source that may be reused when the call returns is waited for; all other wishes are hints.
 
 use super::batch::{PREFER_OVERLAP, refuse_captured};
 use crate::marshal::marshallers;
