@@ -7,17 +7,25 @@
 //! said meanwhile, on a connection of its own that carries nothing else and is always read: so it comes through whatever the
 //! others are full of, and what the peer has need not be kept. What this side's process is told of a peer that is gone for
 //! good is that connection's end, too: the system ends it when the peer's machine does not answer.
+//!
+//! The state is in `session`, `outbound`, `inbound`, `log`, `history` and `pulse`: no clock, thread, lock of its own or socket, so
+//! that `stepped` tests it with a time of its own. `places`, `shared`, `place`, `pipe` and `waits` are the shell around it.
 
 mod history;
+mod inbound;
 mod log;
+mod outbound;
 mod pipe;
 mod place;
 mod places;
 mod pulse;
+mod session;
 mod shared;
+#[cfg(test)]
+mod stepped;
 mod waits;
 
 pub use history::Mark;
 pub use places::{ACKNOWLEDGEMENTS_PLACE, Doubt, Heard, OWN_PLACE, Places};
-pub use shared::Standing;
+pub use session::{Admission, Standing};
 pub use waits::Wait;

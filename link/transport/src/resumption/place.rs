@@ -6,24 +6,24 @@
 //! and the next goes on at the byte where the peer stopped.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::history::{History, Mark};
+use super::history::Mark;
+use super::inbound::Inbound;
 use super::log::{Impossible, Log};
+use super::outbound::{CatchUp, Next, Outbound};
 use super::waits::Waits;
 use crate::error::{Failure, LinkError, Lost};
 use crate::pipes::pipe::{Pipe, Reach};
 
-/// Bytes of copies kept for one place, at which who writes waits for the peer.
-const MOST_COPIED: usize = 4 << 20;
 /// Bytes from which on what is written from where it lies is not copied: who writes it waits until the peer has it.
 pub(super) const HOLE_BYTES: usize = 512 << 10;
-/// Bytes after which the peer is told how many have come.
-const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
+
+/// A connection of the session that carries the channel.
+pub(super) type Under = super::outbound::Under<Arc<dyn Pipe>>;
 
 /// All places of a session, as one of them asks and tells them.
 pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
@@ -56,7 +56,7 @@ pub(super) struct Place<S> {
     pub(super) waits: Arc<Waits>,
     /// Held by who reads, while it reads.
     inbound: Mutex<Option<Under>>,
-    outbound: Mutex<Outbound>,
+    outbound: Mutex<Outbound<Arc<dyn Pipe>>>,
     /// Wakes who waits for the peer to have bytes, or for a connection to write the rest to.
     moved: Condvar,
     /// The connection there is, for who waits at it or ends it.
@@ -64,25 +64,7 @@ pub(super) struct Place<S> {
     /// Wakes who waits for a connection.
     pub(super) came: Condvar,
     /// What has been read, by who reads.
-    read: Mutex<History>,
-    /// How many of these bytes the peer has been told of.
-    told: AtomicU64,
-}
-
-/// A connection and which time it was made.
-#[derive(Clone, Debug)]
-pub(super) struct Under {
-    pub(super) pipe: Arc<dyn Pipe>,
-    epoch: u64,
-}
-
-#[derive(Debug)]
-struct Outbound {
-    log: Log,
-    /// The connection to write to, once it has what came before.
-    under: Option<Under>,
-    /// When the connection was made that is given what came before.
-    behind: Option<u64>,
+    read: Mutex<Inbound>,
 }
 
 /// What came of an attempt to read.
@@ -104,36 +86,28 @@ impl<S: Siblings> Place<S> {
             shared,
             waits,
             inbound: Mutex::default(),
-            outbound: Mutex::new(Outbound { log: Log::default(), under: None, behind: None }),
+            outbound: Mutex::default(),
             moved: Condvar::new(),
             current: Mutex::default(),
             came: Condvar::new(),
             read: Mutex::default(),
-            told: AtomicU64::new(0),
         }
     }
 
     /// What has come, where the peer has not been told or is to be told `anew`.
     pub(super) fn untold(&self, anew: bool) -> Option<Mark> {
-        let read = lock(&self.read);
-        let told = self.told.swap(read.at(), Ordering::AcqRel);
-        (told != read.at() || anew && read.at() > 0).then(|| read.mark())
+        lock(&self.read).untold(anew)
     }
 
     /// How many bytes have come.
     pub(super) fn received(&self) -> u64 {
-        lock(&self.read).at()
+        lock(&self.read).received()
     }
 
     /// The peer has these bytes, or more: connections overtake each other.
     pub(super) fn acknowledge(&self, mark: Mark) -> Result<(), LinkError> {
-        let free = {
-            let log = &mut lock(&self.outbound).log;
-            if mark.received <= log.acknowledged() {
-                return Ok(());
-            }
-            log.acknowledge(mark).map_err(|impossible| self.impossible(mark, impossible))?
-        };
+        let free = lock(&self.outbound).acknowledge(mark);
+        let free = free.map_err(|impossible| self.impossible(mark, impossible))?;
         self.moved.notify_all();
         drop(free);
         Ok(())
@@ -141,8 +115,8 @@ impl<S: Siblings> Place<S> {
 
     /// Whether the peer can have what it says it has.
     pub(super) fn check(&self, mark: Mark) -> Result<(), LinkError> {
-        let checked = lock(&self.outbound).log.check(mark);
-        checked.map(drop).map_err(|impossible| self.impossible(mark, impossible))
+        let checked = lock(&self.outbound).check(mark);
+        checked.map_err(|impossible| self.impossible(mark, impossible))
     }
 
     fn impossible(&self, Mark { received, .. }: Mark, impossible: Impossible) -> LinkError {
@@ -189,10 +163,9 @@ impl<S: Siblings> Place<S> {
                 under.pipe.end();
                 return Ok(());
             }
-            let free = outbound.log.acknowledge(mark).map_err(|impossible| self.impossible(mark, impossible))?;
+            let free = outbound.resume(epoch, mark).map_err(|impossible| self.impossible(mark, impossible))?;
             *inbound = Some(under.clone());
             *current = Some(under.clone());
-            (outbound.under, outbound.behind) = (None, Some(epoch));
             free
         };
         self.came.notify_all();
@@ -208,17 +181,7 @@ impl<S: Siblings> Place<S> {
     /// what is written here. When nothing is left, others write.
     fn write_again(&self, under: &Under, mut at: u64) -> Result<(), Failure> {
         loop {
-            let part = {
-                let mut outbound = lock(&self.outbound);
-                if outbound.behind != Some(under.epoch) {
-                    return Ok(());
-                }
-                let Some(part) = outbound.log.part(at) else {
-                    (outbound.under, outbound.behind) = (Some(under.clone()), None);
-                    return Ok(());
-                };
-                part
-            };
+            let CatchUp::Write(part) = lock(&self.outbound).catch_up(under, at) else { return Ok(()) };
             at = part.end;
             part.write(|bytes, descriptor| match descriptor {
                 Some(descriptor) => under.pipe.write_with(bytes, &[], descriptor),
@@ -232,11 +195,7 @@ impl<S: Siblings> Place<S> {
         self.detach(u64::MAX);
         drop(lock(&self.current));
         self.came.notify_all();
-        let free = {
-            let mut outbound = lock(&self.outbound);
-            (outbound.under, outbound.behind) = (None, None);
-            outbound.log.clear()
-        };
+        let free = lock(&self.outbound).end();
         self.moved.notify_all();
         drop(free);
     }
@@ -286,13 +245,9 @@ impl<S: Siblings> Place<S> {
         match read(&*under.pipe, target) {
             Ok(None) => Ok(Attempt::Got(None)),
             Ok(Some(count)) if count > 0 => {
-                let received = {
-                    let mut read = lock(&self.read);
-                    read.absorb(&target[..count]);
-                    read.at()
-                };
+                let is_due = lock(&self.read).absorb(&target[..count]);
                 drop(inbound);
-                if received - self.told.load(Ordering::Acquire) >= ACKNOWLEDGE_EVERY {
+                if is_due {
                     self.taken();
                 }
                 Ok(Attempt::Got(Some(count)))
@@ -310,22 +265,26 @@ impl<S: Siblings> Place<S> {
 
     /// Has `note` keep in the log what is to be written, when there is room; the connection to write it to.
     pub(super) fn log(&self, note: impl FnOnce(&mut Log)) -> Result<Option<Under>, Failure> {
+        Ok(self.outbound_with_room()?.keep(note))
+    }
+
+    /// Waits until a writer may keep more.
+    fn outbound_with_room(&self) -> Result<MutexGuard<'_, Outbound<Arc<dyn Pipe>>>, Failure> {
         let mut outbound = lock(&self.outbound);
-        while outbound.log.copied() >= MOST_COPIED {
+        while !outbound.has_room() {
             if !self.goes_on()? {
                 return Err(rustix::io::Errno::PIPE.into());
             }
             outbound = self.wait_for_peer(outbound)?;
         }
-        if !self.goes_on()? {
-            return Err(rustix::io::Errno::PIPE.into());
-        }
-        note(&mut outbound.log);
-        Ok(outbound.under.clone())
+        if self.goes_on()? { Ok(outbound) } else { Err(rustix::io::Errno::PIPE.into()) }
     }
 
     /// Waits until something has changed for who writes.
-    fn wait_for_peer<'a>(&self, outbound: MutexGuard<'a, Outbound>) -> Result<MutexGuard<'a, Outbound>, Failure> {
+    fn wait_for_peer<'a>(
+        &self,
+        outbound: MutexGuard<'a, Outbound<Arc<dyn Pipe>>>,
+    ) -> Result<MutexGuard<'a, Outbound<Arc<dyn Pipe>>>, Failure> {
         // Whoever reads sees to the grace period; this is for the case that nobody does.
         const LOOK: Duration = Duration::from_secs(1);
         let outbound = self.moved.wait_timeout(outbound, LOOK).unwrap_or_else(PoisonError::into_inner).0;
@@ -357,39 +316,26 @@ impl<S: Siblings> Place<S> {
     /// Writes what is too large to be kept; on return the peer has it.
     pub(super) fn write_through(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
         let _waiting = self.waits.begin();
-        let mut start = 0;
-        let mut under = self.log(|log| {
-            log.append(head);
-            start = log.end();
-            log.open_hole(tail.len());
-        })?;
-        let end = start + tail.len() as u64;
+        let (mut through, under) = self.outbound_with_room()?.begin_through(head, tail.len());
         if let Some(under) = &under {
             self.settle(under, under.pipe.write(head, tail));
         }
         let mut outbound = lock(&self.outbound);
         loop {
-            if outbound.log.acknowledged() >= end {
-                outbound.log.close_hole();
+            let next = outbound.go_through(&mut through);
+            if matches!(next, Next::Done) {
                 return Ok(());
             }
             if !self.goes_on()? {
                 return Err(rustix::io::Errno::PIPE.into());
             }
-            let now = outbound.under.as_ref().map(|under| under.epoch);
-            if now != under.as_ref().map(|under| under.epoch) {
-                // What came before it has been written again by who attached the connection.
-                under.clone_from(&outbound.under);
-                let from = outbound.log.acknowledged().max(start) - start;
+            if let Next::Write(from, under) = next {
                 drop(outbound);
-                if let Some(under) = &under {
-                    let rest = usize::try_from(from).map_or(&[][..], |from| &tail[from..]);
-                    self.settle(under, under.pipe.write(&[], rest));
-                }
+                self.settle(&under, under.pipe.write(&[], tail.get(from..).unwrap_or_default()));
                 outbound = lock(&self.outbound);
-                continue;
+            } else {
+                outbound = self.wait_for_peer(outbound)?;
             }
-            outbound = self.wait_for_peer(outbound)?;
         }
     }
 }

@@ -9,8 +9,9 @@ use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
 
 use super::history::Mark;
 use super::place::Siblings as _;
-use super::pulse::{LONGEST, Step, TICK};
-use super::shared::{Shared, Standing, State};
+use super::pulse::{Step, TICK};
+use super::session::{Admission, Standing};
+use super::shared::{Acknowledgements, Shared, State};
 use super::waits::Wait;
 use crate::error::{LinkError, Lost};
 use crate::frames::receiver::Receiver;
@@ -52,7 +53,7 @@ impl Places {
     #[must_use]
     pub fn take_over(link: Link, grace: Duration) -> (Self, Link) {
         let reach = link.pipe().reach();
-        let places = Self { shared: Arc::new(Shared::new(grace, reach)) };
+        let places = Self { shared: Arc::new(Shared::new(grace, reach, OWN_PLACE)) };
         let place = places.shared.place(OWN_PLACE);
         // Nothing has been said at this place, so nothing can be wrong.
         let _ = place.attach(1, link.pipe(), Mark::none(), || true);
@@ -63,14 +64,14 @@ impl Places {
     /// When connections break, the one with acknowledgements is still read: that the peer leaves may come behind the ends of the
     /// others. For the side that waits for new ones; it ends with these, or by [`Places::end_hearing`].
     pub fn hear_out(&self) {
-        self.shared.state().hears_out = true;
+        self.shared.state().session.hear_out();
     }
 
     /// Whoever has not said anything by now has not left.
     pub fn end_hearing(&self) {
-        let heard_out = self.shared.state().heard_out.take();
-        if let Some(sender) = heard_out {
-            sender.close();
+        let heard_out = self.shared.state().session.end_hearing();
+        if let Some(connection) = heard_out {
+            connection.sender.close();
         }
     }
 
@@ -95,26 +96,20 @@ impl Places {
     /// How often connections have been made.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.shared.state().epoch
+        self.shared.state().session.epoch()
     }
 
     /// Begins with new connections: those of before are left. False: this time or a later one has begun before, or the
     /// session is over.
     #[must_use]
     pub fn begin(&self, epoch: u64) -> bool {
-        let places = {
-            let mut state = self.shared.state();
-            if epoch <= state.epoch || state.over.is_some() {
-                return false;
-            }
-            let leaving = state.leave_all();
-            state.epoch = epoch;
-            state.since = Instant::now();
-            leaving
-        };
-        self.shared.changed.notify_all();
-        places.leave();
-        true
+        self.shared.begin(epoch)
+    }
+
+    /// What this side does with a connection that the peer made for a place of an epoch, which begins with the first of it.
+    #[must_use]
+    pub fn admit(&self, epoch: u64, place: u32) -> Admission {
+        self.shared.admit(epoch, place)
     }
 
     /// What has been read at a place; none is before it goes on. The place of acknowledgements has no history.
@@ -151,15 +146,10 @@ impl Places {
         link.watch_peer();
         let socket = link.own_socket();
         let (sender, receiver) = link.halves();
-        {
-            let mut state = self.shared.state();
-            state.watched = socket;
-            if state.epoch == epoch && state.failed < epoch && state.over.is_none() {
-                state.acknowledgements = Some((sender, epoch));
-                self.shared.changed.notify_all();
-            } else {
-                sender.close();
-            }
+        let late = self.shared.state().session.hear(epoch, Acknowledgements { sender, socket });
+        match late {
+            Ok(()) => self.shared.changed.notify_all(),
+            Err(late) => late.sender.close(),
         }
         self.shared.tell(true);
         receiver
@@ -211,7 +201,7 @@ impl Places {
 
     /// The way to the peer and back took so long.
     pub fn went(&self, trip: Duration) {
-        self.shared.pulse().went(trip);
+        self.shared.state().session.went(trip);
     }
 
     /// Asks the peer now and then while something waits, here or there, and no byte comes; returns with the first question that
@@ -224,7 +214,7 @@ impl Places {
         let (mut last, mut received) = (Instant::now(), self.shared.received());
         loop {
             if !self.shared.waits.any() && !self.peer_waits() {
-                self.shared.pulse().calm();
+                self.shared.state().session.calm();
                 if !self.shared.waits.rest() {
                     return None;
                 }
@@ -244,38 +234,32 @@ impl Places {
 
     /// One look of who asks.
     fn look(&self, passed: Duration, has_heard: bool) -> Option<Doubt> {
-        let epoch = self.shared.state().acknowledgements.as_ref().map(|(_, epoch)| *epoch);
-        let Some(epoch) = epoch else {
-            // Connections are being made, or are missing; who makes them sees to that.
-            self.shared.pulse().calm();
-            return None;
-        };
-        if has_heard {
-            self.shared.state().asked.1 = None;
-            // Also where little comes: a peer that is set back to an earlier state in the midst of a connection finds out.
+        let waits = self.shared.waits.any();
+        let now = self.shared.now();
+        let look = self.shared.state().session.look(passed, waits, has_heard, now);
+        if look.tell {
             self.shared.tell(false);
         }
-        let waits = self.shared.waits.any() || self.peer_waits();
-        let step = self.shared.pulse().tick(passed, waits, has_heard);
-        match step {
+        match look.step {
             Step::Nothing => None,
             Step::Ask(_) => {
                 self.shared.beat();
                 None
             }
-            Step::Doubt(question) => Some(Doubt { epoch, question }),
+            Step::Doubt(question) => look.epoch.map(|epoch| Doubt { epoch, question }),
         }
     }
 
     /// Whether the peer has asked lately, and said nothing else since.
     fn peer_waits(&self) -> bool {
-        self.shared.state().asked.1.is_some_and(|since| since.elapsed() < 3 * LONGEST)
+        self.shared.state().session.peer_waits(self.shared.now())
     }
 
     /// The connections that a question was asked on are dead, unless it has been answered.
     pub fn broke_in(&self, doubt: Doubt) {
         let Doubt { epoch, question } = doubt;
-        if self.shared.pulse().is_open(question) {
+        let is_open = self.shared.state().session.is_open(question);
+        if is_open {
             self.shared.broke(epoch);
         }
     }
@@ -287,7 +271,8 @@ impl Places {
 
     /// Something was heard of a peer that is not there: the grace period begins anew.
     pub fn heard(&self) {
-        self.shared.state().since = Instant::now();
+        let now = self.shared.now();
+        self.shared.state().session.heard(now);
     }
 
     /// How long the peer may still be missing.
@@ -311,13 +296,13 @@ impl Places {
     /// How the connections are.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.shared.state().standing()
+        self.shared.state().session.standing()
     }
 
     /// Sleeps until they are otherwise than `seen`, or for `time`; how they are then.
     #[must_use]
     pub fn await_change(&self, seen: Standing, time: Option<Duration>) -> Standing {
-        let unchanged = |state: &mut State| state.standing() == seen;
+        let unchanged = |state: &mut State| state.session.standing() == seen;
         let state = self.shared.state();
         let state = match time {
             None => self.shared.changed.wait_while(state, unchanged).unwrap_or_else(PoisonError::into_inner),
@@ -326,7 +311,7 @@ impl Places {
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        state.standing()
+        state.session.standing()
     }
 
     /// Tells the peer that this side leaves: connections that end from here on are not made again. A peer that is not told
@@ -334,7 +319,7 @@ impl Places {
     pub fn say_leave(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let mut state = self.shared.state();
-        while state.acknowledgements.is_none() && state.over.is_none() {
+        while state.session.acknowledgements().is_none() && !state.session.is_ended() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;

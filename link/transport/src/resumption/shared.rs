@@ -1,6 +1,6 @@
-//! How the connections of one session are, and what is done with all of them at once.
-//! In: breaks, ends, and counts that are to be told. Out: connections that are left, each at its place, and whoever waits for
-//! that awake. No place is touched while the state is held.
+//! The lock, clock and sockets around a session's state.
+//! In: breaks, ends, and counts that are to be told. Out: connections that are closed, acknowledgements and heartbeats that
+//! are sent, and whoever waits for that awake. No place is touched while the state is locked.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,7 +11,7 @@ use floe_wire::{Acknowledge, Beat, Leave};
 
 use super::history::Mark;
 use super::place::{self, Siblings};
-use super::pulse::Pulse;
+use super::session::{Admission, Left, Session, Time};
 use super::waits::Waits;
 use crate::error::{Failure, Lost};
 use crate::frames::sender::Sender;
@@ -28,123 +28,72 @@ const ASKED_ANEW: u8 = 4;
 /// A place of this session.
 type Place = place::Place<Shared>;
 
-/// How a session's connections are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// They are there, or are being made.
-    There,
-    /// One has broken, and nobody has begun with new ones.
-    Broken,
-    /// Either side has left.
-    Over,
-}
-
 #[derive(Debug)]
 pub(super) struct Shared {
-    grace: Duration,
+    began: Instant,
     reach: Reach,
     state: Mutex<State>,
     /// What the peer is to be told, and whether somebody does.
     telling: AtomicU8,
     /// What waits for the peer.
     pub(super) waits: Arc<Waits>,
-    pub(super) pulse: Mutex<Pulse>,
-    /// Wakes who waits for another [`Standing`], or for the connection for acknowledgements.
+    /// Wakes who waits for another standing, or for the connection for acknowledgements.
     pub(super) changed: Condvar,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// How often the connections have been made.
-    pub(super) epoch: u64,
-    /// The last time that failed.
-    pub(super) failed: u64,
-    /// When something was last heard of a peer that is not there.
-    pub(super) since: Instant,
+    pub(super) session: Session<Acknowledgements>,
     pub(super) places: Vec<Arc<Place>>,
-    pub(super) acknowledgements: Option<(Sender, u64)>,
-    /// What carries them.
-    pub(super) watched: Option<Arc<OwnedFd>>,
-    /// The last question of the peer's, and when it came.
-    pub(super) asked: (u64, Option<Instant>),
-    /// Whether the one of an epoch that has failed is read to its end, and the one that is.
-    pub(super) hears_out: bool,
-    pub(super) heard_out: Option<Sender>,
-    /// The peer has said that it leaves.
-    pub(super) has_left: bool,
-    /// This side has ended it, and why.
-    pub(super) over: Option<Option<Lost>>,
 }
+
+/// A connection for acknowledgements.
+#[derive(Clone, Debug)]
+pub(super) struct Acknowledgements {
+    pub(super) sender: Sender,
+    /// What carries it, where the system can tell how long the peer is silent.
+    pub(super) socket: Option<Arc<OwnedFd>>,
+}
+
 /// Connections to be left, without a lock.
 pub(super) struct Leaving {
-    /// Of this epoch and those before; who leaves them may come so late that there are newer ones.
-    epoch: u64,
+    left: Left<Acknowledgements>,
     places: Vec<Arc<Place>>,
-    acknowledgements: Option<Sender>,
-    /// That of an epoch that has failed, still read.
-    heard_out: Option<Sender>,
 }
 
 impl Leaving {
     pub(super) fn leave(self) {
-        self.places.iter().for_each(|place| place.detach(self.epoch));
-        [self.acknowledgements, self.heard_out].into_iter().flatten().for_each(|sender| sender.close());
+        self.places.iter().for_each(|place| place.detach(self.left.epoch));
+        self.left.acknowledgements.into_iter().flatten().for_each(|connection| connection.sender.close());
     }
 }
 
 impl State {
-    pub(super) fn standing(&self) -> Standing {
-        if self.over.is_some() || self.has_left {
-            Standing::Over
-        } else if self.failed >= self.epoch {
-            Standing::Broken
-        } else {
-            Standing::There
-        }
+    pub(super) fn leaving(&self, left: Left<Acknowledgements>) -> Leaving {
+        Leaving { left, places: self.places.clone() }
     }
 
-    pub(super) fn leave_all(&mut self) -> Leaving {
-        let acknowledgements = self.acknowledgements.take().map(|(sender, _)| sender);
-        self.watched = None;
-        let heard_out = self.heard_out.take();
-        Leaving { epoch: self.epoch, places: self.places.clone(), acknowledgements, heard_out }
-    }
-
-    /// As [`State::leave_all`], but what is to be heard out stays.
-    pub(super) fn leave_failed(&mut self) -> Leaving {
-        let mut leaving = self.leave_all();
-        if self.hears_out {
-            self.heard_out = leaving.acknowledgements.take();
-        }
-        leaving
+    fn acknowledgements(&self) -> Option<(Acknowledgements, u64)> {
+        self.session.acknowledgements().map(|(connection, epoch)| (connection.clone(), epoch))
     }
 }
 
 impl Shared {
     /// Of a session whose connections are being made for the first time.
-    pub(super) fn new(grace: Duration, reach: Reach) -> Self {
-        let state = State {
-            epoch: 1,
-            failed: 0,
-            since: Instant::now(),
-            places: Vec::new(),
-            acknowledgements: None,
-            watched: None,
-            asked: (0, None),
-            hears_out: false,
-            heard_out: None,
-            has_left: false,
-            over: None,
-        };
+    pub(super) fn new(grace: Duration, reach: Reach, first: u32) -> Self {
         Self {
-            grace,
+            began: Instant::now(),
             reach,
-            state: Mutex::new(state),
+            state: Mutex::new(State { session: Session::new(grace, first), places: Vec::new() }),
             telling: AtomicU8::new(0),
             waits: Arc::default(),
-            pulse: Mutex::default(),
             changed: Condvar::new(),
         }
+    }
+
+    /// The time, as the state counts it.
+    pub(super) fn now(&self) -> Time {
+        self.began.elapsed()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -162,16 +111,44 @@ impl Shared {
     }
 
     pub(super) fn is_of(&self, epoch: u64) -> bool {
-        let state = self.state();
-        state.epoch == epoch && state.failed < epoch && state.over.is_none()
+        self.state().session.is_of(epoch)
+    }
+
+    /// Changes the state, and leaves what that leaves. Whether it left anything.
+    fn change(&self, change: impl FnOnce(&mut Session<Acknowledgements>) -> Option<Left<Acknowledgements>>) -> bool {
+        let leaving = {
+            let mut state = self.state();
+            let left = change(&mut state.session);
+            left.map(|left| state.leaving(left))
+        };
+        let Some(leaving) = leaving else { return false };
+        self.changed.notify_all();
+        leaving.leave();
+        true
+    }
+
+    /// Begins an epoch. False: it or a later one has begun before, or the session is over.
+    pub(super) fn begin(&self, epoch: u64) -> bool {
+        self.change(|session| session.begin(epoch, self.now()))
+    }
+
+    /// A connection that the peer made names its epoch and its place.
+    pub(super) fn admit(&self, epoch: u64, place: u32) -> Admission {
+        let mut admission = Admission::Twice;
+        self.change(|session| {
+            let left;
+            (admission, left) = session.admit(epoch, place, self.now());
+            left
+        });
+        admission
     }
 
     fn tell_now(&self, mut anew: bool) {
         loop {
             let (sender, epoch, places) = {
                 let state = self.state();
-                let Some((sender, epoch)) = &state.acknowledgements else { return };
-                (sender.clone(), *epoch, state.places.clone())
+                let Some((connection, epoch)) = state.session.acknowledgements() else { return };
+                (connection.sender.clone(), epoch, state.places.clone())
             };
             let mut sent = Ok(0);
             for place in places {
@@ -182,7 +159,7 @@ impl Shared {
             if sent.and_then(|_| sender.flush()).is_err() {
                 self.broke(epoch);
             }
-            let now = self.state().acknowledgements.as_ref().map(|(_, epoch)| *epoch);
+            let now = self.state().session.acknowledgements().map(|(_, epoch)| epoch);
             if now.is_none_or(|now| now == epoch) {
                 return;
             }
@@ -191,38 +168,30 @@ impl Shared {
         }
     }
 
-    pub(super) fn pulse(&self) -> MutexGuard<'_, Pulse> {
-        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says which questions this side has and has heard, where there is a connection for it.
     pub(super) fn beat(&self) {
-        let (asks, now) = (self.pulse().asked(), self.state());
-        let Some((sender, epoch)) = &now.acknowledgements else { return };
-        let (sender, epoch, answers, watched) = (sender.clone(), *epoch, now.asked.0, now.watched.clone());
-        drop(now);
-        if let Some(socket) = watched {
-            limit_silence(&socket, self.pulse().is_open(asks));
+        let (connection, (beat, is_open)) = {
+            let state = self.state();
+            (state.acknowledgements(), state.session.beat())
+        };
+        let Some((connection, epoch)) = connection else { return };
+        if let Some(socket) = &connection.socket {
+            limit_silence(socket, is_open);
         }
-        if sender.send(&Beat { asks, answers }, |_| ()).is_err() {
+        if connection.sender.send(&beat, |_| ()).is_err() {
             self.broke(epoch);
         }
     }
 
     /// The peer says which questions it has and has heard.
-    pub(super) fn peer_beats(&self, Beat { asks, answers }: Beat) {
-        self.pulse().answered(answers);
-        if let Some(socket) = &self.state().watched {
-            limit_silence(socket, false);
-        }
-        let is_new = {
+    pub(super) fn peer_beats(&self, beat: Beat) {
+        let (is_new, connection) = {
             let mut state = self.state();
-            let is_new = asks > state.asked.0;
-            if is_new {
-                state.asked = (asks, Some(Instant::now()));
-            }
-            is_new
+            (state.session.peer_beats(beat, self.now()), state.acknowledgements())
         };
+        if let Some(socket) = connection.and_then(|(connection, _)| connection.socket) {
+            limit_silence(&socket, false);
+        }
         if is_new {
             self.waits.wake();
             self.beat();
@@ -238,7 +207,7 @@ impl Shared {
     pub(super) fn peer_leaves(&self) {
         let places = {
             let mut state = self.state();
-            state.has_left = true;
+            state.session.peer_leaves();
             state.places.clone()
         };
         self.waits.end();
@@ -247,46 +216,29 @@ impl Shared {
     }
 
     pub(super) fn say_leave(&self) {
-        let sender = self.state().acknowledgements.as_ref().map(|(sender, _)| sender.clone());
-        if let Some(sender) = sender {
+        let connection = self.state().acknowledgements();
+        if let Some((connection, _)) = connection {
             // A peer that does not hear it waits for as long as it may.
-            let _ = sender.send(&Leave {}, |_| ());
+            let _ = connection.sender.send(&Leave {}, |_| ());
         }
     }
 }
 
 impl Siblings for Shared {
     fn goes_on(&self) -> Result<bool, Failure> {
-        let state = self.state();
-        match state.over {
-            Some(Some(lost)) => Err(Failure::Lost(lost)),
-            Some(None) => Ok(false),
-            None => Ok(!state.has_left),
-        }
+        self.state().session.goes_on().map_err(Failure::Lost)
     }
 
     fn grace(&self) -> Duration {
-        self.grace
+        self.state().session.grace()
     }
 
     fn grace_left(&self) -> Duration {
-        self.grace.saturating_sub(self.state().since.elapsed())
+        self.state().session.grace_left(self.now())
     }
 
-    /// A connection of this epoch has failed: the others are left, too. Not where the peer has left: each ends by itself
-    /// then, behind what the peer has said last.
     fn broke(&self, epoch: u64) {
-        let leaving = {
-            let mut state = self.state();
-            if state.epoch != epoch || state.failed >= epoch || state.has_left {
-                return;
-            }
-            state.failed = epoch;
-            state.since = Instant::now();
-            state.leave_failed()
-        };
-        self.changed.notify_all();
-        leaving.leave();
+        self.change(|session| session.broke(epoch, self.now()));
     }
 
     /// Has the peer told how many bytes have come at each place where it has not been told, or `anew` at all of them. One
@@ -306,17 +258,14 @@ impl Siblings for Shared {
     }
 
     fn end(&self, lost: Option<Lost>) {
-        if self.state().over.is_some() {
+        if self.state().session.is_ended() {
             return;
         }
         self.say_leave();
         let leaving = {
             let mut state = self.state();
-            if state.over.is_some() {
-                return;
-            }
-            state.over = Some(lost);
-            state.leave_all()
+            let Some(left) = state.session.end(lost) else { return };
+            state.leaving(left)
         };
         self.waits.end();
         self.changed.notify_all();

@@ -1,0 +1,38 @@
+//! One direction of a channel, from its reader's side: what has come, and how much of that the peer knows.
+//! In: bytes as they are read. Out: counts and digests for the peer, when they are due. It reads nothing itself.
+
+use super::history::{History, Mark};
+
+/// Bytes after which the peer is told how many have come.
+pub(super) const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Inbound {
+    read: History,
+    /// How many of these bytes the peer has been told of.
+    told: u64,
+}
+
+impl Inbound {
+    /// These bytes have come. Whether the peer is to be told now.
+    pub(super) fn absorb(&mut self, bytes: &[u8]) -> bool {
+        self.read.absorb(bytes);
+        self.read.at() - self.told >= ACKNOWLEDGE_EVERY
+    }
+
+    /// What has come, where the peer has not been told or is to be told `anew`.
+    pub(super) fn untold(&mut self, anew: bool) -> Option<Mark> {
+        let told = std::mem::replace(&mut self.told, self.read.at());
+        (told != self.read.at() || anew && self.read.at() > 0).then(|| self.read.mark())
+    }
+
+    /// What has come.
+    pub(super) fn mark(&self) -> Mark {
+        self.read.mark()
+    }
+
+    /// How many bytes have come.
+    pub(super) fn received(&self) -> u64 {
+        self.read.at()
+    }
+}

@@ -1,0 +1,146 @@
+//! Resumable sessions, stepped: both ends in one thread, with a network and a clock of the tests' own.
+//! Each test runs the state that the threads of a session share, not a copy of it; the shell around it is tested with sockets.
+//! In: seeds. Out: nothing, or the seed of a session in which a byte was lost, repeated or kept for ever, or that hung.
+
+mod end;
+mod network;
+mod world;
+
+use std::time::Duration;
+
+use super::pulse::{Step, TICK};
+use super::session::{Session, Standing, Time};
+use world::{CLIENT, GRACE, Outcome, SERVER, Weather, World, Wrong};
+
+/// Says which seed it was when a test fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed: {}", self.0);
+        }
+    }
+}
+
+/// Runs sessions in this weather, and counts what was cut.
+fn run(seeds: std::ops::Range<u64>, weather: Weather, expected: &[Outcome]) -> usize {
+    let cuts = seeds.map(|seed| {
+        let _seed = Seed(seed);
+        let mut world = World::new(seed, weather);
+        let outcome = world.run();
+        assert!(expected.contains(&outcome), "{outcome:?}");
+        world.net.cuts
+    });
+    cuts.sum()
+}
+
+#[test]
+fn every_byte_arrives_once_and_in_order_through_thousands_of_cuts() {
+    let weather = Weather { frames: 150, cuts: 60, repeats: true, ..Weather::default() };
+    let cuts = run(0..200, weather, &[Outcome::Arrived]);
+    assert!(cuts > 5000, "{cuts}");
+}
+
+#[test]
+fn connections_that_swallow_everything_are_replaced() {
+    let weather = Weather { frames: 150, cuts: 5, swallows: 5, ..Weather::default() };
+    run(0..100, weather, &[Outcome::Arrived]);
+}
+
+#[test]
+fn an_outage_shorter_than_the_grace_period_is_a_pause() {
+    let weather = Weather { frames: 100, cuts: 5, outages: 3, outage: GRACE / 4, ..Weather::default() };
+    run(0..100, weather, &[Outcome::Arrived]);
+}
+
+#[test]
+fn after_outages_of_any_length_everything_arrives_or_both_sides_end_the_session() {
+    let weather = Weather { frames: 100, cuts: 5, swallows: 2, outages: 2, outage: 2 * GRACE, ..Weather::default() };
+    run(0..200, weather, &[Outcome::Arrived, Outcome::Over]);
+}
+
+#[test]
+fn an_outage_longer_than_the_grace_period_ends_the_session_at_both_sides_in_time() {
+    for seed in 0..100 {
+        let _seed = Seed(seed);
+        let mut world = World::new(seed, Weather { frames: 1000, ..Weather::default() });
+        (0..1000 + seed).for_each(|_| world.step());
+        world.go_away(10 * GRACE);
+        let began = world.now;
+        assert_eq!(world.run(), Outcome::Over);
+        let took = world.now - began;
+        assert!((GRACE..GRACE + Duration::from_secs(1)).contains(&took), "{took:?}");
+        assert!(world.ends.iter().all(|end| (end.lent(), end.copied()) == (0, 0)), "what is kept goes back");
+    }
+}
+
+#[test]
+fn a_peer_that_lies_about_what_it_has_ends_the_session_at_both_sides() {
+    for wrong in [Wrong::Count, Wrong::Digest, Wrong::Acknowledges] {
+        for side in [CLIENT, SERVER] {
+            let weather = Weather { frames: 400, wrong: Some(wrong(side)), ..Weather::default() };
+            run(0..30, weather, &[Outcome::Over]);
+        }
+    }
+}
+
+#[test]
+fn a_channel_that_is_resumed_twice_in_an_epoch_ends_the_session_at_both_sides() {
+    let weather = Weather { frames: 400, cuts: 10, wrong: Some(Wrong::Twice), ..Weather::default() };
+    run(0..30, weather, &[Outcome::Over]);
+}
+
+#[test]
+fn a_goodbye_ends_the_session_at_both_sides_at_once() {
+    for (seed, side) in (0..100).flat_map(|seed| [(seed, CLIENT), (seed, SERVER)]) {
+        let _seed = Seed(seed);
+        let mut world = World::new(seed, Weather { frames: 10_000, ..Weather::default() });
+        while !world.is_whole() {
+            world.step();
+        }
+        (0..seed).for_each(|_| world.step());
+        let began = world.now;
+        world.ends[side].end(&mut world.net, None);
+        assert_eq!(world.run(), Outcome::Over);
+        let took = world.now - began;
+        assert!(took < Duration::from_millis(500), "{took:?}");
+    }
+}
+
+#[test]
+fn a_question_that_is_answered_late_leaves_no_connection() {
+    let [mut ours, mut theirs] = [(); 2].map(|()| Session::<()>::new(GRACE, 0));
+    assert!([&mut ours, &mut theirs].into_iter().all(|end| end.hear(1, ()).is_ok()));
+    let (mut now, mut asked, mut doubted) = (Time::ZERO, 0, 0);
+    while now < GRACE {
+        now += TICK;
+        match ours.look(TICK, true, false, now).step {
+            Step::Nothing => {}
+            Step::Ask(question) => asked = question,
+            Step::Doubt(question) => {
+                assert!(ours.is_open(question));
+                assert!(theirs.peer_beats(ours.beat().0, now), "the question is new");
+                assert!(theirs.peer_waits(now));
+                ours.peer_beats(theirs.beat().0, now);
+                assert!(!ours.is_open(question), "nothing is left then");
+                doubted += 1;
+            }
+        }
+    }
+    assert!(asked > 3 && doubted + 1 >= asked, "{asked} questions, {doubted} late");
+    assert_eq!(ours.standing(), Standing::There);
+    assert!(!theirs.peer_waits(now + GRACE));
+}
+
+#[test]
+fn a_session_with_nothing_to_send_keeps_its_connections() {
+    let mut world = World::new(1, Weather { frames: 1, ..Weather::default() });
+    while !world.is_whole() {
+        world.step();
+    }
+    assert_eq!([CLIENT, SERVER].map(|side| world.currents(side).len()), [3, 3]);
+    assert_eq!(world.ends.each_ref().map(|end| end.session.epoch()), [1, 1]);
+    assert_eq!(world.run(), Outcome::Arrived);
+    assert_eq!(world.ends.each_ref().map(|end| end.session.epoch()), [1, 1]);
+}
