@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
 use floe_device::Device;
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, Mark, OWN_PLACE, Places};
+use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Admission, Heard, Link, LinkError, Mark, OWN_PLACE, Places};
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
 use super::ending::{Ending, InputEnd};
@@ -72,8 +72,8 @@ pub(crate) struct Reception<D: Device> {
     /// The most connections with bulk data.
     bulk_connections: u32,
     threads: Threads,
-    /// Places that have got a connection of the present epoch; held while the next is agreed on.
-    taken: Mutex<Vec<u32>>,
+    /// Held while a connection is agreed on: none is frozen for an epoch that is over.
+    agreeing: Mutex<()>,
     unknown: AtomicUsize,
 }
 
@@ -98,8 +98,8 @@ enum Refused {
 impl<D: Device> Reception<D> {
     /// The session's own connection is there, of the first epoch.
     pub(crate) fn new(shared: Arc<Shared<D>>, places: Places, bulk_connections: u32, threads: Threads) -> Arc<Self> {
-        let (taken, unknown) = (Mutex::new(vec![OWN_PLACE]), AtomicUsize::new(0));
-        Arc::new(Self { shared, places, bulk_connections, threads, taken, unknown })
+        let (agreeing, unknown) = (Mutex::default(), AtomicUsize::new(0));
+        Arc::new(Self { shared, places, bulk_connections, threads, agreeing, unknown })
     }
 
     /// Takes every connection, each on a thread of its own: what the client lacks there may take long to write.
@@ -187,17 +187,14 @@ impl<D: Device> Reception<D> {
         if !is_bulk && ![OWN_PLACE, ACKNOWLEDGEMENTS_PLACE].contains(&place) {
             return contract(format!("no connection of the session has the place: {place}"));
         }
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.places.epoch();
-        if epoch > now && self.places.begin(epoch) {
-            taken.clear();
-        } else if epoch != now || self.places.is_over() {
-            return Err(Refused::Late(format!("not a connection of epoch {now}: {epoch}")));
+        let _agreeing = self.agreeing.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.places.admit(epoch, place) {
+            Admission::Taken => {}
+            Admission::Late { now } => {
+                return Err(Refused::Late(format!("not a connection of epoch {now}: {epoch}")));
+            }
+            Admission::Twice => return contract(format!("place {place} has a connection of epoch {epoch}")),
         }
-        if taken.contains(&place) {
-            return contract(format!("place {place} has a connection of epoch {epoch}"));
-        }
-        taken.push(place);
         if is_bulk && !self.places.has(place) {
             carry(&self.shared, self.places.link(place), &self.threads).map_err(Refused::Ending)?;
         }
