@@ -134,10 +134,11 @@ fn a_cut_at_any_byte_is_not_noticed() {
     assert!(cuts > 400, "{cuts}");
 }
 
+/// Thousands of cuts are stepped in the transport's own tests; these are of real processes.
 #[test]
-fn a_thousand_random_cuts_are_not_noticed() {
+fn two_hundred_random_cuts_are_not_noticed() {
     let mut random = Random(1);
-    work_while_cut(Box::new(move || Some(random.below(300_000))), |cutter| cutter.cuts() >= 1000);
+    work_while_cut(Box::new(move || Some(random.below(300_000))), |cutter| cutter.cuts() >= 200);
 }
 
 #[test]
