@@ -8,6 +8,7 @@ mod error;
 mod frame;
 #[allow(missing_docs, reason = "a field is explained by its message's sentence in the table")]
 mod generated;
+mod handler;
 mod ids;
 mod message;
 mod printable;
@@ -20,6 +21,7 @@ pub use error::{DecodeError, Problem};
 pub use floe_address::DevicePtr;
 pub use frame::{CHUNK_BYTES, FrameHeader, HEADER_BYTES, PAYLOAD_LIMIT, PIECE_BYTES, SETUP_PAYLOAD_LIMIT, chunk_bytes};
 pub use generated::*;
+pub use handler::{Handler, Recipient};
 pub use ids::{ArrayId, BlockId, EventId, FunctionId, GraphId, KernelId, LibraryId, StreamId, SurfaceId, TextureId};
 pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};

@@ -788,7 +788,7 @@ fn broken_contracts_end_the_session_and_say_why() {
     let words = Client::new().break_with(&SynchronizeStream { stream: StreamId(3) });
     assert!(words.ends_with("no stream has the id: 3"), "{words}");
     let words = Client::new().break_with(&ListGpus {});
-    assert!(words.ends_with("only a connection without a session may say this"), "{words}");
+    assert!(words.ends_with("only the daemon takes this message"), "{words}");
     let words = Client::new().break_with(&HostFunctionDone { function: FunctionId(1) });
     assert!(words.ends_with("no host function runs with the id: 1"), "{words}");
     let words = Client::new().break_with(&Ended { status: 0, detail: "" });

@@ -3,6 +3,7 @@
 //! It never invents a message, and it refuses a table with a repeated id, an unknown type or a missing reply.
 
 mod code;
+mod handlers;
 mod page;
 mod table;
 

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Replies when all work issued before it has completed, after all deliveries and output of that work.
@@ -164,4 +164,31 @@ impl Message for SetCacheConfig {
         self.write(out);
         &[]
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait ContextRequests: Handler {
+    /// Carries out [`SynchronizeContext`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn synchronize_context(&mut self, message: SynchronizeContext) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetLimit`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_limit(&mut self, message: SetLimit) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ResetContext`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn reset_context(&mut self, message: ResetContext) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetCacheConfig`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_cache_config(&mut self, message: SetCacheConfig) -> Result<Self::Answer, Self::Fault>;
 }

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Writes bytes at `to`, in stream order.
@@ -586,4 +586,61 @@ impl<'a> Field<'a> for BoxEnd {
             slice: reader.field("slice")?,
         })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait CopyRequests: Handler {
+    /// Carries out [`CopyToDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyFromDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_from_device(&mut self, message: CopyFromDevice) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyOnDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyBoxToDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_box_to_device(&mut self, message: &CopyBoxToDevice<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyBoxFromDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_box_from_device(&mut self, message: &CopyBoxFromDevice) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyBoxOnDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_box_on_device(&mut self, message: &CopyBoxOnDevice) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`Fill`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn fill(&mut self, message: Fill) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyLate`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_late(&mut self, message: &CopyLate) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`CopyBulkToDevice`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn copy_bulk_to_device(&mut self, message: CopyBulkToDevice) -> Result<Self::Answer, Self::Fault>;
 }

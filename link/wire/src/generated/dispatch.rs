@@ -3,7 +3,7 @@
 // Made by `cargo xtask gen` from api/messages; edit the tables, not this file.
 
 use super::*;
-use crate::{Class, Decode, DecodeError, Message};
+use crate::{Class, Decode, DecodeError, Message, Recipient};
 
 /// What a client says.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,14 +12,6 @@ pub enum Request<'a> {
     CreateArray(CreateArray),
     /// See [`DestroyArray`].
     DestroyArray(DestroyArray),
-    /// See [`CreateTexture`].
-    CreateTexture(CreateTexture),
-    /// See [`DestroyTexture`].
-    DestroyTexture(DestroyTexture),
-    /// See [`CreateSurface`].
-    CreateSurface(CreateSurface),
-    /// See [`DestroySurface`].
-    DestroySurface(DestroySurface),
     /// See [`SynchronizeContext`].
     SynchronizeContext(SynchronizeContext),
     /// See [`SetLimit`].
@@ -188,6 +180,14 @@ pub enum Request<'a> {
     ReadTelemetry(ReadTelemetry<'a>),
     /// See [`EncodeTensorMap`].
     EncodeTensorMap(EncodeTensorMap),
+    /// See [`CreateTexture`].
+    CreateTexture(CreateTexture),
+    /// See [`DestroyTexture`].
+    DestroyTexture(DestroyTexture),
+    /// See [`CreateSurface`].
+    CreateSurface(CreateSurface),
+    /// See [`DestroySurface`].
+    DestroySurface(DestroySurface),
 }
 
 impl<'a> Request<'a> {
@@ -199,10 +199,6 @@ impl<'a> Request<'a> {
         match kind {
             CreateArray::KIND => CreateArray::decode(payload).map(Self::CreateArray),
             DestroyArray::KIND => DestroyArray::decode(payload).map(Self::DestroyArray),
-            CreateTexture::KIND => CreateTexture::decode(payload).map(Self::CreateTexture),
-            DestroyTexture::KIND => DestroyTexture::decode(payload).map(Self::DestroyTexture),
-            CreateSurface::KIND => CreateSurface::decode(payload).map(Self::CreateSurface),
-            DestroySurface::KIND => DestroySurface::decode(payload).map(Self::DestroySurface),
             SynchronizeContext::KIND => SynchronizeContext::decode(payload).map(Self::SynchronizeContext),
             SetLimit::KIND => SetLimit::decode(payload).map(Self::SetLimit),
             ResetContext::KIND => ResetContext::decode(payload).map(Self::ResetContext),
@@ -287,6 +283,10 @@ impl<'a> Request<'a> {
             MemoryOperations::KIND => MemoryOperations::decode(payload).map(Self::MemoryOperations),
             ReadTelemetry::KIND => ReadTelemetry::decode(payload).map(Self::ReadTelemetry),
             EncodeTensorMap::KIND => EncodeTensorMap::decode(payload).map(Self::EncodeTensorMap),
+            CreateTexture::KIND => CreateTexture::decode(payload).map(Self::CreateTexture),
+            DestroyTexture::KIND => DestroyTexture::decode(payload).map(Self::DestroyTexture),
+            CreateSurface::KIND => CreateSurface::decode(payload).map(Self::CreateSurface),
+            DestroySurface::KIND => DestroySurface::decode(payload).map(Self::DestroySurface),
             _ => Err(DecodeError::unknown_kind(kind)),
         }
     }
@@ -297,10 +297,6 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(_) => CreateArray::NAME,
             Self::DestroyArray(_) => DestroyArray::NAME,
-            Self::CreateTexture(_) => CreateTexture::NAME,
-            Self::DestroyTexture(_) => DestroyTexture::NAME,
-            Self::CreateSurface(_) => CreateSurface::NAME,
-            Self::DestroySurface(_) => DestroySurface::NAME,
             Self::SynchronizeContext(_) => SynchronizeContext::NAME,
             Self::SetLimit(_) => SetLimit::NAME,
             Self::ResetContext(_) => ResetContext::NAME,
@@ -385,6 +381,10 @@ impl<'a> Request<'a> {
             Self::MemoryOperations(_) => MemoryOperations::NAME,
             Self::ReadTelemetry(_) => ReadTelemetry::NAME,
             Self::EncodeTensorMap(_) => EncodeTensorMap::NAME,
+            Self::CreateTexture(_) => CreateTexture::NAME,
+            Self::DestroyTexture(_) => DestroyTexture::NAME,
+            Self::CreateSurface(_) => CreateSurface::NAME,
+            Self::DestroySurface(_) => DestroySurface::NAME,
         }
     }
 
@@ -394,10 +394,6 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(_) => CreateArray::CLASS,
             Self::DestroyArray(_) => DestroyArray::CLASS,
-            Self::CreateTexture(_) => CreateTexture::CLASS,
-            Self::DestroyTexture(_) => DestroyTexture::CLASS,
-            Self::CreateSurface(_) => CreateSurface::CLASS,
-            Self::DestroySurface(_) => DestroySurface::CLASS,
             Self::SynchronizeContext(_) => SynchronizeContext::CLASS,
             Self::SetLimit(_) => SetLimit::CLASS,
             Self::ResetContext(_) => ResetContext::CLASS,
@@ -482,6 +478,10 @@ impl<'a> Request<'a> {
             Self::MemoryOperations(_) => MemoryOperations::CLASS,
             Self::ReadTelemetry(_) => ReadTelemetry::CLASS,
             Self::EncodeTensorMap(_) => EncodeTensorMap::CLASS,
+            Self::CreateTexture(_) => CreateTexture::CLASS,
+            Self::DestroyTexture(_) => DestroyTexture::CLASS,
+            Self::CreateSurface(_) => CreateSurface::CLASS,
+            Self::DestroySurface(_) => DestroySurface::CLASS,
         }
     }
 
@@ -491,10 +491,6 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(_) => CreateArray::KIND,
             Self::DestroyArray(_) => DestroyArray::KIND,
-            Self::CreateTexture(_) => CreateTexture::KIND,
-            Self::DestroyTexture(_) => DestroyTexture::KIND,
-            Self::CreateSurface(_) => CreateSurface::KIND,
-            Self::DestroySurface(_) => DestroySurface::KIND,
             Self::SynchronizeContext(_) => SynchronizeContext::KIND,
             Self::SetLimit(_) => SetLimit::KIND,
             Self::ResetContext(_) => ResetContext::KIND,
@@ -579,6 +575,10 @@ impl<'a> Request<'a> {
             Self::MemoryOperations(_) => MemoryOperations::KIND,
             Self::ReadTelemetry(_) => ReadTelemetry::KIND,
             Self::EncodeTensorMap(_) => EncodeTensorMap::KIND,
+            Self::CreateTexture(_) => CreateTexture::KIND,
+            Self::DestroyTexture(_) => DestroyTexture::KIND,
+            Self::CreateSurface(_) => CreateSurface::KIND,
+            Self::DestroySurface(_) => DestroySurface::KIND,
         }
     }
 
@@ -587,10 +587,6 @@ impl<'a> Request<'a> {
         match self {
             Self::CreateArray(message) => message.encode(out),
             Self::DestroyArray(message) => message.encode(out),
-            Self::CreateTexture(message) => message.encode(out),
-            Self::DestroyTexture(message) => message.encode(out),
-            Self::CreateSurface(message) => message.encode(out),
-            Self::DestroySurface(message) => message.encode(out),
             Self::SynchronizeContext(message) => message.encode(out),
             Self::SetLimit(message) => message.encode(out),
             Self::ResetContext(message) => message.encode(out),
@@ -675,6 +671,128 @@ impl<'a> Request<'a> {
             Self::MemoryOperations(message) => message.encode(out),
             Self::ReadTelemetry(message) => message.encode(out),
             Self::EncodeTensorMap(message) => message.encode(out),
+            Self::CreateTexture(message) => message.encode(out),
+            Self::DestroyTexture(message) => message.encode(out),
+            Self::CreateSurface(message) => message.encode(out),
+            Self::DestroySurface(message) => message.encode(out),
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Has a handler carry the command out.
+    ///
+    /// # Errors
+    /// The handler's; [`Handler::misplaced`] where the message is no command.
+    pub fn dispatch<H>(self, handler: &mut H) -> Result<H::Answer, H::Fault>
+    where
+        H: ArrayRequests
+            + ContextRequests
+            + CopyRequests
+            + EventRequests
+            + GraphRequests
+            + LaunchRequests
+            + LibraryRequests
+            + LinkRequests
+            + MemoryRequests
+            + MirrorRequests
+            + SharingRequests
+            + StreamRequests
+            + StreamMemoryRequests
+            + TensorMapRequests
+            + TextureRequests,
+    {
+        match self {
+            Self::CreateArray(message) => handler.create_array(message),
+            Self::DestroyArray(message) => handler.destroy_array(message),
+            Self::SynchronizeContext(message) => handler.synchronize_context(message),
+            Self::SetLimit(message) => handler.set_limit(message),
+            Self::ResetContext(message) => handler.reset_context(message),
+            Self::SetCacheConfig(message) => handler.set_cache_config(message),
+            Self::CopyToDevice(message) => handler.copy_to_device(message),
+            Self::CopyFromDevice(message) => handler.copy_from_device(message),
+            Self::CopyOnDevice(message) => handler.copy_on_device(message),
+            Self::CopyBoxToDevice(message) => handler.copy_box_to_device(&message),
+            Self::CopyBoxFromDevice(message) => handler.copy_box_from_device(&message),
+            Self::CopyBoxOnDevice(message) => handler.copy_box_on_device(&message),
+            Self::Fill(message) => handler.fill(message),
+            Self::CopyLate(message) => handler.copy_late(&message),
+            Self::LateBytes(_) => Err(H::misplaced(Recipient::Reader)),
+            Self::CopyBulkToDevice(message) => handler.copy_bulk_to_device(message),
+            Self::Chunk(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::CreateEvent(message) => handler.create_event(message),
+            Self::RecordEvent(message) => handler.record_event(message),
+            Self::SynchronizeEvent(message) => handler.synchronize_event(message),
+            Self::QueryEvent(message) => handler.query_event(message),
+            Self::ElapsedTime(message) => handler.elapsed_time(message),
+            Self::DestroyEvent(message) => handler.destroy_event(message),
+            Self::CreateGraph(message) => handler.create_graph(message),
+            Self::AddGraphKernel(message) => handler.add_graph_kernel(&message),
+            Self::AddGraphCopy(message) => handler.add_graph_copy(&message),
+            Self::AddGraphFill(message) => handler.add_graph_fill(&message),
+            Self::AddGraphEmpty(message) => handler.add_graph_empty(&message),
+            Self::InstantiateGraph(message) => handler.instantiate_graph(message),
+            Self::LaunchGraph(message) => handler.launch_graph(message),
+            Self::UploadGraph(message) => handler.upload_graph(message),
+            Self::SetGraphKernel(message) => handler.set_graph_kernel(message),
+            Self::SetGraphCopy(message) => handler.set_graph_copy(&message),
+            Self::SetGraphFill(message) => handler.set_graph_fill(&message),
+            Self::EnableGraphNode(message) => handler.enable_graph_node(message),
+            Self::UpdateGraph(message) => handler.update_graph(message),
+            Self::DestroyGraph(message) => handler.destroy_graph(message),
+            Self::AddGraphWords(message) => handler.add_graph_words(&message),
+            Self::SetGraphWords(message) => handler.set_graph_words(&message),
+            Self::Launch(message) => handler.launch(&message),
+            Self::HostFunction(message) => handler.host_function(message),
+            Self::HostFunctionDone(_) => Err(H::misplaced(Recipient::Reader)),
+            Self::MaxActiveBlocks(message) => handler.max_active_blocks(message),
+            Self::AvailableShared(message) => handler.available_shared(message),
+            Self::ClusterOccupancy(message) => handler.cluster_occupancy(&message),
+            Self::LibraryPart(message) => handler.library_part(message),
+            Self::UnloadLibrary(message) => handler.unload_library(message),
+            Self::ListKernels(message) => handler.list_kernels(message),
+            Self::FindKernel(message) => handler.find_kernel(message),
+            Self::FindGlobal(message) => handler.find_global(message),
+            Self::SetKernelAttribute(message) => handler.set_kernel_attribute(message),
+            Self::LoadLibrary(message) => handler.load_library(&message),
+            Self::LinkLibrary(message) => handler.link_library(&message),
+            Self::ReadLinked(message) => handler.read_linked(message),
+            Self::CreateBlock(message) => handler.create_block(message),
+            Self::ReleaseBlock(message) => handler.release_block(message),
+            Self::MapBlock(message) => handler.map_block(message),
+            Self::SetAccess(message) => handler.set_access(message),
+            Self::UnmapRange(message) => handler.unmap_range(message),
+            Self::MemoryInfo(message) => handler.memory_info(message),
+            Self::MirrorMemory(message) => handler.mirror_memory(message),
+            Self::UnmirrorMemory(message) => handler.unmirror_memory(message),
+            Self::WriteMirror(message) => handler.write_mirror(&message),
+            Self::Hello(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::Authenticate(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::ListGpus(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::ListSessions(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::Attach(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::Join(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::UseRings(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::Continue(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::Acknowledge(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::Leave(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::Salt(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::Beat(_) => Err(H::misplaced(Recipient::Connection)),
+            Self::ShareMemory(message) => handler.share_memory(message),
+            Self::MapShared(message) => handler.map_shared(message),
+            Self::UnmapShared(message) => handler.unmap_shared(message),
+            Self::CreateStream(message) => handler.create_stream(message),
+            Self::DestroyStream(message) => handler.destroy_stream(message),
+            Self::WaitEvent(message) => handler.wait_event(message),
+            Self::SynchronizeStream(message) => handler.synchronize_stream(message),
+            Self::QueryStream(message) => handler.query_stream(message),
+            Self::MemoryOperations(message) => handler.memory_operations(&message),
+            Self::ReadTelemetry(_) => Err(H::misplaced(Recipient::Daemon)),
+            Self::EncodeTensorMap(message) => handler.encode_tensor_map(&message),
+            Self::CreateTexture(message) => handler.create_texture(&message),
+            Self::DestroyTexture(message) => handler.destroy_texture(message),
+            Self::CreateSurface(message) => handler.create_surface(message),
+            Self::DestroySurface(message) => handler.destroy_surface(message),
         }
     }
 }

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Makes an event; `flags` as cuEventCreate.
@@ -241,4 +241,43 @@ impl Message for DestroyEvent {
         self.write(out);
         &[]
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait EventRequests: Handler {
+    /// Carries out [`CreateEvent`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn create_event(&mut self, message: CreateEvent) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`RecordEvent`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn record_event(&mut self, message: RecordEvent) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SynchronizeEvent`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn synchronize_event(&mut self, message: SynchronizeEvent) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`QueryEvent`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn query_event(&mut self, message: QueryEvent) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ElapsedTime`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`DestroyEvent`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn destroy_event(&mut self, message: DestroyEvent) -> Result<Self::Answer, Self::Fault>;
 }

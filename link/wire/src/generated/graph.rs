@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Makes a graph without nodes. A node that cannot be added fails the graph's instantiation, not a later call.
@@ -834,4 +834,103 @@ impl<'a> Field<'a> for GraphFill {
             height: reader.field("height")?,
         })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait GraphRequests: Handler {
+    /// Carries out [`CreateGraph`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn create_graph(&mut self, message: CreateGraph) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AddGraphKernel`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AddGraphCopy`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AddGraphFill`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn add_graph_fill(&mut self, message: &AddGraphFill) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AddGraphEmpty`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn add_graph_empty(&mut self, message: &AddGraphEmpty) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`InstantiateGraph`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn instantiate_graph(&mut self, message: InstantiateGraph) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`LaunchGraph`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn launch_graph(&mut self, message: LaunchGraph) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`UploadGraph`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn upload_graph(&mut self, message: UploadGraph) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetGraphKernel`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_graph_kernel(&mut self, message: SetGraphKernel<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetGraphCopy`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_graph_copy(&mut self, message: &SetGraphCopy) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetGraphFill`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_graph_fill(&mut self, message: &SetGraphFill) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`EnableGraphNode`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn enable_graph_node(&mut self, message: EnableGraphNode) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`UpdateGraph`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn update_graph(&mut self, message: UpdateGraph) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`DestroyGraph`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn destroy_graph(&mut self, message: DestroyGraph) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AddGraphWords`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn add_graph_words(&mut self, message: &AddGraphWords) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetGraphWords`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_graph_words(&mut self, message: &SetGraphWords) -> Result<Self::Answer, Self::Fault>;
 }

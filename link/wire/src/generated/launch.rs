@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Launches a kernel. `parameters` is the packed parameter block. The client has checked grid, block and shared memory against the device's limits.
@@ -401,4 +401,37 @@ impl<'a> Field<'a> for LaunchAttribute<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self { id: reader.field("id")?, value: reader.field("value")? })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait LaunchRequests: Handler {
+    /// Carries out [`Launch`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn launch(&mut self, message: &Launch<'_>) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`HostFunction`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn host_function(&mut self, message: HostFunction) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`MaxActiveBlocks`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn max_active_blocks(&mut self, message: MaxActiveBlocks) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`AvailableShared`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn available_shared(&mut self, message: AvailableShared) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ClusterOccupancy`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn cluster_occupancy(&mut self, message: &ClusterOccupancy<'_>) -> Result<Self::Answer, Self::Fault>;
 }

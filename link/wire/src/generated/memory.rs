@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Makes a block of `bytes` of physical memory (a multiple of the granularity), charged to the quota. OUT_OF_MEMORY when quota or device has no more.
@@ -255,4 +255,43 @@ impl<'a> Field<'a> for MemoryInfoReply {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self { free: reader.field("free")?, total: reader.field("total")? })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait MemoryRequests: Handler {
+    /// Carries out [`CreateBlock`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn create_block(&mut self, message: CreateBlock) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`ReleaseBlock`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn release_block(&mut self, message: ReleaseBlock) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`MapBlock`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn map_block(&mut self, message: MapBlock) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SetAccess`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn set_access(&mut self, message: SetAccess) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`UnmapRange`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn unmap_range(&mut self, message: UnmapRange) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`MemoryInfo`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn memory_info(&mut self, message: MemoryInfo) -> Result<Self::Answer, Self::Fault>;
 }

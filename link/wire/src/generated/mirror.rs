@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Maps `bytes` of zeros at address `at` of the worker's own process and lets the device reach them there. NOT_SUPPORTED if the address is taken, or if the device's address of it differs. A session has at most 16 MiB.
@@ -181,4 +181,25 @@ impl<'a> Field<'a> for MirrorRun<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self { offset: reader.field("offset")?, bytes: reader.field("bytes")? })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait MirrorRequests: Handler {
+    /// Carries out [`MirrorMemory`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn mirror_memory(&mut self, message: MirrorMemory) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`UnmirrorMemory`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn unmirror_memory(&mut self, message: UnmirrorMemory) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`WriteMirror`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn write_mirror(&mut self, message: &WriteMirror<'_>) -> Result<Self::Answer, Self::Fault>;
 }

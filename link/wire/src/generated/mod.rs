@@ -10,16 +10,18 @@ mod event;
 mod graph;
 mod launch;
 mod library;
+mod link;
 mod memory;
 mod mirror;
 #[cfg(test)]
 mod sample;
 mod session;
-mod shared;
+mod sharing;
 mod stream;
 mod stream_memory;
 mod telemetry;
 mod tensor_map;
+mod texture;
 
 pub use array::*;
 pub use context::*;
@@ -29,13 +31,15 @@ pub use event::*;
 pub use graph::*;
 pub use launch::*;
 pub use library::*;
+pub use link::*;
 pub use memory::*;
 pub use mirror::*;
 #[cfg(test)]
 pub(crate) use sample::{PUSH_SAMPLES, REQUEST_SAMPLES, push_sample, request_sample};
 pub use session::*;
-pub use shared::*;
+pub use sharing::*;
 pub use stream::*;
 pub use stream_memory::*;
 pub use telemetry::*;
 pub use tensor_map::*;
+pub use texture::*;

@@ -25,86 +25,6 @@ impl<'a> Sample<'a> for DestroyArray {
     }
 }
 
-impl<'a> Sample<'a> for CreateTexture {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self {
-            texture: Sample::sample(source),
-            resource: Sample::sample(source),
-            description: Sample::sample(source),
-            view: Sample::sample(source),
-        }
-    }
-}
-
-impl<'a> Sample<'a> for DestroyTexture {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self { texture: Sample::sample(source) }
-    }
-}
-
-impl<'a> Sample<'a> for CreateSurface {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self { surface: Sample::sample(source), array: Sample::sample(source) }
-    }
-}
-
-impl<'a> Sample<'a> for DestroySurface {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self { surface: Sample::sample(source) }
-    }
-}
-
-impl<'a> Sample<'a> for TextureDescription {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self {
-            mode_x: Sample::sample(source),
-            mode_y: Sample::sample(source),
-            mode_z: Sample::sample(source),
-            filter: Sample::sample(source),
-            flags: Sample::sample(source),
-            max_anisotropy: Sample::sample(source),
-            level_filter: Sample::sample(source),
-            level_bias: Sample::sample(source),
-            least_level: Sample::sample(source),
-            most_level: Sample::sample(source),
-            border_r: Sample::sample(source),
-            border_g: Sample::sample(source),
-            border_b: Sample::sample(source),
-            border_a: Sample::sample(source),
-        }
-    }
-}
-
-impl<'a> Sample<'a> for TextureResource {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self {
-            kind: Sample::sample(source),
-            array: Sample::sample(source),
-            at: Sample::sample(source),
-            format: Sample::sample(source),
-            channels: Sample::sample(source),
-            extent: Sample::sample(source),
-            height: Sample::sample(source),
-            pitch: Sample::sample(source),
-        }
-    }
-}
-
-impl<'a> Sample<'a> for TextureView {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self {
-            format: Sample::sample(source),
-            width: Sample::sample(source),
-            height: Sample::sample(source),
-            depth: Sample::sample(source),
-            first_level: Sample::sample(source),
-            last_level: Sample::sample(source),
-            first_layer: Sample::sample(source),
-            last_layer: Sample::sample(source),
-        }
-    }
-}
-
 impl<'a> Sample<'a> for SynchronizeContext {
     fn sample(_source: &mut Source<'a>) -> Self {
         Self {}
@@ -564,6 +484,24 @@ impl<'a> Sample<'a> for LoadLibrary<'a> {
     }
 }
 
+impl<'a> Sample<'a> for Content<'a> {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { hash: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for JitOption {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { option: Sample::sample(source), value: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for Parameter {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { offset: Sample::sample(source), bytes: Sample::sample(source) }
+    }
+}
+
 impl<'a> Sample<'a> for LinkLibrary<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
@@ -582,27 +520,9 @@ impl<'a> Sample<'a> for ReadLinked {
     }
 }
 
-impl<'a> Sample<'a> for Content<'a> {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self { hash: Sample::sample(source), bytes: Sample::sample(source) }
-    }
-}
-
-impl<'a> Sample<'a> for JitOption {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self { option: Sample::sample(source), value: Sample::sample(source) }
-    }
-}
-
 impl<'a> Sample<'a> for LinkInput<'a> {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { kind: Sample::sample(source), name: Sample::sample(source), options: Sample::sample(source) }
-    }
-}
-
-impl<'a> Sample<'a> for Parameter {
-    fn sample(source: &mut Source<'a>) -> Self {
-        Self { offset: Sample::sample(source), bytes: Sample::sample(source) }
     }
 }
 
@@ -1019,100 +939,180 @@ impl<'a> Sample<'a> for EncodeTensorMap {
     }
 }
 
+impl<'a> Sample<'a> for CreateTexture {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            texture: Sample::sample(source),
+            resource: Sample::sample(source),
+            description: Sample::sample(source),
+            view: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for DestroyTexture {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { texture: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for CreateSurface {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { surface: Sample::sample(source), array: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for DestroySurface {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self { surface: Sample::sample(source) }
+    }
+}
+
+impl<'a> Sample<'a> for TextureDescription {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            mode_x: Sample::sample(source),
+            mode_y: Sample::sample(source),
+            mode_z: Sample::sample(source),
+            filter: Sample::sample(source),
+            flags: Sample::sample(source),
+            max_anisotropy: Sample::sample(source),
+            level_filter: Sample::sample(source),
+            level_bias: Sample::sample(source),
+            least_level: Sample::sample(source),
+            most_level: Sample::sample(source),
+            border_r: Sample::sample(source),
+            border_g: Sample::sample(source),
+            border_b: Sample::sample(source),
+            border_a: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for TextureResource {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            kind: Sample::sample(source),
+            array: Sample::sample(source),
+            at: Sample::sample(source),
+            format: Sample::sample(source),
+            channels: Sample::sample(source),
+            extent: Sample::sample(source),
+            height: Sample::sample(source),
+            pitch: Sample::sample(source),
+        }
+    }
+}
+
+impl<'a> Sample<'a> for TextureView {
+    fn sample(source: &mut Source<'a>) -> Self {
+        Self {
+            format: Sample::sample(source),
+            width: Sample::sample(source),
+            height: Sample::sample(source),
+            depth: Sample::sample(source),
+            first_level: Sample::sample(source),
+            last_level: Sample::sample(source),
+            first_layer: Sample::sample(source),
+            last_layer: Sample::sample(source),
+        }
+    }
+}
+
 pub(crate) const REQUEST_SAMPLES: usize = 90;
 
 pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Request<'a> {
     match which % REQUEST_SAMPLES {
         0 => Request::CreateArray(Sample::sample(source)),
         1 => Request::DestroyArray(Sample::sample(source)),
-        2 => Request::CreateTexture(Sample::sample(source)),
-        3 => Request::DestroyTexture(Sample::sample(source)),
-        4 => Request::CreateSurface(Sample::sample(source)),
-        5 => Request::DestroySurface(Sample::sample(source)),
-        6 => Request::SynchronizeContext(Sample::sample(source)),
-        7 => Request::SetLimit(Sample::sample(source)),
-        8 => Request::ResetContext(Sample::sample(source)),
-        9 => Request::SetCacheConfig(Sample::sample(source)),
-        10 => Request::CopyToDevice(Sample::sample(source)),
-        11 => Request::CopyFromDevice(Sample::sample(source)),
-        12 => Request::CopyOnDevice(Sample::sample(source)),
-        13 => Request::CopyBoxToDevice(Sample::sample(source)),
-        14 => Request::CopyBoxFromDevice(Sample::sample(source)),
-        15 => Request::CopyBoxOnDevice(Sample::sample(source)),
-        16 => Request::Fill(Sample::sample(source)),
-        17 => Request::CopyLate(Sample::sample(source)),
-        18 => Request::LateBytes(Sample::sample(source)),
-        19 => Request::CopyBulkToDevice(Sample::sample(source)),
-        20 => Request::Chunk(Sample::sample(source)),
-        21 => Request::CreateEvent(Sample::sample(source)),
-        22 => Request::RecordEvent(Sample::sample(source)),
-        23 => Request::SynchronizeEvent(Sample::sample(source)),
-        24 => Request::QueryEvent(Sample::sample(source)),
-        25 => Request::ElapsedTime(Sample::sample(source)),
-        26 => Request::DestroyEvent(Sample::sample(source)),
-        27 => Request::CreateGraph(Sample::sample(source)),
-        28 => Request::AddGraphKernel(Sample::sample(source)),
-        29 => Request::AddGraphCopy(Sample::sample(source)),
-        30 => Request::AddGraphFill(Sample::sample(source)),
-        31 => Request::AddGraphEmpty(Sample::sample(source)),
-        32 => Request::InstantiateGraph(Sample::sample(source)),
-        33 => Request::LaunchGraph(Sample::sample(source)),
-        34 => Request::UploadGraph(Sample::sample(source)),
-        35 => Request::SetGraphKernel(Sample::sample(source)),
-        36 => Request::SetGraphCopy(Sample::sample(source)),
-        37 => Request::SetGraphFill(Sample::sample(source)),
-        38 => Request::EnableGraphNode(Sample::sample(source)),
-        39 => Request::UpdateGraph(Sample::sample(source)),
-        40 => Request::DestroyGraph(Sample::sample(source)),
-        41 => Request::AddGraphWords(Sample::sample(source)),
-        42 => Request::SetGraphWords(Sample::sample(source)),
-        43 => Request::Launch(Sample::sample(source)),
-        44 => Request::HostFunction(Sample::sample(source)),
-        45 => Request::HostFunctionDone(Sample::sample(source)),
-        46 => Request::MaxActiveBlocks(Sample::sample(source)),
-        47 => Request::AvailableShared(Sample::sample(source)),
-        48 => Request::ClusterOccupancy(Sample::sample(source)),
-        49 => Request::LibraryPart(Sample::sample(source)),
-        50 => Request::UnloadLibrary(Sample::sample(source)),
-        51 => Request::ListKernels(Sample::sample(source)),
-        52 => Request::FindKernel(Sample::sample(source)),
-        53 => Request::FindGlobal(Sample::sample(source)),
-        54 => Request::SetKernelAttribute(Sample::sample(source)),
-        55 => Request::LoadLibrary(Sample::sample(source)),
-        56 => Request::LinkLibrary(Sample::sample(source)),
-        57 => Request::ReadLinked(Sample::sample(source)),
-        58 => Request::CreateBlock(Sample::sample(source)),
-        59 => Request::ReleaseBlock(Sample::sample(source)),
-        60 => Request::MapBlock(Sample::sample(source)),
-        61 => Request::SetAccess(Sample::sample(source)),
-        62 => Request::UnmapRange(Sample::sample(source)),
-        63 => Request::MemoryInfo(Sample::sample(source)),
-        64 => Request::MirrorMemory(Sample::sample(source)),
-        65 => Request::UnmirrorMemory(Sample::sample(source)),
-        66 => Request::WriteMirror(Sample::sample(source)),
-        67 => Request::Hello(Sample::sample(source)),
-        68 => Request::Authenticate(Sample::sample(source)),
-        69 => Request::ListGpus(Sample::sample(source)),
-        70 => Request::ListSessions(Sample::sample(source)),
-        71 => Request::Attach(Sample::sample(source)),
-        72 => Request::Join(Sample::sample(source)),
-        73 => Request::UseRings(Sample::sample(source)),
-        74 => Request::Continue(Sample::sample(source)),
-        75 => Request::Acknowledge(Sample::sample(source)),
-        76 => Request::Leave(Sample::sample(source)),
-        77 => Request::Salt(Sample::sample(source)),
-        78 => Request::Beat(Sample::sample(source)),
-        79 => Request::ShareMemory(Sample::sample(source)),
-        80 => Request::MapShared(Sample::sample(source)),
-        81 => Request::UnmapShared(Sample::sample(source)),
-        82 => Request::CreateStream(Sample::sample(source)),
-        83 => Request::DestroyStream(Sample::sample(source)),
-        84 => Request::WaitEvent(Sample::sample(source)),
-        85 => Request::SynchronizeStream(Sample::sample(source)),
-        86 => Request::QueryStream(Sample::sample(source)),
-        87 => Request::MemoryOperations(Sample::sample(source)),
-        88 => Request::ReadTelemetry(Sample::sample(source)),
-        _ => Request::EncodeTensorMap(Sample::sample(source)),
+        2 => Request::SynchronizeContext(Sample::sample(source)),
+        3 => Request::SetLimit(Sample::sample(source)),
+        4 => Request::ResetContext(Sample::sample(source)),
+        5 => Request::SetCacheConfig(Sample::sample(source)),
+        6 => Request::CopyToDevice(Sample::sample(source)),
+        7 => Request::CopyFromDevice(Sample::sample(source)),
+        8 => Request::CopyOnDevice(Sample::sample(source)),
+        9 => Request::CopyBoxToDevice(Sample::sample(source)),
+        10 => Request::CopyBoxFromDevice(Sample::sample(source)),
+        11 => Request::CopyBoxOnDevice(Sample::sample(source)),
+        12 => Request::Fill(Sample::sample(source)),
+        13 => Request::CopyLate(Sample::sample(source)),
+        14 => Request::LateBytes(Sample::sample(source)),
+        15 => Request::CopyBulkToDevice(Sample::sample(source)),
+        16 => Request::Chunk(Sample::sample(source)),
+        17 => Request::CreateEvent(Sample::sample(source)),
+        18 => Request::RecordEvent(Sample::sample(source)),
+        19 => Request::SynchronizeEvent(Sample::sample(source)),
+        20 => Request::QueryEvent(Sample::sample(source)),
+        21 => Request::ElapsedTime(Sample::sample(source)),
+        22 => Request::DestroyEvent(Sample::sample(source)),
+        23 => Request::CreateGraph(Sample::sample(source)),
+        24 => Request::AddGraphKernel(Sample::sample(source)),
+        25 => Request::AddGraphCopy(Sample::sample(source)),
+        26 => Request::AddGraphFill(Sample::sample(source)),
+        27 => Request::AddGraphEmpty(Sample::sample(source)),
+        28 => Request::InstantiateGraph(Sample::sample(source)),
+        29 => Request::LaunchGraph(Sample::sample(source)),
+        30 => Request::UploadGraph(Sample::sample(source)),
+        31 => Request::SetGraphKernel(Sample::sample(source)),
+        32 => Request::SetGraphCopy(Sample::sample(source)),
+        33 => Request::SetGraphFill(Sample::sample(source)),
+        34 => Request::EnableGraphNode(Sample::sample(source)),
+        35 => Request::UpdateGraph(Sample::sample(source)),
+        36 => Request::DestroyGraph(Sample::sample(source)),
+        37 => Request::AddGraphWords(Sample::sample(source)),
+        38 => Request::SetGraphWords(Sample::sample(source)),
+        39 => Request::Launch(Sample::sample(source)),
+        40 => Request::HostFunction(Sample::sample(source)),
+        41 => Request::HostFunctionDone(Sample::sample(source)),
+        42 => Request::MaxActiveBlocks(Sample::sample(source)),
+        43 => Request::AvailableShared(Sample::sample(source)),
+        44 => Request::ClusterOccupancy(Sample::sample(source)),
+        45 => Request::LibraryPart(Sample::sample(source)),
+        46 => Request::UnloadLibrary(Sample::sample(source)),
+        47 => Request::ListKernels(Sample::sample(source)),
+        48 => Request::FindKernel(Sample::sample(source)),
+        49 => Request::FindGlobal(Sample::sample(source)),
+        50 => Request::SetKernelAttribute(Sample::sample(source)),
+        51 => Request::LoadLibrary(Sample::sample(source)),
+        52 => Request::LinkLibrary(Sample::sample(source)),
+        53 => Request::ReadLinked(Sample::sample(source)),
+        54 => Request::CreateBlock(Sample::sample(source)),
+        55 => Request::ReleaseBlock(Sample::sample(source)),
+        56 => Request::MapBlock(Sample::sample(source)),
+        57 => Request::SetAccess(Sample::sample(source)),
+        58 => Request::UnmapRange(Sample::sample(source)),
+        59 => Request::MemoryInfo(Sample::sample(source)),
+        60 => Request::MirrorMemory(Sample::sample(source)),
+        61 => Request::UnmirrorMemory(Sample::sample(source)),
+        62 => Request::WriteMirror(Sample::sample(source)),
+        63 => Request::Hello(Sample::sample(source)),
+        64 => Request::Authenticate(Sample::sample(source)),
+        65 => Request::ListGpus(Sample::sample(source)),
+        66 => Request::ListSessions(Sample::sample(source)),
+        67 => Request::Attach(Sample::sample(source)),
+        68 => Request::Join(Sample::sample(source)),
+        69 => Request::UseRings(Sample::sample(source)),
+        70 => Request::Continue(Sample::sample(source)),
+        71 => Request::Acknowledge(Sample::sample(source)),
+        72 => Request::Leave(Sample::sample(source)),
+        73 => Request::Salt(Sample::sample(source)),
+        74 => Request::Beat(Sample::sample(source)),
+        75 => Request::ShareMemory(Sample::sample(source)),
+        76 => Request::MapShared(Sample::sample(source)),
+        77 => Request::UnmapShared(Sample::sample(source)),
+        78 => Request::CreateStream(Sample::sample(source)),
+        79 => Request::DestroyStream(Sample::sample(source)),
+        80 => Request::WaitEvent(Sample::sample(source)),
+        81 => Request::SynchronizeStream(Sample::sample(source)),
+        82 => Request::QueryStream(Sample::sample(source)),
+        83 => Request::MemoryOperations(Sample::sample(source)),
+        84 => Request::ReadTelemetry(Sample::sample(source)),
+        85 => Request::EncodeTensorMap(Sample::sample(source)),
+        86 => Request::CreateTexture(Sample::sample(source)),
+        87 => Request::DestroyTexture(Sample::sample(source)),
+        88 => Request::CreateSurface(Sample::sample(source)),
+        _ => Request::DestroySurface(Sample::sample(source)),
     }
 }
 

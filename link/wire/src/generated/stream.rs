@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Makes a stream; `flags` and `priority` as cuStreamCreateWithPriority.
@@ -186,4 +186,37 @@ impl Message for QueryStream {
 
 impl Call for QueryStream {
     type Reply<'a> = ();
+}
+
+/// Carries out the commands of this noun.
+pub trait StreamRequests: Handler {
+    /// Carries out [`CreateStream`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn create_stream(&mut self, message: CreateStream) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`DestroyStream`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn destroy_stream(&mut self, message: DestroyStream) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`WaitEvent`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn wait_event(&mut self, message: WaitEvent) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`SynchronizeStream`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn synchronize_stream(&mut self, message: SynchronizeStream) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`QueryStream`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn query_stream(&mut self, message: QueryStream) -> Result<Self::Answer, Self::Fault>;
 }

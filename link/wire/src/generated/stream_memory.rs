@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Does these operations in stream order, one after the other. A wait holds up its stream only, since the command that releases it may come behind it. The worker reports changes of mirrors when the operations are complete, with `Progress`.
@@ -79,4 +79,13 @@ impl<'a> Field<'a> for MemoryOperation {
             flags: reader.field("flags")?,
         })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait StreamMemoryRequests: Handler {
+    /// Carries out [`MemoryOperations`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn memory_operations(&mut self, message: &MemoryOperations) -> Result<Self::Answer, Self::Fault>;
 }

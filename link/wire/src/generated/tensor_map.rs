@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// Makes a tensor map (128 bytes). `form` 0 is tiled, with `box_dimensions`. 1 is im2col, with `lower` and `upper` per spatial dimension. 2 is im2col along the width, with one `lower` and `upper` and a `mode`. The number of `dimensions` is the rank, 1 to 5. The numbers are CUDA's; the first eight bytes of the map are the address.
@@ -149,4 +149,13 @@ impl<'a> Field<'a> for EncodeTensorMapReply<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self { map: reader.field("map")? })
     }
+}
+
+/// Carries out the commands of this noun.
+pub trait TensorMapRequests: Handler {
+    /// Carries out [`EncodeTensorMap`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn encode_tensor_map(&mut self, message: &EncodeTensorMap) -> Result<Self::Answer, Self::Fault>;
 }

@@ -26,10 +26,10 @@ use std::sync::Arc;
 use floe_abi::{CudaError, LaunchAttribute, SurfaceObject, TextureObject};
 use floe_device::Device;
 use floe_transport::{LinkError, Spin};
-use floe_wire::{Class, Field, Request, StreamId};
+use floe_wire::{Class, Field, Handler, Recipient, Request, StreamId};
 
 use super::cache::Cache;
-use super::fault::{Fault, broken};
+use super::fault::Fault;
 use super::host_functions::HostFunctions;
 use super::objects::Objects;
 use super::vigil::{Next, Vigil};
@@ -68,6 +68,8 @@ pub(crate) struct Session<D: Device> {
     uploads: Arc<Uploads<D>>,
     /// For copies whose bytes the client reads when their stream gets there.
     late: Arc<Uploads<D>>,
+    /// The sequence of the present command.
+    sequence: u64,
     /// Where the data of the present command lie, if not in its payload.
     staged: Option<Staged>,
     downloads: Arc<Downloads<D>>,
@@ -117,6 +119,15 @@ fn body<'a>(fields: &impl Field<'a>) -> Result<Answer, Fault> {
     Ok(Answer::Body(bytes))
 }
 
+impl<D: Device> Handler for Session<D> {
+    type Answer = Answer;
+    type Fault = Fault;
+
+    fn misplaced(recipient: Recipient) -> Fault {
+        Fault::Contract(recipient.to_string())
+    }
+}
+
 impl<D: Device> Session<D> {
     pub(crate) fn new(
         shared: Arc<Shared<D>>,
@@ -138,6 +149,7 @@ impl<D: Device> Session<D> {
             pool,
             uploads,
             late: Uploads::new(allowance.rings.late, &budget),
+            sequence: 0,
             staged: None,
             downloads: Downloads::new(allowance.rings.download, &budget),
             allowance,
@@ -211,9 +223,10 @@ impl<D: Device> Session<D> {
         let request = Request::decode(command.kind, command.payload)
             .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
+        self.sequence = sequence;
         self.staged = command.staged;
         self.end_vigil();
-        let outcome = self.dispatch(sequence, request);
+        let outcome = request.dispatch(self);
         if let Some(unused) = self.staged.take() {
             self.uploads.drop_range(unused);
         }
@@ -230,103 +243,6 @@ impl<D: Device> Session<D> {
             Err(Fault::Explained(error, words)) => {
                 shared.reply(sequence, error.code(), &words, &[]).map_err(Stop::Link)
             }
-        }
-    }
-
-    fn dispatch(&mut self, sequence: u64, request: Request<'_>) -> Result<Answer, Fault> {
-        match request {
-            Request::CreateBlock(message) => self.create_block(message),
-            Request::ReleaseBlock(message) => self.release_block(message),
-            Request::MapBlock(message) => self.map_block(message),
-            Request::SetAccess(message) => self.set_access(message),
-            Request::UnmapRange(message) => self.unmap_range(message),
-            Request::MemoryInfo(_) => self.memory_info(),
-            Request::CopyToDevice(message) => self.copy_to_device(message),
-            Request::CopyBulkToDevice(message) => self.copy_bulk_to_device(sequence, message),
-            Request::CopyLate(message) => self.copy_late(sequence, message),
-            Request::CopyFromDevice(message) => self.copy_from_device(sequence, message),
-            Request::CopyOnDevice(message) => self.copy_on_device(message),
-            Request::CopyBoxToDevice(message) => self.copy_box_to_device(message),
-            Request::CopyBoxFromDevice(message) => self.copy_box_from_device(sequence, message),
-            Request::CopyBoxOnDevice(message) => self.copy_box_on_device(message),
-            Request::Fill(message) => self.fill(message),
-            Request::LibraryPart(message) => self.library_part(message),
-            Request::LoadLibrary(message) => self.load_library(&message),
-            Request::LinkLibrary(message) => self.link_library(&message),
-            Request::ReadLinked(message) => self.read_linked(message),
-            Request::UnloadLibrary(message) => self.unload_library(message),
-            Request::ListKernels(message) => self.list_kernels(message),
-            Request::FindKernel(message) => self.find_kernel(message),
-            Request::FindGlobal(message) => self.find_global(message),
-            Request::SetKernelAttribute(message) => self.set_kernel_attribute(message),
-            Request::Launch(message) => self.launch(&message),
-            Request::HostFunction(message) => self.host_function(sequence, message),
-            Request::MaxActiveBlocks(message) => self.max_active_blocks(message),
-            Request::AvailableShared(message) => self.available_shared(message),
-            Request::CreateStream(message) => self.create_stream(message),
-            Request::DestroyStream(message) => self.destroy_stream(message),
-            Request::WaitEvent(message) => self.wait_event(message),
-            Request::SynchronizeStream(message) => self.synchronize_stream(sequence, message),
-            Request::QueryStream(message) => self.query_stream(sequence, message),
-            Request::MemoryOperations(message) => self.memory_operations(sequence, &message),
-            Request::CreateEvent(message) => self.create_event(message),
-            Request::RecordEvent(message) => self.record_event(sequence, message),
-            Request::SynchronizeEvent(message) => self.synchronize_event(sequence, message),
-            Request::QueryEvent(message) => self.query_event(sequence, message),
-            Request::ElapsedTime(message) => self.elapsed_time(message),
-            Request::DestroyEvent(message) => self.destroy_event(message),
-            Request::SynchronizeContext(_) => self.synchronize_context(sequence),
-            Request::SetLimit(message) => self.set_limit(message),
-            Request::ResetContext(_) => self.reset_context(),
-            Request::SetCacheConfig(message) => Self::set_cache_config(message),
-            Request::MirrorMemory(message) => self.mirror_memory(message),
-            Request::UnmirrorMemory(message) => self.unmirror_memory(message),
-            Request::WriteMirror(message) => self.write_mirror(&message),
-            Request::ShareMemory(message) => self.share_memory(message),
-            Request::MapShared(message) => self.map_shared(message),
-            Request::UnmapShared(message) => self.unmap_shared(sequence, message),
-            Request::ClusterOccupancy(message) => self.cluster_occupancy(&message),
-            Request::CreateArray(message) => self.create_array(message),
-            Request::DestroyArray(message) => self.destroy_array(message),
-            Request::CreateTexture(message) => self.create_texture(&message),
-            Request::DestroyTexture(message) => self.destroy_texture(message),
-            Request::CreateSurface(message) => self.create_surface(message),
-            Request::DestroySurface(message) => self.destroy_surface(message),
-            Request::EncodeTensorMap(message) => self.encode_tensor_map(&message),
-            Request::CreateGraph(message) => self.create_graph(message),
-            Request::AddGraphKernel(message) => self.add_graph_kernel(&message),
-            Request::AddGraphCopy(message) => self.add_graph_copy(&message),
-            Request::AddGraphFill(message) => self.add_graph_fill(&message),
-            Request::AddGraphEmpty(message) => self.add_graph_empty(&message),
-            Request::InstantiateGraph(message) => self.instantiate_graph(message),
-            Request::AddGraphWords(message) => self.add_graph_words(&message),
-            Request::LaunchGraph(message) => self.launch_graph(sequence, message),
-            Request::UploadGraph(message) => self.upload_graph(message),
-            Request::SetGraphKernel(message) => self.set_graph_kernel(&message),
-            Request::SetGraphCopy(message) => self.set_graph_copy(&message),
-            Request::SetGraphFill(message) => self.set_graph_fill(&message),
-            Request::SetGraphWords(message) => self.set_graph_words(&message),
-            Request::EnableGraphNode(message) => self.enable_graph_node(message),
-            Request::UpdateGraph(message) => self.update_graph(message),
-            Request::DestroyGraph(message) => self.destroy_graph(message),
-            // The reader takes these out of the line.
-            Request::HostFunctionDone(_) | Request::LateBytes(_) => {
-                broken("a host function's end stands in the line of commands")
-            }
-            Request::Chunk(_) => broken("only a bulk connection carries a chunk"),
-            Request::Salt(_) => broken("only a place of a session that outlives its connections has salt"),
-            Request::Acknowledge(_) | Request::Leave(_) | Request::Beat(_) => {
-                broken("only the connection with acknowledgements carries these")
-            }
-            Request::Hello(_)
-            | Request::Authenticate(_)
-            | Request::ListGpus(_)
-            | Request::ListSessions(_)
-            | Request::ReadTelemetry(_)
-            | Request::Attach(_)
-            | Request::UseRings(_)
-            | Request::Continue(_)
-            | Request::Join(_) => broken("only a connection without a session may say this"),
         }
     }
 

@@ -235,7 +235,7 @@ fn copies_of_no_bytes_or_of_more_than_a_piece_are_refused() {
 #[test]
 fn commands_do_not_come_on_bulk_connections_nor_chunks_on_the_sessions_own() {
     let words = Client::new().break_with(&Chunk { transfer: 1, offset: 0, bytes: &[1] });
-    assert!(words.contains("only a bulk connection"), "{words}");
+    assert!(words.contains("only a connection with a task of its own"), "{words}");
     let mut client = Client::new();
     client.join().send(&MemoryInfo {}).unwrap();
     assert!(matches!(client.get(), Some(Got::Ended(1, words)) if words.contains("bulk connection")));

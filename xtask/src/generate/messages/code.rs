@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::table::{Class, Field, Message, Noun, Side, Type, borrows, owns_a_list};
+use super::handlers::{dispatch_of_commands, handler_source};
+use super::table::{Class, Field, Message, Noun, Side, Type, is_copied, lifetime, messages_from};
 
 const HEADER: &str = "// Made by `cargo xtask gen` from api/messages; edit the tables, not this file.\n\n";
 
@@ -19,16 +20,12 @@ fn rust_type(kind: &Type, borrowing: &BTreeSet<String>) -> String {
     }
 }
 
-fn lifetime(fields: &[Field], borrowing: &BTreeSet<String>) -> &'static str {
-    if fields.iter().any(|field| borrows(&field.kind, borrowing)) { "<'a>" } else { "" }
-}
-
 pub(super) fn noun_source(noun: &Noun, borrowing: &BTreeSet<String>) -> String {
     let mut out = format!(
         "//! {}\n//! Plain values and their encoding; they check nothing beyond what the types say.\n{HEADER}",
         noun.about
     );
-    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId, Message, Reader, StreamId, SurfaceId, TextureId};\n\n");
+    out.push_str("#[allow(unused_imports)]\nuse super::*;\n#[allow(unused_imports)]\nuse crate::{ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId, LibraryId, Message, Reader, StreamId, SurfaceId, TextureId};\n\n");
     for message in &noun.messages {
         let doc = format!("{}\n\nKind {:#06x}, {}.", message.doc, message.id, class_words(message.class));
         struct_source(&mut out, &message.name, &doc, &message.fields, borrowing);
@@ -41,6 +38,7 @@ pub(super) fn noun_source(noun: &Noun, borrowing: &BTreeSet<String>) -> String {
     for entry in &noun.structs {
         struct_source(&mut out, &entry.name, &entry.doc, &entry.fields, borrowing);
     }
+    handler_source(&mut out, noun, borrowing);
     out
 }
 
@@ -58,7 +56,7 @@ fn struct_source(out: &mut String, name: &str, doc: &str, fields: &[Field], borr
     for line in doc.lines() {
         let _ = writeln!(out, "/// {line}");
     }
-    let copy = if fields.iter().any(|field| owns_a_list(&field.kind)) { "" } else { ", Copy" };
+    let copy = if is_copied(fields) { ", Copy" } else { "" };
     let _ = writeln!(out, "#[derive(Clone{copy}, Debug, Default, PartialEq)]\npub struct {name}{life} {{");
     for field in fields {
         let _ = writeln!(out, "pub {}: {},", field.name, rust_type(&field.kind, borrowing));
@@ -192,16 +190,13 @@ pub(super) fn module_source(nouns: &[Noun]) -> String {
     out
 }
 
-fn messages_from(nouns: &[Noun], side: Side) -> Vec<&Message> {
-    nouns.iter().flat_map(|noun| &noun.messages).filter(|message| message.from == side).collect()
-}
-
 pub(super) fn dispatch_source(nouns: &[Noun], borrowing: &BTreeSet<String>) -> String {
     let mut out = format!(
         "//! Which message a frame holds: every kind of one direction as one enum.\n//! A kind that is not in the table is an error that names it.\n{HEADER}"
     );
-    out.push_str("use super::*;\nuse crate::{Class, Decode, DecodeError, Message};\n\n");
+    out.push_str("use super::*;\nuse crate::{Class, Decode, DecodeError, Message, Recipient};\n\n");
     enum_source(&mut out, "Request", "What a client says.", &messages_from(nouns, Side::Client), borrowing);
+    dispatch_of_commands(&mut out, nouns);
     enum_source(&mut out, "Push", "What a server says.", &messages_from(nouns, Side::Server), borrowing);
     out
 }

@@ -13,6 +13,8 @@ use serde::Deserialize;
 struct MessageEntry {
     id: u16,
     from: Side,
+    #[serde(default)]
+    recipient: Recipient,
     class: Class,
     doc: String,
     fields: Vec<String>,
@@ -31,6 +33,17 @@ struct StructEntry {
 pub(super) enum Side {
     Client,
     Server,
+}
+
+/// Who takes a client's message: a command goes to the issuer, the others never get there.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Recipient {
+    #[default]
+    Issuer,
+    Reader,
+    Connection,
+    Daemon,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +75,7 @@ pub(super) struct Message {
     pub(super) name: String,
     pub(super) id: u16,
     pub(super) from: Side,
+    pub(super) recipient: Recipient,
     pub(super) class: Class,
     pub(super) doc: String,
     pub(super) fields: Vec<Field>,
@@ -144,6 +158,7 @@ fn read_noun(path: &Path, text: &str, known: &BTreeSet<String>) -> Result<Noun> 
             name,
             id: entry.id,
             from: entry.from,
+            recipient: entry.recipient,
             class: entry.class,
             doc: entry.doc,
             fields,
@@ -208,6 +223,11 @@ pub(super) fn refuse_contradictions(nouns: &[Noun]) -> Result<()> {
             message.name,
             message.class
         );
+        ensure!(
+            message.from == Side::Client || message.recipient == Recipient::Issuer,
+            "{}: `recipient` says who of the server takes a client's message",
+            message.name
+        );
     }
     Ok(())
 }
@@ -238,6 +258,19 @@ pub(super) fn borrows(kind: &Type, borrowing: &BTreeSet<String>) -> bool {
     }
 }
 
-pub(super) fn owns_a_list(kind: &Type) -> bool {
+fn owns_a_list(kind: &Type) -> bool {
     matches!(kind, Type::List(_) | Type::Struct(_))
+}
+
+pub(super) fn lifetime(fields: &[Field], borrowing: &BTreeSet<String>) -> &'static str {
+    if fields.iter().any(|field| borrows(&field.kind, borrowing)) { "<'a>" } else { "" }
+}
+
+/// Whether a value of these fields is copied where it is given, as it owns nothing.
+pub(super) fn is_copied(fields: &[Field]) -> bool {
+    !fields.iter().any(|field| owns_a_list(&field.kind))
+}
+
+pub(super) fn messages_from(nouns: &[Noun], side: Side) -> Vec<&Message> {
+    nouns.iter().flat_map(|noun| &noun.messages).filter(|message| message.from == side).collect()
 }

@@ -4,7 +4,7 @@
 
 use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError};
 use floe_device::{ArrayPlace, Device};
-use floe_wire::{ArrayId, BoxEnd, CreateArray, DestroyArray};
+use floe_wire::{ArrayId, ArrayRequests, BoxEnd, CreateArray, DestroyArray};
 
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
@@ -49,8 +49,8 @@ fn shape(message: &CreateArray) -> Result<ArrayShape, Fault> {
     ArrayShape::new(&descriptor).or_else(|error| broken(format!("no array is so ({error}): {descriptor:?}")))
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn create_array(&mut self, message: CreateArray) -> Result<Answer, Fault> {
+impl<D: Device> ArrayRequests for Session<D> {
+    fn create_array(&mut self, message: CreateArray) -> Result<Answer, Fault> {
         self.arrays.check_new(message.array.0)?;
         let shape = shape(&message)?;
         let charge = charge(&shape).ok_or(CudaError::OUT_OF_MEMORY)?;
@@ -59,14 +59,16 @@ impl<D: Device> Session<D> {
         body(&())
     }
 
-    pub(super) fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
+    fn destroy_array(&mut self, message: DestroyArray) -> Result<Answer, Fault> {
         if let Some(object) = self.arrays.remove(message.array.0)? {
             self.allowance.ledger.give(object.charge);
             self.device().array_destroy(object.array)?;
         }
         Ok(Answer::Nothing)
     }
+}
 
+impl<D: Device> Session<D> {
     /// The driver's array of an id.
     pub(super) fn array(&self, id: ArrayId) -> Result<Array, Fault> {
         Ok(self.arrays.get(id.0)?.array)

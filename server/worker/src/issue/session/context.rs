@@ -4,7 +4,7 @@
 
 use floe_abi::{CudaError, limit};
 use floe_device::{Device, Limits};
-use floe_wire::{SetCacheConfig, SetLimit, SetLimitReply};
+use floe_wire::{ContextRequests, ResetContext, SetCacheConfig, SetLimit, SetLimitReply, SynchronizeContext};
 
 use super::{Answer, Session, body};
 use crate::complete::completer::Lane;
@@ -13,14 +13,15 @@ use crate::issue::fault::{Fault, broken};
 /// Launches that kernels may have pending unless their program says otherwise: what more take is not known.
 const PENDING_LAUNCHES: u64 = 2048;
 
-impl<D: Device> Session<D> {
-    pub(super) fn synchronize_context(&mut self, sequence: u64) -> Result<Answer, Fault> {
+impl<D: Device> ContextRequests for Session<D> {
+    fn synchronize_context(&mut self, _: SynchronizeContext) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let marks = self.mark_everything();
         self.orphans.retain(|mark| mark.outcome().is_none());
         Ok(self.answer_after(sequence, Lane::Alone(sequence), marks))
     }
 
-    pub(super) fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {
+    fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {
         let SetLimit { limit: number, value } = message;
         let kind = u32::try_from(number).unwrap_or(u32::MAX);
         let before = self.allowance.ledger.limits();
@@ -47,7 +48,7 @@ impl<D: Device> Session<D> {
         body(&SetLimitReply { value: set? })
     }
 
-    pub(super) fn reset_context(&mut self) -> Result<Answer, Fault> {
+    fn reset_context(&mut self, _: ResetContext) -> Result<Answer, Fault> {
         // A failure of the work is forgotten with the context it happened in; what was said of it is not.
         let outcome = self.device().ctx_synchronize();
         // A client that cannot be told is gone, which others notice.
@@ -80,7 +81,7 @@ impl<D: Device> Session<D> {
     }
 
     /// Cache preferences are hints that change no result; today's devices choose themselves.
-    pub(super) fn set_cache_config(message: SetCacheConfig) -> Result<Answer, Fault> {
+    fn set_cache_config(&mut self, message: SetCacheConfig) -> Result<Answer, Fault> {
         if message.what > 2 {
             return broken(format!("unknown cache setting: {}", message.what));
         }

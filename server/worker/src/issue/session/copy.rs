@@ -8,7 +8,7 @@ use floe_abi::CudaError;
 use floe_device::{ArrayPlace, Device, Pattern, Pinned as _, Rows, RowsEnd, RowsPlace};
 use floe_wire::{
     BoxEnd, CopyBoxFromDevice, CopyBoxOnDevice, CopyBoxToDevice, CopyBulkToDevice, CopyFromDevice, CopyLate,
-    CopyOnDevice, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
+    CopyOnDevice, CopyRequests, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
 };
 
 use super::{Answer, Session};
@@ -87,16 +87,10 @@ impl BoxPlace {
     }
 }
 
-impl<D: Device> Session<D> {
-    fn box_place(&self, end: &BoxEnd, extent: [u64; 3]) -> Result<BoxPlace, Fault> {
-        if end.array.0 == 0 {
-            return Ok(BoxPlace::Memory { at: end.at, pitch: end.pitch, slice: end.slice });
-        }
-        self.array_place(end, extent).map(BoxPlace::Array)
-    }
-
+impl<D: Device> CopyRequests for Session<D> {
     /// A copy whose bytes come on the bulk connections: waits until they are there.
-    pub(super) fn copy_bulk_to_device(&mut self, sequence: u64, message: CopyBulkToDevice) -> Result<Answer, Fault> {
+    fn copy_bulk_to_device(&mut self, message: CopyBulkToDevice) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         // Without them the session is over.
         let Some(upload) = self.shared.transfers.take(sequence) else { return Ok(Answer::Nothing) };
         self.staged = match &*upload {
@@ -113,7 +107,7 @@ impl<D: Device> Session<D> {
         self.copy_to_device(CopyToDevice { stream: message.stream, to: message.to, bytes: &[] })
     }
 
-    pub(super) fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
+    fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let staged = match self.staged.take() {
             Some(staged) => Some(staged),
@@ -129,8 +123,9 @@ impl<D: Device> Session<D> {
 
     /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a ring of their own,
     /// of which no command that still waits in line has a part: so there is always room in the end.
-    pub(super) fn copy_late(&mut self, sequence: u64, message: CopyLate) -> Result<Answer, Fault> {
-        let CopyLate { stream, function, to, width, height } = message;
+    fn copy_late(&mut self, message: &CopyLate) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
+        let CopyLate { stream, function, to, width, height } = *message;
         let bytes = product([width, height, 1])?;
         if bytes == 0 || bytes > PIECE_BYTES as u64 {
             return broken(format!("{width} × {height} bytes are no piece"));
@@ -171,6 +166,94 @@ impl<D: Device> Session<D> {
         })
     }
 
+    fn copy_from_device(&mut self, message: CopyFromDevice) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
+        let place = RowsPlace::Memory(message.from, 0);
+        let row = Rows { place, width: message.bytes, height: 1 };
+        self.download(sequence, message.stream, message.bytes, [row].into_iter().map(Ok))
+    }
+
+    fn copy_box_from_device(&mut self, message: &CopyBoxFromDevice) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
+        let CopyBoxFromDevice { stream, from, width, height, depth } = *message;
+        let bytes = product([width, height, depth])?;
+        let from = self.box_place(&from, [width, height, depth])?;
+        let depth = if width == 0 || height == 0 { 0 } else { depth };
+        let slices = (0..depth).map(|index| Ok(Rows { place: from.slice(index)?, width, height }));
+        self.download(sequence, stream, bytes, slices)
+    }
+
+    fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let CopyOnDevice { to, from, bytes, .. } = message;
+        let (to, from) = (self.sharing.end(to, bytes)?, self.sharing.end(from, bytes)?);
+        self.device().copy(to, from, bytes, stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn copy_box_to_device(&mut self, message: &CopyBoxToDevice<'_>) -> Result<Answer, Fault> {
+        let CopyBoxToDevice { to, width, height, depth, bytes, .. } = *message;
+        if size(product([width, height, depth])?)? != bytes.len() {
+            return broken(format!("{width} × {height} × {depth} bytes are not: {}", bytes.len()));
+        }
+        let stream = self.use_stream(message.stream)?;
+        let to = self.box_place(&to, [width, height, depth])?;
+        if bytes.is_empty() {
+            return Ok(Answer::Nothing);
+        }
+        let slice_bytes = bytes.len() / size(depth)?;
+        let places = (0..depth).map(|index| to.slice(index)).collect::<Result<Vec<_>, Fault>>()?;
+        let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_held_streams())?
+        else {
+            return Ok(Answer::Nothing);
+        };
+        self.upload(&self.uploads, stream, staged, |device, memory| {
+            let mut offset = staged.offset;
+            for place in places {
+                device.upload_rows(Rows { place, width, height }, memory, offset, stream)?;
+                offset += slice_bytes;
+            }
+            Ok(())
+        })
+    }
+
+    fn copy_box_on_device(&mut self, message: &CopyBoxOnDevice) -> Result<Answer, Fault> {
+        let CopyBoxOnDevice { to, from, width, height, depth, .. } = *message;
+        let stream = self.use_stream(message.stream)?;
+        let extent = [width, height, depth];
+        let (to, from) = (self.box_place(&to, extent)?, self.box_place(&from, extent)?);
+        if product(extent)? == 0 {
+            return Ok(Answer::Nothing);
+        }
+        for index in 0..depth {
+            let to = self.end_of_rows(to.slice(index)?, [width, height])?;
+            let from = self.end_of_rows(from.slice(index)?, [width, height])?;
+            self.device().copy_rows(to, from, [width, height], stream)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {
+        let Fill { at, pitch, element, value, width, height, .. } = message;
+        if !matches!(element, 1 | 2 | 4) {
+            return broken(format!("not the size of an element: {element}"));
+        }
+        let stream = self.use_stream(message.stream)?;
+        if width != 0 && height != 0 {
+            self.device().fill(at, Pattern { element, value, width, height, pitch }, stream)?;
+        }
+        Ok(Answer::Nothing)
+    }
+}
+
+impl<D: Device> Session<D> {
+    fn box_place(&self, end: &BoxEnd, extent: [u64; 3]) -> Result<BoxPlace, Fault> {
+        if end.array.0 == 0 {
+            return Ok(BoxPlace::Memory { at: end.at, pitch: end.pitch, slice: end.slice });
+        }
+        self.array_place(end, extent).map(BoxPlace::Array)
+    }
+
     /// Issues a copy from a staged range of `ring`, which has it back when the copy has completed.
     fn upload(
         &self,
@@ -198,21 +281,6 @@ impl<D: Device> Session<D> {
             // A context beyond use says so at once, and does nothing more either.
             let _ = self.device().ctx_synchronize();
         })
-    }
-
-    pub(super) fn copy_from_device(&mut self, sequence: u64, message: CopyFromDevice) -> Result<Answer, Fault> {
-        let place = RowsPlace::Memory(message.from, 0);
-        let row = Rows { place, width: message.bytes, height: 1 };
-        self.download(sequence, message.stream, message.bytes, [row].into_iter().map(Ok))
-    }
-
-    pub(super) fn copy_box_from_device(&mut self, sequence: u64, message: CopyBoxFromDevice) -> Result<Answer, Fault> {
-        let CopyBoxFromDevice { stream, from, width, height, depth } = message;
-        let bytes = product([width, height, depth])?;
-        let from = self.box_place(&from, [width, height, depth])?;
-        let depth = if width == 0 || height == 0 { 0 } else { depth };
-        let slices = (0..depth).map(|index| Ok(Rows { place: from.slice(index)?, width, height }));
-        self.download(sequence, stream, bytes, slices)
     }
 
     /// Issues the copy of every slice, of so many `bytes` in all, in pieces, then the answer, which waits for the last piece. A
@@ -285,56 +353,6 @@ impl<D: Device> Session<D> {
         Ok(mark)
     }
 
-    pub(super) fn copy_on_device(&mut self, message: CopyOnDevice) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
-        let CopyOnDevice { to, from, bytes, .. } = message;
-        let (to, from) = (self.sharing.end(to, bytes)?, self.sharing.end(from, bytes)?);
-        self.device().copy(to, from, bytes, stream)?;
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn copy_box_to_device(&mut self, message: CopyBoxToDevice<'_>) -> Result<Answer, Fault> {
-        let CopyBoxToDevice { to, width, height, depth, bytes, .. } = message;
-        if size(product([width, height, depth])?)? != bytes.len() {
-            return broken(format!("{width} × {height} × {depth} bytes are not: {}", bytes.len()));
-        }
-        let stream = self.use_stream(message.stream)?;
-        let to = self.box_place(&to, [width, height, depth])?;
-        if bytes.is_empty() {
-            return Ok(Answer::Nothing);
-        }
-        let slice_bytes = bytes.len() / size(depth)?;
-        let places = (0..depth).map(|index| to.slice(index)).collect::<Result<Vec<_>, Fault>>()?;
-        let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_held_streams())?
-        else {
-            return Ok(Answer::Nothing);
-        };
-        self.upload(&self.uploads, stream, staged, |device, memory| {
-            let mut offset = staged.offset;
-            for place in places {
-                device.upload_rows(Rows { place, width, height }, memory, offset, stream)?;
-                offset += slice_bytes;
-            }
-            Ok(())
-        })
-    }
-
-    pub(super) fn copy_box_on_device(&mut self, message: CopyBoxOnDevice) -> Result<Answer, Fault> {
-        let CopyBoxOnDevice { to, from, width, height, depth, .. } = message;
-        let stream = self.use_stream(message.stream)?;
-        let extent = [width, height, depth];
-        let (to, from) = (self.box_place(&to, extent)?, self.box_place(&from, extent)?);
-        if product(extent)? == 0 {
-            return Ok(Answer::Nothing);
-        }
-        for index in 0..depth {
-            let to = self.end_of_rows(to.slice(index)?, [width, height])?;
-            let from = self.end_of_rows(from.slice(index)?, [width, height])?;
-            self.device().copy_rows(to, from, [width, height], stream)?;
-        }
-        Ok(Answer::Nothing)
-    }
-
     /// The end of a copy of at least one row.
     fn end_of_rows(&self, place: RowsPlace, [width, height]: [u64; 2]) -> Result<RowsEnd<'_, D::Mapped>, Fault> {
         let (at, pitch) = match place {
@@ -343,18 +361,6 @@ impl<D: Device> Session<D> {
         };
         let bytes = product([height - 1, pitch, 1])?.checked_add(width).ok_or(CudaError::INVALID_VALUE)?;
         Ok(RowsEnd::Memory(self.sharing.end(at, bytes)?, pitch))
-    }
-
-    pub(super) fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {
-        let Fill { at, pitch, element, value, width, height, .. } = message;
-        if !matches!(element, 1 | 2 | 4) {
-            return broken(format!("not the size of an element: {element}"));
-        }
-        let stream = self.use_stream(message.stream)?;
-        if width != 0 && height != 0 {
-            self.device().fill(at, Pattern { element, value, width, height, pitch }, stream)?;
-        }
-        Ok(Answer::Nothing)
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use floe_abi::CudaError;
 use floe_device::Device;
 use floe_wire::{
-    CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, QueryEvent, RecordEvent, StreamId,
-    SynchronizeEvent,
+    CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, EventRequests, QueryEvent, RecordEvent,
+    StreamId, SynchronizeEvent,
 };
 
 use super::{Answer, Session, body};
@@ -30,8 +30,8 @@ impl<D: Device> EventObject<D> {
     }
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
+impl<D: Device> EventRequests for Session<D> {
+    fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
         let CreateEvent { event, flags } = message;
         self.events.check_posted(event.0)?;
         let created = Mark::of_program(&self.shared.device, flags);
@@ -40,7 +40,8 @@ impl<D: Device> Session<D> {
         failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
     }
 
-    pub(super) fn record_event(&mut self, sequence: u64, message: RecordEvent) -> Result<Answer, Fault> {
+    fn record_event(&mut self, message: RecordEvent) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let stream = self.use_stream(message.stream)?;
         let event = self.recordable_event(message.event)?;
         match message.flags {
@@ -51,22 +52,14 @@ impl<D: Device> Session<D> {
         Ok(Answer::Nothing)
     }
 
-    /// The driver's event to be recorded now.
-    pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
-        let object = self.events.get_mut(event.0)?;
-        if Arc::strong_count(&object.mark) > 1 {
-            object.mark = Mark::of_program(&self.shared.device, object.flags)?;
-        }
-        object.recorded = None;
-        Ok(object.mark.event())
-    }
-
-    pub(super) fn synchronize_event(&mut self, sequence: u64, message: SynchronizeEvent) -> Result<Answer, Fault> {
+    fn synchronize_event(&mut self, message: SynchronizeEvent) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let mark = Arc::clone(&self.events.get(message.event.0)?.mark);
         Ok(self.answer_after(sequence, Lane::Alone(sequence), Ok(vec![mark])))
     }
 
-    pub(super) fn query_event(&mut self, sequence: u64, message: QueryEvent) -> Result<Answer, Fault> {
+    fn query_event(&mut self, message: QueryEvent) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let object = self.events.get(message.event.0)?;
         match object.mark.outcome() {
             None => {
@@ -80,15 +73,27 @@ impl<D: Device> Session<D> {
         }
     }
 
-    pub(super) fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
+    fn elapsed_time(&mut self, message: ElapsedTime) -> Result<Answer, Fault> {
         let start = self.events.get(message.start.0)?.event();
         let end = self.events.get(message.end.0)?.event();
         body(&ElapsedTimeReply { milliseconds: self.device().event_elapsed_time(start, end)? })
     }
 
-    pub(super) fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {
+    fn destroy_event(&mut self, message: DestroyEvent) -> Result<Answer, Fault> {
         // The driver's event goes with the last wait for it.
         self.events.remove(message.event.0)?;
         Ok(Answer::Nothing)
+    }
+}
+
+impl<D: Device> Session<D> {
+    /// The driver's event to be recorded now.
+    pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
+        let object = self.events.get_mut(event.0)?;
+        if Arc::strong_count(&object.mark) > 1 {
+            object.mark = Mark::of_program(&self.shared.device, object.flags)?;
+        }
+        object.recorded = None;
+        Ok(object.mark.event())
     }
 }

@@ -3,20 +3,18 @@
 //! order. A node names only earlier ones, so no client can tie a circle; a node that cannot be fails its graph and nothing
 //! else.
 
-mod words;
-
 use std::collections::BTreeMap;
 
 use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
 use floe_device::{Device, GraphKernel, NodeCopy, NodeEdge, NodeWork, Pattern};
 use floe_wire::{
-    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, CreateGraph, DestroyGraph, EnableGraphNode, GraphEdge,
-    GraphId, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy, SetGraphFill, SetGraphKernel, UpdateGraph,
-    UploadGraph,
+    AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph, DestroyGraph,
+    EnableGraphNode, GraphEdge, GraphId, GraphRequests, InstantiateGraph, KernelId, LaunchGraph, SetGraphCopy,
+    SetGraphFill, SetGraphKernel, SetGraphWords, UpdateGraph, UploadGraph,
 };
 
 use super::launch::plain_attributes;
-use super::stream_memory::Place;
+use super::stream_memory::{Batch, Place};
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
 use crate::memory::budget::cost;
@@ -60,10 +58,15 @@ impl GraphObject {
         let edge = |edge: &GraphEdge| Ok(NodeEdge { from: self.node(edge.from)?, port: edge.port, kind: edge.kind });
         after.iter().map(edge).collect()
     }
+
+    /// What a launch does to words of memory.
+    fn words(&self) -> impl Iterator<Item = &WordOperation> + Clone {
+        self.words.values().flatten()
+    }
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
+impl<D: Device> GraphRequests for Session<D> {
+    fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
         self.graphs.check_posted(message.graph.0)?;
         let created = self.device().create_graph();
         let words = BTreeMap::new();
@@ -73,6 +76,155 @@ impl<D: Device> Session<D> {
         Ok(Answer::Nothing)
     }
 
+    fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Answer, Fault> {
+        let mut attributes = Vec::new();
+        plain_attributes(&message.attributes, &mut attributes)?;
+        if attributes.iter().any(|it| STREAM_ATTRIBUTES.contains(&it.id)) {
+            return broken("a launch attribute that no node can have");
+        }
+        let sizes = Sizes {
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared_bytes: message.shared,
+        };
+        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
+        let work = kernel.map(|kernel| NodeWork::Kernel(kernel, &attributes));
+        self.add_node(message.graph, &message.after, work)
+    }
+
+    fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Answer, Fault> {
+        self.add_node(message.graph, &message.after, node_copy(&message.copy).map(NodeWork::Copy))
+    }
+
+    fn add_graph_fill(&mut self, message: &AddGraphFill) -> Result<Answer, Fault> {
+        self.add_node(message.graph, &message.after, node_fill(&message.fill))
+    }
+
+    fn add_graph_empty(&mut self, message: &AddGraphEmpty) -> Result<Answer, Fault> {
+        self.add_node(message.graph, &message.after, Ok(NodeWork::Empty))
+    }
+
+    fn instantiate_graph(&mut self, message: InstantiateGraph) -> Result<Answer, Fault> {
+        if message.flags & !FLAGS != 0 {
+            return broken(format!("unknown flags of an instantiation: {:#x}", message.flags));
+        }
+        let object = self.graphs.get(message.graph.0)?;
+        if object.exec.is_some() {
+            return broken("a graph is instantiated twice");
+        }
+        if let Some(error) = object.failed {
+            return Err(error.into());
+        }
+        let (graph, nodes) = (object.graph, object.nodes.len() as u64);
+        let kept = nodes * cost::INSTANTIATED_NODE;
+        self.allowance.ledger.nodes(nodes)?;
+        let made = self.allowance.budget.take(kept);
+        let made = made.and_then(|()| match self.device().instantiate(graph, message.flags) {
+            Ok(exec) => Ok(exec),
+            Err(error) => {
+                self.allowance.budget.give(kept);
+                Err(error.into())
+            }
+        });
+        if made.is_err() {
+            self.allowance.ledger.nodes_end(nodes);
+        }
+        let object = self.graphs.get_mut(message.graph.0)?;
+        object.exec = Some(made?);
+        object.kept += kept;
+        body(&())
+    }
+
+    fn launch_graph(&mut self, message: LaunchGraph) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
+        let stream = self.use_stream(message.stream)?;
+        let object = self.graphs.get(message.graph.0)?;
+        let exec = object.exec()?;
+        if !object.words.is_empty() {
+            let place = Place { sequence, id: message.stream, stream };
+            return self.issue_words(place, object.words(), |device| device.graph_launch(exec, stream));
+        }
+        self.device().graph_launch(exec, stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn upload_graph(&mut self, message: UploadGraph) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let exec = self.graphs.get(message.graph.0)?.exec()?;
+        self.device().graph_upload(exec, stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn set_graph_kernel(&mut self, message: SetGraphKernel<'_>) -> Result<Answer, Fault> {
+        let sizes = Sizes {
+            grid: [message.grid_x, message.grid_y, message.grid_z],
+            block: [message.block_x, message.block_y, message.block_z],
+            shared_bytes: message.shared,
+        };
+        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
+        self.set_node(message.graph, message.node, kernel.map(|kernel| NodeWork::Kernel(kernel, &[])))
+    }
+
+    fn set_graph_copy(&mut self, message: &SetGraphCopy) -> Result<Answer, Fault> {
+        self.set_node(message.graph, message.node, node_copy(&message.copy).map(NodeWork::Copy))
+    }
+
+    fn set_graph_fill(&mut self, message: &SetGraphFill) -> Result<Answer, Fault> {
+        self.set_node(message.graph, message.node, node_fill(&message.fill))
+    }
+
+    fn enable_graph_node(&mut self, message: EnableGraphNode) -> Result<Answer, Fault> {
+        let object = self.graphs.get(message.graph.0)?;
+        let (exec, node) = (object.exec()?, object.node(message.node)?);
+        if let Err(error) = self.device().graph_node_set_enabled(exec, node, message.enabled.into()) {
+            self.graphs.get_mut(message.graph.0)?.failed = Some(error);
+            return Err(error.into());
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn update_graph(&mut self, message: UpdateGraph) -> Result<Answer, Fault> {
+        let exec = self.graphs.get(message.graph.0)?.exec()?;
+        let Some(new) = self.graphs.remove(message.new.0)? else {
+            return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE.into());
+        };
+        if new.exec.is_some() {
+            return broken("a graph is updated by one that is instantiated");
+        }
+        let updated = new.failed.map_or_else(|| self.device().graph_exec_update(exec, new.graph).map(drop), Err);
+        self.drop_graph(&new)?;
+        updated?;
+        self.graphs.get_mut(message.graph.0)?.words = new.words;
+        body(&())
+    }
+
+    fn destroy_graph(&mut self, message: DestroyGraph) -> Result<Answer, Fault> {
+        if let Some(object) = self.graphs.remove(message.graph.0)? {
+            self.drop_graph(&object)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn add_graph_words(&mut self, message: &AddGraphWords) -> Result<Answer, Fault> {
+        let batch = Batch::read(&message.operations)?;
+        let answer = self.add_node(message.graph, &message.after, Ok(NodeWork::Words(&batch.operations)))?;
+        // A graph whose creation failed takes none.
+        if let Ok(object) = self.graphs.get_mut(message.graph.0) {
+            let node = u32::try_from(object.nodes.len().saturating_sub(1)).unwrap_or(u32::MAX);
+            object.words.insert(node, batch.words);
+        }
+        Ok(answer)
+    }
+
+    fn set_graph_words(&mut self, message: &SetGraphWords) -> Result<Answer, Fault> {
+        let batch = Batch::read(&message.operations)?;
+        let answer = self.set_node(message.graph, message.node, Ok(NodeWork::Words(&batch.operations)))?;
+        self.graphs.get_mut(message.graph.0)?.words.insert(message.node, batch.words);
+        Ok(answer)
+    }
+}
+
+impl<D: Device> Session<D> {
     /// Adds a node; one that cannot be added leaves a gap that fails the graph.
     fn add_node(
         &mut self,
@@ -121,22 +273,6 @@ impl<D: Device> Session<D> {
         budget.take_for_failure(cost::FAILED).map(|()| cost::FAILED).or_else(|fault| broken(fault.to_string()))
     }
 
-    pub(super) fn add_graph_kernel(&mut self, message: &AddGraphKernel<'_>) -> Result<Answer, Fault> {
-        let mut attributes = Vec::new();
-        plain_attributes(&message.attributes, &mut attributes)?;
-        if attributes.iter().any(|it| STREAM_ATTRIBUTES.contains(&it.id)) {
-            return broken("a launch attribute that no node can have");
-        }
-        let sizes = Sizes {
-            grid: [message.grid_x, message.grid_y, message.grid_z],
-            block: [message.block_x, message.block_y, message.block_z],
-            shared_bytes: message.shared,
-        };
-        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
-        let work = kernel.map(|kernel| NodeWork::Kernel(kernel, &attributes));
-        self.add_node(message.graph, &message.after, work)
-    }
-
     fn node_kernel<'a>(
         &mut self,
         kernel: KernelId,
@@ -155,68 +291,6 @@ impl<D: Device> Session<D> {
         Ok(GraphKernel { function, grid, block, shared_bytes, parameters })
     }
 
-    pub(super) fn add_graph_copy(&mut self, message: &AddGraphCopy) -> Result<Answer, Fault> {
-        self.add_node(message.graph, &message.after, node_copy(&message.copy).map(NodeWork::Copy))
-    }
-
-    pub(super) fn add_graph_fill(&mut self, message: &AddGraphFill) -> Result<Answer, Fault> {
-        self.add_node(message.graph, &message.after, node_fill(&message.fill))
-    }
-
-    pub(super) fn add_graph_empty(&mut self, message: &AddGraphEmpty) -> Result<Answer, Fault> {
-        self.add_node(message.graph, &message.after, Ok(NodeWork::Empty))
-    }
-
-    pub(super) fn instantiate_graph(&mut self, message: InstantiateGraph) -> Result<Answer, Fault> {
-        if message.flags & !FLAGS != 0 {
-            return broken(format!("unknown flags of an instantiation: {:#x}", message.flags));
-        }
-        let object = self.graphs.get(message.graph.0)?;
-        if object.exec.is_some() {
-            return broken("a graph is instantiated twice");
-        }
-        if let Some(error) = object.failed {
-            return Err(error.into());
-        }
-        let (graph, nodes) = (object.graph, object.nodes.len() as u64);
-        let kept = nodes * cost::INSTANTIATED_NODE;
-        self.allowance.ledger.nodes(nodes)?;
-        let made = self.allowance.budget.take(kept);
-        let made = made.and_then(|()| match self.device().instantiate(graph, message.flags) {
-            Ok(exec) => Ok(exec),
-            Err(error) => {
-                self.allowance.budget.give(kept);
-                Err(error.into())
-            }
-        });
-        if made.is_err() {
-            self.allowance.ledger.nodes_end(nodes);
-        }
-        let object = self.graphs.get_mut(message.graph.0)?;
-        object.exec = Some(made?);
-        object.kept += kept;
-        body(&())
-    }
-
-    pub(super) fn launch_graph(&mut self, sequence: u64, message: LaunchGraph) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
-        let object = self.graphs.get(message.graph.0)?;
-        let exec = object.exec()?;
-        if !object.words.is_empty() {
-            let place = Place { sequence, id: message.stream, stream };
-            return self.issue_words(place, object.words(), |device| device.graph_launch(exec, stream));
-        }
-        self.device().graph_launch(exec, stream)?;
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn upload_graph(&mut self, message: UploadGraph) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
-        let exec = self.graphs.get(message.graph.0)?.exec()?;
-        self.device().graph_upload(exec, stream)?;
-        Ok(Answer::Nothing)
-    }
-
     /// Changes a node; a change that cannot be leaves a graph that would do something else than it was told.
     fn set_node(&mut self, id: GraphId, node: u32, work: Result<NodeWork<'_>, Fault>) -> Result<Answer, Fault> {
         let object = self.graphs.get(id.0)?;
@@ -226,56 +300,6 @@ impl<D: Device> Session<D> {
             self.graphs.get_mut(id.0)?.failed = Some(error);
         }
         set.map(|()| Answer::Nothing)
-    }
-
-    pub(super) fn set_graph_kernel(&mut self, message: &SetGraphKernel<'_>) -> Result<Answer, Fault> {
-        let sizes = Sizes {
-            grid: [message.grid_x, message.grid_y, message.grid_z],
-            block: [message.block_x, message.block_y, message.block_z],
-            shared_bytes: message.shared,
-        };
-        let kernel = self.node_kernel(message.kernel, &sizes, message.parameters);
-        self.set_node(message.graph, message.node, kernel.map(|kernel| NodeWork::Kernel(kernel, &[])))
-    }
-
-    pub(super) fn set_graph_copy(&mut self, message: &SetGraphCopy) -> Result<Answer, Fault> {
-        self.set_node(message.graph, message.node, node_copy(&message.copy).map(NodeWork::Copy))
-    }
-
-    pub(super) fn set_graph_fill(&mut self, message: &SetGraphFill) -> Result<Answer, Fault> {
-        self.set_node(message.graph, message.node, node_fill(&message.fill))
-    }
-
-    pub(super) fn enable_graph_node(&mut self, message: EnableGraphNode) -> Result<Answer, Fault> {
-        let object = self.graphs.get(message.graph.0)?;
-        let (exec, node) = (object.exec()?, object.node(message.node)?);
-        if let Err(error) = self.device().graph_node_set_enabled(exec, node, message.enabled.into()) {
-            self.graphs.get_mut(message.graph.0)?.failed = Some(error);
-            return Err(error.into());
-        }
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn update_graph(&mut self, message: UpdateGraph) -> Result<Answer, Fault> {
-        let exec = self.graphs.get(message.graph.0)?.exec()?;
-        let Some(new) = self.graphs.remove(message.new.0)? else {
-            return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE.into());
-        };
-        if new.exec.is_some() {
-            return broken("a graph is updated by one that is instantiated");
-        }
-        let updated = new.failed.map_or_else(|| self.device().graph_exec_update(exec, new.graph).map(drop), Err);
-        self.drop_graph(&new)?;
-        updated?;
-        self.graphs.get_mut(message.graph.0)?.words = new.words;
-        body(&())
-    }
-
-    pub(super) fn destroy_graph(&mut self, message: DestroyGraph) -> Result<Answer, Fault> {
-        if let Some(object) = self.graphs.remove(message.graph.0)? {
-            self.drop_graph(&object)?;
-        }
-        Ok(Answer::Nothing)
     }
 
     fn drop_graph(&mut self, object: &GraphObject) -> Result<(), CudaError> {

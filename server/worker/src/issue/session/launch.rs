@@ -7,7 +7,7 @@ use floe_abi::{CudaError, LaunchAttribute, LaunchAttributeValue, Stream};
 use floe_device::{ClusterQuestion, Device, LaunchRequest};
 use floe_wire::{
     AvailableShared, AvailableSharedReply, ClusterOccupancy, ClusterOccupancyReply, EventId, FunctionId, HostFunction,
-    Launch, MaxActiveBlocks, MaxActiveBlocksReply, RunHostFunction, StreamId,
+    Launch, LaunchRequests, MaxActiveBlocks, MaxActiveBlocksReply, RunHostFunction, StreamId,
 };
 
 use super::{Answer, Session, body};
@@ -24,8 +24,8 @@ const EVENT_ATTRIBUTES: [u32; 2] = [7, 12];
 /// The most attributes of one launch.
 const ATTRIBUTES: usize = 64;
 
-impl<D: Device> Session<D> {
-    pub(super) fn launch(&mut self, message: &Launch<'_>) -> Result<Answer, Fault> {
+impl<D: Device> LaunchRequests for Session<D> {
+    fn launch(&mut self, message: &Launch<'_>) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let kernel = self.kernels.get(message.kernel.0)?;
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != message.parameters.len()) {
@@ -53,16 +53,7 @@ impl<D: Device> Session<D> {
         Ok(Answer::Nothing)
     }
 
-    /// Puts the driver's events in place of the client's.
-    fn name_events(&mut self, attributes: &mut [LaunchAttribute]) -> Result<(), Fault> {
-        for attribute in attributes.iter_mut().filter(|it| EVENT_ATTRIBUTES.contains(&it.id)) {
-            let handle = &mut attribute.value.words[0];
-            *handle = self.recordable_event(EventId(*handle))?.0;
-        }
-        Ok(())
-    }
-
-    pub(super) fn cluster_occupancy(&mut self, message: &ClusterOccupancy<'_>) -> Result<Answer, Fault> {
+    fn cluster_occupancy(&mut self, message: &ClusterOccupancy<'_>) -> Result<Answer, Fault> {
         let function = self.kernels.get(message.kernel.0)?.function;
         let what = match message.what {
             0 => ClusterQuestion::MostActive,
@@ -88,10 +79,41 @@ impl<D: Device> Session<D> {
         body(&ClusterOccupancyReply { count })
     }
 
-    pub(super) fn host_function(&mut self, sequence: u64, message: HostFunction) -> Result<Answer, Fault> {
+    fn host_function(&mut self, message: HostFunction) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let stream = self.stream_for_function(message.stream, message.function)?;
         self.stand_behind(sequence, stream, message.function, None)?;
         Ok(Answer::Nothing)
+    }
+
+    fn max_active_blocks(&mut self, message: MaxActiveBlocks) -> Result<Answer, Fault> {
+        let function = self.kernels.get(message.kernel.0)?.function;
+        let shared = usize::try_from(message.shared).map_err(|_| CudaError::INVALID_VALUE)?;
+        let blocks = self.device().occupancy_max_active_blocks_per_multiprocessor(
+            function,
+            message.block,
+            shared,
+            message.flags,
+        )?;
+        body(&MaxActiveBlocksReply { blocks })
+    }
+
+    fn available_shared(&mut self, message: AvailableShared) -> Result<Answer, Fault> {
+        let function = self.kernels.get(message.kernel.0)?.function;
+        let bytes =
+            self.device().occupancy_available_dynamic_s_mem_per_block(function, message.blocks, message.block)?;
+        body(&AvailableSharedReply { bytes: bytes as u64 })
+    }
+}
+
+impl<D: Device> Session<D> {
+    /// Puts the driver's events in place of the client's.
+    fn name_events(&mut self, attributes: &mut [LaunchAttribute]) -> Result<(), Fault> {
+        for attribute in attributes.iter_mut().filter(|it| EVENT_ATTRIBUTES.contains(&it.id)) {
+            let handle = &mut attribute.value.words[0];
+            *handle = self.recordable_event(EventId(*handle))?.0;
+        }
+        Ok(())
     }
 
     /// The stream a host function is for. One that cannot be used refuses the function.
@@ -137,25 +159,6 @@ impl<D: Device> Session<D> {
             return Err(error.into());
         }
         Ok(())
-    }
-
-    pub(super) fn max_active_blocks(&mut self, message: MaxActiveBlocks) -> Result<Answer, Fault> {
-        let function = self.kernels.get(message.kernel.0)?.function;
-        let shared = usize::try_from(message.shared).map_err(|_| CudaError::INVALID_VALUE)?;
-        let blocks = self.device().occupancy_max_active_blocks_per_multiprocessor(
-            function,
-            message.block,
-            shared,
-            message.flags,
-        )?;
-        body(&MaxActiveBlocksReply { blocks })
-    }
-
-    pub(super) fn available_shared(&mut self, message: AvailableShared) -> Result<Answer, Fault> {
-        let function = self.kernels.get(message.kernel.0)?.function;
-        let bytes =
-            self.device().occupancy_available_dynamic_s_mem_per_block(function, message.blocks, message.block)?;
-        body(&AvailableSharedReply { bytes: bytes as u64 })
     }
 }
 

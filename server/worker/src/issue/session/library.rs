@@ -7,7 +7,7 @@ use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSe
 use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
-    ListKernels, ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute,
+    LibraryRequests, ListKernels, ListKernelsReply, LoadLibrary, LoadLibraryReply, Parameter, SetKernelAttribute,
     SetKernelAttributeReply, UnloadLibrary,
 };
 
@@ -51,13 +51,13 @@ pub(crate) struct Kernel {
     pub(super) frame: u64,
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {
+impl<D: Device> LibraryRequests for Session<D> {
+    fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {
         self.contents.part(message)?;
         Ok(Answer::Nothing)
     }
 
-    pub(super) fn load_library(&mut self, message: &LoadLibrary<'_>) -> Result<Answer, Fault> {
+    fn load_library(&mut self, message: &LoadLibrary<'_>) -> Result<Answer, Fault> {
         let id = message.library;
         self.libraries.check_new(id.0)?;
         let contents = match self.contents.gather(id, &message.contents)? {
@@ -94,6 +94,58 @@ impl<D: Device> Session<D> {
         }
     }
 
+    fn unload_library(&mut self, message: UnloadLibrary) -> Result<Answer, Fault> {
+        let library = self.libraries.remove(message.library.0)?;
+        self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == message.library);
+        if let Some(library) = library {
+            self.allowance.ledger.give(library.charge);
+            self.device().unload(library.code)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn list_kernels(&mut self, message: ListKernels) -> Result<Answer, Fault> {
+        let names = self.device().kernel_names(self.libraries.get(message.library.0)?.code)?;
+        body(&ListKernelsReply { names: names.iter().map(String::as_str).collect() })
+    }
+
+    fn find_kernel(&mut self, message: FindKernel<'_>) -> Result<Answer, Fault> {
+        let FindKernel { library: id, name, kernel: kernel_id } = message;
+        self.kernels.check_new(kernel_id.0)?;
+        let library = self.libraries.get(id.0)?.code;
+        let function = self.device().find_kernel(library, name)?;
+        let facts = self.device().kernel_facts(function)?;
+        let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
+        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes, frame }));
+        let parameters = facts.parameters.iter().flatten();
+        body(&FindKernelReply {
+            parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
+            attributes: attributes(&facts),
+        })
+    }
+
+    fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
+        let library = self.libraries.get(message.library.0)?.code;
+        let found = self.device().find_global(library, message.name)?;
+        body(&FindGlobalReply { at: found.at, bytes: found.bytes, managed: found.is_managed })
+    }
+
+    fn set_kernel_attribute(&mut self, message: SetKernelAttribute) -> Result<Answer, Fault> {
+        let kernel = self.kernels.get(message.kernel.0)?;
+        let setting = match message.what {
+            0 => KernelSetting::Attribute(message.number),
+            1 => KernelSetting::CacheConfig,
+            2 => KernelSetting::SharedMemoryConfig,
+            what => return broken(format!("unknown setting of a kernel: {what}")),
+        };
+        self.device().set_kernel(kernel.function, setting, message.value)?;
+        let facts = self.device().kernel_facts(kernel.function)?;
+        self.kernels.get_mut(message.kernel.0)?.frame = frame(&facts);
+        body(&SetKernelAttributeReply { attributes: attributes(&facts) })
+    }
+}
+
+impl<D: Device> Session<D> {
     /// Takes what the image takes of the device's and of the host's memory: bytes of the first, and the second. `None`: they
     /// cannot be told, and the image may be loaded only to learn what is wrong with it.
     fn charge_library(&mut self, image: &Image) -> Result<(Option<u64>, Kept), Fault> {
@@ -120,56 +172,6 @@ impl<D: Device> Session<D> {
         if let Fault::Program(error) | Fault::Explained(error, _) = fault {
             self.libraries.bind(id.0, Err(*error));
         }
-    }
-
-    pub(super) fn unload_library(&mut self, message: UnloadLibrary) -> Result<Answer, Fault> {
-        let library = self.libraries.remove(message.library.0)?;
-        self.kernels.invalidate(CudaError::INVALID_HANDLE, |kernel| kernel.library == message.library);
-        if let Some(library) = library {
-            self.allowance.ledger.give(library.charge);
-            self.device().unload(library.code)?;
-        }
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn list_kernels(&mut self, message: ListKernels) -> Result<Answer, Fault> {
-        let names = self.device().kernel_names(self.libraries.get(message.library.0)?.code)?;
-        body(&ListKernelsReply { names: names.iter().map(String::as_str).collect() })
-    }
-
-    pub(super) fn find_kernel(&mut self, message: FindKernel<'_>) -> Result<Answer, Fault> {
-        let FindKernel { library: id, name, kernel: kernel_id } = message;
-        self.kernels.check_new(kernel_id.0)?;
-        let library = self.libraries.get(id.0)?.code;
-        let function = self.device().find_kernel(library, name)?;
-        let facts = self.device().kernel_facts(function)?;
-        let (parameter_bytes, frame) = (parameter_bytes(&facts), frame(&facts));
-        self.kernels.bind(kernel_id.0, Ok(Kernel { function, library: id, parameter_bytes, frame }));
-        let parameters = facts.parameters.iter().flatten();
-        body(&FindKernelReply {
-            parameters: parameters.map(|&(offset, bytes)| Parameter { offset, bytes }).collect(),
-            attributes: attributes(&facts),
-        })
-    }
-
-    pub(super) fn find_global(&mut self, message: FindGlobal<'_>) -> Result<Answer, Fault> {
-        let library = self.libraries.get(message.library.0)?.code;
-        let found = self.device().find_global(library, message.name)?;
-        body(&FindGlobalReply { at: found.at, bytes: found.bytes, managed: found.is_managed })
-    }
-
-    pub(super) fn set_kernel_attribute(&mut self, message: SetKernelAttribute) -> Result<Answer, Fault> {
-        let kernel = self.kernels.get(message.kernel.0)?;
-        let setting = match message.what {
-            0 => KernelSetting::Attribute(message.number),
-            1 => KernelSetting::CacheConfig,
-            2 => KernelSetting::SharedMemoryConfig,
-            what => return broken(format!("unknown setting of a kernel: {what}")),
-        };
-        self.device().set_kernel(kernel.function, setting, message.value)?;
-        let facts = self.device().kernel_facts(kernel.function)?;
-        self.kernels.get_mut(message.kernel.0)?.frame = frame(&facts);
-        body(&SetKernelAttributeReply { attributes: attributes(&facts) })
     }
 }
 

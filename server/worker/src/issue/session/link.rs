@@ -8,7 +8,9 @@ use std::ffi::CString;
 
 use floe_abi::jit_input;
 use floe_device::{Content, Device, LinkInput, LoadOption};
-use floe_wire::{JitOption, LibraryId, LinkLibrary, LinkLibraryReply, PIECE_BYTES, ReadLinked, ReadLinkedReply};
+use floe_wire::{
+    JitOption, LibraryId, LinkLibrary, LinkLibraryReply, LinkRequests, PIECE_BYTES, ReadLinked, ReadLinkedReply,
+};
 
 use super::contents::Gathered;
 use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
@@ -51,8 +53,8 @@ impl Linked {
     }
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn link_library(&mut self, message: &LinkLibrary<'_>) -> Result<Answer, Fault> {
+impl<D: Device> LinkRequests for Session<D> {
+    fn link_library(&mut self, message: &LinkLibrary<'_>) -> Result<Answer, Fault> {
         let id = message.library;
         self.linked.check_new(id)?;
         self.libraries.check_new(id.0)?;
@@ -77,7 +79,7 @@ impl<D: Device> Session<D> {
         body(&LinkLibraryReply { missing: Vec::new(), bytes, info: &info })
     }
 
-    pub(super) fn read_linked(&mut self, message: ReadLinked) -> Result<Answer, Fault> {
+    fn read_linked(&mut self, message: ReadLinked) -> Result<Answer, Fault> {
         let bytes = self.linked.read(message.library)?;
         body(&ReadLinkedReply { bytes: &bytes })
     }

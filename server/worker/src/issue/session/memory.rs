@@ -4,7 +4,10 @@
 
 use floe_abi::{CudaError, MemHandle};
 use floe_device::Device;
-use floe_wire::{BlockId, CreateBlock, DevicePtr, MapBlock, MemoryInfoReply, ReleaseBlock, SetAccess, UnmapRange};
+use floe_wire::{
+    BlockId, CreateBlock, DevicePtr, MapBlock, MemoryInfo, MemoryInfoReply, MemoryRequests, ReleaseBlock, SetAccess,
+    UnmapRange,
+};
 
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
@@ -29,8 +32,8 @@ pub(crate) struct Mapping {
 /// `CUmemAccess_flags`: none, read, read and write.
 const ACCESS: [u32; 3] = [0, 1, 3];
 
-impl<D: Device> Session<D> {
-    pub(super) fn create_block(&mut self, message: CreateBlock) -> Result<Answer, Fault> {
+impl<D: Device> MemoryRequests for Session<D> {
+    fn create_block(&mut self, message: CreateBlock) -> Result<Answer, Fault> {
         let CreateBlock { block, bytes } = message;
         self.blocks.check_new(block.0)?;
         if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
@@ -41,17 +44,7 @@ impl<D: Device> Session<D> {
         body(&())
     }
 
-    /// Makes what takes `bytes` of the device's memory, where the session may have them.
-    pub(super) fn charged<T>(&mut self, bytes: u64, make: impl FnOnce(&D) -> Result<T, CudaError>) -> Result<T, Fault> {
-        self.allowance.ledger.take(bytes)?;
-        let made = make(self.device());
-        if made.is_err() {
-            self.allowance.ledger.give(bytes);
-        }
-        Ok(made?)
-    }
-
-    pub(super) fn release_block(&mut self, message: ReleaseBlock) -> Result<Answer, Fault> {
+    fn release_block(&mut self, message: ReleaseBlock) -> Result<Answer, Fault> {
         let block = self.live_block(message.block)?;
         block.released = true;
         let (memory, mappings) = (block.memory, block.mappings);
@@ -62,23 +55,7 @@ impl<D: Device> Session<D> {
         Ok(Answer::Nothing)
     }
 
-    fn live_block(&mut self, id: BlockId) -> Result<&mut Block, Fault> {
-        let block = self.blocks.get_mut(id.0)?;
-        if block.released {
-            return broken(format!("the block is released: {}", id.0));
-        }
-        Ok(block)
-    }
-
-    /// A released block's last mapping is gone: its memory is the device's again.
-    fn forget_block(&mut self, id: BlockId) -> Result<(), Fault> {
-        if let Some(block) = self.blocks.remove(id.0)? {
-            self.allowance.ledger.give(block.bytes);
-        }
-        Ok(())
-    }
-
-    pub(super) fn map_block(&mut self, message: MapBlock) -> Result<Answer, Fault> {
+    fn map_block(&mut self, message: MapBlock) -> Result<Answer, Fault> {
         let MapBlock { block: id, offset, at, bytes, access } = message;
         self.allowance.window.demand(at, bytes)?;
         demand_access(access)?;
@@ -98,6 +75,57 @@ impl<D: Device> Session<D> {
         Ok(Answer::Nothing)
     }
 
+    fn set_access(&mut self, message: SetAccess) -> Result<Answer, Fault> {
+        let SetAccess { at, bytes, access } = message;
+        self.allowance.window.demand(at, bytes)?;
+        demand_access(access)?;
+        self.device().set_access(at, bytes, access)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn unmap_range(&mut self, message: UnmapRange) -> Result<Answer, Fault> {
+        let UnmapRange { at, bytes } = message;
+        self.allowance.window.demand(at, bytes)?;
+        for start in self.whole_mappings(at, bytes)? {
+            self.unmap(start)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn memory_info(&mut self, _: MemoryInfo) -> Result<Answer, Fault> {
+        let (free, total) = self.device().mem_get_info()?;
+        let (free, total) = self.allowance.ledger.memory_info(free as u64, total as u64);
+        body(&MemoryInfoReply { free, total })
+    }
+}
+
+impl<D: Device> Session<D> {
+    /// Makes what takes `bytes` of the device's memory, where the session may have them.
+    pub(super) fn charged<T>(&mut self, bytes: u64, make: impl FnOnce(&D) -> Result<T, CudaError>) -> Result<T, Fault> {
+        self.allowance.ledger.take(bytes)?;
+        let made = make(self.device());
+        if made.is_err() {
+            self.allowance.ledger.give(bytes);
+        }
+        Ok(made?)
+    }
+
+    fn live_block(&mut self, id: BlockId) -> Result<&mut Block, Fault> {
+        let block = self.blocks.get_mut(id.0)?;
+        if block.released {
+            return broken(format!("the block is released: {}", id.0));
+        }
+        Ok(block)
+    }
+
+    /// A released block's last mapping is gone: its memory is the device's again.
+    fn forget_block(&mut self, id: BlockId) -> Result<(), Fault> {
+        if let Some(block) = self.blocks.remove(id.0)? {
+            self.allowance.ledger.give(block.bytes);
+        }
+        Ok(())
+    }
+
     fn map(&self, memory: MemHandle, message: &MapBlock) -> Result<(), Fault> {
         let MapBlock { offset, at, bytes, access, .. } = *message;
         self.device().map(at, bytes, offset, memory)?;
@@ -109,23 +137,6 @@ impl<D: Device> Session<D> {
             return Err(error.into());
         }
         Ok(())
-    }
-
-    pub(super) fn set_access(&mut self, message: SetAccess) -> Result<Answer, Fault> {
-        let SetAccess { at, bytes, access } = message;
-        self.allowance.window.demand(at, bytes)?;
-        demand_access(access)?;
-        self.device().set_access(at, bytes, access)?;
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn unmap_range(&mut self, message: UnmapRange) -> Result<Answer, Fault> {
-        let UnmapRange { at, bytes } = message;
-        self.allowance.window.demand(at, bytes)?;
-        for start in self.whole_mappings(at, bytes)? {
-            self.unmap(start)?;
-        }
-        Ok(Answer::Nothing)
     }
 
     /// Where the mappings start that fill the range exactly; an error of the program's when they do not.
@@ -155,12 +166,6 @@ impl<D: Device> Session<D> {
             self.forget_block(id)?;
         }
         Ok(())
-    }
-
-    pub(super) fn memory_info(&mut self) -> Result<Answer, Fault> {
-        let (free, total) = self.device().mem_get_info()?;
-        let (free, total) = self.allowance.ledger.memory_info(free as u64, total as u64);
-        body(&MemoryInfoReply { free, total })
     }
 
     /// Unmaps and releases everything; errors of a context beyond use do not matter, it goes with the memory.

@@ -4,7 +4,7 @@
 
 use floe_abi::CudaError;
 use floe_device::Device;
-use floe_wire::{MirrorMemory, UnmirrorMemory, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, WriteMirror};
+use floe_wire::{MirrorMemory, MirrorRequests, UnmirrorMemory, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, WriteMirror};
 
 use super::{Answer, Session, body};
 use crate::issue::fault::Fault;
@@ -20,8 +20,8 @@ pub(super) fn is_place(at: u64, bytes: u64) -> bool {
     at >= PLACES.start && end <= PLACES.end && (end <= WINDOWS.start || at >= WINDOWS.end)
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn mirror_memory(&mut self, message: MirrorMemory) -> Result<Answer, Fault> {
+impl<D: Device> MirrorRequests for Session<D> {
+    fn mirror_memory(&mut self, message: MirrorMemory) -> Result<Answer, Fault> {
         let MirrorMemory { at, bytes } = message;
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.shared.mirrors.check_new(at, size)?;
@@ -34,7 +34,7 @@ impl<D: Device> Session<D> {
         body(&())
     }
 
-    pub(super) fn unmirror_memory(&mut self, message: UnmirrorMemory) -> Result<Answer, Fault> {
+    fn unmirror_memory(&mut self, message: UnmirrorMemory) -> Result<Answer, Fault> {
         // What the device wrote last goes ahead of the reply.
         if let Err(error) = self.shared.mirrors.tell(&self.shared.sender) {
             self.shared.log.line(format_args!("the client cannot be told of mirrored memory: {error}"));
@@ -43,7 +43,7 @@ impl<D: Device> Session<D> {
         body(&())
     }
 
-    pub(super) fn write_mirror(&mut self, message: &WriteMirror<'_>) -> Result<Answer, Fault> {
+    fn write_mirror(&mut self, message: &WriteMirror<'_>) -> Result<Answer, Fault> {
         self.shared.mirrors.write(message.at, &message.runs)?;
         Ok(Answer::Nothing)
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use floe_abi::CudaError;
 use floe_device::{Device, End, Mapped};
 use floe_ring::demand_memory;
-use floe_wire::{DevicePtr, MapShared, MapSharedReply, ShareMemory, UnmapShared};
+use floe_wire::{DevicePtr, MapShared, MapSharedReply, ShareMemory, SharingRequests, UnmapShared};
 
 use super::mirror::is_place;
 use super::{Answer, Session, body};
@@ -86,8 +86,8 @@ impl<P: Mapped> Sharing<P> {
     }
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn share_memory(&mut self, message: ShareMemory) -> Result<Answer, Fault> {
+impl<D: Device> SharingRequests for Session<D> {
+    fn share_memory(&mut self, message: ShareMemory) -> Result<Answer, Fault> {
         let ShareMemory { at, bytes } = message;
         if self.sharing.memory.is_some() {
             return broken("memory is shared already");
@@ -108,7 +108,7 @@ impl<D: Device> Session<D> {
         body(&())
     }
 
-    pub(super) fn map_shared(&mut self, message: MapShared) -> Result<Answer, Fault> {
+    fn map_shared(&mut self, message: MapShared) -> Result<Answer, Fault> {
         let MapShared { at, bytes } = message;
         let (memory, offset) = self.sharing.check_new(at.0, bytes)?;
         let (held, ranges) = self.sharing.held.now();
@@ -126,7 +126,8 @@ impl<D: Device> Session<D> {
     }
 
     /// The pages go when the work that may name them has completed, which is not waited for here.
-    pub(super) fn unmap_shared(&mut self, sequence: u64, message: UnmapShared) -> Result<Answer, Fault> {
+    fn unmap_shared(&mut self, message: UnmapShared) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let pages = self.sharing.remove(message.at)?;
         let (marks, failed) = match self.mark_everything() {
             Ok(marks) => (marks, None),

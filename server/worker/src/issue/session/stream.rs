@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use floe_abi::{CudaError, Stream};
 use floe_device::Device;
-use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, SynchronizeStream, WaitEvent};
+use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, StreamRequests, SynchronizeStream, WaitEvent};
 
 use super::{Answer, Session};
 use crate::complete::completer::Lane;
@@ -22,6 +22,62 @@ pub(crate) struct StreamObject<D: Device> {
     used: bool,
     /// A mark behind everything the stream holds, where there is one.
     last: Option<Arc<Mark<D>>>,
+}
+
+impl<D: Device> StreamRequests for Session<D> {
+    fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
+        self.streams.check_posted(message.stream.0)?;
+        let created = self.new_stream(&message);
+        let bound = created.as_ref().map(|stream| StreamObject { stream: *stream, used: false, last: None });
+        self.streams.bind(message.stream.0, bound.map_err(Fault::code));
+        created?;
+        Ok(Answer::Nothing)
+    }
+
+    fn destroy_stream(&mut self, message: DestroyStream) -> Result<Answer, Fault> {
+        let Some(object) = self.streams.remove(message.stream.0)? else { return Ok(Answer::Nothing) };
+        if object.used {
+            // On a context beyond use there is no work left to wait for.
+            self.orphans.extend(self.pool.mark(object.stream).ok());
+            if self.orphans.len() > ORPHANS {
+                self.orphans.retain(|mark| mark.outcome().is_none());
+            }
+        }
+        self.allowance.ledger.stream_ends();
+        self.device().stream_destroy(object.stream)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn wait_event(&mut self, message: WaitEvent) -> Result<Answer, Fault> {
+        let stream = self.use_stream(message.stream)?;
+        let event = self.events.get(message.event.0)?.event();
+        self.device().stream_wait_event(stream, event, message.flags)?;
+        Ok(Answer::Nothing)
+    }
+
+    fn synchronize_stream(&mut self, message: SynchronizeStream) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
+        let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
+        let marks = match known {
+            Some(mark) => Ok(vec![mark]),
+            None => self.mark_or_wait(self.stream(message.stream)?).map(|mark| vec![mark]),
+        };
+        Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
+    }
+
+    fn query_stream(&mut self, message: QueryStream) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
+        let result = self.device().stream_query(self.stream(message.stream)?);
+        if result == Err(CudaError::NOT_READY) {
+            // Without a mark nothing is told, and the client asks again.
+            if let Ok(mark) = self.pool.mark(self.stream(message.stream)?) {
+                self.report_when(sequence, mark, message.stream, sequence);
+            }
+            return Err(CudaError::NOT_READY.into());
+        }
+        // What it had to deliver goes out first.
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), result.map(|()| Vec::new())))
+    }
 }
 
 impl<D: Device> Session<D> {
@@ -49,15 +105,6 @@ impl<D: Device> Session<D> {
         if id.0 == 0 { Ok(Stream::LEGACY) } else { Ok(self.streams.get(id.0)?.stream) }
     }
 
-    pub(super) fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
-        self.streams.check_posted(message.stream.0)?;
-        let created = self.new_stream(&message);
-        let bound = created.as_ref().map(|stream| StreamObject { stream: *stream, used: false, last: None });
-        self.streams.bind(message.stream.0, bound.map_err(Fault::code));
-        created?;
-        Ok(Answer::Nothing)
-    }
-
     fn new_stream(&mut self, message: &CreateStream) -> Result<Stream, Fault> {
         self.allowance.ledger.stream()?;
         let created = self.device().stream_create_with_priority(message.flags, message.priority);
@@ -65,49 +112,6 @@ impl<D: Device> Session<D> {
             self.allowance.ledger.stream_ends();
         }
         Ok(created?)
-    }
-
-    pub(super) fn destroy_stream(&mut self, message: DestroyStream) -> Result<Answer, Fault> {
-        let Some(object) = self.streams.remove(message.stream.0)? else { return Ok(Answer::Nothing) };
-        if object.used {
-            // On a context beyond use there is no work left to wait for.
-            self.orphans.extend(self.pool.mark(object.stream).ok());
-            if self.orphans.len() > ORPHANS {
-                self.orphans.retain(|mark| mark.outcome().is_none());
-            }
-        }
-        self.allowance.ledger.stream_ends();
-        self.device().stream_destroy(object.stream)?;
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn wait_event(&mut self, message: WaitEvent) -> Result<Answer, Fault> {
-        let stream = self.use_stream(message.stream)?;
-        let event = self.events.get(message.event.0)?.event();
-        self.device().stream_wait_event(stream, event, message.flags)?;
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn synchronize_stream(&mut self, sequence: u64, message: SynchronizeStream) -> Result<Answer, Fault> {
-        let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
-        let marks = match known {
-            Some(mark) => Ok(vec![mark]),
-            None => self.mark_or_wait(self.stream(message.stream)?).map(|mark| vec![mark]),
-        };
-        Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
-    }
-
-    pub(super) fn query_stream(&mut self, sequence: u64, message: QueryStream) -> Result<Answer, Fault> {
-        let result = self.device().stream_query(self.stream(message.stream)?);
-        if result == Err(CudaError::NOT_READY) {
-            // Without a mark nothing is told, and the client asks again.
-            if let Ok(mark) = self.pool.mark(self.stream(message.stream)?) {
-                self.report_when(sequence, mark, message.stream, sequence);
-            }
-            return Err(CudaError::NOT_READY.into());
-        }
-        // What it had to deliver goes out first.
-        Ok(self.answer_after(sequence, Lane::Alone(sequence), result.map(|()| Vec::new())))
     }
 
     /// Marks on every stream that has ever had work, destroyed ones included.

@@ -7,7 +7,7 @@ use floe_abi::{
     CudaError, MOST_STREAM_MEMORY_OPERATIONS, StreamMemoryOperation, WordOperation, stream_memory_operation,
 };
 use floe_device::Device;
-use floe_wire::{MemoryOperation, MemoryOperations, StreamId};
+use floe_wire::{MemoryOperation, MemoryOperations, StreamId, StreamMemoryRequests};
 
 use super::{Answer, Session};
 use crate::complete::completer::{Action, Lane, Task};
@@ -27,14 +27,17 @@ pub(super) struct Place {
     pub(super) stream: floe_abi::Stream,
 }
 
-impl<D: Device> Session<D> {
-    pub(super) fn memory_operations(&mut self, sequence: u64, message: &MemoryOperations) -> Result<Answer, Fault> {
+impl<D: Device> StreamMemoryRequests for Session<D> {
+    fn memory_operations(&mut self, message: &MemoryOperations) -> Result<Answer, Fault> {
+        let sequence = self.sequence;
         let batch = Batch::read(&message.operations)?;
         let stream = self.use_stream(message.stream)?;
         let place = Place { sequence, id: message.stream, stream };
         self.issue_words(place, batch.words.iter(), |device| device.memory_operations(stream, &batch.operations))
     }
+}
 
+impl<D: Device> Session<D> {
     /// Issues work that does this to words, and has told when it is over what the client must hear of.
     pub(super) fn issue_words<'a>(
         &self,

@@ -4,13 +4,13 @@
 
 use floe_abi::{TENSOR_RANK, TensorForm, TensorShape};
 use floe_device::Device;
-use floe_wire::{EncodeTensorMap, EncodeTensorMapReply};
+use floe_wire::{EncodeTensorMap, EncodeTensorMapReply, TensorMapRequests};
 
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
 
-impl<D: Device> Session<D> {
-    pub(super) fn encode_tensor_map(&mut self, message: &EncodeTensorMap) -> Result<Answer, Fault> {
+impl<D: Device> TensorMapRequests for Session<D> {
+    fn encode_tensor_map(&mut self, message: &EncodeTensorMap) -> Result<Answer, Fault> {
         let shape = shape(message)?;
         let map = self.device().tensor_map(&shape, message.address)?;
         let bytes: Vec<u8> = map.words.iter().flat_map(|word| word.to_le_bytes()).collect();

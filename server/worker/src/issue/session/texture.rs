@@ -6,7 +6,7 @@ use floe_abi::{CudaError, ResourceDescriptor, ResourceViewDescriptor, TextureDes
 use floe_device::{Device, TextureRequest};
 use floe_wire::{
     CreateSurface, CreateSurfaceReply, CreateTexture, CreateTextureReply, DestroySurface, DestroyTexture,
-    TextureDescription, TextureResource, TextureView,
+    TextureDescription, TextureRequests, TextureResource, TextureView,
 };
 
 use super::{Answer, Session, body};
@@ -46,6 +46,42 @@ fn view(message: &TextureView) -> Result<ResourceViewDescriptor, Fault> {
     })
 }
 
+impl<D: Device> TextureRequests for Session<D> {
+    fn create_texture(&mut self, message: &CreateTexture) -> Result<Answer, Fault> {
+        self.textures.check_new(message.texture.0)?;
+        if message.view.len() > 1 {
+            return broken(format!("a texture has one view at most, not: {}", message.view.len()));
+        }
+        let (resource, description) = (self.resource(&message.resource)?, description(&message.description));
+        let view = message.view.first().map(view).transpose()?;
+        let request = TextureRequest { resource: &resource, description: &description, view: view.as_ref() };
+        let texture = self.device().create_texture(request)?;
+        self.textures.bind(message.texture.0, Ok(texture));
+        body(&CreateTextureReply { object: texture.0 })
+    }
+
+    fn destroy_texture(&mut self, message: DestroyTexture) -> Result<Answer, Fault> {
+        if let Some(texture) = self.textures.remove(message.texture.0)? {
+            self.device().tex_object_destroy(texture)?;
+        }
+        Ok(Answer::Nothing)
+    }
+
+    fn create_surface(&mut self, message: CreateSurface) -> Result<Answer, Fault> {
+        self.surfaces.check_new(message.surface.0)?;
+        let surface = self.device().create_surface(self.array(message.array)?)?;
+        self.surfaces.bind(message.surface.0, Ok(surface));
+        body(&CreateSurfaceReply { object: surface.0 })
+    }
+
+    fn destroy_surface(&mut self, message: DestroySurface) -> Result<Answer, Fault> {
+        if let Some(surface) = self.surfaces.remove(message.surface.0)? {
+            self.device().surf_object_destroy(surface)?;
+        }
+        Ok(Answer::Nothing)
+    }
+}
+
 impl<D: Device> Session<D> {
     fn resource(&self, message: &TextureResource) -> Result<ResourceDescriptor, Fault> {
         let kind = message.kind;
@@ -64,40 +100,6 @@ impl<D: Device> Session<D> {
             pitch: size(message.pitch)?,
             ..ResourceDescriptor::default()
         })
-    }
-
-    pub(super) fn create_texture(&mut self, message: &CreateTexture) -> Result<Answer, Fault> {
-        self.textures.check_new(message.texture.0)?;
-        if message.view.len() > 1 {
-            return broken(format!("a texture has one view at most, not: {}", message.view.len()));
-        }
-        let (resource, description) = (self.resource(&message.resource)?, description(&message.description));
-        let view = message.view.first().map(view).transpose()?;
-        let request = TextureRequest { resource: &resource, description: &description, view: view.as_ref() };
-        let texture = self.device().create_texture(request)?;
-        self.textures.bind(message.texture.0, Ok(texture));
-        body(&CreateTextureReply { object: texture.0 })
-    }
-
-    pub(super) fn destroy_texture(&mut self, message: DestroyTexture) -> Result<Answer, Fault> {
-        if let Some(texture) = self.textures.remove(message.texture.0)? {
-            self.device().tex_object_destroy(texture)?;
-        }
-        Ok(Answer::Nothing)
-    }
-
-    pub(super) fn create_surface(&mut self, message: CreateSurface) -> Result<Answer, Fault> {
-        self.surfaces.check_new(message.surface.0)?;
-        let surface = self.device().create_surface(self.array(message.array)?)?;
-        self.surfaces.bind(message.surface.0, Ok(surface));
-        body(&CreateSurfaceReply { object: surface.0 })
-    }
-
-    pub(super) fn destroy_surface(&mut self, message: DestroySurface) -> Result<Answer, Fault> {
-        if let Some(surface) = self.surfaces.remove(message.surface.0)? {
-            self.device().surf_object_destroy(surface)?;
-        }
-        Ok(Answer::Nothing)
     }
 
     /// Destroys all; errors of a context beyond use do not matter, they go with it.

@@ -6,8 +6,8 @@
 use super::*;
 #[allow(unused_imports)]
 use crate::{
-    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, KernelId, LibraryId,
-    Message, Reader, StreamId, SurfaceId, TextureId,
+    ArrayId, BlockId, Call, Class, DecodeError, DevicePtr, EventId, Field, FunctionId, GraphId, Handler, KernelId,
+    LibraryId, Message, Reader, StreamId, SurfaceId, TextureId,
 };
 
 /// The descriptor that goes with the frame is `bytes` of the client's memory. Its byte 0 lies at address `at` of both processes. A session does this once at most. NOT_SUPPORTED if no such descriptor came, if it is not a memory file sealed against shrinking, or if the server shares no memory.
@@ -140,4 +140,25 @@ impl Message for UnmapShared {
 
 impl Call for UnmapShared {
     type Reply<'a> = ();
+}
+
+/// Carries out the commands of this noun.
+pub trait SharingRequests: Handler {
+    /// Carries out [`ShareMemory`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn share_memory(&mut self, message: ShareMemory) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`MapShared`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn map_shared(&mut self, message: MapShared) -> Result<Self::Answer, Self::Fault>;
+
+    /// Carries out [`UnmapShared`].
+    ///
+    /// # Errors
+    /// The handler's.
+    fn unmap_shared(&mut self, message: UnmapShared) -> Result<Self::Answer, Self::Fault>;
 }
