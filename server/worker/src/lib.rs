@@ -3,29 +3,27 @@
 //! It trusts nothing the client says, and it never waits for the GPU where a command need not.
 #![deny(unsafe_code)]
 
-pub mod cache_channel;
 mod complete;
-pub mod contract;
-pub mod hand_over;
+mod daemon;
 mod issue;
 mod life;
 mod memory;
-mod process;
 pub mod sandbox;
 mod wire_in;
 
 pub use complete::output::Output;
-pub use contract::version;
+pub use daemon::contract::version;
+pub use daemon::{cache_channel, contract, hand_over};
 pub use issue::cache::Cache;
 pub use life::ending::Ending;
 pub use life::joining::Joining;
 pub use life::log::{Log, one_entry};
+pub use life::process::{close_inherited, end, without_randomization};
 pub use life::rings::use_rings;
 pub use life::serve::{Plan, serve};
 pub use life::watch::{Lasting, Process};
 pub use life::watchdog::Watchdog;
 pub use memory::ledger::{Granted, Grants};
-pub use process::{close_inherited, end, without_randomization};
 
 #[cfg(test)]
 mod tests;

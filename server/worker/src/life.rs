@@ -5,6 +5,7 @@
 pub(crate) mod ending;
 pub(crate) mod joining;
 pub(crate) mod log;
+pub(crate) mod process;
 pub(crate) mod rings;
 pub(crate) mod serve;
 pub(crate) mod shared;

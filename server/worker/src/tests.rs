@@ -28,7 +28,7 @@ pub(crate) use fake::Fake;
 use floe_transport::{Link, LinkError};
 use floe_wire::*;
 
-use crate::hand_over::{Giver, Role, pair};
+use crate::daemon::hand_over::{Giver, Role, pair};
 use crate::issue::cache::{Hash, hash_of};
 use crate::memory::staging::RingBytes;
 use crate::{Ending, Joining, Lasting, Log, Output, Plan, Watchdog, serve};

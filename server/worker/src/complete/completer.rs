@@ -4,63 +4,31 @@
 //! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's
 //! work depended on has completed too, and must be at the client first.
 
+mod open;
 mod order;
 mod pace;
 mod release;
+mod task;
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
 use floe_device::{Device, Pinned as _};
 use floe_transport::{LinkError, Spin, sleep_precisely};
-use floe_wire::{Delivery, FunctionId, Progress, RunHostFunction, StreamId};
+use floe_wire::{Delivery, Progress, RunHostFunction, StreamId};
 
 use super::events::Mark;
 use crate::life::shared::Shared;
-use crate::memory::shared_pages::SharedPages;
 use crate::memory::staging::Landing;
 use crate::wire_in::stripes;
-pub(crate) use order::Lane;
+use open::Open;
 use order::Order;
 pub(crate) use pace::Pace;
 use release::Release;
 pub(crate) use release::Releaser;
-
-/// Something to do when the GPU has come so far.
-pub(crate) struct Task<D: Device> {
-    /// The command it belongs to.
-    pub(crate) sequence: u64,
-    /// Tasks of one lane complete in order.
-    pub(crate) lane: Lane,
-    /// What must have completed.
-    pub(crate) marks: Vec<Arc<Mark<D>>>,
-    pub(crate) action: Action<D>,
-}
-
-impl<D: Device> Task<D> {
-    /// `None`: not yet. Otherwise the first failure of its marks, as `ask` has their outcomes, or success.
-    pub(crate) fn outcome(&self, ask: impl Fn(&Arc<Mark<D>>) -> Option<CudaResult<()>>) -> Option<CudaResult<()>> {
-        self.marks.iter().map(ask).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
-    }
-}
-
-/// What is to be done then.
-pub(crate) enum Action<D: Device> {
-    /// Send a piece of a copy; `offset` is its place in the whole.
-    Deliver { landing: Landing<D>, offset: u64 },
-    /// Answer the request; `failed` is an error known before the work was even marked.
-    Reply { failed: Option<CudaError> },
-    /// Give shared memory up, then answer the request.
-    Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
-    /// Have the client run a host function.
-    RunHostFunction(FunctionId),
-    /// Say that a stream has come as far as this frame.
-    Report { stream: StreamId, reached: u64 },
-    /// The same behind operations on words of memory, which may have stood there as a wait.
-    WordsDone { stream: StreamId, reached: u64, waits: bool },
-}
+pub(crate) use task::{Action, Lane, Task};
 
 /// The issuer's and the driver's callbacks' way to the completer.
 pub(crate) struct Tasks<D: Device> {
@@ -73,43 +41,6 @@ impl<D: Device> Clone for Tasks<D> {
     fn clone(&self) -> Self {
         let (channel, releases) = (self.channel.clone(), self.releases.clone());
         Self { channel, releases, open: Arc::clone(&self.open) }
-    }
-}
-
-/// How many tasks are not done, and who waits for none.
-#[derive(Default)]
-struct Open {
-    tasks: Mutex<OpenTasks>,
-    none: Condvar,
-}
-
-#[derive(Default)]
-struct OpenTasks {
-    count: usize,
-    /// Waking nobody is a system call, too.
-    waiting: usize,
-}
-
-impl Open {
-    fn tasks(&self) -> MutexGuard<'_, OpenTasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, by: isize) {
-        let mut tasks = self.tasks();
-        tasks.count = tasks.count.saturating_add_signed(by);
-        if tasks.count == 0 && tasks.waiting > 0 {
-            self.none.notify_all();
-        }
-    }
-
-    fn wait_for_none(&self) {
-        let mut tasks = self.tasks();
-        tasks.waiting += 1;
-        while tasks.count > 0 {
-            tasks = self.none.wait(tasks).unwrap_or_else(PoisonError::into_inner);
-        }
-        tasks.waiting -= 1;
     }
 }
 

@@ -10,9 +10,9 @@ use std::os::unix::fs::FileExt as _;
 
 use floe_device::Content;
 
-use crate::cache_channel::{CacheAnswer, CacheEnd, CacheRequest};
+use crate::daemon::cache_channel::{CacheAnswer, CacheEnd, CacheRequest};
 
-pub(crate) use crate::cache_channel::Hash;
+pub(crate) use crate::daemon::cache_channel::Hash;
 
 /// The daemon's cache, as one session reaches it.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(crate) mod tests {
     use std::os::fd::AsFd as _;
 
     use super::*;
-    use crate::cache_channel::cache_ends;
+    use crate::daemon::cache_channel::cache_ends;
 
     /// A daemon that keeps whatever it is told, for a test of what asks it: contents by hash.
     pub(crate) fn believing_daemon(mut kept: HashMap<Hash, Vec<u8>>) -> Cache {

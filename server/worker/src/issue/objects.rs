@@ -3,6 +3,16 @@
 //! An object whose posted creation failed stays as that failure: using it gives the same error. Each costs what its kind
 //! costs of the session's host memory.
 
+pub(crate) mod array;
+pub(crate) mod block;
+pub(crate) mod contents;
+pub(crate) mod event;
+pub(crate) mod graph;
+pub(crate) mod library;
+pub(crate) mod linked;
+pub(crate) mod sharing;
+pub(crate) mod stream;
+
 use floe_abi::CudaError;
 use rustc_hash::FxHashMap;
 

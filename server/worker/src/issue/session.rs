@@ -4,7 +4,6 @@
 //! believed: ids are looked up, ranges checked, the rest is left to the driver's judgement.
 
 mod array;
-mod contents;
 mod context;
 mod copy;
 mod event;
@@ -32,6 +31,15 @@ use super::cache::Cache;
 use super::fault::Fault;
 use super::host_functions::HostFunctions;
 use super::objects::Objects;
+use super::objects::array::ArrayObject;
+use super::objects::block::{Block, Mapping};
+use super::objects::contents::Contents;
+use super::objects::event::EventObject;
+use super::objects::graph::GraphObject;
+use super::objects::library::{Kernel, Loaded};
+use super::objects::linked::Linked;
+use super::objects::sharing::Sharing;
+use super::objects::stream::StreamObject;
 use super::vigil::{Next, Vigil};
 use crate::complete::completer::{Action, Lane, Task, Tasks};
 use crate::complete::events::{Mark, Pool};
@@ -74,24 +82,24 @@ pub(crate) struct Session<D: Device> {
     staged: Option<Staged>,
     downloads: Arc<Downloads<D>>,
     allowance: Allowance,
-    blocks: Objects<memory::Block>,
-    mappings: BTreeMap<u64, memory::Mapping>,
-    libraries: Objects<library::Loaded>,
-    contents: contents::Contents,
-    linked: link::Linked,
-    kernels: Objects<library::Kernel>,
+    blocks: Objects<Block>,
+    mappings: BTreeMap<u64, Mapping>,
+    libraries: Objects<Loaded>,
+    contents: Contents,
+    linked: Linked,
+    kernels: Objects<Kernel>,
     /// Room for the attributes of a launch.
     attributes: Vec<LaunchAttribute>,
-    streams: Objects<stream::StreamObject<D>>,
+    streams: Objects<StreamObject<D>>,
     legacy_used: bool,
     /// Marks of destroyed streams whose work may be unfinished.
     orphans: Vec<Arc<Mark<D>>>,
-    events: Objects<event::EventObject<D>>,
-    graphs: Objects<graph::GraphObject>,
-    arrays: Objects<array::ArrayObject>,
+    events: Objects<EventObject<D>>,
+    graphs: Objects<GraphObject>,
+    arrays: Objects<ArrayObject>,
     textures: Objects<TextureObject>,
     surfaces: Objects<SurfaceObject>,
-    sharing: sharing::Sharing<D::Mapped>,
+    sharing: Sharing<D::Mapped>,
 }
 
 /// How a command is answered.
@@ -139,7 +147,7 @@ impl<D: Device> Session<D> {
         spin: Spin,
     ) -> Self {
         let pool = Pool::new(Arc::clone(&shared.device));
-        let contents = contents::Contents::new(cache, shared.log.clone(), &allowance.budget);
+        let contents = Contents::new(cache, shared.log.clone(), &allowance.budget);
         let budget = allowance.budget.clone();
         Self {
             shared,
@@ -157,7 +165,7 @@ impl<D: Device> Session<D> {
             mappings: BTreeMap::new(),
             libraries: Objects::new("library", cost::LIBRARY, &budget),
             contents,
-            linked: link::Linked::new(&budget),
+            linked: Linked::new(&budget),
             kernels: Objects::new("kernel", cost::KERNEL, &budget),
             attributes: Vec::new(),
             streams: Objects::new("stream", cost::STREAM, &budget),
@@ -168,7 +176,7 @@ impl<D: Device> Session<D> {
             arrays: Objects::new("array", cost::ARRAY, &budget),
             textures: Objects::new("texture", cost::TEXTURE, &budget),
             surfaces: Objects::new("surface", cost::TEXTURE, &budget),
-            sharing: sharing::Sharing::default(),
+            sharing: Sharing::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, 
 use super::ending::{Ending, InputEnd};
 use super::shared::Shared;
 use super::threads::Threads;
-use crate::hand_over::{Handed, Role, Taker};
+use crate::daemon::hand_over::{Handed, Role, Taker};
 use crate::wire_in::stripes;
 
 /// How long a client that has joined may take to say which connection it is, and to read the answer.

@@ -8,17 +8,8 @@ use std::sync::Arc;
 use floe_abi::CudaResult;
 use floe_device::Device;
 
-use super::Task;
+use super::task::{Lane, Task};
 use crate::complete::events::Mark;
-
-/// Tasks of one lane complete in the order in which they were handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lane {
-    /// Work of one stream, by the client's id.
-    Stream(u64),
-    /// Work of several streams or of an event: nothing is in order with it. The number is the command's.
-    Alone(u64),
-}
 
 /// Tasks that wait.
 pub(crate) struct Order<D: Device> {

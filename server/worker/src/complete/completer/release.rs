@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use floe_abi::CudaError;
 use floe_device::Device;
 
-use super::Open;
+use super::open::Open;
 use crate::life::shared::Shared;
 use crate::memory::shared_pages::SharedPages;
 

@@ -8,15 +8,7 @@ use floe_wire::{ArrayId, ArrayRequests, BoxEnd, CreateArray, DestroyArray};
 
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
-
-/// An array that exists.
-#[derive(Debug)]
-pub(crate) struct ArrayObject {
-    array: Array,
-    shape: ArrayShape,
-    /// Bytes charged to the quota.
-    charge: u64,
-}
+use crate::issue::objects::array::ArrayObject;
 
 /// GPUs keep arrays in tiles of 64 bytes by 8 rows, of which up to 16 stand above each other in a block, and in volumes up to
 /// 32 slices behind each other. Arrays begin and end with blocks.

@@ -8,27 +8,14 @@ use floe_abi::CudaError;
 use floe_device::Device;
 use floe_wire::{
     CreateEvent, DestroyEvent, ElapsedTime, ElapsedTimeReply, EventId, EventRequests, QueryEvent, RecordEvent,
-    StreamId, SynchronizeEvent,
+    SynchronizeEvent,
 };
 
 use super::{Answer, Session, body};
 use crate::complete::completer::Lane;
 use crate::complete::events::Mark;
 use crate::issue::fault::Fault;
-
-/// An event of the client's.
-pub(crate) struct EventObject<D: Device> {
-    mark: Arc<Mark<D>>,
-    flags: u32,
-    /// Where it was recorded last, and by which command; not where a launch records it, which may be over later.
-    recorded: Option<(StreamId, u64)>,
-}
-
-impl<D: Device> EventObject<D> {
-    pub(super) fn event(&self) -> floe_abi::Event {
-        self.mark.event()
-    }
-}
+use crate::issue::objects::event::EventObject;
 
 impl<D: Device> EventRequests for Session<D> {
     fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
+use floe_abi::CudaError;
 use floe_device::{Device, GraphKernel, NodeCopy, NodeEdge, NodeWork, Pattern};
 use floe_wire::{
     AddGraphCopy, AddGraphEmpty, AddGraphFill, AddGraphKernel, AddGraphWords, CreateGraph, DestroyGraph,
@@ -17,6 +17,7 @@ use super::launch::plain_attributes;
 use super::stream_memory::{Batch, Place};
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
+use crate::issue::objects::graph::GraphObject;
 use crate::memory::budget::cost;
 
 /// More nodes of one graph than any program's has.
@@ -25,45 +26,6 @@ const NODES: usize = 1 << 20;
 const FLAGS: u64 = 8;
 /// Launch attributes a node cannot have: programmatic stream serialization is an edge, events are for streams.
 const STREAM_ATTRIBUTES: [u32; 3] = [6, 7, 12];
-
-/// A graph of the client's.
-#[derive(Debug)]
-pub(crate) struct GraphObject {
-    graph: Graph,
-    nodes: Vec<GraphNode>,
-    exec: Option<GraphExec>,
-    /// What nodes do to words of memory, by their numbers.
-    words: BTreeMap<u32, Vec<WordOperation>>,
-    /// Bytes of host memory its nodes are charged.
-    kept: u64,
-    /// Why it cannot be instantiated, or launched any more.
-    failed: Option<CudaError>,
-}
-
-impl GraphObject {
-    fn exec(&self) -> Result<GraphExec, Fault> {
-        if let Some(error) = self.failed {
-            return Err(error.into());
-        }
-        self.exec.map_or_else(|| broken("a graph is used that is not instantiated"), Ok)
-    }
-
-    fn node(&self, node: u32) -> Result<GraphNode, Fault> {
-        let index = usize::try_from(node).unwrap_or(usize::MAX);
-        self.nodes.get(index).map_or_else(|| broken(format!("no node of a graph has the number: {node}")), |it| Ok(*it))
-    }
-
-    /// The driver's nodes for the client's edges, and what of each is waited for.
-    fn edges(&self, after: &[GraphEdge]) -> Result<Vec<NodeEdge>, Fault> {
-        let edge = |edge: &GraphEdge| Ok(NodeEdge { from: self.node(edge.from)?, port: edge.port, kind: edge.kind });
-        after.iter().map(edge).collect()
-    }
-
-    /// What a launch does to words of memory.
-    fn words(&self) -> impl Iterator<Item = &WordOperation> + Clone {
-        self.words.values().flatten()
-    }
-}
 
 impl<D: Device> GraphRequests for Session<D> {
     fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {

@@ -2,8 +2,8 @@
 //! In: the contents of images, names. Out: loaded libraries; kernels bound to the client's ids, with what the client must know.
 //! It looks into an image only as far as needed for the driver not to read past its end.
 
-use floe_abi::{CudaError, Function};
-use floe_device::{Code, Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
+use floe_abi::CudaError;
+use floe_device::{Content, Device, Image, ImageKind, KernelFacts, KernelSetting, Loading};
 use floe_image::Demand;
 use floe_wire::{
     Attribute, FindGlobal, FindGlobalReply, FindKernel, FindKernelReply, JitOption, LibraryId, LibraryPart,
@@ -11,9 +11,10 @@ use floe_wire::{
     SetKernelAttributeReply, UnloadLibrary,
 };
 
-use super::contents::Gathered;
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
+use crate::issue::objects::contents::Gathered;
+use crate::issue::objects::library::{Kernel, Loaded};
 use crate::memory::budget::{Kept, cost};
 
 /// The most bytes of a compiler's log.
@@ -29,27 +30,6 @@ const DEMAND: floe_image::Limits = floe_image::Limits { image_bytes: 1 << 30, en
 const LOCAL_SIZE: i32 = 3;
 /// What modules' memory is charged in: small ones share pages of the driver's, larger ones have pieces or large pages.
 const PIECES: [(u64, u64); 3] = [(64 << 10, 4 << 10), (1 << 20, 128 << 10), (u64::MAX, 2 << 20)];
-
-/// A library that is loaded.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(super) code: Code,
-    /// Bytes of the device's memory it is charged.
-    charge: u64,
-    /// Host memory it is charged.
-    _kept: Kept,
-}
-
-/// A kernel the client has an id for.
-#[derive(Debug)]
-pub(crate) struct Kernel {
-    pub(super) function: Function,
-    library: LibraryId,
-    /// Bytes of its parameter block, where the driver can say.
-    pub(super) parameter_bytes: Option<usize>,
-    /// Bytes of local memory of a thread.
-    pub(super) frame: u64,
-}
 
 impl<D: Device> LibraryRequests for Session<D> {
     fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {

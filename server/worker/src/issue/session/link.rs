@@ -3,55 +3,16 @@
 //! An input is looked into only as far as needed for the driver not to read past its end; images that nobody reads are
 //! bounded.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 
 use floe_abi::jit_input;
 use floe_device::{Content, Device, LinkInput, LoadOption};
-use floe_wire::{
-    JitOption, LibraryId, LinkLibrary, LinkLibraryReply, LinkRequests, PIECE_BYTES, ReadLinked, ReadLinkedReply,
-};
+use floe_wire::{JitOption, LinkLibrary, LinkLibraryReply, LinkRequests, ReadLinked, ReadLinkedReply};
 
-use super::contents::Gathered;
 use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
-use crate::memory::budget::{Budget, Kept, cost};
-
-/// Images that were linked, with how far each was read.
-#[derive(Debug)]
-pub(crate) struct Linked {
-    by_id: HashMap<u64, (Vec<u8>, usize, Kept)>,
-    budget: Budget,
-}
-
-impl Linked {
-    pub(super) fn new(budget: &Budget) -> Self {
-        Self { by_id: HashMap::new(), budget: budget.clone() }
-    }
-
-    fn check_new(&self, id: LibraryId) -> Result<(), Fault> {
-        if self.by_id.contains_key(&id.0) { broken(format!("linked already: {}", id.0)) } else { Ok(()) }
-    }
-
-    fn add(&mut self, id: LibraryId, image: Vec<u8>) -> Result<(), Fault> {
-        let kept = self.budget.keep(cost::LIBRARY + image.len() as u64)?;
-        self.by_id.insert(id.0, (image, 0, kept));
-        Ok(())
-    }
-
-    fn read(&mut self, id: LibraryId) -> Result<Vec<u8>, Fault> {
-        let Some((image, read, _)) = self.by_id.get_mut(&id.0) else {
-            return broken(format!("no linked image has the id: {}", id.0));
-        };
-        let piece: Vec<u8> = image[*read..].iter().copied().take(PIECE_BYTES).collect();
-        *read += piece.len();
-        if *read == image.len() {
-            self.by_id.remove(&id.0);
-        }
-        Ok(piece)
-    }
-}
+use crate::issue::objects::contents::Gathered;
 
 impl<D: Device> LinkRequests for Session<D> {
     fn link_library(&mut self, message: &LinkLibrary<'_>) -> Result<Answer, Fault> {
@@ -102,21 +63,4 @@ fn input_of(input: &floe_wire::LinkInput<'_>, content: Content) -> Result<LinkIn
     }
     let Ok(name) = CString::new(input.name) else { return broken("the name of an input has a NUL in it") };
     Ok(LinkInput { kind: input.kind, name, content, options: load_options(&input.options)? })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may panic")]
-    use super::*;
-
-    #[test]
-    fn an_image_is_read_in_pieces_and_gone_with_its_last() {
-        let mut linked = Linked::new(&Budget::default());
-        linked.add(LibraryId(4), vec![7; PIECE_BYTES + 3]).unwrap();
-        assert!(linked.check_new(LibraryId(4)).is_err());
-        assert_eq!(linked.read(LibraryId(4)).unwrap().len(), PIECE_BYTES);
-        assert_eq!(linked.read(LibraryId(4)).unwrap(), [7; 3]);
-        assert!(matches!(linked.read(LibraryId(4)), Err(Fault::Contract(_))));
-        assert!(linked.check_new(LibraryId(4)).is_ok());
-    }
 }

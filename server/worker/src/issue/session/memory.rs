@@ -11,23 +11,8 @@ use floe_wire::{
 
 use super::{Answer, Session, body};
 use crate::issue::fault::{Fault, broken};
+use crate::issue::objects::block::{Block, Mapping};
 use crate::memory::budget::cost;
-
-/// A piece of physical memory.
-#[derive(Debug)]
-pub(crate) struct Block {
-    memory: MemHandle,
-    bytes: u64,
-    mappings: usize,
-    released: bool,
-}
-
-/// A range of the window at which a block shows.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    bytes: u64,
-    block: BlockId,
-}
 
 /// `CUmemAccess_flags`: none, read, read and write.
 const ACCESS: [u32; 3] = [0, 1, 3];

@@ -12,17 +12,10 @@ use super::{Answer, Session};
 use crate::complete::completer::Lane;
 use crate::complete::events::Mark;
 use crate::issue::fault::Fault;
+use crate::issue::objects::stream::StreamObject;
 
 /// Destroyed streams' marks from which on the completed ones are dropped.
 const ORPHANS: usize = 16;
-
-/// A stream of the client's.
-pub(crate) struct StreamObject<D: Device> {
-    stream: Stream,
-    used: bool,
-    /// A mark behind everything the stream holds, where there is one.
-    last: Option<Arc<Mark<D>>>,
-}
 
 impl<D: Device> StreamRequests for Session<D> {
     fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use serde::{Deserialize, Serialize};
 
-use crate::cache_channel::CacheEnd;
+use crate::daemon::cache_channel::CacheEnd;
 use crate::memory::ledger::Granted;
 
 /// The most bytes of a notice.
@@ -240,7 +240,7 @@ mod tests {
     use floe_wire::{Decode as _, MemoryInfo, Message as _, StreamId, SynchronizeStream};
 
     use super::*;
-    use crate::cache_channel::{CacheRequest, cache_ends};
+    use crate::daemon::cache_channel::{CacheRequest, cache_ends};
 
     fn connection(taker: &Taker) -> (Role, Link) {
         match taker.take().unwrap().unwrap() {

@@ -1,0 +1,41 @@
+//! How many tasks are not done.
+//! In: tasks that begin and end. Out: whether there is none, and a wait for that. It knows nothing of a task.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How many tasks are not done, and who waits for none.
+#[derive(Default)]
+pub(super) struct Open {
+    tasks: Mutex<OpenTasks>,
+    none: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct OpenTasks {
+    pub(super) count: usize,
+    /// Waking nobody is a system call, too.
+    waiting: usize,
+}
+
+impl Open {
+    pub(super) fn tasks(&self) -> MutexGuard<'_, OpenTasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn change(&self, by: isize) {
+        let mut tasks = self.tasks();
+        tasks.count = tasks.count.saturating_add_signed(by);
+        if tasks.count == 0 && tasks.waiting > 0 {
+            self.none.notify_all();
+        }
+    }
+
+    pub(super) fn wait_for_none(&self) {
+        let mut tasks = self.tasks();
+        tasks.waiting += 1;
+        while tasks.count > 0 {
+            tasks = self.none.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+        }
+        tasks.waiting -= 1;
+    }
+}

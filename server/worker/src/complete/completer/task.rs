@@ -1,0 +1,56 @@
+//! What the completer does when the GPU has come so far.
+//! In: a command, the marks it waits for, the action. Out: the same, and how the work before the marks ended.
+//! It carries no action out.
+
+use std::sync::Arc;
+
+use floe_abi::{CudaError, CudaResult};
+use floe_device::Device;
+use floe_wire::{FunctionId, StreamId};
+
+use crate::complete::events::Mark;
+use crate::memory::shared_pages::SharedPages;
+use crate::memory::staging::Landing;
+
+/// Something to do when the GPU has come so far.
+pub(crate) struct Task<D: Device> {
+    /// The command it belongs to.
+    pub(crate) sequence: u64,
+    /// Tasks of one lane complete in order.
+    pub(crate) lane: Lane,
+    /// What must have completed.
+    pub(crate) marks: Vec<Arc<Mark<D>>>,
+    pub(crate) action: Action<D>,
+}
+
+impl<D: Device> Task<D> {
+    /// `None`: not yet. Otherwise the first failure of its marks, as `ask` has their outcomes, or success.
+    pub(crate) fn outcome(&self, ask: impl Fn(&Arc<Mark<D>>) -> Option<CudaResult<()>>) -> Option<CudaResult<()>> {
+        self.marks.iter().map(ask).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
+    }
+}
+
+/// Tasks of one lane complete in the order in which they were handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Work of one stream, by the client's id.
+    Stream(u64),
+    /// Work of several streams or of an event: nothing is in order with it. The number is the command's.
+    Alone(u64),
+}
+
+/// What is to be done then.
+pub(crate) enum Action<D: Device> {
+    /// Send a piece of a copy; `offset` is its place in the whole.
+    Deliver { landing: Landing<D>, offset: u64 },
+    /// Answer the request; `failed` is an error known before the work was even marked.
+    Reply { failed: Option<CudaError> },
+    /// Give shared memory up, then answer the request.
+    Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },
+    /// Have the client run a host function.
+    RunHostFunction(FunctionId),
+    /// Say that a stream has come as far as this frame.
+    Report { stream: StreamId, reached: u64 },
+    /// The same behind operations on words of memory, which may have stood there as a wait.
+    WordsDone { stream: StreamId, reached: u64, waits: bool },
+}

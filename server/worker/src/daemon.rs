@@ -1,0 +1,7 @@
+//! Between the daemon and a worker: the task and the reports, connections passed on, and the cache of modules.
+//! In and out: plain data and descriptors. The daemon uses the one end of each, the worker the other.
+//! Nothing here reads a message of the client.
+
+pub mod cache_channel;
+pub mod contract;
+pub mod hand_over;

@@ -1,0 +1,21 @@
+//! Blocks of physical memory, and where they are mapped.
+//! In: what the driver gave. Out: the same, for whoever has the id or the address. It holds no logic.
+
+use floe_abi::MemHandle;
+use floe_wire::BlockId;
+
+/// A piece of physical memory.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) memory: MemHandle,
+    pub(crate) bytes: u64,
+    pub(crate) mappings: usize,
+    pub(crate) released: bool,
+}
+
+/// A range of the window at which a block shows.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) bytes: u64,
+    pub(crate) block: BlockId,
+}

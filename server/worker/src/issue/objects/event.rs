@@ -1,0 +1,23 @@
+//! An event of the program.
+//! In: the driver's event, and where it was recorded. Out: the same, for whoever has the id. It records nothing itself.
+
+use std::sync::Arc;
+
+use floe_device::Device;
+use floe_wire::StreamId;
+
+use crate::complete::events::Mark;
+
+/// An event of the client's.
+pub(crate) struct EventObject<D: Device> {
+    pub(crate) mark: Arc<Mark<D>>,
+    pub(crate) flags: u32,
+    /// Where it was recorded last, and by which command; not where a launch records it, which may be over later.
+    pub(crate) recorded: Option<(StreamId, u64)>,
+}
+
+impl<D: Device> EventObject<D> {
+    pub(crate) fn event(&self) -> floe_abi::Event {
+        self.mark.event()
+    }
+}

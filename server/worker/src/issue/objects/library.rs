@@ -1,0 +1,29 @@
+//! Libraries that are loaded, and the kernels of theirs that the client has ids for.
+//! In: what the driver gave, and what it is charged. Out: the same, for whoever has the id. It holds no logic.
+
+use floe_abi::Function;
+use floe_device::Code;
+use floe_wire::LibraryId;
+
+use crate::memory::budget::Kept;
+
+/// A library that is loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) code: Code,
+    /// Bytes of the device's memory it is charged.
+    pub(crate) charge: u64,
+    /// Host memory it is charged.
+    pub(crate) _kept: Kept,
+}
+
+/// A kernel the client has an id for.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) function: Function,
+    pub(crate) library: LibraryId,
+    /// Bytes of its parameter block, where the driver can say.
+    pub(crate) parameter_bytes: Option<usize>,
+    /// Bytes of local memory of a thread.
+    pub(crate) frame: u64,
+}

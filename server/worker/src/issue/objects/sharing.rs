@@ -1,0 +1,80 @@
+//! The client's memory that is shared, and which of its pages are mapped here.
+//! In: addresses. Out: ends of copies in mapped pages, or what is wrong with the address. It maps nothing itself.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use floe_abi::CudaError;
+use floe_device::{End, Mapped};
+use floe_wire::DevicePtr;
+
+use crate::issue::fault::{Fault, broken};
+use crate::memory::shared_pages::{Held, SharedPages};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = floe_device::PAGE as u64;
+
+/// What is shared.
+pub(crate) struct Sharing<P> {
+    pub(crate) memory: Option<Memory>,
+    /// By first address.
+    pub(crate) ranges: BTreeMap<u64, SharedPages<P>>,
+    pub(crate) held: Arc<Held>,
+}
+
+/// The client's memory: its first byte lies at `at`.
+pub(crate) struct Memory {
+    pub(crate) file: OwnedFd,
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+}
+
+impl<P> Default for Sharing<P> {
+    fn default() -> Self {
+        Self { memory: None, ranges: BTreeMap::new(), held: Arc::default() }
+    }
+}
+
+impl<P: Mapped> Sharing<P> {
+    /// The end of a copy of `bytes` at an address. Addresses of shared memory that is not mapped are nobody's.
+    pub(crate) fn end(&self, at: DevicePtr, bytes: u64) -> Result<End<'_, P>, Fault> {
+        let is_ours = |memory: &Memory| at.0 >= memory.at && at.0 - memory.at < memory.bytes;
+        if !self.memory.as_ref().is_some_and(is_ours) {
+            return Ok(End::Device(at));
+        }
+        let outside =
+            || Fault::Explained(CudaError::INVALID_VALUE, format!("not shared: {bytes} bytes at {:#x}", at.0));
+        let (start, pages) = self.ranges.range(..=at.0).next_back().ok_or_else(outside)?;
+        let (memory, offset) = (pages.memory(), at.0 - start);
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes() as u64);
+        if fits { Ok(End::Host(memory, usize::try_from(offset).map_err(|_| outside())?)) } else { Err(outside()) }
+    }
+
+    /// Whether pages may be mapped there, and where they lie in the client's memory.
+    pub(crate) fn check_new(&self, at: u64, bytes: u64) -> Result<(&Memory, u64), Fault> {
+        let Some(memory) = &self.memory else { return broken("no memory is shared") };
+        let offset = at.checked_sub(memory.at).filter(|offset| *offset < memory.bytes);
+        let inside = offset.filter(|offset| bytes <= memory.bytes - offset);
+        let whole = bytes > 0 && at.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
+        let Some(offset) = inside.filter(|_| whole) else {
+            return broken(format!("not pages of the shared memory: {bytes} bytes at {at:#x}"));
+        };
+        // The whole lies where addresses end, so this does not overflow.
+        let before = self.ranges.range(..at + bytes).next_back();
+        if before.is_some_and(|(start, range)| start + range.memory().bytes() as u64 > at) {
+            return broken(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
+        }
+        Ok((memory, offset))
+    }
+
+    /// Takes a mapping out.
+    pub(crate) fn remove(&mut self, at: DevicePtr) -> Result<SharedPages<P>, Fault> {
+        self.ranges.remove(&at.0).map_or_else(|| broken(format!("no shared pages start at: {:#x}", at.0)), Ok)
+    }
+
+    /// Ends every mapping; the memory can be mapped again. No work that names it is left.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+}

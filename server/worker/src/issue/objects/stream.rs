@@ -1,0 +1,17 @@
+//! A stream of the program.
+//! In: the driver's stream, and the last completion event behind it. Out: the same, for whoever has the id. No logic.
+
+use std::sync::Arc;
+
+use floe_abi::Stream;
+use floe_device::Device;
+
+use crate::complete::events::Mark;
+
+/// A stream of the client's.
+pub(crate) struct StreamObject<D: Device> {
+    pub(crate) stream: Stream,
+    pub(crate) used: bool,
+    /// A mark behind everything the stream holds, where there is one.
+    pub(crate) last: Option<Arc<Mark<D>>>,
+}
