@@ -90,7 +90,7 @@ pub enum Report {
     Ended(String),
 }
 
-/// What a build is called: the version, the protocol and, where it is known, the commit: `0.1.0 (protocol 3, commit 766dc15)`.
+/// What a build is called: the version, the protocol and, where it is known, the commit: `0.1.0 (protocol 4, commit 766dc15)`.
 ///
 /// Executables pass `option_env!("FLOE_COMMIT")`: only their own crates are built anew for another commit.
 #[must_use]
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_commit_is_named_where_it_is_known() {
         let own = env!("CARGO_PKG_VERSION");
-        assert_eq!(version(Some("766dc15")), format!("{own} (protocol 3, commit 766dc15)"));
-        assert_eq!([None, Some("")].map(version), [(); 2].map(|()| format!("{own} (protocol 3)")));
+        assert_eq!(version(Some("766dc15")), format!("{own} (protocol 4, commit 766dc15)"));
+        assert_eq!([None, Some("")].map(version), [(); 2].map(|()| format!("{own} (protocol 4)")));
     }
 }
