@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{chain, watch};
+use crate::{chain, registry};
 
 /// The process whose faults are looked at.
 static OWN: AtomicI32 = AtomicI32::new(0);
@@ -92,7 +92,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as u64) };
     // What somebody sent is no fault.
     let is_fault = code > 0 && code != libc::SI_KERNEL;
-    if !(is_fault && watch::is_watched(address) && goes_on(address, context)) {
+    if !(is_fault && registry::is_watched(address) && goes_on(address, context)) {
         chain::pass(signal, info, context);
     }
     // SAFETY: as above.
@@ -104,7 +104,7 @@ fn goes_on(address: u64, context: *mut c_void) -> bool {
         say("floe: a forked process touched managed memory, which is its parent's alone\n");
         return false;
     }
-    watch::stand(address, writes(context))
+    registry::stand(address, writes(context))
 }
 
 /// As the processor says it: bit 1 of a page fault's code.

@@ -5,9 +5,11 @@
 mod chain;
 mod handler;
 mod line;
+mod registry;
 mod span;
 mod watch;
 
 pub use handler::be_first;
+pub use registry::{InTurn, Keeper, Touch};
 pub use span::{Access, PAGE, Span};
-pub use watch::{InTurn, Keeper, Touch, Watch};
+pub use watch::Watch;

@@ -1,0 +1,158 @@
+//! Watched ranges and their keepers. Ranges come in and leave; a fault at a watched address goes into the queue of a thread
+//! that asks the keeper, and whether the thread may try again comes out. It knows nothing of signals and starts no thread.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::line::{Line, Place};
+
+/// A touch of a closed page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Touch {
+    /// Where.
+    pub address: u64,
+    /// Whether the thread writes. Where the processor does not tell, it is said to.
+    pub writes: bool,
+    /// Whether a stream stands until this thread has gone on: nothing behind it may be waited for.
+    pub in_turn: bool,
+}
+
+/// Opens pages.
+pub trait Keeper: Send + Sync {
+    /// A thread stands at a page that was closed when it came. True: it may try again. False: the touch is a fault of the
+    /// program's.
+    fn touched(&self, touch: Touch) -> bool;
+}
+
+/// The calling thread runs a function that a stream waits for, until this is dropped.
+#[derive(Debug)]
+pub struct InTurn {
+    own: Option<&'static AtomicU32>,
+}
+
+/// A watched range as the signal's handler finds it. Never freed.
+struct Watched {
+    start: AtomicU64,
+    /// 0: none at present.
+    end: AtomicU64,
+    next: *const Watched,
+}
+
+// SAFETY: `next` is written before the range is published and points to what is never freed.
+unsafe impl Sync for Watched {}
+
+/// The first watched range.
+static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
+/// Threads that run functions streams wait for; 0 where a place is free.
+static IN_TURN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+pub(crate) static ORDINARY: Line = Line::new();
+pub(crate) static TURNS: Line = Line::new();
+
+/// By first address: where the range ends, and who keeps it.
+type Keepers = BTreeMap<u64, (u64, Arc<dyn Keeper>)>;
+
+fn keepers() -> MutexGuard<'static, Keepers> {
+    static KEEPERS: Mutex<Keepers> = Mutex::new(BTreeMap::new());
+    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a range with its keeper. False where it is empty, or where somebody watches one of its addresses already.
+pub(crate) fn add(addresses: &Range<u64>, keeper: Arc<dyn Keeper>) -> bool {
+    let mut keepers = keepers();
+    if addresses.is_empty() || is_kept(&keepers, addresses) {
+        return false;
+    }
+    keepers.insert(addresses.start, (addresses.end, keeper));
+    publish(addresses);
+    true
+}
+
+/// Removes a range that was added.
+pub(crate) fn remove(addresses: &Range<u64>) {
+    let mut keepers = keepers();
+    // Its own alone: both ends, since a free entry keeps the start of the range before.
+    let own = watched().find(|watched| {
+        watched.start.load(Ordering::Relaxed) == addresses.start && watched.end.load(Ordering::Relaxed) == addresses.end
+    });
+    if let Some(own) = own {
+        own.end.store(0, Ordering::Release);
+        keepers.remove(&addresses.start);
+    }
+}
+
+impl InTurn {
+    /// From now on.
+    pub fn begin() -> Self {
+        let thread = thread_id();
+        let free = |place: &&AtomicU32| place.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        Self { own: IN_TURN.iter().find(free) }
+    }
+}
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        if let Some(own) = self.own {
+            own.store(0, Ordering::Release);
+        }
+    }
+}
+
+fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Whether somebody watches one of these addresses. Ranges that are kept do not overlap, so the last one tells.
+fn is_kept(keepers: &Keepers, addresses: &Range<u64>) -> bool {
+    keepers.range(..addresses.end).next_back().is_some_and(|(_, (end, _))| addresses.start < *end)
+}
+
+/// The ranges, also those that are none at present.
+fn watched() -> impl Iterator<Item = &'static Watched> {
+    let mut next = FIRST.load(Ordering::Acquire).cast_const();
+    std::iter::from_fn(move || {
+        // SAFETY: what was published is never freed, and null is none.
+        let watched = unsafe { next.as_ref() }?;
+        next = watched.next;
+        Some(watched)
+    })
+}
+
+/// Shows a range to the handler. The keepers' lock is held.
+fn publish(addresses: &Range<u64>) {
+    if let Some(free) = watched().find(|watched| watched.end.load(Ordering::Relaxed) == 0) {
+        free.start.store(addresses.start, Ordering::Relaxed);
+        free.end.store(addresses.end, Ordering::Release);
+        return;
+    }
+    let (start, end) = (AtomicU64::new(addresses.start), AtomicU64::new(addresses.end));
+    let own = Box::leak(Box::new(Watched { start, end, next: FIRST.load(Ordering::Relaxed) }));
+    FIRST.store(own, Ordering::Release);
+}
+
+/// Whether an address is watched. Takes no lock.
+pub(crate) fn is_watched(address: u64) -> bool {
+    watched().any(|watched| {
+        address < watched.end.load(Ordering::Acquire) && watched.start.load(Ordering::Relaxed) <= address
+    })
+}
+
+/// Stands at a watched page until its keeper has decided. Takes no lock and no memory.
+pub(crate) fn stand(address: u64, writes: bool) -> bool {
+    let thread = thread_id();
+    let in_turn = IN_TURN.iter().any(|place| place.load(Ordering::Acquire) == thread);
+    let line = if in_turn { &TURNS } else { &ORDINARY };
+    line.stand(&Place::new(address, writes, in_turn))
+}
+
+pub(crate) fn decide(place: &Place) -> bool {
+    let keeper = {
+        let keepers = keepers();
+        let found = keepers.range(..=place.address).next_back().filter(|(_, (end, _))| place.address < *end);
+        found.map(|(_, (_, keeper))| Arc::clone(keeper))
+    };
+    let touch = Touch { address: place.address, writes: place.writes, in_turn: place.in_turn };
+    keeper.is_some_and(|keeper| keeper.touched(touch))
+}
