@@ -3,13 +3,13 @@
 //! It knows nothing of devices, and a fault elsewhere goes where it went before this was there.
 
 mod chain;
-mod handler;
 mod line;
 mod registry;
+mod signal;
 mod span;
 mod watch;
 
-pub use handler::be_first;
-pub use registry::{InTurn, Keeper, Touch};
+pub use registry::{FaultHandler, InTurn, PageFault};
+pub use signal::install;
 pub use span::{Access, PAGE, Span};
 pub use watch::Watch;

@@ -1,4 +1,4 @@
-//! Threads that stand at a closed page, in line for the thread that asks the keeper. Who stands puts its place, which lies on
+//! Threads that stand at a closed page, in line for the thread that asks the handler. Who stands puts its place, which lies on
 //! its own stack, into the line and sleeps; who serves takes all of them out and says to each how it ended. No lock and no
 //! memory is taken by who stands: it is in a signal's handler.
 

@@ -1,5 +1,5 @@
-//! Watched ranges and their keepers. Ranges come in and leave; a fault at a watched address goes into the queue of a thread
-//! that asks the keeper, and whether the thread may try again comes out. It knows nothing of signals and starts no thread.
+//! Watched ranges and their handlers. Ranges come in and leave; a fault at a watched address goes into the queue of a thread
+//! that asks the handler, and whether the thread may try again comes out. It knows nothing of signals and starts no thread.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::line::{Line, Place};
 
 /// A touch of a closed page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Touch {
+pub struct PageFault {
     /// Where.
     pub address: u64,
     /// Whether the thread writes. Where the processor does not tell, it is said to.
@@ -21,10 +21,10 @@ pub struct Touch {
 }
 
 /// Opens pages.
-pub trait Keeper: Send + Sync {
+pub trait FaultHandler: Send + Sync {
     /// A thread stands at a page that was closed when it came. True: it may try again. False: the touch is a fault of the
     /// program's.
-    fn touched(&self, touch: Touch) -> bool;
+    fn handle(&self, fault: PageFault) -> bool;
 }
 
 /// The calling thread runs a function that a stream waits for, until this is dropped.
@@ -52,34 +52,34 @@ pub(crate) static ORDINARY: Line = Line::new();
 pub(crate) static TURNS: Line = Line::new();
 
 /// By first address: where the range ends, and who keeps it.
-type Keepers = BTreeMap<u64, (u64, Arc<dyn Keeper>)>;
+type Handlers = BTreeMap<u64, (u64, Arc<dyn FaultHandler>)>;
 
-fn keepers() -> MutexGuard<'static, Keepers> {
-    static KEEPERS: Mutex<Keepers> = Mutex::new(BTreeMap::new());
-    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn handlers() -> MutexGuard<'static, Handlers> {
+    static HANDLERS: Mutex<Handlers> = Mutex::new(BTreeMap::new());
+    HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a range with its keeper. False where it is empty, or where somebody watches one of its addresses already.
-pub(crate) fn add(addresses: &Range<u64>, keeper: Arc<dyn Keeper>) -> bool {
-    let mut keepers = keepers();
-    if addresses.is_empty() || is_kept(&keepers, addresses) {
+/// Adds a range with its handler. False where it is empty, or where somebody watches one of its addresses already.
+pub(crate) fn add(addresses: &Range<u64>, handler: Arc<dyn FaultHandler>) -> bool {
+    let mut handlers = handlers();
+    if addresses.is_empty() || is_taken(&handlers, addresses) {
         return false;
     }
-    keepers.insert(addresses.start, (addresses.end, keeper));
+    handlers.insert(addresses.start, (addresses.end, handler));
     publish(addresses);
     true
 }
 
 /// Removes a range that was added.
 pub(crate) fn remove(addresses: &Range<u64>) {
-    let mut keepers = keepers();
+    let mut handlers = handlers();
     // Its own alone: both ends, since a free entry keeps the start of the range before.
     let own = watched().find(|watched| {
         watched.start.load(Ordering::Relaxed) == addresses.start && watched.end.load(Ordering::Relaxed) == addresses.end
     });
     if let Some(own) = own {
         own.end.store(0, Ordering::Release);
-        keepers.remove(&addresses.start);
+        handlers.remove(&addresses.start);
     }
 }
 
@@ -105,8 +105,8 @@ fn thread_id() -> u32 {
 }
 
 /// Whether somebody watches one of these addresses. Ranges that are kept do not overlap, so the last one tells.
-fn is_kept(keepers: &Keepers, addresses: &Range<u64>) -> bool {
-    keepers.range(..addresses.end).next_back().is_some_and(|(_, (end, _))| addresses.start < *end)
+fn is_taken(handlers: &Handlers, addresses: &Range<u64>) -> bool {
+    handlers.range(..addresses.end).next_back().is_some_and(|(_, (end, _))| addresses.start < *end)
 }
 
 /// The ranges, also those that are none at present.
@@ -120,7 +120,7 @@ fn watched() -> impl Iterator<Item = &'static Watched> {
     })
 }
 
-/// Shows a range to the handler. The keepers' lock is held.
+/// Shows a range to the handler. The handlers' lock is held.
 fn publish(addresses: &Range<u64>) {
     if let Some(free) = watched().find(|watched| watched.end.load(Ordering::Relaxed) == 0) {
         free.start.store(addresses.start, Ordering::Relaxed);
@@ -139,7 +139,7 @@ pub(crate) fn is_watched(address: u64) -> bool {
     })
 }
 
-/// Stands at a watched page until its keeper has decided. Takes no lock and no memory.
+/// Stands at a watched page until its handler has decided. Takes no lock and no memory.
 pub(crate) fn stand(address: u64, writes: bool) -> bool {
     let thread = thread_id();
     let in_turn = IN_TURN.iter().any(|place| place.load(Ordering::Acquire) == thread);
@@ -148,11 +148,11 @@ pub(crate) fn stand(address: u64, writes: bool) -> bool {
 }
 
 pub(crate) fn decide(place: &Place) -> bool {
-    let keeper = {
-        let keepers = keepers();
-        let found = keepers.range(..=place.address).next_back().filter(|(_, (end, _))| place.address < *end);
-        found.map(|(_, (_, keeper))| Arc::clone(keeper))
+    let handler = {
+        let handlers = handlers();
+        let found = handlers.range(..=place.address).next_back().filter(|(_, (end, _))| place.address < *end);
+        found.map(|(_, (_, handler))| Arc::clone(handler))
     };
-    let touch = Touch { address: place.address, writes: place.writes, in_turn: place.in_turn };
-    keeper.is_some_and(|keeper| keeper.touched(touch))
+    let fault = PageFault { address: place.address, writes: place.writes, in_turn: place.in_turn };
+    handler.is_some_and(|handler| handler.handle(fault))
 }

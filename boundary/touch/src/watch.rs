@@ -1,12 +1,12 @@
-//! Watches of address ranges. A range comes in with its keeper and leaves when the watch is dropped. The first watch starts
-//! two threads that ask keepers: one for faults within host functions, which never waits for the other.
+//! Watches of address ranges. A range comes in with its handler and leaves when the watch is dropped. The first watch starts
+//! two threads that ask handlers: one for faults within host functions, which never waits for the other.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use crate::handler;
 use crate::line::Line;
-use crate::registry::{self, Keeper, ORDINARY, TURNS, decide};
+use crate::registry::{self, FaultHandler, ORDINARY, TURNS, decide};
+use crate::signal;
 
 /// Addresses that are watched until this is dropped.
 pub struct Watch {
@@ -16,12 +16,12 @@ pub struct Watch {
 impl Watch {
     /// Watches addresses nobody watches yet. `None` where the system has no threads for it, where somebody watches one of
     /// them already, and where there are none.
-    pub fn start(addresses: Range<u64>, keeper: Arc<dyn Keeper>) -> Option<Self> {
+    pub fn start(addresses: Range<u64>, handler: Arc<dyn FaultHandler>) -> Option<Self> {
         static THREADS: OnceLock<bool> = OnceLock::new();
-        if !*THREADS.get_or_init(start_threads) || !registry::add(&addresses, keeper) {
+        if !*THREADS.get_or_init(start_threads) || !registry::add(&addresses, handler) {
             return None;
         }
-        handler::be_first();
+        signal::install();
         Some(Self { addresses })
     }
 }
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Watch {
 fn start_threads() -> bool {
     let start = |name: &str, line: &'static Line| {
         let serve = move || {
-            handler::leave_signals_alone();
+            signal::block_signals();
             line.serve(decide)
         };
         std::thread::Builder::new().name(name.into()).spawn(serve).is_ok()
@@ -52,12 +52,12 @@ fn start_threads() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Touch, is_watched};
+    use crate::registry::{PageFault, is_watched};
 
     struct Refuses;
 
-    impl Keeper for Refuses {
-        fn touched(&self, _touch: Touch) -> bool {
+    impl FaultHandler for Refuses {
+        fn handle(&self, _fault: PageFault) -> bool {
             false
         }
     }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_already_is_refused_and_stays_kept() {
+    fn watched_addresses_are_refused_and_stay_watched() {
         let own = start(0x1000..0x3000).expect("nobody watches these");
         for taken in [0x1000..0x3000, 0x1000..0x2000, 0x0..0x1001, 0x2fff..0x4000, 0x0..0x4000] {
             assert!(start(taken.clone()).is_none(), "{taken:x?}");

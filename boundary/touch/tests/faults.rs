@@ -1,4 +1,4 @@
-//! Faults of a process that watches pages: those of watched pages reach the keeper, all others whoever had the signal. Each
+//! Faults of a process that watches pages: those of watched pages reach the handler, all others whoever had the signal. Each
 //! case runs in a process of its own, this very program once more, since most of them end by a signal.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 
-use floe_touch::{Access, InTurn, Keeper, PAGE, Span, Touch, Watch, be_first};
+use floe_touch::{Access, FaultHandler, InTurn, PAGE, PageFault, Span, Watch, install};
 
 const AT: u64 = 0x5200_0000_0000;
 const PAGES: Range<u64> = AT..AT + 16 * PAGE;
@@ -21,16 +21,16 @@ const CASE: &str = "FLOE_TOUCH_CASE";
 /// Opens what is touched, but for the last page, which it refuses.
 struct Opens {
     span: Span,
-    touches: AtomicU32,
+    faults: AtomicU32,
     in_turn: AtomicU32,
 }
 
-impl Keeper for Opens {
-    fn touched(&self, touch: Touch) -> bool {
-        self.touches.fetch_add(1, Ordering::SeqCst);
-        self.in_turn.fetch_add(u32::from(touch.in_turn), Ordering::SeqCst);
-        let page = touch.address - touch.address % PAGE;
-        let access = if touch.writes { Access::Open } else { Access::Reads };
+impl FaultHandler for Opens {
+    fn handle(&self, fault: PageFault) -> bool {
+        self.faults.fetch_add(1, Ordering::SeqCst);
+        self.in_turn.fetch_add(u32::from(fault.in_turn), Ordering::SeqCst);
+        let page = fault.address - fault.address % PAGE;
+        let access = if fault.writes { Access::Open } else { Access::Reads };
         page + PAGE < PAGES.end && self.span.allow(&(page..page + PAGE), access)
     }
 }
@@ -38,8 +38,8 @@ impl Keeper for Opens {
 fn watched() -> (&'static Opens, Watch) {
     static OPENS: OnceLock<Arc<Opens>> = OnceLock::new();
     let span = Span::take(PAGES.start, PAGES.end - PAGES.start).unwrap();
-    let opens = Arc::new(Opens { span, touches: AtomicU32::new(0), in_turn: AtomicU32::new(0) });
-    let watch = Watch::start(PAGES, Arc::clone(OPENS.get_or_init(|| opens)) as Arc<dyn Keeper>).unwrap();
+    let opens = Arc::new(Opens { span, faults: AtomicU32::new(0), in_turn: AtomicU32::new(0) });
+    let watch = Watch::start(PAGES, Arc::clone(OPENS.get_or_init(|| opens)) as Arc<dyn FaultHandler>).unwrap();
     (OPENS.get().unwrap(), watch)
 }
 
@@ -56,7 +56,7 @@ fn write(at: u64, byte: u8) {
 /// Nothing is ever mapped there.
 const NOWHERE: u64 = 0x10;
 
-fn install(handler: usize, flags: c_int) -> usize {
+fn install_action(handler: usize, flags: c_int) -> usize {
     // SAFETY: plain numbers, of which zeros are no action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -119,13 +119,13 @@ fn fault_and_jump_out() {
 }
 
 fn handlers_that_jump_out_leave_nothing_behind() {
-    install(jump_out as extern "C" fn(c_int) as usize, 0);
+    install_action(jump_out as extern "C" fn(c_int) as usize, 0);
     let (opens, _watch) = watched();
     for turn in 0..1000 {
         fault_and_jump_out();
         write(AT + turn % 15 * PAGE, 1);
     }
-    assert_eq!(opens.touches.load(Ordering::SeqCst), 15);
+    assert_eq!(opens.faults.load(Ordering::SeqCst), 15);
     // More threads than there are places for, first all alive, then ended.
     for _ in 0..2 {
         let all = Arc::new(Barrier::new(100));
@@ -138,30 +138,30 @@ fn handlers_that_jump_out_leave_nothing_behind() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
     opens.span.allow(&(AT..AT + PAGE), Access::Closed);
-    assert_eq!((read(AT), opens.touches.load(Ordering::SeqCst)), (1, 16));
+    assert_eq!((read(AT), opens.faults.load(Ordering::SeqCst)), (1, 16));
     // A handler that passes on is still known for one that is called by whom we called.
     let passes = pass_on as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
-    BEFORE.store(install(passes, libc::SA_SIGINFO), Ordering::SeqCst);
-    be_first();
+    BEFORE.store(install_action(passes, libc::SA_SIGINFO), Ordering::SeqCst);
+    install();
     for turn in 1..=3 {
         fault_and_jump_out();
         assert_eq!(PASSED.load(Ordering::SeqCst), turn);
     }
 }
 
-fn touches_are_answered() {
+fn page_faults_are_answered() {
     let (opens, _watch) = watched();
     assert_eq!(read(AT), 0);
     write(AT, 7);
     write(AT + PAGE, 8);
-    assert_eq!((read(AT), read(AT + PAGE), opens.touches.load(Ordering::SeqCst)), (7, 8, 3));
+    assert_eq!((read(AT), read(AT + PAGE), opens.faults.load(Ordering::SeqCst)), (7, 8, 3));
     let turn = InTurn::begin();
     assert_eq!((read(AT + 2 * PAGE), opens.in_turn.load(Ordering::SeqCst)), (0, 1));
     drop(turn);
     assert_eq!((read(AT + 3 * PAGE), opens.in_turn.load(Ordering::SeqCst)), (0, 1));
 }
 
-fn many_threads_touch_at_once() {
+fn many_threads_fault_at_once() {
     let (opens, _watch) = watched();
     let threads: Vec<_> = (0..8)
         .map(|thread| {
@@ -178,38 +178,38 @@ fn many_threads_touch_at_once() {
     });
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     closing.join().unwrap();
-    assert!(opens.touches.load(Ordering::SeqCst) >= 15);
+    assert!(opens.faults.load(Ordering::SeqCst) >= 15);
 }
 
 /// The cases: what each does, and how its process ends.
 fn run(case: &str) {
     match case {
-        "answered" => touches_are_answered(),
+        "answered" => page_faults_are_answered(),
         "jumps" => handlers_that_jump_out_leave_nothing_behind(),
-        "threads" => many_threads_touch_at_once(),
+        "threads" => many_threads_fault_at_once(),
         "before" => {
-            install(exit_42 as extern "C" fn(c_int) as usize, 0);
+            install_action(exit_42 as extern "C" fn(c_int) as usize, 0);
             let (_, _watch) = watched();
             assert_eq!(read(AT), 0);
             read(NOWHERE);
         }
         "later" => {
             let (_, _watch) = watched();
-            install(exit_42 as extern "C" fn(c_int) as usize, 0);
-            be_first();
+            install_action(exit_42 as extern "C" fn(c_int) as usize, 0);
+            install();
             assert_eq!(read(AT), 0);
             read(NOWHERE);
         }
         "passes" => {
             let (_, _watch) = watched();
             let handler = pass_on as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
-            BEFORE.store(install(handler, libc::SA_SIGINFO), Ordering::SeqCst);
-            be_first();
+            BEFORE.store(install_action(handler, libc::SA_SIGINFO), Ordering::SeqCst);
+            install();
             assert_eq!(read(AT), 0);
             read(NOWHERE);
         }
         "ignored" => {
-            install(libc::SIG_IGN, 0);
+            install_action(libc::SIG_IGN, 0);
             let (_, _watch) = watched();
             // SAFETY: a signal that is ignored.
             unsafe { libc::raise(libc::SIGSEGV) };
@@ -272,7 +272,7 @@ fn this_process_is_a_case() {
 }
 
 #[test]
-fn touches_of_watched_pages_are_answered() {
+fn page_faults_of_watched_pages_are_answered() {
     assert_eq!([outcome("answered"), outcome("threads")], [0, 0]);
 }
 
@@ -297,7 +297,7 @@ fn without_a_handler_the_system_does_what_it_does() {
 }
 
 #[test]
-fn what_the_keeper_refuses_or_has_left_is_a_fault() {
+fn pages_that_the_handler_refuses_or_has_left_fault() {
     assert_eq!(["refused", "given up"].map(outcome), [-libc::SIGSEGV, -libc::SIGSEGV]);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_touch::{Access, be_first};
+use floe_touch::{Access, install};
 
 use super::holding::Closing;
 use super::shadow::{merged, without};
@@ -138,7 +138,7 @@ impl Vgpu {
         bytes: impl Fn(&Held) -> Range<u64>,
     ) -> CudaResult<()> {
         if !starts.is_empty() {
-            be_first();
+            install();
         }
         let (mut sent, mut outcome) = (false, Ok(()));
         for start in starts {

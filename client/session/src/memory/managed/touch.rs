@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use floe_abi::{CudaError, CudaResult};
-use floe_touch::{Access, Keeper, Touch, be_first};
+use floe_touch::{Access, FaultHandler, PageFault, install};
 use floe_wire::SynchronizeContext;
 
 use super::close::EAGER_BYTES;
@@ -30,9 +30,9 @@ const MOST_PREFETCHES: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Door(pub(super) Weak<Vgpu>);
 
-impl Keeper for Door {
-    fn touched(&self, touch: Touch) -> bool {
-        self.0.upgrade().is_some_and(|vgpu| vgpu.touched(touch))
+impl FaultHandler for Door {
+    fn handle(&self, fault: PageFault) -> bool {
+        self.0.upgrade().is_some_and(|vgpu| vgpu.handle_fault(fault))
     }
 }
 
@@ -56,9 +56,9 @@ impl State {
     }
 
     /// What a touch brings: a piece, or as much of small allocations that lie behind one another.
-    fn brings(&mut self, touch: Touch) -> Vec<(u64, Opening)> {
-        let Some(held) = self.held_at(touch.address) else { return Vec::new() };
-        let Some(opening) = held.holding.touch(touch.address, touch.writes) else { return Vec::new() };
+    fn brings(&mut self, fault: PageFault) -> Vec<(u64, Opening)> {
+        let Some(held) = self.held_at(fault.address) else { return Vec::new() };
+        let Some(opening) = held.holding.touch(fault.address, fault.writes) else { return Vec::new() };
         let (own, attached) = (held.holding.bytes(), held.attached);
         let (mut end, mut bytes) = (own.end, opening.bytes.end - opening.bytes.start);
         let mut brought = vec![(own.start, opening)];
@@ -75,25 +75,25 @@ impl State {
 }
 
 impl Vgpu {
-    fn touched(self: &Arc<Self>, touch: Touch) -> bool {
+    fn handle_fault(self: &Arc<Self>, fault: PageFault) -> bool {
         self.statistics.managed_fault();
         // Threads that a function of the program has work for it are in its turn, too: its stream stands until they are done.
-        let in_turn = touch.in_turn || self.connection.runs_function();
+        let in_turn = fault.in_turn || self.connection.runs_function();
         let attached = {
             let mut state = lock(&self.managed.state);
-            let Some(held) = state.held_at(touch.address) else { return false };
+            let Some(held) = state.held_at(fault.address) else { return false };
             held.let_go_of_stream(self);
             held.idle = 0;
             if !in_turn && std::mem::take(&mut held.of_others) { Attachment::Global } else { held.attached }
         };
-        let opened = if in_turn { self.open_touched(touch) } else { self.open_behind_work(touch, attached) };
+        let opened = if in_turn { self.open_touched(fault) } else { self.open_behind_work(fault, attached) };
         match opened {
             Ok(()) => true,
             Err(error) => {
                 log!(
                     Error,
                     "managed memory cannot be read, which the program touched at {:#x}: {error}",
-                    touch.address
+                    fault.address
                 );
                 false
             }
@@ -101,19 +101,19 @@ impl Vgpu {
     }
 
     /// Opens behind the work so far, and behind calls that name managed memory and have not posted their work yet.
-    fn open_behind_work(self: &Arc<Self>, touch: Touch, attached: Attachment) -> CudaResult<()> {
+    fn open_behind_work(self: &Arc<Self>, fault: PageFault, attached: Attachment) -> CudaResult<()> {
         for _ in 0..MOST_LOOKS {
             self.wait_for_work(attached);
             let mut state = lock(&self.managed.state);
             if self.managed.naming.load(Ordering::SeqCst) == 0 {
-                let brought = state.brings(touch);
+                let brought = state.brings(fault);
                 return self.open_all(&mut state, &brought, false);
             }
             drop(state);
             std::thread::sleep(LOOK);
         }
         // Such a call waits for long, and CUDA lets nobody touch what it names meanwhile.
-        self.open_touched(touch)
+        self.open_touched(fault)
     }
 
     /// Waits for what may still write the memory. What has failed is for the program's calls to report.
@@ -136,9 +136,9 @@ impl Vgpu {
         }
     }
 
-    fn open_touched(self: &Arc<Self>, touch: Touch) -> CudaResult<()> {
+    fn open_touched(self: &Arc<Self>, fault: PageFault) -> CudaResult<()> {
         let mut state = lock(&self.managed.state);
-        let brought = state.brings(touch);
+        let brought = state.brings(fault);
         self.open_all(&mut state, &brought, false)
     }
 
@@ -193,7 +193,7 @@ impl Vgpu {
         if !self.managed.exists.load(Ordering::Relaxed) || !self.order.is_idle() {
             return;
         }
-        be_first();
+        install();
         let mut state = lock(&self.managed.state);
         let closed = state.closed.replace(Vec::new());
         let wanted = if state.is_small() { Some(state.worth_fetching()) } else { closed };

@@ -1,4 +1,4 @@
-//! The handler of faults. A fault of a watched page stands in line until its keeper has decided; every other goes to whoever
+//! The handler of faults. A fault of a watched page stands in line until its handler has decided; every other goes to whoever
 //! had the signal before. Installed with the first watch, and again where the program has put its own in front: then that one
 //! is asked for what is not watched. In a process forked off this one nothing is watched.
 
@@ -13,7 +13,7 @@ static OWN: AtomicI32 = AtomicI32::new(0);
 
 /// Sees to it that faults come here first. To be asked before pages are closed and after waits: a program may install a
 /// handler at any time.
-pub fn be_first() {
+pub fn install() {
     static INSTALLING: Mutex<()> = Mutex::new(());
     if others().is_none() {
         return;
@@ -24,7 +24,7 @@ pub fn be_first() {
     OWN.store(process(), Ordering::Release);
     // Before ours is in place: the first fault may come at once.
     chain::push(&present);
-    let before = install(present);
+    let before = replace(present);
     // The program may have put another in place since it was asked for; one that is known is not pushed twice.
     if let Some(before) = before.filter(is_others) {
         chain::push(&before);
@@ -32,7 +32,7 @@ pub fn be_first() {
 }
 
 /// Puts our own action in place of this one; the one that was there.
-fn install(present: libc::sigaction) -> Option<libc::sigaction> {
+fn replace(present: libc::sigaction) -> Option<libc::sigaction> {
     let (mut own, mut before) = (present, chain::no_action());
     own.sa_sigaction = own_action();
     // The program's own stack for signals where it has one; the handler may fault again, in what it calls.
@@ -46,7 +46,7 @@ fn install(present: libc::sigaction) -> Option<libc::sigaction> {
 
 /// Blocks signals in the calling thread, but those of its own instructions: a handler of the program's that ran here might
 /// touch what this thread is to open.
-pub(crate) fn leave_signals_alone() {
+pub(crate) fn block_signals() {
     let mut all = chain::no_signals();
     // SAFETY: a set of our own, to be filled.
     unsafe { libc::sigfillset(&raw mut all) };
