@@ -3,7 +3,7 @@
 //! It knows nothing of devices, and a fault elsewhere goes where it went before this was there.
 
 mod chain;
-mod line;
+mod queue;
 mod registry;
 mod signal;
 mod span;

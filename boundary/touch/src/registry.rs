@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::line::{Line, Place};
+use crate::queue::{FaultQueue, QueuedFault};
 
 /// A touch of a closed page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +48,8 @@ unsafe impl Sync for Watched {}
 static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
 /// Threads that run functions streams wait for; 0 where a place is free.
 static IN_TURN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
-pub(crate) static ORDINARY: Line = Line::new();
-pub(crate) static TURNS: Line = Line::new();
+pub(crate) static FAULTS: FaultQueue = FaultQueue::new();
+pub(crate) static FAULTS_IN_HOST_FUNCTIONS: FaultQueue = FaultQueue::new();
 
 /// By first address: where the range ends, and who keeps it.
 type Handlers = BTreeMap<u64, (u64, Arc<dyn FaultHandler>)>;
@@ -140,19 +140,19 @@ pub(crate) fn is_watched(address: u64) -> bool {
 }
 
 /// Stands at a watched page until its handler has decided. Takes no lock and no memory.
-pub(crate) fn stand(address: u64, writes: bool) -> bool {
+pub(crate) fn wait(address: u64, writes: bool) -> bool {
     let thread = thread_id();
     let in_turn = IN_TURN.iter().any(|place| place.load(Ordering::Acquire) == thread);
-    let line = if in_turn { &TURNS } else { &ORDINARY };
-    line.stand(&Place::new(address, writes, in_turn))
+    let queue = if in_turn { &FAULTS_IN_HOST_FUNCTIONS } else { &FAULTS };
+    queue.wait(&QueuedFault::new(address, writes, in_turn))
 }
 
-pub(crate) fn decide(place: &Place) -> bool {
+pub(crate) fn decide(queued: &QueuedFault) -> bool {
     let handler = {
         let handlers = handlers();
-        let found = handlers.range(..=place.address).next_back().filter(|(_, (end, _))| place.address < *end);
+        let found = handlers.range(..=queued.address).next_back().filter(|(_, (end, _))| queued.address < *end);
         found.map(|(_, (_, handler))| Arc::clone(handler))
     };
-    let fault = PageFault { address: place.address, writes: place.writes, in_turn: place.in_turn };
+    let fault = PageFault { address: queued.address, writes: queued.writes, in_turn: queued.in_turn };
     handler.is_some_and(|handler| handler.handle(fault))
 }

@@ -92,19 +92,19 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as u64) };
     // What somebody sent is no fault.
     let is_fault = code > 0 && code != libc::SI_KERNEL;
-    if !(is_fault && registry::is_watched(address) && goes_on(address, context)) {
+    if !(is_fault && registry::is_watched(address) && retries(address, context)) {
         chain::pass(signal, info, context);
     }
     // SAFETY: as above.
     unsafe { errno.write(before) };
 }
 
-fn goes_on(address: u64, context: *mut c_void) -> bool {
+fn retries(address: u64, context: *mut c_void) -> bool {
     if process() != OWN.load(Ordering::Acquire) {
         say("floe: a forked process touched managed memory, which is its parent's alone\n");
         return false;
     }
-    registry::stand(address, writes(context))
+    registry::wait(address, writes(context))
 }
 
 /// As the processor says it: bit 1 of a page fault's code.

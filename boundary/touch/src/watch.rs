@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use crate::line::Line;
-use crate::registry::{self, FaultHandler, ORDINARY, TURNS, decide};
+use crate::queue::FaultQueue;
+use crate::registry::{self, FAULTS, FAULTS_IN_HOST_FUNCTIONS, FaultHandler, decide};
 use crate::signal;
 
 /// Addresses that are watched until this is dropped.
@@ -39,14 +39,14 @@ impl std::fmt::Debug for Watch {
 }
 
 fn start_threads() -> bool {
-    let start = |name: &str, line: &'static Line| {
+    let start = |name: &str, queue: &'static FaultQueue| {
         let serve = move || {
             signal::block_signals();
-            line.serve(decide)
+            queue.serve(decide)
         };
         std::thread::Builder::new().name(name.into()).spawn(serve).is_ok()
     };
-    start("floe-touch", &ORDINARY) && start("floe-touch-turn", &TURNS)
+    start("floe-fault", &FAULTS) && start("floe-fault-host", &FAULTS_IN_HOST_FUNCTIONS)
 }
 
 #[cfg(test)]
