@@ -9,7 +9,7 @@ mod signal;
 mod span;
 mod watch;
 
-pub use registry::{FaultHandler, InTurn, PageFault};
+pub use registry::{FaultHandler, HostFunctionContext, PageFault};
 pub use signal::install;
 pub use span::{Access, PAGE, Span};
 pub use watch::Watch;

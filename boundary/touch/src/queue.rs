@@ -18,7 +18,7 @@ const REFUSED: u32 = 2;
 pub(crate) struct QueuedFault {
     pub(crate) address: u64,
     pub(crate) writes: bool,
-    pub(crate) in_turn: bool,
+    pub(crate) in_host_function: bool,
     outcome: AtomicU32,
     next: AtomicPtr<QueuedFault>,
 }
@@ -35,9 +35,9 @@ pub(crate) struct FaultQueue {
 }
 
 impl QueuedFault {
-    pub(crate) fn new(address: u64, writes: bool, in_turn: bool) -> Self {
+    pub(crate) fn new(address: u64, writes: bool, in_host_function: bool) -> Self {
         let next = AtomicPtr::new(ptr::null_mut());
-        Self { address, writes, in_turn, outcome: AtomicU32::new(QUEUED), next }
+        Self { address, writes, in_host_function, outcome: AtomicU32::new(QUEUED), next }
     }
 }
 

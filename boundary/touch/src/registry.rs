@@ -17,7 +17,7 @@ pub struct PageFault {
     /// Whether the thread writes. Where the processor does not tell, it is said to.
     pub writes: bool,
     /// Whether a stream stands until this thread has gone on: nothing behind it may be waited for.
-    pub in_turn: bool,
+    pub in_host_function: bool,
 }
 
 /// Opens pages.
@@ -29,7 +29,7 @@ pub trait FaultHandler: Send + Sync {
 
 /// The calling thread runs a function that a stream waits for, until this is dropped.
 #[derive(Debug)]
-pub struct InTurn {
+pub struct HostFunctionContext {
     own: Option<&'static AtomicU32>,
 }
 
@@ -47,7 +47,7 @@ unsafe impl Sync for Watched {}
 /// The first watched range.
 static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
 /// Threads that run functions streams wait for; 0 where a place is free.
-static IN_TURN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+static IN_HOST_FUNCTION: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 pub(crate) static FAULTS: FaultQueue = FaultQueue::new();
 pub(crate) static FAULTS_IN_HOST_FUNCTIONS: FaultQueue = FaultQueue::new();
 
@@ -83,16 +83,16 @@ pub(crate) fn remove(addresses: &Range<u64>) {
     }
 }
 
-impl InTurn {
+impl HostFunctionContext {
     /// From now on.
     pub fn begin() -> Self {
         let thread = thread_id();
         let free = |place: &&AtomicU32| place.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        Self { own: IN_TURN.iter().find(free) }
+        Self { own: IN_HOST_FUNCTION.iter().find(free) }
     }
 }
 
-impl Drop for InTurn {
+impl Drop for HostFunctionContext {
     fn drop(&mut self) {
         if let Some(own) = self.own {
             own.store(0, Ordering::Release);
@@ -142,9 +142,9 @@ pub(crate) fn is_watched(address: u64) -> bool {
 /// Stands at a watched page until its handler has decided. Takes no lock and no memory.
 pub(crate) fn wait(address: u64, writes: bool) -> bool {
     let thread = thread_id();
-    let in_turn = IN_TURN.iter().any(|place| place.load(Ordering::Acquire) == thread);
-    let queue = if in_turn { &FAULTS_IN_HOST_FUNCTIONS } else { &FAULTS };
-    queue.wait(&QueuedFault::new(address, writes, in_turn))
+    let in_host_function = IN_HOST_FUNCTION.iter().any(|place| place.load(Ordering::Acquire) == thread);
+    let queue = if in_host_function { &FAULTS_IN_HOST_FUNCTIONS } else { &FAULTS };
+    queue.wait(&QueuedFault::new(address, writes, in_host_function))
 }
 
 pub(crate) fn decide(queued: &QueuedFault) -> bool {
@@ -153,6 +153,6 @@ pub(crate) fn decide(queued: &QueuedFault) -> bool {
         let found = handlers.range(..=queued.address).next_back().filter(|(_, (end, _))| queued.address < *end);
         found.map(|(_, (_, handler))| Arc::clone(handler))
     };
-    let fault = PageFault { address: queued.address, writes: queued.writes, in_turn: queued.in_turn };
+    let fault = PageFault { address: queued.address, writes: queued.writes, in_host_function: queued.in_host_function };
     handler.is_some_and(|handler| handler.handle(fault))
 }

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 
-use floe_touch::{Access, FaultHandler, InTurn, PAGE, PageFault, Span, Watch, install};
+use floe_touch::{Access, FaultHandler, HostFunctionContext, PAGE, PageFault, Span, Watch, install};
 
 const AT: u64 = 0x5200_0000_0000;
 const PAGES: Range<u64> = AT..AT + 16 * PAGE;
@@ -22,13 +22,13 @@ const CASE: &str = "FLOE_TOUCH_CASE";
 struct Opens {
     span: Span,
     faults: AtomicU32,
-    in_turn: AtomicU32,
+    in_host_function: AtomicU32,
 }
 
 impl FaultHandler for Opens {
     fn handle(&self, fault: PageFault) -> bool {
         self.faults.fetch_add(1, Ordering::SeqCst);
-        self.in_turn.fetch_add(u32::from(fault.in_turn), Ordering::SeqCst);
+        self.in_host_function.fetch_add(u32::from(fault.in_host_function), Ordering::SeqCst);
         let page = fault.address - fault.address % PAGE;
         let access = if fault.writes { Access::Open } else { Access::Reads };
         page + PAGE < PAGES.end && self.span.allow(&(page..page + PAGE), access)
@@ -38,7 +38,7 @@ impl FaultHandler for Opens {
 fn watched() -> (&'static Opens, Watch) {
     static OPENS: OnceLock<Arc<Opens>> = OnceLock::new();
     let span = Span::take(PAGES.start, PAGES.end - PAGES.start).unwrap();
-    let opens = Arc::new(Opens { span, faults: AtomicU32::new(0), in_turn: AtomicU32::new(0) });
+    let opens = Arc::new(Opens { span, faults: AtomicU32::new(0), in_host_function: AtomicU32::new(0) });
     let watch = Watch::start(PAGES, Arc::clone(OPENS.get_or_init(|| opens)) as Arc<dyn FaultHandler>).unwrap();
     (OPENS.get().unwrap(), watch)
 }
@@ -155,10 +155,10 @@ fn page_faults_are_answered() {
     write(AT, 7);
     write(AT + PAGE, 8);
     assert_eq!((read(AT), read(AT + PAGE), opens.faults.load(Ordering::SeqCst)), (7, 8, 3));
-    let turn = InTurn::begin();
-    assert_eq!((read(AT + 2 * PAGE), opens.in_turn.load(Ordering::SeqCst)), (0, 1));
+    let turn = HostFunctionContext::begin();
+    assert_eq!((read(AT + 2 * PAGE), opens.in_host_function.load(Ordering::SeqCst)), (0, 1));
     drop(turn);
-    assert_eq!((read(AT + 3 * PAGE), opens.in_turn.load(Ordering::SeqCst)), (0, 1));
+    assert_eq!((read(AT + 3 * PAGE), opens.in_host_function.load(Ordering::SeqCst)), (0, 1));
 }
 
 fn many_threads_fault_at_once() {

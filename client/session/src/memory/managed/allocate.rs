@@ -9,7 +9,7 @@ use floe_abi::{Context, CudaError, CudaResult, attach_flags};
 use floe_touch::{Access, PAGE, Span, Watch};
 
 use super::holding::Holding;
-use super::touch::Door;
+use super::touch::VgpuFaultHandler;
 use super::{Attachment, Held, Place, State};
 use crate::log::log;
 use crate::memory::blocks::Allocation;
@@ -48,7 +48,7 @@ impl Place {
         });
         // Without the addresses, whoever has them is watched.
         let span = span.ok()?;
-        let watch = Watch::start(pages.clone(), Arc::new(Door(Arc::downgrade(vgpu))))?;
+        let watch = Watch::start(pages.clone(), Arc::new(VgpuFaultHandler(Arc::downgrade(vgpu))))?;
         Some(Arc::new(Self { _watch: watch, span }))
     }
 }

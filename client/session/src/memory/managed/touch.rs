@@ -28,9 +28,9 @@ const MOST_PREFETCHES: u32 = 8;
 
 /// Asks the vGPU.
 #[derive(Debug)]
-pub(super) struct Door(pub(super) Weak<Vgpu>);
+pub(super) struct VgpuFaultHandler(pub(super) Weak<Vgpu>);
 
-impl FaultHandler for Door {
+impl FaultHandler for VgpuFaultHandler {
     fn handle(&self, fault: PageFault) -> bool {
         self.0.upgrade().is_some_and(|vgpu| vgpu.handle_fault(fault))
     }
@@ -78,15 +78,15 @@ impl Vgpu {
     fn handle_fault(self: &Arc<Self>, fault: PageFault) -> bool {
         self.statistics.managed_fault();
         // Threads that a function of the program has work for it are in its turn, too: its stream stands until they are done.
-        let in_turn = fault.in_turn || self.connection.runs_function();
+        let in_host_function = fault.in_host_function || self.connection.runs_function();
         let attached = {
             let mut state = lock(&self.managed.state);
             let Some(held) = state.held_at(fault.address) else { return false };
             held.let_go_of_stream(self);
             held.idle = 0;
-            if !in_turn && std::mem::take(&mut held.of_others) { Attachment::Global } else { held.attached }
+            if !in_host_function && std::mem::take(&mut held.of_others) { Attachment::Global } else { held.attached }
         };
-        let opened = if in_turn { self.open_touched(fault) } else { self.open_behind_work(fault, attached) };
+        let opened = if in_host_function { self.open_touched(fault) } else { self.open_behind_work(fault, attached) };
         match opened {
             Ok(()) => true,
             Err(error) => {

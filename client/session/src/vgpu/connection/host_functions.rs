@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::{HostFunction, StreamCallback};
-use floe_touch::InTurn;
+use floe_touch::HostFunctionContext;
 use floe_transport::Sender;
 use floe_wire::{FunctionId, HostFunctionDone, LateBytes};
 
@@ -210,16 +210,16 @@ pub(super) fn start(shared: &Arc<Shared>, sender: &Sender, arrivals: Arrivals) -
 
 fn run(shared: &Shared, sender: &Sender, Arrival { id, work, status }: Arrival) {
     let (function, could_write) = (FunctionId(id), work.may_write());
-    let in_turn = work.is_program().then(InTurn::begin);
-    shared.host.running.fetch_add(usize::from(in_turn.is_some()), Ordering::AcqRel);
+    let context = work.is_program().then(HostFunctionContext::begin);
+    shared.host.running.fetch_add(usize::from(context.is_some()), Ordering::AcqRel);
     let bytes = work.run(status);
-    if in_turn.is_some()
+    if context.is_some()
         && let Some(After(after)) = shared.host.after.get()
     {
         after();
     }
-    shared.host.running.fetch_sub(usize::from(in_turn.is_some()), Ordering::AcqRel);
-    drop(in_turn);
+    shared.host.running.fetch_sub(usize::from(context.is_some()), Ordering::AcqRel);
+    drop(context);
     shared.host.is_over(could_write);
     // Sent rather than posted: a stream stands still until the server knows. A link that is gone needs no telling.
     let _ = match bytes {
