@@ -1,17 +1,17 @@
-//! Where faults go that are nobody's here: to the action the signal had before, exactly as the system would have done it.
-//! Actions come in as they are found in place; each fault goes to the last one, and where that one calls the handler it had
-//! found itself, which may be ours, to the one before. What is left in the end is the system's own action. A handler may also
-//! leave by a jump and never come back here.
+//! Passes faults of other pages to the action that the signal had before, as the kernel would have done. Actions come
+//! in as they are found. Each fault goes to the last one; if that one calls the handler it had found, which may be
+//! ours, the fault goes to the one before. The kernel's own action comes last. A handler may also leave by a jump and
+//! never return.
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Programs put one handler in front, or two.
+/// Programs install one handler, or two.
 const MOST: usize = 8;
 
-/// An action of before. Written once, before it is counted.
+/// An earlier action. Written once, before it is counted.
 struct Action {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -19,24 +19,24 @@ struct Action {
     mask: AtomicU64,
 }
 
-/// A thread that has passed a fault on. Its own thread alone writes it, but for one that takes it over.
+/// A thread that passes a fault on. Only this thread writes the entry, but for a thread that takes it over.
 struct Passing {
     /// 0: free.
     thread: AtomicU32,
-    /// Grows with every claim: who has the smallest has had its place longest.
+    /// Grows with every claim: the smallest belongs to the oldest entry.
     since: AtomicU64,
     info: AtomicUsize,
     level: AtomicUsize,
     frame: AtomicUsize,
 }
 
-/// One call of a handler of before.
+/// One call of an earlier handler.
 #[derive(Clone, Copy)]
 struct Step {
-    /// Where what happened is told: the same for who is called by whom we called.
+    /// Address of the signal's information: the same in a nested call, which the called handler makes.
     info: usize,
     level: usize,
-    /// Where on the stack we called: what is called from there lies below.
+    /// Stack address of our call: nested calls lie below it.
     frame: usize,
 }
 
@@ -57,8 +57,8 @@ impl Passing {
         PASSING.iter().find(|passing| passing.thread.load(Ordering::Relaxed) == thread)
     }
 
-    /// A place for this thread: a free one, else one of a thread that has ended, else the oldest. The thread that loses it
-    /// has most likely left its handler by a jump; if not, it only calls one handler twice.
+    /// An entry for this thread: a free one, else one of a thread that has ended, else the oldest. The thread that
+    /// loses its entry has most likely left its handler by a jump. If not, it only calls one handler twice.
     fn claim(thread: u32) -> &'static Self {
         loop {
             let free = || Self::of(0).map(|free| (free, 0));
@@ -72,7 +72,7 @@ impl Passing {
         }
     }
 
-    /// Takes the place of the thread before, unless somebody else was quicker.
+    /// Takes the entry from the thread before, unless another thread was quicker.
     fn take(&'static self, before: u32, thread: u32) -> Option<&'static Self> {
         self.thread.compare_exchange(before, thread, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         self.since.store(CLAIMS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Passing {
         self.frame.store(step.frame, Ordering::Relaxed);
     }
 
-    /// The handler has come back: on with what was being passed before, if anything was.
+    /// The handler has returned: restores the step before it, if there was one.
     fn go_back(&self, thread: u32, before: Option<Step>) {
         if self.thread.load(Ordering::Relaxed) != thread {
             return;
@@ -115,13 +115,13 @@ pub(crate) fn no_signals() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// An action that says nothing.
+/// An empty action.
 pub(crate) fn no_action() -> libc::sigaction {
     // SAFETY: an action is plain numbers, of which zeros are the system's own action.
     unsafe { std::mem::zeroed() }
 }
 
-/// This action was found in place. The caller holds the lock under which actions change.
+/// Adds an action that was found installed. The caller holds the lock under which actions change.
 pub(crate) fn push(action: &libc::sigaction) {
     let count = COUNT.load(Ordering::Relaxed);
     let known = |level: usize| ACTIONS[level].handler.load(Ordering::Relaxed) == action.sa_sigaction;
@@ -205,10 +205,10 @@ fn blocked_by(action: &Action, signal: c_int, flags: c_int) -> libc::sigset_t {
     blocked
 }
 
-/// Leaves the signal to the system: an instruction that faults does so again when the handler is over, and what was sent is
-/// sent once more.
+/// Leaves the signal to the kernel. A faulting instruction faults again when the handler returns; a signal that was
+/// sent is sent once more.
 fn by_system(signal: c_int, info: *mut libc::siginfo_t) {
-    // SAFETY: the system's own action, as if nobody had ever been here.
+    // SAFETY: restores the kernel's own action.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     // SAFETY: the system passes a handler with SA_SIGINFO what happened.
     if unsafe { (*info).si_code } <= 0 {

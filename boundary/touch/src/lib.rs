@@ -1,6 +1,6 @@
-//! Memory of a program whose touches are seen. Pages at addresses of the owner's choice go out, opened and closed by it; a
-//! thread that touches a closed page stands until the owner, asked in a thread of its own, has opened it or given it up.
-//! It knows nothing of devices, and a fault elsewhere goes where it went before this was there.
+//! Memory of a program with page faults that floe handles. Pages at addresses of the owner's choice go out; the owner
+//! opens and closes them. A thread that touches a closed page sleeps until the owner's fault handler, in a thread of
+//! its own, has opened or refused it. It knows nothing of devices, and faults of other pages go to the program.
 
 mod chain;
 mod queue;

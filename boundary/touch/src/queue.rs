@@ -1,6 +1,6 @@
-//! Threads that stand at a closed page, in line for the thread that asks the handler. Who stands puts its fault, which lies on
-//! its own stack, into the line and sleeps; who serves takes all of them out and says to each how it ended. No lock and no
-//! memory is taken by who stands: it is in a signal's handler.
+//! The queue of page faults, for the thread that asks the fault handler. A faulting thread queues its fault, which lies
+//! on its own stack, and sleeps; the serving thread takes all faults out and stores each outcome. A faulting thread is
+//! in a signal handler, so it takes no lock and no memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -13,7 +13,7 @@ const QUEUED: u32 = 0;
 const RETRIES: u32 = 1;
 const REFUSED: u32 = 2;
 
-/// One thread's fault.
+/// One thread's page fault, and its outcome.
 #[derive(Debug)]
 pub(crate) struct QueuedFault {
     pub(crate) address: u64,
@@ -23,14 +23,14 @@ pub(crate) struct QueuedFault {
     next: AtomicPtr<QueuedFault>,
 }
 
-/// Grows with every outcome: what those who stand sleep at. A word of its own, since a fault is gone when its thread goes on.
+/// Grows with every outcome: faulting threads sleep on it. It is a word of its own, since a fault is gone when its thread continues.
 static OUTCOMES: AtomicU32 = AtomicU32::new(0);
 
-/// A line.
+/// A queue.
 #[derive(Debug)]
 pub(crate) struct FaultQueue {
     last: AtomicPtr<QueuedFault>,
-    /// Grows with every fault in line.
+    /// Grows with every queued fault.
     calls: AtomicU32,
 }
 
@@ -46,7 +46,7 @@ impl FaultQueue {
         Self { last: AtomicPtr::new(ptr::null_mut()), calls: AtomicU32::new(0) }
     }
 
-    /// Stands until somebody has served the fault; whether the thread may go on.
+    /// Queues the fault and sleeps until it has an outcome; true if the thread may retry.
     pub(crate) fn wait(&self, fault: &QueuedFault) -> bool {
         let own = ptr::from_ref(fault).cast_mut();
         let mut before = self.last.load(Ordering::Relaxed);
@@ -68,8 +68,7 @@ impl FaultQueue {
         }
     }
 
-    /// Serves all who stand, and those who come, for ever. Who decides may panic: the fault is refused, and the others are
-    /// served.
+    /// Serves all faults, for ever. If `decide` panics, its fault is refused, and the others are served.
     pub(crate) fn serve(&self, decide: impl Fn(&QueuedFault) -> bool) -> ! {
         loop {
             let seen = self.calls.load(Ordering::Acquire);
@@ -83,9 +82,9 @@ impl FaultQueue {
         }
     }
 
-    /// Serves one; the next one in line.
+    /// Serves one fault; returns the next one.
     fn serve_one(fault: *mut QueuedFault, decide: &impl Fn(&QueuedFault) -> bool) -> *mut QueuedFault {
-        // SAFETY: its thread stands in `stand`, so the fault is there until its outcome is stored below, the last use of it.
+        // SAFETY: its thread sleeps in `wait`, so the fault exists until its outcome is stored below, the last use of it.
         let fault = unsafe { &*fault };
         let next = fault.next.load(Ordering::Relaxed);
         let retries = catch_unwind(AssertUnwindSafe(|| decide(fault))).unwrap_or(false);

@@ -1,5 +1,6 @@
-//! Watched ranges and their handlers. Ranges come in and leave; a fault at a watched address goes into the queue of a thread
-//! that asks the handler, and whether the thread may try again comes out. It knows nothing of signals and starts no thread.
+//! Watched ranges and their fault handlers. Ranges come in and leave. A page fault at a watched address goes into the
+//! queue of a thread that asks the handler; whether the faulting thread may retry comes out. It knows nothing of
+//! signals and starts no thread.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,49 +10,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::queue::{FaultQueue, QueuedFault};
 
-/// A touch of a closed page.
+/// A touch of a page that is closed to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageFault {
-    /// Where.
+    /// The address touched.
     pub address: u64,
-    /// Whether the thread writes. Where the processor does not tell, it is said to.
+    /// Whether the thread writes; true where the processor does not say.
     pub writes: bool,
-    /// Whether a stream stands until this thread has gone on: nothing behind it may be waited for.
+    /// Whether a stream waits for this thread's host function: then the handler may not wait for that stream.
     pub in_host_function: bool,
 }
 
-/// Opens pages.
+/// Answers page faults by opening pages.
 pub trait FaultHandler: Send + Sync {
-    /// A thread stands at a page that was closed when it came. True: it may try again. False: the touch is a fault of the
-    /// program's.
+    /// A thread sleeps at a page that was closed when it touched it. True: it may retry. False: the program gets the
+    /// fault.
     fn handle(&self, fault: PageFault) -> bool;
 }
 
-/// The calling thread runs a function that a stream waits for, until this is dropped.
+/// The calling thread runs a host function, which a stream waits for, until this is dropped.
 #[derive(Debug)]
 pub struct HostFunctionContext {
     own: Option<&'static AtomicU32>,
 }
 
-/// A watched range as the signal's handler finds it. Never freed.
+/// A watched range as the signal handler finds it. Never freed.
 struct Watched {
     start: AtomicU64,
-    /// 0: none at present.
+    /// 0: the entry is free.
     end: AtomicU64,
     next: *const Watched,
 }
 
-// SAFETY: `next` is written before the range is published and points to what is never freed.
+// SAFETY: `next` is written before the range is published, and points to an entry that is never freed.
 unsafe impl Sync for Watched {}
 
 /// The first watched range.
 static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
-/// Threads that run functions streams wait for; 0 where a place is free.
+/// Threads that run host functions; 0 where an entry is free.
 static IN_HOST_FUNCTION: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 pub(crate) static FAULTS: FaultQueue = FaultQueue::new();
 pub(crate) static FAULTS_IN_HOST_FUNCTIONS: FaultQueue = FaultQueue::new();
 
-/// By first address: where the range ends, and who keeps it.
+/// By first address: the range's end and its handler.
 type Handlers = BTreeMap<u64, (u64, Arc<dyn FaultHandler>)>;
 
 fn handlers() -> MutexGuard<'static, Handlers> {
@@ -59,7 +60,7 @@ fn handlers() -> MutexGuard<'static, Handlers> {
     HANDLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a range with its handler. False where it is empty, or where somebody watches one of its addresses already.
+/// Adds a range with its handler. False if it is empty, or if one of its addresses is watched already.
 pub(crate) fn add(addresses: &Range<u64>, handler: Arc<dyn FaultHandler>) -> bool {
     let mut handlers = handlers();
     if addresses.is_empty() || is_taken(&handlers, addresses) {
@@ -84,7 +85,7 @@ pub(crate) fn remove(addresses: &Range<u64>) {
 }
 
 impl HostFunctionContext {
-    /// From now on.
+    /// Begins it for the calling thread.
     pub fn begin() -> Self {
         let thread = thread_id();
         let free = |place: &&AtomicU32| place.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -104,23 +105,23 @@ fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Whether somebody watches one of these addresses. Ranges that are kept do not overlap, so the last one tells.
+/// Whether one of these addresses is watched. Watched ranges do not overlap, so the last one decides.
 fn is_taken(handlers: &Handlers, addresses: &Range<u64>) -> bool {
     handlers.range(..addresses.end).next_back().is_some_and(|(_, (end, _))| addresses.start < *end)
 }
 
-/// The ranges, also those that are none at present.
+/// The entries, also free ones.
 fn watched() -> impl Iterator<Item = &'static Watched> {
     let mut next = FIRST.load(Ordering::Acquire).cast_const();
     std::iter::from_fn(move || {
-        // SAFETY: what was published is never freed, and null is none.
+        // SAFETY: published entries are never freed, and null is none.
         let watched = unsafe { next.as_ref() }?;
         next = watched.next;
         Some(watched)
     })
 }
 
-/// Shows a range to the handler. The handlers' lock is held.
+/// Publishes a range to the signal handler. The caller holds the lock of `HANDLERS`.
 fn publish(addresses: &Range<u64>) {
     if let Some(free) = watched().find(|watched| watched.end.load(Ordering::Relaxed) == 0) {
         free.start.store(addresses.start, Ordering::Relaxed);
@@ -139,7 +140,7 @@ pub(crate) fn is_watched(address: u64) -> bool {
     })
 }
 
-/// Stands at a watched page until its handler has decided. Takes no lock and no memory.
+/// Sleeps at a watched page until its handler has decided. Takes no lock and no memory.
 pub(crate) fn wait(address: u64, writes: bool) -> bool {
     let thread = thread_id();
     let in_host_function = IN_HOST_FUNCTION.iter().any(|place| place.load(Ordering::Acquire) == thread);

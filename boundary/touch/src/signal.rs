@@ -1,6 +1,6 @@
-//! The handler of faults. A fault of a watched page stands in line until its handler has decided; every other goes to whoever
-//! had the signal before. Installed with the first watch, and again where the program has put its own in front: then that one
-//! is asked for what is not watched. In a process forked off this one nothing is watched.
+//! The signal handler. A page fault of a watched page waits until its fault handler has decided; every other fault goes
+//! to the action the signal had before. The first watch installs the handler; later calls reinstall it if the program
+//! has installed its own, which then gets the faults of other pages. In a forked child nothing is watched.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -8,34 +8,34 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{chain, registry};
 
-/// The process whose faults are looked at.
+/// The process whose page faults are handled.
 static OWN: AtomicI32 = AtomicI32::new(0);
 
-/// Sees to it that faults come here first. To be asked before pages are closed and after waits: a program may install a
-/// handler at any time.
+/// Installs the signal handler in front of all others. Call it before pages are closed and after waits: a program may
+/// install a handler at any time.
 pub fn install() {
     static INSTALLING: Mutex<()> = Mutex::new(());
     if others().is_none() {
         return;
     }
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    // Somebody else may have been here until the lock was ours.
+    // Another thread may have installed it before this one had the lock.
     let Some(present) = others() else { return };
     OWN.store(process(), Ordering::Release);
     // Before ours is in place: the first fault may come at once.
     chain::push(&present);
     let before = replace(present);
-    // The program may have put another in place since it was asked for; one that is known is not pushed twice.
+    // The program may have installed another one meanwhile; a known one is not pushed twice.
     if let Some(before) = before.filter(is_others) {
         chain::push(&before);
     }
 }
 
-/// Puts our own action in place of this one; the one that was there.
+/// Replaces this action by our own; returns the one that was installed.
 fn replace(present: libc::sigaction) -> Option<libc::sigaction> {
     let (mut own, mut before) = (present, chain::no_action());
     own.sa_sigaction = own_action();
-    // The program's own stack for signals where it has one; the handler may fault again, in what it calls.
+    // It runs on the program's own signal stack where there is one. Functions that the handler calls may fault again.
     own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
     // SAFETY: a set of our own, to be made empty.
     unsafe { libc::sigemptyset(&raw mut own.sa_mask) };
@@ -44,8 +44,8 @@ fn replace(present: libc::sigaction) -> Option<libc::sigaction> {
     (installed == 0).then_some(before)
 }
 
-/// Blocks signals in the calling thread, but those of its own instructions: a handler of the program's that ran here might
-/// touch what this thread is to open.
+/// Blocks signals in the calling thread, but those of its own instructions. A handler of the program that ran here
+/// might touch a page that this thread is to open.
 pub(crate) fn block_signals() {
     let mut all = chain::no_signals();
     // SAFETY: a set of our own, to be filled.
@@ -90,7 +90,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let before = unsafe { errno.read() };
     // SAFETY: the system passes a handler with SA_SIGINFO what happened.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as u64) };
-    // What somebody sent is no fault.
+    // A signal that a process sent is no fault.
     let is_fault = code > 0 && code != libc::SI_KERNEL;
     if !(is_fault && registry::is_watched(address) && retries(address, context)) {
         chain::pass(signal, info, context);
@@ -107,7 +107,7 @@ fn retries(address: u64, context: *mut c_void) -> bool {
     registry::wait(address, writes(context))
 }
 
-/// As the processor says it: bit 1 of a page fault's code.
+/// Whether the thread writes: bit 1 of the processor's page fault code.
 #[cfg(target_arch = "x86_64")]
 fn writes(context: *mut c_void) -> bool {
     let context = context.cast::<libc::ucontext_t>();
@@ -117,13 +117,13 @@ fn writes(context: *mut c_void) -> bool {
     code & 2 != 0
 }
 
-/// To take a read for a write sends more than need be, never less.
+/// A read taken for a write costs a needless send, never lost bytes.
 #[cfg(not(target_arch = "x86_64"))]
 fn writes(_context: *mut c_void) -> bool {
     true
 }
 
-/// Without a lock or memory.
+/// Writes to stderr without a lock or memory.
 fn say(words: &str) {
     // SAFETY: bytes of our own.
     unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };

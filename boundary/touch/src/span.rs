@@ -15,14 +15,14 @@ use rustix::process::{Resource, getrlimit};
 /// Bytes of a page.
 pub const PAGE: u64 = floe_surface::PAGE as u64;
 
-/// What the program may do with pages.
+/// The program's access to pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: whoever touches them is held up.
+    /// None: a touch is a page fault.
     Closed,
-    /// Read them.
+    /// Reading.
     Reads,
-    /// Read and write them.
+    /// Reading and writing.
     Open,
 }
 
@@ -49,7 +49,7 @@ impl Span {
     /// Takes the addresses from `start` on, all closed. Both numbers are multiples of a page.
     ///
     /// # Errors
-    /// `EXIST` where any of them is taken, else what the system says.
+    /// `EXIST` where any of them is taken, else the system's error.
     pub fn take(start: u64, bytes: u64) -> Result<Self, Errno> {
         if bytes == 0 || !start.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
             return Err(Errno::INVAL);
@@ -85,7 +85,7 @@ impl Span {
         self.protect(self.second, pages, Access::Open)
     }
 
-    /// Says what the program may do with these pages. False where the system refuses, which it does when too many pages
+    /// Sets the program's access to these pages. False where the system refuses, which it does when too many pages
     /// differ from their neighbours.
     pub fn allow(&self, pages: &Range<u64>, access: Access) -> bool {
         self.protect(self.start, pages, access)
@@ -95,8 +95,8 @@ impl Span {
     fn protect(&self, place: u64, pages: &Range<u64>, access: Access) -> bool {
         let Some(bytes) = self.checked(pages) else { return false };
         let at = place + (pages.start - self.start);
-        // SAFETY: the pages are this span's own mapping (checked), which holds no object of Rust's; who touches them is the
-        // program, whose contract with CUDA says when it may, or floe by ranges of pages that are in use.
+        // SAFETY: the pages are this span's own mapping (checked), which holds no object of Rust's. The program touches
+        // them when its contract with CUDA allows it; floe does by ranges of pages that are in use.
         unsafe { libc::mprotect(at as *mut c_void, bytes, access.protection()) == 0 }
     }
 
@@ -113,7 +113,7 @@ impl Span {
     /// Which of these pages have been touched since they were taken or emptied.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn touched(&self, pages: &Range<u64>) -> Result<Vec<Range<u64>>, Errno> {
         let (mut at, end) = (pages.start - self.start, pages.end - self.start);
         let mut found = Vec::new();
@@ -131,11 +131,11 @@ impl Span {
         Ok(found)
     }
 
-    /// Gives the memory of these pages back: they are zero from now on, and not in use.
+    /// Frees the memory of these pages: they are zero from now on, and not in use.
     pub fn empty(&self, pages: &Range<u64>) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if self.checked(pages).is_some() {
-            // Where the system refuses, they stay open to floe, or the memory is given back with the span.
+            // If the system refuses, the pages stay open to floe, or the memory is freed with the span.
             let _ = self.protect(self.second, pages, Access::Closed);
             let _ = fallocate(&self.file, flags, pages.start - self.start, pages.end - pages.start);
         }
@@ -146,7 +146,7 @@ impl Span {
         if inside { usize::try_from(range.end - range.start).ok() } else { None }
     }
 
-    /// A child has no thread that could be asked, and what it wrote would be seen here. Nor is it for a dump of memory.
+    /// A forked child has no thread that handles faults, and its writes would be seen here. Nor do the pages belong into a core dump.
     fn keep_to_process(&self, place: u64) {
         let Ok(bytes) = usize::try_from(self.bytes) else { return };
         for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {

@@ -14,8 +14,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches addresses nobody watches yet. `None` where the system has no threads for it, where somebody watches one of
-    /// them already, and where there are none.
+    /// Watches addresses that are not watched yet. `None` if the system refuses the threads, if one of the addresses is
+    /// watched already, or if the range is empty.
     pub fn start(addresses: Range<u64>, handler: Arc<dyn FaultHandler>) -> Option<Self> {
         static THREADS: OnceLock<bool> = OnceLock::new();
         if !*THREADS.get_or_init(start_threads) || !registry::add(&addresses, handler) {

@@ -1,5 +1,5 @@
-//! Faults of a process that watches pages: those of watched pages reach the handler, all others whoever had the signal. Each
-//! case runs in a process of its own, this very program once more, since most of them end by a signal.
+//! Faults of a process that watches pages: those of watched pages reach the fault handler, all others the program's own
+//! action. Each case runs this program once more as a process of its own, since most cases end by a signal.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ const PAGES: Range<u64> = AT..AT + 16 * PAGE;
 /// Which case this process is to be.
 const CASE: &str = "FLOE_TOUCH_CASE";
 
-/// Opens what is touched, but for the last page, which it refuses.
+/// Opens touched pages, but for the last one, which it refuses.
 struct Opens {
     span: Span,
     faults: AtomicU32,
@@ -72,7 +72,7 @@ extern "C" fn exit_42(_signal: c_int) {
     unsafe { libc::_exit(42) };
 }
 
-/// What was there before the program's handler that passes on.
+/// The action before the program's handler, which that one calls.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static PASSED: AtomicU32 = AtomicU32::new(0);
 
@@ -88,7 +88,7 @@ extern "C" fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
 }
 
 thread_local! {
-    /// Where a thread goes on that leaves its handler by a jump.
+    /// Where a thread continues that leaves its handler by a jump.
     static BACK: Cell<*const libc::ucontext_t> = const { Cell::new(ptr::null()) };
 }
 
@@ -101,7 +101,7 @@ extern "C" fn fault() {
     read(NOWHERE);
 }
 
-/// Faults on a stack of its own; the handler goes on here and never returns, as one does that calls `siglongjmp`.
+/// Faults on a stack of its own. The handler continues here and never returns, as one that calls `siglongjmp`.
 fn fault_and_jump_out() {
     let mut stack = vec![0_u8; 64 << 10];
     // SAFETY: plain numbers and addresses, to be filled.
@@ -139,7 +139,7 @@ fn handlers_that_jump_out_leave_nothing_behind() {
     }
     opens.span.allow(&(AT..AT + PAGE), Access::Closed);
     assert_eq!((read(AT), opens.faults.load(Ordering::SeqCst)), (1, 16));
-    // A handler that passes on is still known for one that is called by whom we called.
+    // A handler that passes faults on is still recognised as nested.
     let passes = pass_on as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
     BEFORE.store(install_action(passes, libc::SA_SIGINFO), Ordering::SeqCst);
     install();
@@ -277,12 +277,12 @@ fn page_faults_of_watched_pages_are_answered() {
 }
 
 #[test]
-fn other_faults_go_to_the_program_whenever_it_said_so() {
+fn other_faults_go_to_the_program_whenever_it_installed_its_handler() {
     assert_eq!([outcome("before"), outcome("later")], [42, 42]);
 }
 
 #[test]
-fn a_handler_that_passes_on_to_the_one_before_it_ends_where_that_would() {
+fn a_handler_that_calls_the_one_before_ends_as_that_one_does() {
     assert_eq!(outcome("passes"), -libc::SIGSEGV);
 }
 
@@ -292,7 +292,7 @@ fn a_handler_that_jumps_out_may_do_so_again_and_again() {
 }
 
 #[test]
-fn without_a_handler_the_system_does_what_it_does() {
+fn without_a_handler_the_kernel_acts() {
     assert_eq!(["ignored", "sent", "nobody"].map(outcome), [17, -libc::SIGSEGV, -libc::SIGSEGV]);
 }
 

@@ -1,6 +1,6 @@
-//! Touches of what is closed. A thread of the program stands; the device's work is waited for, as CUDA asks of the program,
-//! then the piece is fetched and opened. After a wait what little the program touched before is fetched at once. Where the
-//! device is gone, the touch is a fault and the log says why.
+//! Page faults of managed memory. The faulting thread sleeps; floe waits for the device's work, as CUDA asks of the
+//! program, then fetches the granule and opens it. After a wait, floe fetches at once the little that the program
+//! touched before. Where the device is gone, the program gets the fault and the log says why.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// How often a prefetch waits for a moment in which nothing is under way.
 const MOST_PREFETCHES: u32 = 8;
 
-/// Asks the vGPU.
+/// Asks the vGPU to answer page faults.
 #[derive(Debug)]
 pub(super) struct VgpuFaultHandler(pub(super) Weak<Vgpu>);
 
@@ -92,7 +92,7 @@ impl Vgpu {
             Err(error) => {
                 log!(
                     Error,
-                    "managed memory cannot be read, which the program touched at {:#x}: {error}",
+                    "cannot fetch managed memory at {:#x} after a page fault: {error}",
                     fault.address
                 );
                 false
