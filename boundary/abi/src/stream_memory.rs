@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cuda_does_not_name_is_refused() {
+    fn numbers_without_a_cuda_name_are_refused() {
         use stream_memory_operation::{BARRIER, WAIT_VALUE_32, WAIT_VALUE_64, WRITE_VALUE_32};
         for (operation, at, flags) in [
             (0, 16, 0),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ptxas_makes_of_rarer_types_is_not_more() {
+    fn ptxas_makes_no_more_of_rarer_types() {
         // Bytes of `.nv.global` and `.nv.global.init` by ptxas 13.0 for sm_90.
         for (text, made) in [
             (".global .texref t[1000]; .global .surfref s[1000]; .global .samplerref m[1000];", 100_000),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_surely_understood_is_unknown() {
+    fn uncertain_texts_are_unknown() {
         for text in [
             ".global .b8 x[N];",
             ".global .b8 x[];",

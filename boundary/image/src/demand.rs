@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_kinds_nobody_knows_is_not_told() {
+    fn code_of_unknown_kinds_has_unknown_demand() {
         let entry = |kind: u16, code: &[u8]| {
             let mut header = vec![0; 64];
             header[..2].copy_from_slice(&kind.to_le_bytes());

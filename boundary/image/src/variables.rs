@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cubin_is_an_error() {
+    fn bytes_that_are_no_cubin_are_an_error() {
         assert!(variables(b"not a cubin").is_err());
     }
 }

@@ -73,7 +73,7 @@ fn every_compression_gives_the_same_text_and_code() {
 }
 
 #[test]
-fn family_and_architecture_targets_are_told_apart() {
+fn family_and_architecture_targets_differ() {
     let targets: Vec<_> = parse(FAMILY).entries.iter().map(|entry| (entry.kind, entry.target.to_string())).collect();
     let expected = [(EntryKind::Ptx, "sm_100"), (EntryKind::Cubin, "sm_100f"), (EntryKind::Ptx, "sm_100f")];
     assert_eq!(targets, expected.map(|(kind, name)| (kind, name.to_owned())));
@@ -238,7 +238,7 @@ fn version_2_wrapper_gives_the_prelinked_containers_too() {
 }
 
 #[test]
-fn bare_forms_are_told_by_their_start() {
+fn bare_forms_are_known_by_their_first_bytes() {
     assert_eq!(passed(DEFAULT.as_ptr()).expect("a container").containers, [DEFAULT]);
     let cubin = parse(NONE).entries[1].payload;
     let image = passed(cubin.as_ptr()).expect("a cubin");
@@ -329,7 +329,7 @@ fn device_is_sent_its_machine_code_or_else_the_ptx_it_can_compile() {
 }
 
 #[test]
-fn nothing_is_left_out_where_a_device_finds_nothing_or_is_not_known() {
+fn unknown_devices_and_devices_without_code_get_the_whole_image() {
     for (bytes, takes) in [
         (DEFAULT, Takes::Anything),
         (DEFAULT, Takes::MachineCode(capability(7, 0))),
@@ -345,7 +345,7 @@ fn nothing_is_left_out_where_a_device_finds_nothing_or_is_not_known() {
 }
 
 #[test]
-fn entries_of_unknown_kinds_go_with_what_is_kept() {
+fn entries_of_unknown_kinds_are_kept() {
     let mut bytes = DEFAULT.to_vec();
     bytes[16] = 8;
     let (entries, _) = kept(&bytes, &[Takes::MachineCode(H200)]);

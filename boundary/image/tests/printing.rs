@@ -31,7 +31,7 @@ fn cubin_and_text_alone_are_looked_into() {
 }
 
 #[test]
-fn what_cannot_be_looked_into_may_print() {
+fn images_that_cannot_be_read_may_print() {
     let silent = SILENT[1];
     assert!(prints(&silent[..silent.len() - 1]), "it is cut off");
     let small = Limits { entry_bytes: 100, ..Limits::default() };

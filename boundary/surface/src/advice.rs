@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_marked_where_all_of_it_is() {
+    fn a_range_is_marked_only_as_a_whole() {
         let advice = Advice::default();
         advice.set(Mark::ReadMostly, &(10..20));
         advice.set(Mark::ReadMostly, &(20..30));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_come_together_and_the_image_stays_where_it_is() {
+    fn inputs_arrive_together_and_the_image_does_not_move() {
         let state = begin(JitOptions::none());
         let link = find(state).expect("begun");
         add(&link, input(jit_input::PTX, b"first")).expect("kept");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_input_is_refused() {
+    fn kinds_that_are_no_input_are_refused() {
         let state = begin(JitOptions::none());
         let link = find(state).expect("begun");
         assert_eq!(add(&link, input(6, b"what")), Err(CudaError::INVALID_VALUE));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn too_low_a_version_and_unknown_or_missing_names_are_told_apart() {
+    fn low_versions_unknown_names_and_missing_names_answer_differently() {
         assert_eq!(ask("cuStreamSynchronize", 1000, 0), Found::NeedsNewerVersion);
         assert_eq!(ask("cuNoSuchCall", 13000, 0), Found::Nothing);
         assert_eq!(ask("cuMemAlloc_v2", 13000, 0), Found::Nothing);

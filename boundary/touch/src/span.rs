@@ -183,7 +183,7 @@ mod tests {
     const PLACE: u64 = 0x5100_0000_0000;
 
     #[test]
-    fn both_places_show_the_same_bytes_and_only_what_was_touched_is_there() {
+    fn both_mappings_show_the_same_bytes_and_only_touched_pages_exist() {
         let span = Span::take(PLACE, 64 * PAGE).expect("free");
         assert_eq!(span.addresses(), PLACE..PLACE + 64 * PAGE);
         assert!(span.touched(&span.addresses()).expect("asked").is_empty());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_addresses_are_not_taken_again_and_what_lies_outside_is_refused() {
+    fn taken_addresses_and_ranges_outside_are_refused() {
         let start = PLACE + (1 << 32);
         let span = Span::take(start, 2 * PAGE).expect("free");
         assert_eq!(Span::take(start + PAGE, 2 * PAGE).err(), Some(Errno::EXIST));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn hopper_and_ada_are_told_apart() {
+    fn hopper_and_ada_differ() {
         assert_eq!([(9, 0), (8, 9), (8, 0), (99, 0)].map(architecture), [9, 8, 7, u32::MAX]);
     }
 }

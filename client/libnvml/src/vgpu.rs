@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn two_vgpus_of_one_gpu_are_told_apart_by_their_ordinals() {
+    fn two_vgpus_of_one_gpu_differ_by_their_ordinals() {
         let gpu = gpu(vec![tenant(OWN, 0, 100, 30), tenant(OWN, 1, 100, 60)]);
         assert_eq!(bytes(&vgpu(0, 0), 0, &gpu), (100, 70));
         assert_eq!(bytes(&vgpu(0, 1), 0, &gpu), (100, 40));

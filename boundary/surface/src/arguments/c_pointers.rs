@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_an_error_only_where_something_must_be() {
+    fn null_is_an_error_only_where_a_value_must_be() {
         // SAFETY: NULL is checked.
         unsafe {
             assert_eq!(reference::<u32>(std::ptr::null()), Err(CudaError::INVALID_VALUE));

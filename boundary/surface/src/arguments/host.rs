@@ -231,7 +231,7 @@ mod tests {
     use crate::HostBlock;
 
     #[test]
-    fn range_reads_writes_and_refuses_what_lies_outside() {
+    fn a_range_reads_writes_and_refuses_bytes_outside() {
         let block = HostBlock::new(8).expect("memory");
         let range = block.range();
         range.write(&[1, 2, 3, 4]).expect("fits");

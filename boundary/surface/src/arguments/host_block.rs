@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn block_at_an_address_is_there_and_nowhere_else() {
+    fn a_block_at_an_address_lies_exactly_there() {
         let address = HostPointer(0x6123_0000_0000);
         let block = HostBlock::at(address, 100).expect("free");
         assert_eq!(block.pointer(), address);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn graphics_work_that_cannot_be_is_invalid_and_what_can_be_is_not_supported() {
+    fn impossible_graphics_work_is_invalid_and_possible_is_not_supported() {
         let answer = |kind, data: usize| refuse_cig(&CigParam { kind, data: std::ptr::without_provenance_mut(data) });
         for (kind, data) in [(0, 0), (0, 8), (2, 0), (3, 0), (3, 8)] {
             assert_eq!(answer(kind, data), Err(CudaError::INVALID_VALUE), "{kind} {data}");

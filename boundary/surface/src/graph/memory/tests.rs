@@ -108,7 +108,7 @@ fn an_allocation_freed_in_its_graph_can_be_launched_again_and_again() {
 }
 
 #[test]
-fn what_a_graph_leaves_lives_until_it_is_freed_outside_and_only_then_is_the_graph_launched_again() {
+fn a_graph_launches_again_only_after_its_remaining_allocation_is_freed() {
     let bench = Bench::new();
     let graph = bench.graphs.create();
     let (_, at) = bench.alloc(graph, &[], 512);
@@ -122,7 +122,7 @@ fn what_a_graph_leaves_lives_until_it_is_freed_outside_and_only_then_is_the_grap
 }
 
 #[test]
-fn auto_free_frees_what_the_launch_before_has_left() {
+fn auto_free_frees_allocations_of_the_launch_before() {
     let bench = Bench::new();
     let graph = bench.graphs.create();
     let (_, at) = bench.alloc(graph, &[], 512);
@@ -222,7 +222,7 @@ fn memory_goes_back_when_graph_instantiated_graph_and_allocation_are_gone() {
 }
 
 #[test]
-fn a_device_counts_what_is_reserved_from_the_node_on_and_what_is_used_from_the_instantiation_on() {
+fn a_device_counts_reserved_bytes_from_the_node_and_used_bytes_from_the_instantiation() {
     let bench = Bench::new();
     let graph = bench.graphs.create();
     let (_, at) = bench.alloc(graph, &[], 1000);
