@@ -1,5 +1,5 @@
-//! Gives the library the name programs look for: they, and libraries that were linked against `-lcuda`, ask the loader
-//! for `libcuda.so.1`, whatever the file is called. Once loaded it stays: its threads run to the end of the process.
+//! Gives the library the soname `libcuda.so.1`. Programs, and libraries that were linked against `-lcuda`, ask the
+//! loader for this name. Once loaded it stays: its threads run to the end of the process.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");

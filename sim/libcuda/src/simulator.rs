@@ -1,5 +1,5 @@
 //! The CPU device behind the driver API: typed calls of the surface come in, work for the machine goes out.
-//! One `Simulator` per process holds all objects, each noun's methods stand in the noun's own file.
+//! One `Simulator` per process holds all objects; each noun's methods are in the noun's own file.
 //! It knows no C and no pointer of the program that the surface did not vouch for.
 
 mod calls;
@@ -44,8 +44,8 @@ use memory::mappings::VirtualMemory;
 /// Addresses of one device's allocations, and of its variables. Tests of this crate make many simulators
 /// in one process, which has room for few whole ones.
 const SPAN: u64 = if cfg!(test) { 1 << 32 } else { 1 << 40 };
-/// `cuMemAddressReserve` answers these addresses, from 0x2000_0000_0000 on as a GPU's driver does: 48 TiB, where the windows
-/// of all vGPUs of a program lie when a worker drives this device.
+/// `cuMemAddressReserve` returns these addresses, from 0x2000_0000_0000 on as a GPU's driver does. When a worker drives
+/// this device, these 48 TiB hold the windows of all vGPUs of a program.
 const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 48 * SPAN;
 /// Variables of modules on device i lie from here + i spans on.
 const GLOBALS: u64 = WINDOWS.start - MAX_DEVICES as u64 * SPAN;

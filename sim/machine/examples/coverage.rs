@@ -1,4 +1,5 @@
-//! What the machine executes: without arguments the table of its opcodes, with PTX files whether their kernels can be lowered.
+//! Coverage of the machine: without arguments the table of its opcodes, with PTX files whether their kernels can be
+//! lowered.
 //! For each file it prints the kernels that are refused and why; nothing is run.
 
 use floe_machine::{GRANULE, Memory, Program, Store, isa};

@@ -1,4 +1,4 @@
-//! How long it takes from PTX text to a kernel that can be launched: parse, link, lower.
+//! Measures the time from PTX text to a kernel that can be launched: parse, link, lower.
 //! Arguments are PTX files. Prints, for the slowest kernel of each file, the median over rounds of loading the whole module
 //! and lowering that kernel.
 

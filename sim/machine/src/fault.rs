@@ -1,6 +1,6 @@
-//! What a kernel did wrong: the kind, and where it happened, down to the thread.
-//! Comes from the execution of an instruction or from a checked host access; goes to the driver API, which turns
-//! [`FaultKind::code`] into the CUDA error of the context. Nothing here is ever a panic or a signal.
+//! Faults of kernels: the kind, and the place down to the thread.
+//! An instruction or a checked host access raises it. The driver API turns [`FaultKind::code`] into the CUDA error of
+//! the context. Nothing here is ever a panic or a signal.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl FaultKind {
 /// One fault of one thread.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
-    /// What went wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// The kernel's name; empty for a host access.
     pub kernel: String,

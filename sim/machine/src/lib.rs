@@ -1,6 +1,7 @@
 //! Module to running warps: PTX texts go in, grids run on worker threads, device memory holds what they leave.
-//! A SIMT interpreter: one instruction is executed for the 32 lanes of a warp at a time, all execution state is plain
-//! data, so that a running grid can be stopped, saved and continued. It knows nothing of streams, contexts or the C API.
+//! A SIMT interpreter: one instruction is executed for the 32 lanes of a warp at a time. All execution state is plain
+//! data, so that a running grid can be stopped, saved and continued. It knows nothing of streams, contexts or the C
+//! API.
 //!
 //! ```text
 //! let memory  = Memory::reserve(base, size)?;                 // device addresses; map() backings of a Store

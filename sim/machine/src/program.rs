@@ -97,12 +97,13 @@ const INSTRUCTION_LIMIT: usize = 8 << 20;
 const WORD_LIMIT: usize = 4 << 30;
 
 impl Program {
-    /// Parses and links the texts, asks `allocate(bytes, align)` for an address for each `.global` and `.const` variable
-    /// (the caller maps it beforehand and frees it after the program), and writes the initial values there.
+    /// Parses and links the texts, asks `allocate(bytes, align)` for an address for each `.global` and `.const`
+    /// variable, and writes the initial values there. The caller maps these addresses beforehand and frees them after
+    /// the program.
     ///
     /// # Errors
-    /// Syntax outside of bodies, unresolved or duplicate symbols, no memory. Bodies are read at their first use: what is
-    /// wrong inside one is an error of [`Program::kernel`], and of [`Program::check`] where a load must say it at once.
+    /// Syntax outside of bodies, unresolved or duplicate symbols, no memory. Bodies are read at their first use: a
+    /// fault inside one is an error of [`Program::kernel`]. [`Program::check`] finds it at once.
     pub fn load(
         texts: &[&str],
         memory: &Arc<Memory>,

@@ -1,4 +1,4 @@
-//! What kernels may ask of the host: printf output, the device heap, and the numbers special registers show.
+//! Services of the host to kernels: printf output, the device heap, and the numbers that special registers show.
 //! One [`Services`] per device, shared by all its grids. It never blocks a worker longer than a short lock.
 
 use std::collections::BTreeMap;
@@ -14,9 +14,10 @@ pub type Sink = Box<dyn Fn(&[u8]) + Send + Sync>;
 pub struct Services {
     /// The device's memory.
     pub memory: Arc<Memory>,
-    /// Where `printf` goes, in order of execution. The driver API keeps a FIFO behind it and flushes at synchronisation.
+    /// Receives the output of `printf`, in order of execution. The driver API keeps a FIFO behind it and flushes at
+    /// synchronisation.
     pub printf: Sink,
-    /// Where the message of a failed `assert` goes (CUDA: standard error).
+    /// Receives the message of a failed `assert` (CUDA: standard error).
     pub assertion: Sink,
     /// Textures and surfaces by their numbers.
     pub views: Arc<Views>,

@@ -14,7 +14,7 @@ pub use texel::Channel;
 pub struct Texels {
     /// Address of the first.
     pub base: u64,
-    /// What a channel is.
+    /// The type of a channel.
     pub channel: Channel,
     /// Channels of an element: 1, 2 or 4.
     pub channels: u32,
@@ -33,14 +33,14 @@ impl Texels {
     }
 
     fn address(&self, [x, y, z]: [u32; 3]) -> u64 {
-        // Whoever reads there checks the sum; distances are the program's and may be any.
+        // The reader checks the sum; distances are the program's and may be any.
         let [x, y, z] = [(x, self.element_bytes()), (y, self.pitch), (z, self.slice)]
             .map(|(index, distance)| u64::from(index).wrapping_mul(distance));
         self.base.wrapping_add(x).wrapping_add(y).wrapping_add(z)
     }
 }
 
-/// What is read for coordinates outside.
+/// The rule for coordinates outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// The element at the same place of the next copy of the image.
@@ -66,14 +66,14 @@ pub struct Sampling {
     pub integers: bool,
     /// Colours are kept as sRGB has them and read as linear ones.
     pub srgb: bool,
-    /// What is read outside, with that mode.
+    /// The value outside, with that mode.
     pub border: [f32; 4],
 }
 
 /// A texture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Texture {
-    /// What it reads.
+    /// The elements it reads.
     pub texels: Texels,
     /// How.
     pub sampling: Sampling,
@@ -84,7 +84,7 @@ pub struct Texture {
 /// A surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surface {
-    /// What it reads and writes.
+    /// The elements it reads and writes.
     pub texels: Texels,
 }
 
@@ -95,14 +95,14 @@ pub struct Views {
     surfaces: RwLock<Kept<Surface>>,
 }
 
-/// Of what was given up, so many are still found: kernels queued before may read them, as on a GPU.
+/// Number of destroyed views that are still found: kernels queued before may read them, as on a GPU.
 const LINGERING: usize = 4096;
 
 #[derive(Debug)]
 struct Kept<T> {
     last: u64,
     views: HashMap<u64, Arc<T>>,
-    /// Given up, the oldest first.
+    /// Destroyed views, the oldest first.
     leaving: VecDeque<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Texts made to leave a frame, a parameter or what was allocated: each is refused by name, or its launch ends with a
-//! fault; none reads or writes beyond, and none takes the machine's memory or minutes.
+//! Texts made to leave a frame, a parameter or an allocation. Each is refused by name, or its launch ends with a fault.
+//! None reads or writes beyond, and none takes the machine's memory or minutes.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -33,7 +33,7 @@ fn kernel(parameters: &str, body: &str) -> String {
     format!("{HEADER}.visible .entry k({parameters})\n{{\n{body}\nret;\n}}\n")
 }
 
-/// What is wrong with a kernel that is refused.
+/// The fault of a kernel that is refused.
 fn refusal(text: &str) -> String {
     let program = rig().load(text).expect("a program");
     match program.kernel("k") {

@@ -1,6 +1,7 @@
 //! Golden PTX files: each of `ptx/*.ptx` is one kernel with its launch, inputs and expected results in its own header.
-//! Every file is loaded, launched and compared through the machine's public interface, on one worker and on two, with
-//! every set of vector instructions this host has, and in pieces: stopped, saved and continued all the time.
+//! Every file is loaded, launched and compared through the machine's public interface. It runs on one worker and on
+//! two, with every set of vector instructions of this host. It also runs in parts: stopped, saved and continued all the
+//! time.
 //! The header language is described in `ptx/README.md`; a file that states nothing to check is an error.
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
 //! Random structured programs against a reference that runs one thread at a time.
-//! A program of assignments, branches, loops, breaks, continues, returns and calls becomes PTX and runs on two warps and
-//! a half; the reference evaluates the same tree per thread. Every register of every thread must agree.
+//! A program of assignments, branches, loops, breaks, continues, returns and calls becomes PTX and runs on two warps
+//! and a half. The reference evaluates the same tree per thread. Every register of every thread must agree.
 //! Between the statements all threads meet: at barriers that count, also after some have returned, and in shuffles.
 //! Nothing is random in the kernels themselves: a failing case shrinks to a small program.
 #![allow(

@@ -1,6 +1,6 @@
 //! Every arithmetic instruction form against an NVIDIA H200: 524 forms, each over 128 operand tuples.
-//! `hardware/operations.txt` lists the forms, `operands.bin` and `results.bin` what went into and came out of the GPU;
-//! here each form becomes a kernel of its own that runs through the whole machine, from text to stored result.
+//! `hardware/operations.txt` lists the forms, `operands.bin` and `results.bin` the GPU's operands and results. Here
+//! each form becomes a kernel of its own that runs through the whole machine, from text to stored result.
 //! Nothing is recorded here; `hardware/README.md` says how it was.
 #![allow(
     clippy::cast_possible_truncation,
@@ -53,7 +53,7 @@ enum Tolerance {
     Relative(f64),
     /// Absolute error of 2^-21, or 2 steps: `lg2`.
     Logarithm,
-    /// What the hardware documents for sines, growing with the angle; angles beyond 48,039 are not compared.
+    /// The hardware's documented error of sines grows with the angle; angles beyond 48,039 are not compared.
     Angle,
 }
 
@@ -137,7 +137,7 @@ fn recorded(operations: &[Operation]) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// The value of a result of a class; integers as they are, f16 is told from bf16 by the form's name.
+/// The value of a result of a class; integers as they are; the form's name distinguishes f16 from bf16.
 fn value(operation: &Operation, bits: u64) -> f64 {
     match CLASSES[operation.result].name {
         "f32" => f64::from(f32::from_bits(bits as u32)),

@@ -1,34 +1,23 @@
 //! The generic syntax tree: what a PTX text says, before anybody asks what it means.
-//! Names, opcodes and strings borrow from the text; opcodes are a mnemonic and dotted modifiers, operands are untyped,
-//! so an instruction invented tomorrow still parses and fails only where it is lowered.
+//! Names, opcodes and strings borrow from the text. Opcodes are a mnemonic and dotted modifiers, and operands are
+//! untyped. A future instruction therefore still parses, and fails only where it is lowered.
 //! Nothing here checks that a name is declared or that an instruction exists.
 
+mod directive;
 mod function;
 mod operand;
+mod position;
+mod scalar_type;
 mod statement;
 mod variable;
 
-use std::fmt;
-
+pub use directive::*;
 pub use function::*;
 pub use operand::*;
+pub use position::*;
+pub use scalar_type::*;
 pub use statement::*;
 pub use variable::*;
-
-/// Where a statement, declaration or error stands in the text; both counts start at 1, columns count bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// Line, from 1.
-    pub line: u32,
-    /// Byte column within the line, from 1.
-    pub column: u32,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "line {}, column {}", self.line, self.column)
-    }
-}
 
 /// A whole PTX text. Items of a kind stand in the order of the text.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +83,7 @@ pub struct SourceFile<'a> {
 /// `.alias name, target;`: calls of `name` go to `target`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alias<'a> {
-    /// Where the directive stands.
+    /// Position of the directive.
     pub position: Position,
     /// The new name.
     pub name: &'a str,

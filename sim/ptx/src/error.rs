@@ -1,4 +1,4 @@
-//! What is wrong with a PTX text, and where.
+//! Errors of a PTX text, with their positions.
 //! Every error has a position; syntax errors say what was found and what would have been right.
 //! Nothing here holds on to the text.
 
@@ -10,27 +10,27 @@ use crate::ast::Position;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {problem}")]
 pub struct ParseError {
-    /// Where reading stopped.
+    /// The position at which reading stopped.
     pub position: Position,
-    /// What is wrong there.
+    /// The fault there.
     pub problem: Problem,
 }
 
-/// What is wrong at a position.
+/// The fault at a position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The text does not continue as the grammar asks.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What would have been right.
+        /// The expected text.
         expected: Cow<'static, str>,
-        /// What stands there, shortened.
+        /// The text found there, shortened.
         found: String,
     },
     /// A number or name is well formed but outside what it may be.
     #[error("{what}: {value}")]
     Value {
-        /// What is wrong with the value.
+        /// The fault of the value.
         what: &'static str,
         /// The value as written, shortened.
         value: String,
@@ -38,7 +38,7 @@ pub enum Problem {
     /// The text exceeds one of [`crate::Limits`].
     #[error("more than {limit} {what}")]
     Limit {
-        /// What there is too much of.
+        /// The quantity over its limit.
         what: &'static str,
         /// The limit.
         limit: u64,

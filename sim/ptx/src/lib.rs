@@ -14,7 +14,7 @@ pub use ast::*;
 pub use error::{ParseError, Problem};
 pub use parser::{declarations, outline, parse, parse_body, parse_with, text};
 
-/// How much of a text the parser is willing to hold, so that hostile text cannot exhaust memory or stack.
+/// Limits of the parser, so that hostile text cannot exhaust memory or stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of text.
@@ -28,8 +28,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 256 MiB of text (the largest module seen in NVIDIA's own libraries is below 64), depth 64, and as many statements
-    /// and elements as such a text reasonably has.
+    /// 256 MiB of text, depth 64, and as many statements and elements as such a text reasonably has. The largest module
+    /// seen in NVIDIA's own libraries is below 64 MiB.
     fn default() -> Self {
         Self { text_bytes: 256 << 20, statements: 16 << 20, elements: 64 << 20, depth: 64 }
     }

@@ -2,6 +2,8 @@
 //! In goes a text and its limits, out comes a module, or the first thing in it that is not PTX.
 //! Recursion follows braces, brackets and parentheses only, and is limited by [`Limits::depth`].
 
+mod bodies;
+mod directive;
 mod function;
 mod module;
 mod operand;
@@ -12,15 +14,7 @@ use crate::Limits;
 use crate::ast::{Module, Position, Span, Statement};
 use crate::error::{ParseError, Problem};
 use crate::scanner::Scanner;
-
-/// Whether bodies are read or only found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Bodies {
-    Read,
-    /// Read, but of instructions only the ends are sought.
-    Declarations,
-    Skip,
-}
+use bodies::Bodies;
 
 /// Reads a module with the default [`Limits`].
 ///
@@ -39,8 +33,9 @@ pub fn parse_with<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, Pars
     module::module(&mut scanner, Bodies::Read)
 }
 
-/// Reads a module without its bodies: every function that has one gets an empty `body` and its `body_span`, to be read
-/// by [`parse_body`] when it is needed. A body is only searched for its end, so what is wrong inside is not noticed here.
+/// Reads a module without its bodies: every function that has one gets an empty `body` and its `body_span`.
+/// [`parse_body`] reads the body when it is needed. A body is only searched for its end, so faults inside are not found
+/// here.
 ///
 /// # Errors
 /// The first place outside bodies where the text is not PTX, or exceeds a limit.
@@ -49,12 +44,11 @@ pub fn outline<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, ParseEr
     module::module(&mut scanner, Bodies::Skip)
 }
 
-/// Reads a module for its variables: bodies hold what is declared in them and no instruction, so an operand of a form
-/// nobody knows yet is no error. Values of variables are not read where the size does not depend on them: these have an
-/// empty list.
+/// Reads a module for its variables: bodies hold their declarations and no instruction, so an operand of an unknown
+/// form is no error. Values of variables are not read where the size does not depend on them: these have an empty list.
 ///
-/// It is for those who must not miss a variable. An error is also a `.global` or `.const` that stands alone in an
-/// instruction, and a `@@` line, of which compilers of different ages take different parts.
+/// It is for callers that must not miss a variable. A `.global` or `.const` that stands alone in an instruction is an
+/// error too. So is a `@@` line, of which compilers of different ages take different parts.
 ///
 /// # Errors
 /// The first place where the text is not PTX, or may be understood in two ways, or exceeds a limit.
@@ -67,7 +61,7 @@ pub fn declarations<'a>(text: &'a str, limits: &Limits) -> Result<Module<'a>, Pa
 /// body alone. Positions are those of the whole text.
 ///
 /// # Errors
-/// The first place where the body is not PTX, or exceeds a limit; a span that is no body of this text is an error too.
+/// The first place where the body is not PTX, or exceeds a limit. A span that is no body of this text is an error too.
 pub fn parse_body<'a>(text: &'a str, span: &Span, limits: &Limits) -> Result<Vec<Statement<'a>>, ParseError> {
     let mut scanner = Scanner::new(text, span.start, span.position, limits)?;
     statement::body(&mut scanner)

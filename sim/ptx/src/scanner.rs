@@ -10,7 +10,7 @@ use crate::error::{ParseError, Problem};
 
 pub(crate) type Result<T> = std::result::Result<T, ParseError>;
 
-/// How many bytes of what was found an error shows.
+/// Number of bytes of the found text that an error shows.
 const SHOWN: usize = 40;
 
 /// Reads a text from left to right. Between calls it always stands at the start of a token or at the end.
@@ -22,7 +22,7 @@ pub(crate) struct Scanner<'a> {
     line_start: usize,
     /// One past the last mark taken.
     mark_end: usize,
-    /// What is left of the limits.
+    /// The remainder of the limits.
     statements_left: usize,
     elements_left: usize,
     limits: Limits,
@@ -403,7 +403,7 @@ impl<'a> Scanner<'a> {
         ParseError { position, problem: Problem::Unexpected { expected: expected.into(), found } }
     }
 
-    /// What stands here, for a message.
+    /// The text here, for a message.
     fn found(&self) -> String {
         if self.at_end() {
             return "the end of the text".to_owned();

@@ -414,7 +414,7 @@ fn constant_expressions_are_evaluated() {
         operand_is(text, &integer(value));
     }
     operand_is("-1 > 5U", &integer(1));
-    // What ptxas 13.0 gives for these, where C would not.
+    // The results of ptxas 13.0, which differ from C's.
     let unsigned = |bits| Operand::Integer(Integer { bits, unsigned: true });
     operand_is("-7 % 3", &unsigned(0));
     operand_is("~0 / 2", &unsigned(u64::MAX / 2));

@@ -1,4 +1,4 @@
-//! What nvcc makes of our own sources, read whole: the numbers below were counted in the texts with grep.
+//! The output of nvcc for our own sources, read whole. The numbers below were counted in the texts with grep.
 //! Every text is also printed and parsed again, and read in two steps (outline, then bodies).
 
 use floe_ptx::{

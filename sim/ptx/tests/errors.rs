@@ -1,4 +1,4 @@
-//! What is said about texts that are not PTX: the position, what was found, what was expected; and the limits.
+//! Errors about texts that are not PTX: the position, the found and the expected text; and the limits.
 
 use floe_ptx::{Limits, ParseError, Position, Problem, parse, parse_body, parse_with, text};
 

@@ -1,5 +1,5 @@
 //! Texts made to break the parser: arbitrary bytes, and good texts with pieces changed, cut, moved and repeated.
-//! Whatever comes out, it is a module or an error with a position inside the text, never a panic; and what parses is
+//! The result is always a module or an error with a position inside the text, never a panic. A text that parses is
 //! printed and parsed again without loss.
 
 use floe_ptx::{Limits, Problem, outline, parse_with, text};

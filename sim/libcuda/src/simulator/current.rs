@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 thread_local! {
     /// The current context's handle; 0 stands for none. Without a destructor, so that it outlives all others.
     static CURRENT: Cell<u64> = const { Cell::new(0) };
-    /// What lies below it, the next one last.
+    /// The contexts below it, the next one last.
     static BELOW: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -22,7 +22,7 @@ use super::memory::device_memory::DeviceMemory;
 use attributes::Identity;
 use settings::{Settings, spread};
 
-/// What a CPU device is called.
+/// The name of a CPU device.
 const NAME: &str = "floe CPU device (PTX)";
 
 /// One CPU device.

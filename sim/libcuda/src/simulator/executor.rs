@@ -1,8 +1,8 @@
-//! What comes in: work for streams, from any thread of the program. What goes out: the work done in stream order, on
-//! the machine's pool (kernels), a few transfer threads (copies), one thread for host functions and one that looks at words
-//! of memory streams wait for; waiting callers wake.
-//! Here is the line and who waits in it; which thread does what is in `running`. After a fault nothing more of that context
-//! runs. It never calls into the program while it holds its lock.
+//! In: work for streams, from any thread of the program. Out: the work, done in stream order. The machine's pool runs
+//! kernels, a few threads run copies, one runs host functions, and one polls the words of memory that streams wait for.
+//! Waiting callers wake.
+//! This file holds the queue and its waiters; `running` assigns work to threads. After a fault nothing more of that
+//! context runs. It never calls into the program while it holds its lock.
 
 pub(crate) mod events;
 mod held;
@@ -197,7 +197,7 @@ impl Executor {
                 state.waiting -= 1;
             }
         }
-        // What this thread's own work made ready is still to be started.
+        // Work that this thread's own work made ready is still to be started.
         self.pump(state);
         self.lock()
     }
@@ -264,7 +264,7 @@ impl Executor {
     // ---- contexts
 
     /// # Errors
-    /// What broke the context.
+    /// The error that broke the context.
     pub(crate) fn fault(&self, context: u64) -> CudaResult<()> {
         self.lock().faults.get(&context).map_or(Ok(()), |fault| Err(*fault))
     }

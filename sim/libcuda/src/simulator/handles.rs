@@ -1,5 +1,5 @@
-//! Numbers for the objects programs hold. Each is given out once per process, looks like no address and no small
-//! number, and says nothing of the object; whoever gets one back looks it up.
+//! Numbers for the objects programs hold. Each is issued once per process, resembles no address and no small number,
+//! and encodes nothing of the object. A call that receives one looks it up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

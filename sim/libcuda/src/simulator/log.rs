@@ -1,5 +1,5 @@
-//! What comes in: messages for whoever looks for the reason of an error. What goes out: lines on standard error; notes where
-//! `FLOE_LOG` asks for them, refusals when the process ends with an error or where `FLOE_LOG` asks for them at once.
+//! In: messages that explain an error. Out: lines on standard error. Notes appear where `FLOE_LOG` asks for them;
+//! refusals also when the process ends with an error.
 //! It never writes to standard output, which belongs to the program.
 
 use std::fmt::Arguments;
@@ -16,7 +16,7 @@ fn is_for_notes(level: &str) -> bool {
     !matches!(level.trim().to_ascii_lowercase().as_str(), "" | "0" | "error" | "warn" | "warning")
 }
 
-/// Something of interest to who set `FLOE_LOG`.
+/// A note for users who set `FLOE_LOG`.
 pub(crate) fn note(message: Arguments<'_>) {
     if is_on() {
         eprintln!("floe: {message}");

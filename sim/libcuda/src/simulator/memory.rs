@@ -77,7 +77,7 @@ impl Simulator {
         self.graphs.refuse_unsafe()?;
         let owner = Owner { context: context.handle, pool: None, leaving: false, is_managed };
         let made = device.memory.allocate(bytes as u64, owner).or_else(|_| {
-            // What pools are still to free may be enough.
+            // Memory that pools are still to free may be enough.
             self.wait_everything();
             device.memory.allocate(bytes as u64, owner)
         })?;
@@ -221,7 +221,7 @@ impl MemoryCalls for Simulator {
         }
         self.demand_identity("managed memory")?;
         let made = self.allocate(bytes, true)?;
-        // As a GPU's driver gives it, whoever touches it first.
+        // As a GPU's driver gives it, whichever side touches it first.
         self.memory.fill(made.0, 0, 1, bytes).map_err(|_| CudaError::UNKNOWN)?;
         Ok(made)
     }

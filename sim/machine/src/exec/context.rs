@@ -1,6 +1,6 @@
-//! What a handler sees: the decoded instruction, the state of the warp it runs for, and how it reports an event.
-//! A handler executes one instruction for the lanes of a mask and returns the next instruction; where something other
-//! than "go on" is needed it records an [`Event`] and returns [`event_pointer`]. Handlers never touch another warp.
+//! The context of a handler: the decoded instruction, the state of its warp, and the way to report an event.
+//! A handler executes one instruction for the lanes of a mask and returns the next instruction. If the warp cannot
+//! simply continue, it records an [`Event`] and returns [`event_pointer`]. Handlers never touch another warp.
 
 use crate::memory::View;
 
@@ -20,7 +20,7 @@ pub(crate) struct Handlers(pub(crate) [Handler; 3]);
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub(crate) struct Inst {
-    /// What the loop calls: the handler, or `guarded` where there is a guard.
+    /// The loop calls this: the handler, or `guarded` where there is a guard.
     pub(crate) run: Handler,
     /// The handler itself.
     pub(crate) inner: Handler,
@@ -40,22 +40,22 @@ pub(crate) struct Inst {
     pub(crate) guard_flip: u32,
     /// Handler-specific.
     pub(crate) extra: u32,
-    /// What it may be in a run, see `run`.
+    /// Its kind in a run, see `run`.
     pub(crate) fuse: u32,
 }
 
 /// Bit of an operand that says it lies in the constant pool.
 pub(crate) const CONSTANT: u32 = 1 << 31;
 
-/// What the warp's loop must do besides going on.
+/// A request to the warp's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     None,
-    /// The fragment goes on at `next`, but something must be looked at: other fragments, the budget, fairness.
+    /// The fragment continues at `next`, after a check of other fragments, the budget and fairness.
     Reschedule {
         next: u32,
     },
-    /// Lanes of `taken` go on at `target`, the others at `next`.
+    /// Lanes of `taken` continue at `target`, the others at `next`.
     Split {
         taken: u32,
         target: u32,
@@ -89,7 +89,7 @@ pub(crate) enum Event {
         mask: u32,
         pc: u32,
     },
-    /// The fragment spins; let others run, then go on at `next`.
+    /// The fragment spins; let others run, then continue at `next`.
     Yield {
         next: u32,
     },
@@ -101,7 +101,7 @@ pub(crate) enum Event {
     },
 }
 
-/// What handlers see besides registers.
+/// The state that handlers see besides registers.
 pub(crate) struct Context {
     /// The constant pool, biased so that an operand with [`CONSTANT`] set is added as it is.
     pub(crate) constants: *const u8,
@@ -120,7 +120,7 @@ pub(crate) struct Context {
     pub(crate) parameter_bytes: u32,
     /// Instructions this warp may still run before it must look up; counted at taken branches.
     pub(crate) budget: i64,
-    /// What a warp begins with.
+    /// Initial budget of a warp.
     pub(crate) quantum: i64,
     /// Whether the warp has other fragments that could run.
     pub(crate) divergent: bool,
@@ -154,7 +154,7 @@ pub(crate) struct Context {
 /// Spins before a fragment lets others run.
 pub(crate) const SPIN_LIMIT: u32 = 32;
 
-/// What a handler returns with an event: above every instruction's address.
+/// The return value of a handler with an event: above every instruction's address.
 #[inline(always)]
 pub(crate) fn event_pointer() -> *const Inst {
     std::ptr::without_provenance(usize::MAX)

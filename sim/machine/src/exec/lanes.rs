@@ -1,6 +1,7 @@
 //! Vectors of 32 lanes: how registers look in memory, and what differs between instruction sets.
-//! A 32-bit register is a [`V32`], a 64-bit one a [`V64`]; 8- and 16-bit values are zero-extended in a `V32`; a predicate
-//! is one `u32` with a bit per lane. [`Isa`] has the few operations that plain loops do not vectorise well.
+//! A 32-bit register is a [`V32`], a 64-bit one a [`V64`]; 8- and 16-bit values are zero-extended in a `V32`. A
+//! predicate is one `u32` with a bit per lane. The trait [`Isa`] has the few operations that plain loops do not
+//! vectorise well.
 
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;

@@ -11,7 +11,7 @@ use crate::services::Services;
 /// A launch.
 #[derive(Clone)]
 pub struct Launch {
-    /// What runs.
+    /// The kernel.
     pub kernel: Arc<Kernel>,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
@@ -61,8 +61,8 @@ pub const SHARED_LIMIT: u32 = 227 << 10;
 const LOCAL_LIMIT: u64 = 1 << 20;
 /// Most bytes that a block's registers, local and shared memory take while it runs.
 const BLOCK_BYTES: u64 = 512 << 20;
-/// Bytes of blocks that have begun and not ended beyond which no block begins while others wait: a GPU too holds only so
-/// many, and whoever waits for one more than that waits for ever.
+/// Limit on the bytes of running blocks: beyond it no block begins while others wait. A GPU has such a limit too, and a
+/// kernel that waits for one more block waits for ever.
 pub(super) const RESIDENT_BYTES: u64 = 1 << 30;
 
 impl Launch {

@@ -4,7 +4,7 @@
 /// Vector instructions handlers are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Whatever every x86-64 has (or another architecture's baseline).
+    /// The instructions of every x86-64 (or another architecture's baseline).
     Baseline,
     /// AVX2 and FMA.
     Avx2,

@@ -50,7 +50,7 @@ impl AlignedBytes {
     }
 }
 
-/// What a fragment waits for.
+/// The reason why a fragment waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Nothing: it can run.
@@ -84,10 +84,10 @@ pub(crate) struct Frame {
     /// Lanes that are in it; 0 when it may be reused.
     pub(crate) lanes: u32,
     pub(crate) registers: AlignedBytes,
-    /// Where each lane returns to: pc of the call, and the frame it called from.
+    /// The return address of each lane: pc of the call, and the calling frame.
     pub(crate) return_pc: [u32; LANES],
     pub(crate) return_frame: [u32; LANES],
-    /// Where each lane's local variables of this frame start, and what the next call may use.
+    /// Start of each lane's local variables of this frame, and of the next call's.
     pub(crate) local_base: [u32; LANES],
     pub(crate) local_top: [u32; LANES],
 }

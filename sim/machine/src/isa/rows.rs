@@ -1,10 +1,10 @@
 //! Rows of the opcode table and the macros that write them.
-//! A row names the instruction, the kinds of its operands and its handlers; the macros turn a function of one lane into
+//! A row names the instruction, the kinds of its operands and its handlers. The macros turn a function of one lane into
 //! handlers for all levels. Nothing here knows operands' text.
 
 use crate::exec::Handlers;
 
-/// What an operand holds: which slot, and how an immediate in its place is read.
+/// The kind of an operand: its slot, and how an immediate in its place is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// Predicate.
@@ -90,8 +90,8 @@ typed! {
     u64 => Bits64, i64 => Signed64, f32 => Float32, f64 => Float64
 }
 
-/// `one!(rows, "not.b32", (u32) -> u32, |a| !a)`; with `@baseline_handlers,` in front, what programs hardly use gets
-/// handlers of the baseline level for every level, because three of each would be most of the machine.
+/// `one!(rows, "not.b32", (u32) -> u32, |a| !a)`; with `@baseline_handlers,` in front, every level gets the handlers of
+/// the baseline level. Rare instructions use that, because three handlers of each would be most of the machine.
 macro_rules! one {
     (@$made:ident, $rows:expr, $name:expr, ($a:ty) -> $d:ty, $function:expr) => {{
         struct F;

@@ -1,5 +1,6 @@
 //! Arithmetic: everything the opcode table has.
-//! The opcode's text is looked up, operands are encoded as the row says. What is not in the table is refused by name.
+//! The opcode's text is looked up, operands are encoded as the row says. Instructions outside the table are refused by
+//! name.
 
 use floe_ptx::{Instruction, Operand};
 

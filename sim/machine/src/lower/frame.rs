@@ -100,17 +100,17 @@ impl FrameLayout {
         Ok(Words { offset, count })
     }
 
-    /// Where the next slot would be, for [`FrameLayout::go_back`].
+    /// The offset of the next slot, for [`FrameLayout::go_back`].
     pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
-    /// What is taken next shares its bytes with what was taken since `next` was there.
+    /// The next slots share bytes with those that were taken since `next`.
     pub(crate) fn go_back(&mut self, next: u32) {
         self.next = self.next.min(next);
     }
 
-    /// What follows lies behind everything that was taken so far.
+    /// The next slots lie behind all that were taken so far.
     pub(crate) fn seal(&mut self) {
         self.next = self.bytes;
     }

@@ -48,7 +48,7 @@ pub(crate) struct Body<'b, 'p> {
     /// Branch lists (index into the image's) that hold statements.
     lists: Vec<usize>,
     scratch: Scratch,
-    /// What is done after the current instruction to results narrower than their registers.
+    /// Conversions after the current instruction, for results narrower than their registers.
     pub(crate) fixes: Vec<Fix>,
     carry: Option<u32>,
     /// Slots that no register names, so far.
@@ -77,7 +77,7 @@ pub(crate) struct Fix {
 /// Error of lowering one instruction: what about it.
 pub(crate) type Lowering<T> = Result<T, String>;
 
-/// What a statement counts beside the words of sets that are looked at to allot registers.
+/// Cost of a statement beside the words of the sets that register allocation reads.
 const STATEMENT_WORDS: usize = 16;
 
 /// Lowers function `number` of the builder's program.
@@ -318,7 +318,8 @@ impl<'p> Body<'_, 'p> {
         self.push(inst);
     }
 
-    /// Each operand is a slot of the frame, a constant, or none. What else a handler keeps in these fields is small.
+    /// Each operand is a slot of the frame, a constant, or none. All other values that handlers keep in these fields
+    /// are small.
     #[cfg(debug_assertions)]
     fn check_operands(&self, inst: &Inst) {
         let inside = |operand: u32| match operand {
@@ -378,8 +379,8 @@ impl<'p> Body<'_, 'p> {
         Ok(())
     }
 
-    /// Marks runs of instructions that one handler executes. Only the first changes, so that a jump or a diverged warp may
-    /// still enter in the middle; a label begins a run of its own.
+    /// Marks runs of instructions that one handler executes. Only the first changes, so that a jump or a diverged warp
+    /// may still enter in the middle. A label begins a run of its own.
     fn fuse(&mut self, start: usize) {
         let labels: HashSet<usize> = self.labels.iter().map(|label| *label as usize).collect();
         let mut at = start;

@@ -1,5 +1,5 @@
 //! Which handler executes an access: by space, type, width of the registers and number of elements.
-//! In go what the modifiers of a load or store say, out comes one handler. What has none is refused.
+//! In go what the modifiers of a load or store say, out comes one handler. Forms without a handler are refused.
 //! Nothing here looks at operands.
 
 use floe_ptx::ScalarType;

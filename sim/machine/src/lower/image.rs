@@ -48,7 +48,7 @@ pub(crate) struct FunctionImage {
     pub(crate) refused: Option<String>,
 }
 
-/// What a call reaches.
+/// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A function of the image.
@@ -78,7 +78,7 @@ pub(crate) struct CallSite {
     pub(crate) returns: Vec<Words>,
 }
 
-/// Where an instruction comes from.
+/// The origin of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// Line in its text.

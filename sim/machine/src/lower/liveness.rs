@@ -1,6 +1,8 @@
-//! Where in a function each register holds a value that is still wanted, and which registers may share a slot therefore.
-//! In goes a body with its names, out comes for each register a range of statements and a colour; registers of a kind whose
-//! ranges do not meet get the same colour. Ranges have no holes, so they are safe for every lane whatever path it takes.
+//! Liveness of registers: the part of a function in which each holds a value that is still wanted, and the registers
+//! that may share a slot.
+//! In goes a body with its names, out comes for each register a range of statements and a colour. Registers of a kind
+//! whose ranges do not meet get the same colour. Ranges have no holes, so they are safe for every lane whatever path it
+//! takes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,7 +31,7 @@ impl Kind {
     }
 }
 
-/// What a register was given.
+/// The range and colour of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allotment {
     pub(crate) kind: Kind,
@@ -61,7 +63,7 @@ pub(crate) fn allot(
     Ok(colour(flow.ranges()))
 }
 
-/// What an instruction does to registers, by their dense index.
+/// The effects of an instruction on registers, by their dense index.
 #[derive(Default)]
 struct Effect {
     uses: Vec<usize>,

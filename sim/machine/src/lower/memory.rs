@@ -1,6 +1,7 @@
 //! Loads, stores and atomics: space, width and address of each access.
-//! In goes the instruction with its many modifiers, out comes one handler for its space, type and vector width, or words of
-//! the frame for parameters of functions. Cache hints are read and ignored; anything else unknown is refused.
+//! In goes the instruction with its many modifiers, out comes one handler for its space, type and vector width.
+//! Parameters of functions become words of the frame. Cache hints are read and ignored; anything else unknown is
+//! refused.
 
 use floe_ptx::{Instruction, Operand, ScalarType};
 
@@ -17,7 +18,7 @@ use super::moves::value_of;
 use super::names::Name;
 use super::operand::Place;
 
-/// What the modifiers of an access say.
+/// The modifiers of an access.
 struct Access {
     space: Option<SpaceKind>,
     /// `.param` in a function or call sequence.
@@ -383,7 +384,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// What the modifiers of an atomic say.
+/// The modifiers of an atomic.
 struct AtomicOpcode {
     space: SpaceKind,
     /// As the rows are named: `add.u32`, `add.noftz.f16x2`.
@@ -428,7 +429,7 @@ fn check_hint(access: &Access, rest: &[Operand<'static>]) -> Lowering<()> {
     }
 }
 
-/// What is added to a register is a signed 32-bit number, as the ISA says.
+/// The offset to a register is a signed 32-bit number, as the ISA says.
 fn check_offset(offset: i64) -> Lowering<()> {
     match i32::try_from(offset) {
         Ok(_) => Ok(()),
@@ -441,7 +442,7 @@ fn lies_inside(offset: i64, bytes: i64, size: u32) -> bool {
     offset >= 0 && offset.checked_add(bytes).is_some_and(|end| end <= i64::from(size))
 }
 
-/// The word of the frame and the bit in it where element `index` of `bytes` bytes stands, the first being at `offset` of
+/// The word of the frame, and the bit in it, of element `index` of `bytes` bytes. The first element is at `offset` of
 /// the words' `size` bytes.
 fn word_at(words: Words, size: u32, offset: i64, index: usize, bytes: i64) -> Lowering<(u32, i64)> {
     let at = offset.checked_add(bytes * index as i64).filter(|at| lies_inside(*at, bytes, size));

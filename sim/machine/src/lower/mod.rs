@@ -1,6 +1,6 @@
 //! Lowering: a kernel's syntax tree and those of the functions it reaches become one image of decoded instructions.
-//! Comes from `program`, goes to `exec`. What an opcode means is decided here, once per kernel; an instruction that is not
-//! known fails the kernel by name and line, it is never skipped or guessed.
+//! Comes from `program`, goes to `exec`. Opcodes get their meaning here, once per kernel. An unknown instruction fails
+//! the kernel by name and line; it is never skipped or guessed.
 
 mod arithmetic;
 mod builder;

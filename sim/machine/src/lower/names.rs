@@ -1,4 +1,4 @@
-//! What names mean inside a function: registers, variables, parameters, labels, with their scopes.
+//! Meanings of names inside a function: registers, variables, parameters, labels, with their scopes.
 //! In goes the function's body, out come lookups by scope. Registers get their place in the frame when they are first used,
 //! so that the hundreds a compiler declares and never uses cost nothing.
 
@@ -29,7 +29,7 @@ pub(crate) struct RegisterId {
     pub(crate) scalar: ScalarType,
 }
 
-/// What a name of a function's body is.
+/// The meaning of a name in a function's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Register(RegisterId),
@@ -116,7 +116,7 @@ impl<'a> Names<'a> {
     /// Gives all argument buffers their words. Scopes side by side share theirs: none of them can name another's, and
     /// every lane has its own part of a word.
     fn place_arguments(&mut self, layout: &mut FrameLayout) -> Result<(), (usize, String)> {
-        // Where a scope's own buffers end; scopes come behind those they lie in.
+        // End of a scope's own buffers; scopes come behind the scopes around them.
         let mut ends = Vec::with_capacity(self.scopes.len());
         for scope in &mut self.scopes {
             if let Some(parent) = scope.parent {
@@ -188,7 +188,7 @@ impl<'a> Names<'a> {
         self.scopes[scope].parent.unwrap_or(0)
     }
 
-    /// What the name means in the scope.
+    /// The meaning of the name in the scope.
     pub(crate) fn find(&self, scope: usize, name: &str) -> Option<Name> {
         let mut current = Some(scope);
         let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());

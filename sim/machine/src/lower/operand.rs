@@ -1,6 +1,6 @@
 //! Operands: names, numbers and addresses of an instruction become slots and constants.
-//! In goes an operand and the kind of value the instruction wants there, out comes an encoding, with conversions emitted
-//! where a register is wider or narrower than the instruction. What has no meaning there is an error that says so.
+//! In goes an operand and the kind of value that the instruction wants, out comes an encoding. Conversions are emitted
+//! where a register is wider or narrower than the instruction. An operand without a meaning there is an error.
 
 use floe_ptx::{Float, FunctionKind, Operand, ScalarType, Space};
 
@@ -181,7 +181,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Where a symbol lies.
+    /// The address of a symbol.
     pub(crate) fn place(&mut self, name: &str) -> Lowering<Place> {
         match self.names.find(self.scope, name) {
             Some(Name::Shared(statement)) => return self.function_shared(statement).map(Place::Shared),

@@ -1,4 +1,4 @@
-//! Where the parameters of a kernel lie in the buffer of a launch.
+//! Offsets of a kernel's parameters in the buffer of a launch.
 //! In goes a kernel's declaration, out come places one behind the other, as CUDA has them.
 //! It never places more bytes than a launch can carry.
 

@@ -1,6 +1,6 @@
 //! Shuffles, votes, matches, reductions, election: the instructions between lanes.
-//! In go their many forms, with and without `.sync`, out comes one handler each; a form without member mask means the lanes
-//! that run it together.
+//! In go their many forms, with and without `.sync`, out comes one handler each. A form without member mask means the
+//! lanes that run it together.
 
 use floe_ptx::{Instruction, Operand};
 

@@ -23,8 +23,8 @@ impl Memory {
             return Ok(());
         }
         let source = self.checked(address, bytes.len())?;
-        // SAFETY: the source range was just found mapped and the caller keeps it so (contract of `unmap`); the target is
-        // a Rust slice, which cannot lie in the reservation.
+        // SAFETY: the source range was just found mapped, and the caller keeps it so (contract of `unmap`). The target
+        // is a Rust slice, which cannot lie in the reservation.
         unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }

@@ -17,7 +17,7 @@ pub const GRANULE: u64 = 1 << 21;
 /// log2 of [`GRANULE`].
 pub(crate) const GRANULE_SHIFT: u32 = 21;
 
-/// What can go wrong with an address space.
+/// Errors of an address space.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// A length that is zero or leaves 64 bits.
@@ -76,7 +76,7 @@ struct Mapping {
     _backing: Option<Arc<Backing>>,
 }
 
-/// What a kernel needs for an address check: plain pointers, valid as long as the [`Memory`] lives.
+/// The data of a kernel's address check: plain pointers, valid as long as the [`Memory`] lives.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     /// First device address.
@@ -89,8 +89,8 @@ pub struct View {
     pub valid: *const u8,
 }
 
-// SAFETY: the pointers refer to the reservation and to the map of validity, which `Memory` keeps alive; sharing them is
-// the purpose, and what is behind them is accessed by raw, possibly racing loads and stores as on a GPU.
+// SAFETY: the pointers refer to the reservation and to the map of validity, which `Memory` keeps alive. Sharing them is
+// the purpose: kernels access the memory by raw, possibly racing loads and stores, as on a GPU.
 unsafe impl Send for View {}
 // SAFETY: as above.
 unsafe impl Sync for View {}
@@ -271,7 +271,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours alone, and whoever uses a `View` holds the `Memory`.
+        // SAFETY: the reservation is ours alone, and every user of a `View` holds the `Memory`.
         let result = unsafe { rustix::mm::munmap(self.view.host.cast(), to_usize(self.view.size)) };
         debug_assert!(result.is_ok(), "munmap of a reservation");
     }

@@ -102,7 +102,7 @@ impl Backing {
         self.length
     }
 
-    /// Where it stands in the store's file.
+    /// Its offset in the store's file.
     pub fn offset(&self) -> u64 {
         self.offset
     }

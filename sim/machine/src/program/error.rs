@@ -13,7 +13,7 @@ pub enum LoadError {
         line: u32,
         /// Column, from 1.
         column: u32,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// A symbol that is declared `.extern` and defined in none of the modules.

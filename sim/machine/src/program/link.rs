@@ -155,7 +155,7 @@ impl Program {
         Ok(())
     }
 
-    /// What a name means in a module.
+    /// The meaning of a name in a module.
     pub(crate) fn symbol(&self, unit: usize, name: &str) -> Option<Symbol> {
         self.units[unit].local.get(name).or_else(|| self.exports.get(name)).copied()
     }
@@ -195,7 +195,7 @@ impl Program {
                 }
             }
             for index in 0..module.functions.len() {
-                // What is not PTX names no function here; who needs the body is told.
+                // A body that is not PTX names no function here; its user gets the error.
                 for statement in self.units[unit].body(index).ok().flatten().into_iter().flatten() {
                     if let floe_ptx::Statement::Instruction(instruction) = statement
                         && instruction.opcode.mnemonic() == "mov"

@@ -24,7 +24,7 @@ pub(crate) struct Unit {
     _text: Arc<String>,
 }
 
-/// What a module-scope name means.
+/// The meaning of a module-scope name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Symbol {
     Function(u32),
@@ -51,9 +51,9 @@ impl Unit {
     /// Parses a text.
     pub(crate) fn parse(number: usize, text: Arc<String>) -> Result<Self, LoadError> {
         let plain = text.trim_end_matches('\0');
-        // SAFETY: the text is on the heap, never changed while it is shared, and the unit's share of it is dropped after
-        // the module, which is the only thing that borrows from it; `module()` gives out references no longer than the unit's, and what borrows `'static` names
-        // from those (lowering) does not outlive the program that owns the unit.
+        // SAFETY: the text is on the heap and never changed while it is shared. The unit's share of it is dropped after
+        // the module, which alone borrows from it. `module()` returns references no longer than the unit's. Lowering,
+        // which borrows `'static` names from those, does not outlive the program that owns the unit.
         let lasting: &'static str = unsafe { &*std::ptr::from_ref::<str>(plain) };
         let module = floe_ptx::outline(lasting, &Limits::default()).map_err(|error| syntax(number, &error))?;
         let bodies = module.functions.iter().map(|_| OnceLock::new()).collect();
@@ -71,7 +71,7 @@ impl Unit {
         &self.module
     }
 
-    /// What prototypes say about linkage: of several for a name, the first that says something.
+    /// Linkages of prototypes: of several for a name, the first that declares one.
     pub(super) fn prototypes(&self) -> HashMap<&'static str, Linkage> {
         let declared = self.module.functions.iter().filter(|function| function.body.is_none());
         let mut prototypes = HashMap::new();

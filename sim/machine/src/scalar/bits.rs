@@ -160,7 +160,7 @@ pub fn popc_b64(a: u64) -> u32 {
 }
 
 /// `fns.b32`: position of the `|offset|`-th 1 of `mask` from `base`, upwards for a positive offset, downwards for a
-/// negative one; for offset 0 `base` itself if its bit is set. All ones if there is none.
+/// negative one. Offset 0 means `base` itself if its bit is set. All ones if there is none.
 ///
 /// The ISA leaves a base above 31 open: nothing is found there.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! The comparisons of `setp`, `set` and `selp`'s predicates, for integers and floats of every width.
-//! Two operands come in, a truth value goes out; what `setp` and `set` make of it (a second predicate, a boolean
-//! combination, a mask or 1.0) is the caller's matter. Nothing here depends on a rounding mode.
+//! Two operands come in, a truth value goes out. The caller turns it into the result of `setp` or `set` (a second
+//! predicate, a boolean combination, a mask or 1.0). Nothing here depends on a rounding mode.
 
 use super::Int;
 use super::float::flush;

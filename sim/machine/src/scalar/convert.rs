@@ -164,8 +164,8 @@ pub fn f32_to_f64<const FTZ: bool, const SAT: bool>(x: f32) -> f64 {
 
 /// f16 or bf16 to f32, exact; `.ftz` flushes a subnormal result (only bf16 has any).
 ///
-/// The NaN of an f16 becomes canonical, that of a bf16 keeps its bits unless `.ftz` or `.sat` make the instruction
-/// more than a move, as on an H200.
+/// The NaN of an f16 becomes canonical. That of a bf16 keeps its bits unless `.ftz` or `.sat` make the instruction more
+/// than a move, as on an H200.
 #[inline(always)]
 pub fn half_to_f32<H: HalfFormat, const FTZ: bool, const SAT: bool>(x: u16) -> f32 {
     let is_bf16 = H::FRACTION == 7;

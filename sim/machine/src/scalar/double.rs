@@ -79,8 +79,8 @@ pub fn rsqrt_f64(a: f64) -> f64 {
     1.0 / a.sqrt()
 }
 
-/// `rcp.approx.ftz.f64`: the low words of operand and result are dropped, so about 20 bits are right;
-/// subnormal operands and results count as zeros of the same sign.
+/// `rcp.approx.ftz.f64`: the low words of operand and result are dropped, so about 20 bits are right. Subnormal
+/// operands and results count as zeros of the same sign.
 #[inline(always)]
 pub fn rcp_approx_ftz_f64(a: f64) -> f64 {
     gross_result(1.0 / gross(a))

@@ -62,7 +62,7 @@ fn parts(x: f64) -> (bool, u64, i32) {
     (bits >> 63 == 1, significand, field.max(1) - 1075)
 }
 
-/// Compares `a * b + c` with `d * e`, exactly. Where an operand is not finite, a finite result is exact: equal.
+/// Compares `a * b + c` with `d * e`, exactly. If an operand is not finite, a finite result is exact: equal.
 pub(crate) fn compare_product_sum(a: f64, b: f64, c: f64, d: f64, e: f64) -> Ordering {
     if [a, b, c, d, e].iter().any(|x| !x.is_finite()) {
         return Ordering::Equal;
@@ -76,8 +76,8 @@ pub(crate) fn compare_product_sum(a: f64, b: f64, c: f64, d: f64, e: f64) -> Ord
 
 macro_rules! check_modes {
     ($name:ident, $t:ty) => {
-        /// Checks results in the order rn, rz, rm, rp: `nearest` is the host's rounding of the same exact value,
-        /// and `compare(r)` orders the exact value against a finite candidate.
+        /// Checks results in the order rn, rz, rm, rp. `nearest` is the host's rounding of the same exact value;
+        /// `compare(r)` orders the exact value against a finite candidate.
         pub(crate) fn $name(
             [rn, rz, rm, rp]: [$t; 4],
             nearest: $t,

@@ -117,7 +117,7 @@ pub fn div_f32<R: Round, const FTZ: bool>(a: f32, b: f32) -> f32 {
         _ => {
             let (a, b) = (f64::from(a), f64::from(b));
             let quotient = a / b;
-            // What is left of the dividend tells on which side of the exact quotient this one lies.
+            // The remainder of the dividend shows on which side of the exact quotient this one lies.
             let left = (-quotient).mul_add(b, a);
             narrow::<R>(quotient, left.signum_or_zero() * b.signum())
         }

@@ -1,6 +1,6 @@
 //! The arithmetic of one lane: typed bits of the operands come in, typed bits of the result go out.
-//! Every function is pure, small and `#[inline(always)]`, so that the loops over 32 lanes that call it
-//! are vectorised once per instruction set; results are the same bits on every instruction set.
+//! Every function is pure, small and `#[inline(always)]`, so that the loops over 32 lanes that call it are vectorised
+//! once per instruction set. Results are the same bits on every instruction set.
 //! Nothing here knows registers, memory, warps or instructions' text, and nothing here is unsafe.
 //!
 //! Conventions shared by all files:
@@ -8,12 +8,13 @@
 //! - 16-bit floats travel as `u16` bits, pairs of them as `u32`; the low half is element 0.
 //! - A rounding mode is a type ([`Rn`], [`Rz`], [`Rm`], [`Rp`]); `.ftz`, `.sat`, `.relu` and `.NaN` are
 //!   `const` booleans. All of them vanish at compile time.
-//! - A NaN made by f32, f16 or bf16 arithmetic is the canonical one (`0x7fffffff`, `0x7fff`), as GPUs make it;
-//!   f64 arithmetic makes a NaN operand quiet and keeps its payload. Of several it takes the one the host takes, which
-//!   may be another than a GPU's.
-//! - All functions were compared with an H200 over 524 instruction forms: apart from the choice among several f64 NaN,
-//!   exact instructions agree bit for bit, approximate ones within 2 ulp where hardware keeps to its documented error.
-//! - Where the ISA leaves a result open, the function's comment says what was chosen.
+//! - A NaN made by f32, f16 or bf16 arithmetic is the canonical one (`0x7fffffff`, `0x7fff`), as GPUs make it.
+//!   Arithmetic of f64 makes a NaN operand quiet and keeps its payload. Of several it takes the host's choice, which may
+//!   differ from a GPU's.
+//! - All functions were compared with an H200 over 524 instruction forms. Apart from the choice among several f64 NaN,
+//!   exact instructions agree bit for bit. Approximate ones agree within 2 ulp where hardware keeps to its documented
+//!   error.
+//! - If the ISA leaves a result open, the function's comment states the choice.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::cast_possible_truncation,

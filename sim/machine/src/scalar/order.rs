@@ -4,7 +4,7 @@
 
 use super::float::flush;
 
-/// What `testp` asks of a float.
+/// The tests of `testp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     /// Neither infinite nor NaN.
@@ -105,7 +105,7 @@ macro_rules! finish {
         let chosen: $t = $chosen;
         let sign: $bits = ($a.to_bits() ^ $b.to_bits()) & !(<$bits>::MAX >> 1);
         let signed = if XORSIGN { <$t>::from_bits(chosen.to_bits() | sign) } else { chosen };
-        // Where one NaN decides, it is as good as the result.
+        // A single NaN decides the result.
         let decisive = if NAN & $a.is_nan() {
             $a
         } else if NAN & $b.is_nan() {

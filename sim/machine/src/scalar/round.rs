@@ -77,8 +77,8 @@ pub(crate) fn narrow<R: Round>(high: f64, rest: f64) -> f32 {
     if matches!(R::MODE, Mode::Nearest) {
         return nearest;
     }
-    // `nearest` is the exact value or one of its two neighbours in f32: step back to the truncated magnitude,
-    // then out again if the mode asks for it. On bit patterns of magnitudes both steps are +-1.
+    // `nearest` is the exact value or one of its two neighbours in f32. Step back to the truncated magnitude, then out
+    // again if the mode asks for it. On bit patterns of magnitudes both steps are +-1.
     let negative = high.is_sign_negative();
     let magnitude = high.abs();
     let back = f64::from(nearest).abs();

@@ -16,7 +16,7 @@ const SIGN: u64 = 1 << 63;
 const INFINITY: u64 = 0x7ff0_0000_0000_0000;
 /// The exponent of the smallest subnormal: no result has a finer unit.
 const SMALLEST: i32 = -1074;
-/// Where the top bit of an aligned significand stands: room for a carry above, for a sticky bit far below.
+/// Position of the top bit of an aligned significand: room for a carry above, for a sticky bit far below.
 const TOP: u32 = 124;
 
 impl Parts {

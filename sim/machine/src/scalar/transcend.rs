@@ -1,6 +1,6 @@
 //! The approximate functions: `ex2 lg2 sin cos tanh` of f32, and `ex2`, `tanh` of 16-bit floats.
-//! A value comes in, the function's value rounded from an f64 evaluation goes out: within 0.6 ulp for f32 (for sine
-//! and cosine beyond 65,536 within 2^-36 absolutely), far inside what the ISA allows.
+//! A value comes in, the function's value rounded from an f64 evaluation goes out. It is within 0.6 ulp for f32, far
+//! inside the ISA's bound; sine and cosine beyond 65,536 are within 2^-36 absolutely.
 //! Straight-line code without calls, so loops over lanes vectorise; no fused operations, so that every instruction
 //! set computes the same bits.
 

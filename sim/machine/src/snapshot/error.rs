@@ -7,13 +7,13 @@ pub enum SnapshotError {
     /// The bytes are not a snapshot, or cut short.
     #[error("not a snapshot: {what}")]
     Malformed {
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// Taken of another program, kernel or launch.
     #[error("snapshot is of another {what}")]
     Mismatch {
-        /// What differs.
+        /// The part that differs.
         what: &'static str,
     },
     /// The grid is running.

@@ -1,6 +1,6 @@
 //! Blocks, warps, frames and fragments to bytes and back.
-//! In goes the state of a block between instructions, out come bytes keyed by register and statement numbers; coming back,
-//! every number is checked against the kernel and the launch before it is used.
+//! In goes the state of a block between instructions, out come bytes keyed by register and statement numbers. When
+//! bytes are read back, every number is checked against the kernel and the launch first.
 
 use super::bytes::{Reader, Writer};
 use super::{SnapshotError, place};
@@ -148,7 +148,7 @@ fn read_fragment(reader: &mut Reader<'_>, image: &Image, warp: &Warp) -> Result<
     Ok(Fragment { pc, mask, frame, depth: held.depth, wait, parked: parked != 0 })
 }
 
-/// Where the lanes of each frame are: statement and lanes, of fragments in it and of calls made from it.
+/// Positions of each frame's lanes: statement and lanes, of fragments in it and of calls made from it.
 fn positions(image: &Image, warp: &Warp) -> Vec<Vec<(u32, u32)>> {
     let statement = |pc: u32| image.origins[pc as usize].statement;
     let mut positions = vec![Vec::new(); warp.frames.len()];

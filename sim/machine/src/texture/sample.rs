@@ -1,8 +1,8 @@
 //! Reading a texture at coordinates, as the CUDA C++ programming guide has it ("Texture Fetching"): which elements, and with
 //! which weights. Coordinates come in, the bits an instruction gets go out. It reads memory by what it is given for that.
 //!
-//! Weights have 8 bits behind the point, so between two elements there are 256 steps; where hardware rounds its coordinates
-//! to them is not documented, here it is to the nearest.
+//! Weights have 8 bits behind the point, so there are 256 steps between two elements. The rounding of coordinates to
+//! them is not documented for hardware; here it is to the nearest.
 
 use super::texel::{self, Bytes};
 use super::{Outside, Texture};
@@ -30,7 +30,7 @@ impl Pair {
 }
 
 impl Texture {
-    /// What a coordinate outside means. Images go on beyond their ends only for normalized coordinates.
+    /// The meaning of a coordinate outside. Images continue beyond their ends only for normalized coordinates.
     fn outside(&self, axis: usize) -> Outside {
         match self.sampling.outside[axis] {
             Outside::Wrap | Outside::Mirror if !self.sampling.normalized => Outside::Clamp,
@@ -111,7 +111,7 @@ impl Texture {
         layer.map(|layer| Pair { elements: [Some(layer.min(last)); 2], weight: 0.0 })
     }
 
-    /// What lies at coordinates, one per axis, of a layer where there are layers.
+    /// The sample at coordinates, one per axis, of a layer where there are layers.
     ///
     /// # Errors
     /// The address where nothing is mapped.

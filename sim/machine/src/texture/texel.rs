@@ -1,7 +1,7 @@
 //! Elements of images: bytes come in, the four values that an instruction reads go out, as bits. Integers stay what they are
 //! or become fractions of their largest; channels an element lacks are 0.
 
-/// What one channel of an element is.
+/// The type of one channel of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum Channel {

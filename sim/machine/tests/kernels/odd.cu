@@ -1,4 +1,5 @@
-// What is rare but real: alloca, virtual functions, switch, 128-bit integers, device new, byte arithmetic, groups of warps.
+// Rare but real constructs: alloca, virtual functions, switch, 128-bit integers, device new, byte arithmetic, groups of
+// warps.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;

@@ -17,7 +17,7 @@ pub const MAPPED: u64 = 64 << 20;
 const HEAP: u64 = 8 << 20;
 /// Bytes of the reserved range.
 const RESERVED: u64 = 1 << 32;
-/// How long a launch may take; all of them take milliseconds.
+/// Time limit of a launch; all of them take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A device with 64 MiB.
@@ -155,7 +155,7 @@ impl Rig {
         }
     }
 
-    /// What kernels printed so far.
+    /// Output of kernels so far.
     pub fn printed(&self) -> String {
         String::from_utf8_lossy(&self.printed.lock().expect("no panic")).into_owned()
     }

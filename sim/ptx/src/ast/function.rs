@@ -2,7 +2,10 @@
 //! A body is a flat list of statements with balanced scope marks, so nothing that walks it needs recursion.
 //! Nothing here says what a directive means.
 
-use super::{Linkage, Position, Statement, Variable};
+use super::directive::Directive;
+use super::position::{Position, Span};
+use super::statement::Statement;
+use super::variable::{Linkage, Variable};
 
 /// Kernel or function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,9 +19,9 @@ pub enum FunctionKind {
 /// A kernel, a function, or the prototype of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function<'a> {
-    /// Where its name stands.
+    /// Position of its name.
     pub position: Position,
-    /// Who sees it.
+    /// Its visibility.
     pub linkage: Linkage,
     /// Kernel or function.
     pub kind: FunctionKind,
@@ -33,20 +36,9 @@ pub struct Function<'a> {
     /// The body, flat: scopes are [`Statement::ScopeOpen`] and [`Statement::ScopeClose`], always balanced (the outermost
     /// braces are not in it). `None` for a prototype.
     pub body: Option<Vec<Statement<'a>>>,
-    /// Where the body's text stands, braces included: with it [`crate::parse_body`] reads one body again, so that whoever
-    /// keeps the text need not keep the tree. `None` for a prototype.
+    /// The span of the body's text, braces included. With it [`crate::parse_body`] reads one body again, so that a
+    /// caller with the text need not keep the tree. `None` for a prototype.
     pub body_span: Option<Span>,
-}
-
-/// A piece of the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// First byte.
-    pub start: usize,
-    /// One past the last byte.
-    pub end: usize,
-    /// Line and column of the first byte.
-    pub position: Position,
 }
 
 impl<'a> Function<'a> {
@@ -54,17 +46,4 @@ impl<'a> Function<'a> {
     pub fn directive(&self, name: &str) -> Option<&Directive<'a>> {
         self.directives.iter().find(|directive| directive.name == name)
     }
-}
-
-/// A directive between a function's parameters and its body.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Directive<'a> {
-    /// Where it stands.
-    pub position: Position,
-    /// Its name without the dot: `maxntid`, `pragma`.
-    pub name: &'a str,
-    /// Its numbers, in order.
-    pub numbers: Vec<u64>,
-    /// Its strings (of `.pragma`) or words, in order.
-    pub strings: Vec<&'a str>,
 }

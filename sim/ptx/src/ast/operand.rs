@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::ScalarType;
+use super::scalar_type::ScalarType;
 
 /// Mnemonic and modifiers as one piece of the text: `ld.global.nc.v4.f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,12 @@
-//! What stands in a body: instructions, labels, declarations, call prototypes, source locations.
+//! Statements of a body: instructions, labels, declarations, call prototypes, source locations.
 //! Each carries its position in the text.
 //! Nothing here knows which instructions exist.
 
-use super::{Directive, Opcode, Operand, Position, ScalarType, Variable};
+use super::directive::Directive;
+use super::operand::{Opcode, Operand};
+use super::position::Position;
+use super::scalar_type::ScalarType;
+use super::variable::Variable;
 
 /// One statement of a body.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +36,7 @@ pub enum Statement<'a> {
 /// A label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label<'a> {
-    /// Where it stands.
+    /// Its position.
     pub position: Position,
     /// Its name.
     pub name: &'a str,
@@ -41,7 +45,7 @@ pub struct Label<'a> {
 /// `.reg .v2 .f32 %f<10>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers<'a> {
-    /// Where the name stands.
+    /// Position of the name.
     pub position: Position,
     /// Vector width: 1, 2 or 4 (8 is let through).
     pub lanes: u8,
@@ -56,7 +60,7 @@ pub struct Registers<'a> {
 /// `.loc file line column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Where the directive stands.
+    /// Position of the directive.
     pub position: Position,
     /// Number of a `.file`.
     pub file: u32,
@@ -69,7 +73,7 @@ pub struct Location {
 /// The signature an indirect call goes by: `name: .callprototype (returns) _ (parameters);`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prototype<'a> {
-    /// Where its label stands.
+    /// Position of its label.
     pub position: Position,
     /// Its label, which calls name.
     pub name: &'a str,
@@ -84,7 +88,7 @@ pub struct Prototype<'a> {
 /// A list of functions an indirect call may reach, or of labels an indexed branch may.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Targets<'a> {
-    /// Where its label stands.
+    /// Position of its label.
     pub position: Position,
     /// Which of the two lists.
     pub kind: TargetsKind,
@@ -94,7 +98,7 @@ pub struct Targets<'a> {
     pub targets: Vec<&'a str>,
 }
 
-/// What a [`Targets`] lists.
+/// The kind of a [`Targets`] list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetsKind {
     /// `.calltargets`: functions.
@@ -106,7 +110,7 @@ pub enum TargetsKind {
 /// `@!p ld.global.v2.f32 {%f1, %f2}, [%rd1+8];`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction<'a> {
-    /// Where it starts (its guard, if it has one).
+    /// Position of its start (its guard, if it has one).
     pub position: Position,
     /// `@p` or `@!p`.
     pub guard: Option<Guard<'a>>,
@@ -146,7 +150,7 @@ impl<'a> Instruction<'a> {
 /// A call taken apart: `call (returns), target, (arguments), prototype;`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call<'t, 'a> {
-    /// Where results go.
+    /// Operands that receive the results.
     pub returns: &'t [Operand<'a>],
     /// A function, or the register that holds its address.
     pub target: &'a str,

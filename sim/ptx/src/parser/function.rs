@@ -3,22 +3,10 @@
 //! It never checks a call against a signature.
 
 use crate::ast::{Directive, Function, FunctionKind, Linkage, Span};
-use crate::constant;
-use crate::scanner::{Result, Scanner, starts_word};
+use crate::scanner::{Result, Scanner};
 
-use super::{Bodies, statement, variable};
-
-/// The linkage a dotted word names.
-pub(super) fn linkage(word: &str) -> Option<Linkage> {
-    Some(match word {
-        "visible" => Linkage::Visible,
-        "extern" => Linkage::Extern,
-        "weak" => Linkage::Weak,
-        "common" => Linkage::Common,
-        "internal" => Linkage::Internal,
-        _ => return None,
-    })
-}
+use super::bodies::Bodies;
+use super::{directive, statement, variable};
 
 /// Reads a function from `.entry` or `.func` on.
 pub(super) fn function<'a>(scanner: &mut Scanner<'a>, linkage: Linkage, bodies: Bodies) -> Result<Function<'a>> {
@@ -35,7 +23,7 @@ pub(super) fn function<'a>(scanner: &mut Scanner<'a>, linkage: Linkage, bodies: 
     let position = scanner.position();
     let name = scanner.name("the name of a function")?;
     let parameters = variable::parameters(scanner)?;
-    directives.extend(self::directives(scanner)?);
+    directives.extend(directive::directives(scanner)?);
     let mut function =
         Function { position, linkage, kind, name, returns, parameters, directives, body: None, body_span: None };
     if !scanner.take(b';')? {
@@ -74,39 +62,4 @@ fn attribute<'a>(scanner: &mut Scanner<'a>) -> Result<Directive<'a>> {
     let numbers = variable::unified(scanner)?.to_vec();
     scanner.expect(b')', "`)` of an attribute list")?;
     Ok(Directive { position, name, numbers, strings: Vec::new() })
-}
-
-/// Reads the directives between parameters and body: each a dotted word and a list of numbers, words or strings.
-pub(super) fn directives<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<Directive<'a>>> {
-    let mut directives = Vec::new();
-    while scanner.peek() == b'.' {
-        scanner.count_statement()?;
-        let position = scanner.position();
-        // A pragma ends with a semicolon of its own, so that a prototype's cannot be told from it by its place.
-        if scanner.dotted_ahead() == "pragma" {
-            let strings = statement::pragma(scanner)?;
-            directives.push(Directive { position, name: "pragma", numbers: Vec::new(), strings });
-            continue;
-        }
-        directives.push(directive(scanner)?);
-    }
-    Ok(directives)
-}
-
-fn directive<'a>(scanner: &mut Scanner<'a>) -> Result<Directive<'a>> {
-    let position = scanner.position();
-    let name = scanner.dotted("a directive")?;
-    let mut directive = Directive { position, name, numbers: Vec::new(), strings: Vec::new() };
-    loop {
-        match scanner.peek() {
-            b'"' => directive.strings.push(scanner.string()?),
-            byte if starts_word(byte) => directive.strings.push(scanner.name("a word")?),
-            b'0'..=b'9' => directive.numbers.push(constant::unsigned(scanner, "a number")?),
-            _ => return Ok(directive),
-        }
-        scanner.count_element()?;
-        if !scanner.take(b',')? {
-            return Ok(directive);
-        }
-    }
 }

@@ -6,7 +6,8 @@ use crate::ast::{Alias, Linkage, Module, SourceFile, Space, Version};
 use crate::constant;
 use crate::scanner::{Result, Scanner};
 
-use super::{Bodies, function, statement, variable};
+use super::bodies::Bodies;
+use super::{directive, function, statement, variable};
 
 pub(super) fn module<'a>(scanner: &mut Scanner<'a>, bodies: Bodies) -> Result<Module<'a>> {
     let mut module = Module {
@@ -62,7 +63,7 @@ fn item<'a>(scanner: &mut Scanner<'a>, module: &mut Module<'a>, bodies: Bodies) 
         "file" => file(scanner, module),
         "loc" => statement::location(scanner).map(drop),
         "section" => statement::skip_section(scanner),
-        "pragma" => statement::pragma(scanner).map(|strings| module.pragmas.extend(strings)),
+        "pragma" => directive::pragma(scanner).map(|strings| module.pragmas.extend(strings)),
         "alias" => alias(scanner, module),
         _ if scanner.peek() == b';' => scanner.take(b';').map(drop),
         // `@@DWARF …`: debugging information of old compilers, one line each.
@@ -76,7 +77,7 @@ fn item<'a>(scanner: &mut Scanner<'a>, module: &mut Module<'a>, bodies: Bodies) 
 
 /// A variable or a function, with its linkage.
 fn declaration<'a>(scanner: &mut Scanner<'a>, module: &mut Module<'a>, bodies: Bodies) -> Result<()> {
-    let linkage = function::linkage(scanner.dotted_ahead());
+    let linkage = directive::linkage(scanner.dotted_ahead());
     if linkage.is_some() {
         scanner.dotted("a linkage")?;
     }

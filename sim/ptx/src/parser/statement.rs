@@ -8,7 +8,8 @@ use crate::ast::{
 use crate::constant;
 use crate::scanner::{Result, Scanner, is_word, starts_word};
 
-use super::{Bodies, function, operand, variable};
+use super::bodies::Bodies;
+use super::{directive as directives, operand, variable};
 
 /// Reads a body, both braces included.
 pub(super) fn body<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<Statement<'a>>> {
@@ -212,14 +213,14 @@ fn directive<'a>(
             Ok(())
         }
         "pragma" => {
-            for text in pragma(scanner)? {
+            for text in directives::pragma(scanner)? {
                 statements.push(Statement::Pragma(position, text));
             }
             Ok(())
         }
         "section" => skip_section(scanner),
         word => {
-            let linkage = function::linkage(word);
+            let linkage = directives::linkage(word);
             if linkage.is_some() {
                 scanner.dotted("a linkage")?;
             }
@@ -263,20 +264,6 @@ fn place(scanner: &mut Scanner<'_>) -> Result<(u32, u32, u32)> {
     Ok((file, line, constant::plain(scanner, "a column number")?))
 }
 
-/// `.pragma "a", "b";`.
-pub(super) fn pragma<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<&'a str>> {
-    scanner.dotted("`.pragma`")?;
-    let mut strings = Vec::new();
-    loop {
-        scanner.count_element()?;
-        strings.push(scanner.string()?);
-        if !scanner.take(b',')? {
-            scanner.expect(b';', "`;` after a pragma")?;
-            return Ok(strings);
-        }
-    }
-}
-
 /// `.section name { … }`: debugging information, which nothing here uses.
 pub(super) fn skip_section(scanner: &mut Scanner<'_>) -> Result<()> {
     scanner.dotted("`.section`")?;
@@ -297,7 +284,7 @@ fn prototype<'a>(scanner: &mut Scanner<'a>, position: Position, name: &'a str) -
     let returns = variable::parameters(scanner)?;
     scanner.name("`_` where a function's name would stand")?;
     let parameters = variable::parameters(scanner)?;
-    let directives = function::directives(scanner)?;
+    let directives = directives::directives(scanner)?;
     scanner.expect(b';', "`;` after a call prototype")?;
     Ok(Statement::Prototype(Box::new(Prototype { position, name, returns, parameters, directives })))
 }

@@ -6,7 +6,7 @@ use crate::ast::{Initializer, Linkage, Pointer, Registers, ScalarType, Space, St
 use crate::constant::{self, Constant};
 use crate::scanner::{Result, Scanner, starts_word};
 
-use super::Bodies;
+use super::bodies::Bodies;
 
 /// The space a dotted word names, as far as variables are declared in it.
 pub(super) fn space(word: &str) -> Option<Space> {

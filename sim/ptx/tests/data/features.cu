@@ -1,5 +1,5 @@
-// What nvcc makes of ordinary device code: calls, recursion, function pointers, virtual functions, switch tables,
-// structs by value, initialised data, managed and extern shared memory, printf, assert, shuffles, inline assembly.
+// Ordinary device code for nvcc: calls, recursion, function pointers, virtual functions, switch tables, structs by
+// value, initialised data. Also managed and extern shared memory, printf, assert, shuffles, inline assembly.
 #include <cassert>
 #include <cstdio>
 

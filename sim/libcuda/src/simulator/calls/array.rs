@@ -1,5 +1,6 @@
-//! Arrays: shapes come in, handles go out. An array is an allocation of its device in plain order of rows, so copies of
-//! arrays are copies of memory, and textures read it where it lies. Cubes are refused by name: kernels cannot read them.
+//! Arrays: shapes come in, handles go out. An array is an allocation of its device in plain order of rows. Copies of
+//! arrays are therefore copies of memory, and textures read it in place. Cubes are refused by name: kernels cannot read
+//! them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -19,7 +20,7 @@ const ROW_ALIGNMENT: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayState {
     pub(crate) shape: ArrayShape,
-    /// Where its bytes lie.
+    /// The address of its bytes.
     pub(crate) address: u64,
     /// Bytes from one row to the next.
     pub(crate) pitch: u64,
@@ -116,7 +117,7 @@ impl ArrayCalls for Simulator {
         self.current()?;
         self.graphs.refuse_unsafe()?;
         let state = lock(&self.arrays.by_handle).remove(&array.0).ok_or(CudaError::INVALID_HANDLE)?;
-        // Streams that wait for a word do nothing meanwhile, and who writes it may stand behind this call.
+        // Streams that wait for a word do nothing meanwhile, and the program may write that word after this call.
         self.wait_everything_unheld();
         let device = self.devices.get(state.device).ok_or(CudaError::INVALID_DEVICE)?;
         device.memory.free(state.address).ok_or(CudaError::INVALID_HANDLE)?;

@@ -17,7 +17,7 @@ use crate::simulator::{Simulator, current, lock};
 
 /// A context that exists.
 pub(crate) struct ContextState {
-    /// What programs hold.
+    /// The contexts that programs hold.
     pub(crate) handle: u64,
     /// Never used twice, also when a primary context comes back under its old handle.
     pub(crate) serial: u64,
@@ -144,8 +144,8 @@ impl Simulator {
         self.existing(context.0).ok_or(CudaError::INVALID_CONTEXT)
     }
 
-    /// The context with this handle. A primary context that was reset while somebody holds it comes back when it is used
-    /// again, as in CUDA: the runtime does not retain it a second time.
+    /// The context with this handle. A retained primary context that was reset comes back when it is used again, as in
+    /// CUDA. The runtime does not retain it a second time.
     fn existing(&self, handle: u64) -> Option<Arc<ContextState>> {
         if let Some(context) = self.contexts.get(handle) {
             return Some(context);
@@ -180,8 +180,8 @@ impl Simulator {
         self.executor.wait_context(NOBODY);
     }
 
-    /// The same, but for streams that wait for a word of memory: nothing of theirs runs before that changes, and who is to
-    /// change it may stand behind this call.
+    /// The same, except for streams that wait for a word of memory: none of their work runs before the word changes.
+    /// The program may change it after this call.
     pub(crate) fn wait_everything_unheld(&self) {
         for context in self.contexts.all() {
             self.executor.wait_unheld(context.serial);

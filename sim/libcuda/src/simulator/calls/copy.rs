@@ -1,6 +1,6 @@
 //! Copies: ends of every kind come in, checked transfers in stream order go out.
-//! Pinned memory is read and written when the stream gets there; other memory is read at the call and written before
-//! the call returns, as CUDA promises. Addresses that are not the program's are refused at the call.
+//! Pinned memory is read and written when the stream reaches the copy. Other memory is read at the call and written
+//! before the call returns, as CUDA promises. Addresses that are not the program's are refused at the call.
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
 use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, UnifiedRange};
@@ -60,7 +60,7 @@ impl Simulator {
         Ok(Side { end: place, row: end.pitch as u64, slice: end.slice as u64 })
     }
 
-    /// A copy whose ends were told apart and checked.
+    /// A copy whose ends were classified and checked.
     pub(crate) fn checked_box(&self, copy: &CopyBox) -> CudaResult<Copy> {
         let extent = [copy.width, copy.height, copy.depth];
         let target = self.side(&copy.destination, extent)?;

@@ -1,5 +1,5 @@
 //! Launches: function, geometry and parameters come in, a checked grid in stream order goes out.
-//! What CUDA refuses at the call is refused here, against the limits the device reports. It never waits.
+//! Launches that CUDA refuses at the call are refused here, against the limits that the device reports. It never waits.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ fn number(number: u32) -> CudaResult<usize> {
     usize::try_from(number).map_err(|_| CudaError::INVALID_VALUE)
 }
 
-/// Where the kernel's parameters lie in their block.
+/// Offsets of the kernel's parameters in their block.
 pub(crate) fn layout(kernel: &MachineKernel) -> CudaResult<Vec<ParameterLayout>> {
     let place = |offset, size| Ok(ParameterLayout { offset: number(offset)?, size: number(size)? });
     kernel.parameters.iter().map(|parameter| place(parameter.offset, parameter.size)).collect()
@@ -168,7 +168,8 @@ impl Simulator {
                     }
                 }
                 ask::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CudaError::NOT_SUPPORTED),
-                // What is left are hints about caches, priorities and scheduling, and what the surface has read already.
+                // The remaining attributes are hints about caches, priorities and scheduling, or were read by the
+                // surface.
                 ask::IGNORE
                 | ask::ACCESS_POLICY_WINDOW
                 | ask::COOPERATIVE

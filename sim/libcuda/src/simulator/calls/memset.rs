@@ -27,7 +27,8 @@ impl Simulator {
         }
         let fill = MemsetNodeParams { at: address, pitch, value, element, width, height };
         if let Some(captured) = captured {
-            // What is there is judged when the graph is launched: cuDNN captures fills of addresses that never are.
+            // The address is checked when the graph is launched: cuDNN captures fills of addresses that are never
+            // mapped.
             shape(&fill)?;
             let work = FillWork::new(fill, Context(context.handle));
             return self.graphs.record(&captured, Recorded::Fill(work));

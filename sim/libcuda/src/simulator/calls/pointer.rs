@@ -1,4 +1,4 @@
-//! What is known of an address: whose it is, where its allocation starts, whether it is pinned.
+//! Queries about an address: its owner, the start of its allocation, whether it is pinned.
 //! An address comes in, one typed answer goes out. Unknown addresses are INVALID_VALUE here; the surface knows the
 //! milder rules of the plural form. It never reads what the address points to.
 
@@ -77,7 +77,7 @@ fn of_device(attribute: u32, address: u64, found: &OnDevice) -> CudaResult<Point
         ask::CONTEXT => PointerAttribute::Context(Context(found.context)),
         ask::MEMORY_TYPE => PointerAttribute::MemoryType(memory_type::DEVICE),
         ask::DEVICE_POINTER => PointerAttribute::DevicePointer(DevicePtr(address)),
-        // What an H200 says too: synchronous copies wait for their bytes.
+        // An H200 gives the same answer: synchronous copies wait for their bytes.
         ask::SYNC_MEMOPS => PointerAttribute::SyncMemops(true),
         ask::BUFFER_ID => PointerAttribute::BufferId(found.id),
         ask::IS_MANAGED => PointerAttribute::IsManaged(found.is_managed),

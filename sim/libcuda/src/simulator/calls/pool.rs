@@ -232,8 +232,8 @@ impl PoolCalls for Simulator {
             let own = usize::try_from(entry.location.id) == Ok(state.device);
             match entry.flags {
                 access_flags::READWRITE => {}
-                // A device's access to its own pool cannot be taken; other devices share the address space, so theirs
-                // cannot be either, which is nothing a correct program notices.
+                // A device's access to its own pool cannot be revoked. Other devices share the address space, so theirs
+                // cannot be either; no correct program notices.
                 access_flags::NONE if !own => {}
                 _ => return Err(CudaError::INVALID_VALUE),
             }

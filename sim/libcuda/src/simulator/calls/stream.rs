@@ -244,7 +244,7 @@ impl StreamCalls for Simulator {
             Some((start, length)) if start == address.0 && (bytes == 0 || bytes as u64 == length) => {}
             _ => return Err(CudaError::INVALID_VALUE),
         }
-        // Whoever's work may use it: the memory is one.
+        // Any device's work may use it: there is one memory.
         match self.pointer_get_attribute(pointer_attribute::IS_MANAGED, address)? {
             PointerAttribute::IsManaged(true) => Ok(()),
             _ => Err(CudaError::INVALID_VALUE),

@@ -13,7 +13,7 @@ use crate::simulator::executor::Work;
 use crate::simulator::executor::words::Words;
 
 impl Simulator {
-    /// What an operation asks for, of a word that is there.
+    /// The request of an operation on a mapped word.
     fn checked_word(&self, operation: &StreamMemoryOperation) -> CudaResult<WordOperation> {
         let word = operation.word()?;
         match word {
@@ -30,7 +30,7 @@ impl Simulator {
         Ok(word)
     }
 
-    /// What operations ask for, of words that are there.
+    /// The requests of operations on mapped words.
     pub(crate) fn checked_words(&self, operations: &[StreamMemoryOperation]) -> CudaResult<Words> {
         operations.iter().map(|operation| self.checked_word(operation)).collect::<CudaResult<Vec<_>>>().map(Words::new)
     }

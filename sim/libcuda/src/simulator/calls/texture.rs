@@ -15,7 +15,7 @@ use floe_surface::TextureCalls;
 use crate::simulator::device::limits;
 use crate::simulator::{Simulator, lock};
 
-/// What the program said of a texture.
+/// The program's description of a texture.
 #[derive(Clone, Copy)]
 struct TextureState {
     resource: ResourceDescriptor,
@@ -24,7 +24,7 @@ struct TextureState {
     context: u64,
 }
 
-/// What the program said of a surface.
+/// The program's description of a surface.
 #[derive(Clone, Copy)]
 struct SurfaceState {
     resource: ResourceDescriptor,

@@ -1,7 +1,6 @@
 //! Dry runs: programs whose kernels are machine code run on the CPU device without computing anything. A cubin comes in,
-//! PTX goes out that has its kernels, with their parameters and no body, and its variables. Whoever wants to see what a
-//! program asks of the driver, how often it waits and what it sends needs no GPU for it; results mean nothing, and the
-//! device says so in its name.
+//! PTX goes out that has its kernels, with their parameters and no body, and its variables. It shows a program's driver
+//! calls, waits and transfers without a GPU. Results mean nothing, and the device's name says so.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -11,7 +10,7 @@ use floe_image::{ComputeCapability, Image, ImageError, Limits, Variable, kernel_
 /// Parameters and variables are blocks of bytes with the strictest alignment PTX programs use.
 const ALIGNMENT: u32 = 16;
 
-/// What a device is called that computes nothing.
+/// The name of a device that computes nothing.
 pub(crate) const NAME: &str = "floe CPU device (dry run: kernels do nothing)";
 
 /// The PTX that stands for an image's machine code; none where the image has none.
@@ -28,7 +27,7 @@ pub(crate) fn stand_in(image: &Image, device: ComputeCapability) -> Result<Optio
     for cubin in &cubins {
         let fitting = |variable: &Variable| is_name(&variable.name) && known.insert(variable.name.clone());
         for variable in variables(cubin)?.into_iter().filter(fitting) {
-            // Whoever copies to a constant sees memory like any other.
+            // For copies, a constant is memory like any other.
             let _ = writeln!(text, ".visible .global .align {ALIGNMENT} .b8 {}[{}];", variable.name, variable.size);
         }
         for kernel in kernel_parameters(cubin)?.iter().filter(|kernel| is_name(&kernel.name)) {

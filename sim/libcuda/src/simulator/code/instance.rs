@@ -1,5 +1,5 @@
 //! A program in a context: an image or its PTX comes in, a linked program with its variables in device memory goes out.
-//! What is wrong with the image is told three ways: as CUDA's code, in the load's error log, and on standard error.
+//! A fault of the image is reported in three ways: as CUDA's code, in the load's error log, and on standard error.
 //! Kernels are lowered when they are first asked for, so one that cannot run harms no other.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Instance {
     /// Serial of the context.
     pub(crate) context: u64,
     pub(crate) device: usize,
-    /// Where its variables are.
+    /// Addresses of its variables.
     variables: Vec<u64>,
 }
 
@@ -135,8 +135,8 @@ pub(crate) fn code(error: &LoadError) -> CudaError {
     }
 }
 
-/// Looks at every kernel of a text the program gave itself. Instructions the machine does not know refuse the text only
-/// if no kernel is left to run; otherwise they are told in the information log, and later to who launches the kernel.
+/// Looks at every kernel of a text the program gave itself. Unknown instructions refuse the text only if no kernel is
+/// left to run. Otherwise the information log names them, and a later launch of the kernel fails.
 fn check_all(instance: &Instance, names: &[String], options: &mut JitOptions) -> CudaResult<()> {
     instance.program.check().map_err(|error| refuse(options, code(&error), &format!("cannot load PTX: {error}")))?;
     let mut problems = Vec::new();

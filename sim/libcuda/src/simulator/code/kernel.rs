@@ -19,7 +19,7 @@ use crate::simulator::device::limits;
 use crate::simulator::device::occupancy_rule::Need;
 use crate::simulator::{Simulator, lock};
 
-/// Where a function comes from.
+/// The origin of a function.
 pub(crate) enum Source {
     /// A kernel of a library.
     Library(u64),
@@ -27,7 +27,7 @@ pub(crate) enum Source {
     Module { module: u64, instance: Arc<Instance> },
 }
 
-/// What a program set for a function on a device.
+/// A program's settings of a function on a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
     /// `MAX_DYNAMIC_SHARED_SIZE_BYTES`, once set.
@@ -122,7 +122,7 @@ pub(crate) fn most_threads(kernel: &MachineKernel) -> u32 {
     kernel.max_threads.clamp(1, limits::MAX_THREADS_PER_BLOCK)
 }
 
-/// What occupancy needs to know.
+/// The inputs of the occupancy rule.
 pub(crate) fn need(kernel: &MachineKernel) -> Need {
     Need { registers: registers(kernel), shared_static: kernel.static_shared }
 }
@@ -131,8 +131,8 @@ impl Simulator {
     /// A kernel by name, ready to run.
     ///
     /// # Errors
-    /// NOT_FOUND, NOT_SUPPORTED for a kernel with an instruction the machine does not know, INVALID_PTX for one whose
-    /// text is wrong; the reason is on standard error.
+    /// NOT_FOUND; NOT_SUPPORTED for a kernel with an unknown instruction; INVALID_PTX for one whose text is wrong. The
+    /// reason is on standard error.
     pub(crate) fn lowered(&self, instance: &Instance, name: &str) -> CudaResult<Arc<MachineKernel>> {
         instance.program.kernel(name).map_err(|error| {
             if !matches!(error, LoadError::NoKernel { .. }) {
@@ -142,7 +142,7 @@ impl Simulator {
         })
     }
 
-    /// What a function or kernel handle stands for in a context.
+    /// The function that a function or kernel handle means in a context.
     ///
     /// # Errors
     /// INVALID_HANDLE, and those of `lowered`.

@@ -1,5 +1,6 @@
 //! Libraries: an image for all contexts, loaded into each when it is first needed there.
-//! What the CUDA runtime uses for every program. Names come in, kernels and variables of the current context go out.
+//! The CUDA runtime uses libraries for every program. Names come in, kernels and variables of the current context go
+//! out.
 //! A kernel of a library is the same handle in every context.
 
 use std::collections::HashMap;
@@ -83,8 +84,8 @@ impl LibraryState {
 }
 
 impl Simulator {
-    /// Where a library's managed variables are: in the one context that has them, else in the current one, else in the first
-    /// device's primary one, which is retained for it. The runtime asks for them before it has made a context.
+    /// The context of a library's managed variables: the one that has them, else the current one, else the first
+    /// device's primary one, which is then retained. The runtime asks for them before it has made a context.
     fn instance_of_managed(&self, library: &LibraryState) -> CudaResult<Arc<Instance>> {
         let known = lock(&library.instances).values().next().cloned();
         if let Some(known) = known.filter(|known| !known.program.managed().is_empty()) {

@@ -1,5 +1,6 @@
-//! Linking while the program runs: inputs come in, one image with the PTX of all of them goes out, after it was seen that
-//! they fit together. The machine links again whenever the image is loaded, since addresses differ from load to load.
+//! Linking while the program runs: inputs come in, and one image with the PTX of all of them goes out. The inputs are
+//! first checked to fit together. The machine links again whenever the image is loaded, since addresses differ from
+//! load to load.
 //! Machine code is no input here; it is refused by name.
 
 use floe_abi::{CudaError, CudaResult, jit_input};

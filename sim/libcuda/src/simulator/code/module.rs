@@ -60,7 +60,7 @@ pub(crate) fn name_of(name: &CStr) -> CudaResult<&str> {
     name.to_str().map_err(|_| CudaError::NOT_FOUND)
 }
 
-/// Where a variable is.
+/// The address of a variable.
 pub(crate) fn variable(instance: &Instance, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
     let (address, bytes) = instance.program.global(name_of(name)?).ok_or(CudaError::NOT_FOUND)?;
     Ok((DevicePtr(address), usize::try_from(bytes).map_err(|_| CudaError::UNKNOWN)?))
@@ -130,7 +130,7 @@ impl ModuleCalls for Simulator {
     }
 
     fn module_get_loading_mode(&self) -> CudaResult<u32> {
-        // What the runtime asks, to load its libraries at once; kernels are lowered at their first use either way.
+        // The runtime asks this to load its libraries at once; kernels are lowered at their first use either way.
         let eager = self.eager_loading;
         Ok(if eager { module_loading_mode::EAGER_LOADING } else { module_loading_mode::LAZY_LOADING })
     }

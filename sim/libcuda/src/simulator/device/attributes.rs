@@ -1,4 +1,4 @@
-//! What comes in: the number of a device attribute. What goes out: its value for a CPU device, or that there is none.
+//! In: the number of a device attribute. Out: its value for a CPU device, or that there is none.
 //! Every answer is one the rest of this crate keeps: what is not implemented is 0 here, sizes come from `limits`.
 
 use floe_abi::device_attribute as ask;
@@ -6,7 +6,7 @@ use floe_abi::device_attribute as ask;
 use super::limits;
 use crate::simulator::executor::TRANSFER_THREADS;
 
-/// What the attributes of one device depend on.
+/// The inputs of one device's attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     /// Ordinal over the host's CPU devices.
@@ -77,8 +77,8 @@ fn identity(device: &Identity, attribute: u32) -> Option<u32> {
         ask::PCI_BUS_ID => device.pci_bus(),
         ask::PCI_DEVICE_ID | ask::PCI_DOMAIN_ID => 0,
         ask::MULTI_GPU_BOARD_GROUP_ID => device.ordinal,
-        // Rates and widths are the order of magnitude of a server CPU, so that programs which print or divide by them
-        // get something sensible: kHz, kHz, bits, bytes.
+        // Rates and widths have the magnitude of a server CPU, since programs print them or divide by them. Units: kHz,
+        // kHz, bits, bytes.
         ask::CLOCK_RATE => 2_000_000,
         ask::MEMORY_CLOCK_RATE => 2_400_000,
         ask::GLOBAL_MEMORY_BUS_WIDTH => 64,
@@ -101,7 +101,7 @@ fn abilities(attribute: u32) -> Option<u32> {
     }
 }
 
-/// What the device can do, of what is answered by yes or no.
+/// Yes-or-no attributes that the device has.
 fn is_able(attribute: u32) -> bool {
     matches!(
         attribute,
@@ -125,7 +125,7 @@ fn is_able(attribute: u32) -> bool {
     )
 }
 
-/// What it cannot.
+/// Yes-or-no attributes that it lacks.
 fn is_unable(attribute: u32) -> bool {
     matches!(
         attribute,

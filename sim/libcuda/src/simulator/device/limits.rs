@@ -60,5 +60,5 @@ pub(crate) const MAX_PARAMETER_BYTES: usize = 32_764;
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 /// Alignment of every allocation, bytes.
 pub(crate) const ALIGNMENT: u64 = 512;
-/// What `cuDriverGetVersion` answers: CUDA 13.0.
+/// The answer of `cuDriverGetVersion`: CUDA 13.0.
 pub(crate) const DRIVER_VERSION: i32 = 13_000;

@@ -1,10 +1,10 @@
-//! What comes in: what a kernel needs per thread and per block. What goes out: how many of its blocks one
-//! multiprocessor holds, by the rule NVIDIA documents in its occupancy calculator.
+//! In: a kernel's needs per thread and per block. Out: the number of its blocks that one multiprocessor holds, by the
+//! rule of NVIDIA's occupancy calculator.
 //! Pure arithmetic over `limits`; it never looks at a module.
 
 use super::limits;
 
-/// What a kernel needs, as far as occupancy is concerned.
+/// A kernel's needs, as far as occupancy is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Registers per thread.
@@ -72,8 +72,8 @@ pub(crate) fn dynamic_shared_for(need: Need, blocks: u32, threads: u32, most: u3
 /// Sizes a multiprocessor's shared memory can be set to, KiB.
 const CARVEOUTS: [u32; 10] = [0, 8, 16, 32, 64, 100, 132, 164, 196, 228];
 
-/// Shared memory of a multiprocessor for a kernel that prefers `percent` of it, bytes: the next size up, and at least
-/// what one of its blocks needs.
+/// Bytes of a multiprocessor's shared memory for a kernel that prefers `percent` of it: the next size up, and at least
+/// one block's need.
 fn carveout(percent: u32, block: u64) -> u64 {
     let wanted = u64::from(limits::SHARED_PER_MULTIPROCESSOR) * u64::from(percent.min(100)) / 100;
     let sizes = CARVEOUTS.iter().map(|size| u64::from(*size) << 10);

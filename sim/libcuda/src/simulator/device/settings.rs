@@ -1,5 +1,5 @@
-//! What comes in: the process's environment and what the host says of itself. What goes out: how many CPU devices there
-//! are, how large they are and what they claim to be.
+//! In: the process's environment and the host's properties. Out: the number of CPU devices, their sizes and their
+//! claimed properties.
 //! Read once, at the first call; a setting that cannot be understood is named on standard error and its default used.
 
 use std::fs;
@@ -9,7 +9,7 @@ use super::limits::GRANULARITY;
 /// Most devices of one process: each has its own range of addresses.
 pub(crate) const MAX_DEVICES: usize = 8;
 
-/// What the user decides about the CPU device.
+/// The user's settings of the CPU device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// `FLOE_CPU_DEVICES`: how many devices, 0 to 8. Default 1.

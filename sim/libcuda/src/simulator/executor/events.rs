@@ -1,4 +1,4 @@
-//! What comes in: creation, recording and completion of events. What goes out: whether an event has happened, and when.
+//! In: creation, recording and completion of events. Out: whether an event has happened, and when.
 //! Pure state beside the queues: it knows the place in a stream where an event was last recorded, and never waits.
 
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use super::queue::Ticket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EventKey(pub(crate) u64);
 
-/// What is known of one event.
+/// The state of one event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) context: u64,
     /// Whether it takes the time.
     pub(crate) timing: bool,
-    /// Where it was last recorded; `None` before the first time.
+    /// Its last record; `None` before the first one.
     pub(crate) recorded: Option<Ticket>,
     happened: Option<Instant>,
 }

@@ -1,7 +1,7 @@
-//! What comes in: streams whose front waits for a word of memory. What goes out: the same streams, going on once the word is
-//! as they want it. Other work of ours that ends releases them at once; a thread looks again for what a running kernel or
-//! the program itself writes.
-//! A stream that stands here holds up nobody who does not wait for it.
+//! In: streams whose front waits for a word of memory. Out: the same streams, once the word has the wanted value. Other
+//! work of ours that ends releases them at once; a thread looks again for what a running kernel or the program itself
+//! writes.
+//! A stream that waits here delays no stream that does not wait for it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Executor, State};
 
 /// How soon the thread looks again after something has happened.
 const SOON: Duration = Duration::from_micros(20);
-/// How long it sleeps at most: what a release by the program alone may be late.
+/// Longest sleep of the thread, which bounds the delay of a release by the program alone.
 const LATE: Duration = Duration::from_millis(1);
 
 /// A stream's front that waits for a word.
@@ -45,13 +45,13 @@ impl Executor {
             self.spawn("floe-words", Self::words_thread);
         }
         self.words.notify_one();
-        // Who waits for what is not held goes on.
+        // Streams that wait for work that is not held proceed.
         if state.waiting > 0 {
             self.progress.notify_all();
         }
     }
 
-    /// Looks at every word that is waited for. Whether a stream goes on.
+    /// Looks at every word that is waited for. Whether a stream proceeds.
     pub(super) fn look_at_words(&self, state: &mut State) -> bool {
         let before = state.held.len();
         for mut held in std::mem::take(&mut state.held) {

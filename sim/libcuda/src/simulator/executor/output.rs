@@ -1,5 +1,5 @@
-//! What comes in: what kernels print, from the machine's threads. What goes out: the same bytes on file descriptor 1,
-//! when the program synchronizes, as CUDA does it.
+//! In: output of kernels, from the machine's threads. Out: the same bytes on file descriptor 1, when the program
+//! synchronizes, as CUDA does it.
 //! Bounded like CUDA's own buffer: when it is full the oldest lines are lost, never the newest.
 
 use std::collections::VecDeque;
@@ -49,8 +49,8 @@ impl Output {
     pub(crate) fn drain(&self) {
         let bytes = self.take();
         if !bytes.is_empty() {
-            // SAFETY: descriptor 1 is the program's standard output, which it may have replaced or closed; a closed one
-            // makes the writes fail, and the borrow does not outlive this call.
+            // SAFETY: descriptor 1 is the program's standard output, which it may have replaced or closed. Writes to a
+            // closed one fail, and the borrow does not outlive this call.
             write_all(unsafe { BorrowedFd::borrow_raw(1) }, &bytes);
         }
     }

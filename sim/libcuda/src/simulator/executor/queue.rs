@@ -1,5 +1,5 @@
-//! What comes in: work with the stream it belongs to. What goes out: the same work, one piece at a time per stream, as
-//! soon as everything it has to follow is done, which is CUDA's stream order with the legacy default stream's rules.
+//! In: work with the stream it belongs to. Out: the same work, one item at a time per stream, as soon as all its
+//! predecessors are done. The order is CUDA's stream order with the legacy default stream's rules.
 //! Pure state: it has no thread, no clock and no lock, and never looks into the work.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -163,8 +163,8 @@ impl<W> Queues<W> {
         self.streams.keys().filter_map(|key| self.unfinished(*key)).collect()
     }
 
-    /// The places of the last unfinished work that a call on `key` has to wait for: its own, and for the default
-    /// stream that of every blocking stream.
+    /// The places of the last unfinished work that a call on `key` must wait for. For the default stream this includes
+    /// every blocking stream.
     pub(crate) fn unfinished_before(&self, key: StreamKey) -> Vec<Ticket> {
         let mut tickets: Vec<Ticket> = self.unfinished(key).into_iter().collect();
         if let Some(stream) = self.streams.get(&key)
@@ -212,7 +212,7 @@ impl<W> Queues<W> {
         }
     }
 
-    /// How many streams have work that could run now.
+    /// The number of streams with work that could run now.
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }

@@ -1,5 +1,5 @@
-//! What comes in: steps kept to be run again and again, and which of them follow which. What goes out: the same steps,
-//! queued at one go behind everything earlier on a stream, side by side where nothing orders them.
+//! In: steps that are kept for repeated runs, and their order. Out: the same steps, queued in one call behind all
+//! earlier work of a stream, concurrently where nothing orders them.
 //! Pure data but for the one method that queues it: it decides no order and runs nothing itself.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) struct Script {
     pub(crate) scenes: Vec<Scene>,
 }
 
-/// Where scripts with steps side by side run: streams of their own beside the one they are launched on.
+/// Streams for scripts with concurrent steps, beside the stream that they are launched on.
 /// Runs of one `Stage` follow one another, as launches of one executable graph do.
 pub(crate) struct Stage {
     executor: Arc<Executor>,
@@ -72,7 +72,7 @@ impl Stage {
 }
 
 impl Drop for Stage {
-    /// What is queued still runs.
+    /// Queued work still runs.
     fn drop(&mut self) {
         self.close();
     }
@@ -97,8 +97,8 @@ impl Step {
     }
 }
 
-/// For each scene the lane it runs on; lane 0 is the launching stream. A scene goes where one it follows was last, so that
-/// a chain stays on one lane; lanes that are shared for want of more only order what need not be ordered.
+/// For each scene the lane it runs on; lane 0 is the launching stream. A scene takes the lane of its last predecessor,
+/// so that a chain stays on one lane. Sharing a lane only adds order that nobody needs.
 fn spread(scenes: &[Scene]) -> Vec<usize> {
     let mut ends: Vec<Option<usize>> = vec![None];
     let mut lanes = Vec::with_capacity(scenes.len());

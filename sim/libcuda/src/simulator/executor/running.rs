@@ -20,7 +20,7 @@ impl Executor {
                 drop(self.perform(state, ticket, work));
                 state = self.lock();
             }
-            // What was done may be what a stream waits for.
+            // A stream may wait for the finished work.
             if state.held.is_empty() || !self.look_at_words(&mut state) {
                 break;
             }
@@ -51,7 +51,7 @@ impl Executor {
         let executor = Arc::clone(self);
         let spawned = std::thread::Builder::new().name(name.to_string()).spawn(move || body(executor));
         if let Err(error) = spawned {
-            // Without the thread the work would wait for ever: the process cannot go on.
+            // Without the thread the work would wait for ever: the process cannot continue.
             eprintln!("floe: cannot start a thread of the CPU device: {error}");
             std::process::abort();
         }

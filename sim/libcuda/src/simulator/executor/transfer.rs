@@ -1,4 +1,4 @@
-//! What comes in: one end and another of a copy, or what to fill with. What goes out: the bytes moved, row by row.
+//! In: both ends of a copy, or the value of a fill. Out: the bytes moved, row by row.
 //! Device ends are checked against what is mapped when the stream gets there; host ends are what the program promised.
 //! It never waits and knows no stream.
 
@@ -127,8 +127,8 @@ fn with_window<T>(
 ) -> CudaResult<T> {
     let pointer = memory.host_pointer(address, length as u64).ok_or(CudaError::ILLEGAL_ADDRESS)?;
     // SAFETY: `host_pointer` vouches for `length` mapped bytes; what unmaps them waits for all work of the device first
-    // (see `memory` and `virtual_memory`). Kernels and copies that race on them are the program's own data race, on a
-    // mapping shared with other views of it, and see old or new bytes as on a GPU.
+    // (see `memory` and `virtual_memory`). Kernels and copies that race on them are the program's own data race, and
+    // see old or new bytes as on a GPU. The mapping is shared with other views of it.
     use_bytes(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
 }
 
@@ -153,7 +153,7 @@ impl Fill {
 }
 
 impl Transfer {
-    /// Bytes it moves, for deciding who does it.
+    /// Bytes it moves, for choosing its thread.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Copy(copy) => copy.extent.iter().product(),

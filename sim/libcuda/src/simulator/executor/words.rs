@@ -1,4 +1,4 @@
-//! What comes in: writes of single words of memory, waits for them and barriers, in a stream's order. What goes out: the
+//! In: writes of single words of memory, waits for them and barriers, in a stream's order. Out: the
 //! words written and tested as whole, so that kernels, copies and the program's own threads see and release them.
 //! It never waits: who finds a word not yet as it shall be looks again later.
 
@@ -25,7 +25,7 @@ impl Words {
     /// Does what can be done now; whether that was all.
     ///
     /// # Errors
-    /// ILLEGAL_ADDRESS where a word is not there any more.
+    /// ILLEGAL_ADDRESS where a word is no longer mapped.
     pub(crate) fn advance(&mut self, memory: &Memory, host_memory: &HostMemory) -> CudaResult<bool> {
         while let Some(operation) = self.operations.get(self.done) {
             match *operation {

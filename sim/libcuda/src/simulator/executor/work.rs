@@ -1,4 +1,4 @@
-//! What streams are asked to do, one piece at a time, and on which kind of thread each piece is done.
+//! Work of streams, one item at a time, and the kind of thread that runs each item.
 //! Calls of the program come in, work for the executor goes out. Nothing here waits or knows a stream.
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::output::Output;
 use super::transfer::Transfer;
 use super::words::Words;
 
-/// Transfers up to this many bytes are done by whoever finds them ready: handing them over costs more.
+/// Transfers up to this many bytes run on the thread that finds them ready: passing them on costs more.
 const INLINE_BYTES: u64 = 64 << 10;
 
-/// What the program asked to be called with: success, or what broke the context.
+/// The status for the program's callback: success, or the error that broke the context.
 pub(crate) type HostCall = Box<dyn FnOnce(CudaResult<()>) + Send>;
 
 /// One piece of work of a stream.

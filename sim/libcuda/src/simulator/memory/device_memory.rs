@@ -1,6 +1,6 @@
 //! The memory of one device: sizes come in, mapped addresses with their owners go out, out of memory exactly at the limit.
-//! Variables of modules and the kernels' own heap have address ranges of their own, so that the program's allocations
-//! do not move when a module is loaded. It does not wait: whoever frees has waited.
+//! Variables of modules and the kernels' heap have address ranges of their own. The program's allocations therefore do
+//! not move when a module is loaded. It does not wait: whoever frees has waited.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use super::physical::Physical;
 use crate::simulator::device::limits::GRANULARITY;
 use crate::simulator::{ALLOCATIONS, GLOBALS, SPAN, lock};
 
-/// Who made an allocation.
+/// The maker of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The context's handle.
@@ -34,7 +34,7 @@ struct State {
     owners: HashMap<u64, Owner>,
     /// Bytes in use by pool.
     pools: HashMap<u64, u64>,
-    /// Where managed variables are.
+    /// The context of managed variables.
     managed: HashSet<u64>,
 }
 
@@ -189,7 +189,7 @@ impl DeviceMemory {
         }
     }
 
-    /// The live allocation that contains `address`, and who made it.
+    /// The live allocation that contains `address`, and its maker.
     pub(crate) fn find(&self, address: u64) -> Option<(Allocation, Owner)> {
         let state = lock(&self.state);
         let allocation = state.heap.find(address)?;
@@ -222,8 +222,8 @@ impl DeviceMemory {
         lock(&self.state).managed.insert(address);
     }
 
-    /// Maps a heap for the `malloc` of kernels. It takes memory only as it is used, and not from what programs see as
-    /// the device's: a context has it whether or not a kernel ever allocates.
+    /// Maps a heap for the `malloc` of kernels. It takes memory only as it is used, and not from the memory that
+    /// programs see. A context has it whether or not a kernel ever allocates.
     pub(crate) fn map_kernel_heap(&self, bytes: u64) -> Option<KernelHeap> {
         let length = bytes.checked_next_multiple_of(GRANULARITY)?;
         let range = lock(&self.state).kernel_heaps.allocate_range(length).ok()?;

@@ -1,5 +1,5 @@
-//! What comes in: sizes to allocate and addresses to free. What goes out: device addresses cut from blocks of whole
-//! 2 MiB granules, always the same ones for the same sequence of calls, so that a replayed program finds its addresses.
+//! In: sizes to allocate and addresses to free. Out: device addresses cut from blocks of whole 2 MiB granules. The same
+//! sequence of calls gets the same addresses, so that a replayed program finds its own.
 //! It maps nothing itself: the caller's closure backs a new block, and gets its backing again when a block is empty.
 
 use std::collections::BTreeMap;
@@ -54,8 +54,8 @@ impl<B> Heap<B> {
     }
 
     /// Allocates `size` bytes, which must not be 0, aligned to `align`, a power of two up to the granularity.
-    /// `back(address, length)` is asked for a new block where no block has room; its error is handed on, `None` means that
-    /// the heap has no addresses left.
+    /// `back(address, length)` makes a new block where no block has room; its error is returned. `None` means that the
+    /// heap has no addresses left.
     pub(crate) fn allocate<E>(
         &mut self,
         size: u64,
@@ -118,8 +118,8 @@ impl<B> Heap<B> {
         Some(allocation)
     }
 
-    /// Takes the empty blocks out of the heap. One block of a single granule is kept, so that a program that allocates
-    /// and frees small things in a loop does not map and unmap each time; `all` takes that one too.
+    /// Takes the empty blocks out of the heap. One block of a single granule is kept, so that a loop of small
+    /// allocations and frees does not map and unmap each time. `all` takes that one too.
     pub(crate) fn take_empty(&mut self, all: bool) -> Vec<EmptyBlock<B>> {
         let mut keep = !all;
         let mut addresses = Vec::new();

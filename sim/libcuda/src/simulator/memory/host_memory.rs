@@ -25,7 +25,7 @@ struct Entry {
     id: u64,
 }
 
-/// What is known of a pinned range.
+/// The record of a pinned range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pinned {
     pub(crate) range: HostRange,

@@ -1,4 +1,4 @@
-//! What the kernels of a context get from the host: printf's buffer, the heap of device `malloc`, the stack's limit.
+//! Services of the host to a context's kernels: printf's buffer, the heap of device `malloc`, the stack's limit.
 //! Limits of the program come in, the machine's services go out, made at the first launch and kept.
 //! The heap outlives changes of the other limits, since kernels hold addresses in it.
 
@@ -52,7 +52,7 @@ impl KernelSide {
         Self { output: Arc::new(Output::new(limit)), views, state: Mutex::new(state) }
     }
 
-    /// What kernels launched now may ask of the host.
+    /// The services of kernels that are launched now.
     pub(crate) fn services(&self, device: &CpuDevice, memory: &Arc<Memory>) -> Arc<Services> {
         let mut state = lock(&self.state);
         if let Some(services) = &state.services {

@@ -108,8 +108,8 @@ impl VirtualMemory {
     /// Maps memory into a reserved range, without access: whole, as an H200's driver has it.
     ///
     /// # Errors
-    /// NOT_SUPPORTED for a part of the memory or more than it and for an address that is not on a granule, INVALID_VALUE for
-    /// no bytes, what is not reserved or mapped already.
+    /// NOT_SUPPORTED unless the range is the whole memory at a granule's address. INVALID_VALUE for no bytes, and for
+    /// addresses that are not reserved or already mapped.
     pub(crate) fn map(&mut self, address: u64, length: u64, offset: u64, handle: u64) -> CudaResult<()> {
         let created = self.get(handle)?.clone();
         if length == 0 {

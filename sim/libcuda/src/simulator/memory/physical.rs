@@ -70,7 +70,7 @@ impl Physical {
         for (index, (piece, inside, distance, bytes)) in parts.iter().enumerate() {
             if let Err(error) = memory.map(address + distance, *bytes, piece, *inside) {
                 for (_, _, distance, bytes) in &parts[..index] {
-                    // What was just mapped can be unmapped; if not, the first error says more.
+                    // A fresh mapping can be unmapped; if not, the first error says more.
                     let _ = memory.unmap(address + distance, *bytes);
                 }
                 return Err(error);

@@ -1,5 +1,5 @@
-//! What comes in: sizes, alignments and wished addresses of `cuMemAddressReserve`. What goes out: ranges of device
-//! addresses that nobody else holds, exactly at the wish where it is free.
+//! In: sizes, alignments and wished addresses of `cuMemAddressReserve`. Out: ranges of free device addresses, exactly
+//! at the wish where it is free.
 //! It knows addresses only: what is mapped there is no concern of it.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ impl Reservations {
         self.taken.range(..end).next_back().is_none_or(|(&other, &size)| other + size <= start)
     }
 
-    /// Reserves `length` bytes at `wish` if that is aligned and free, otherwise at the highest free place: wishes start
-    /// at the low end of windows, so what has no wish stays out of their way. `align` is a power of two.
+    /// Reserves `length` bytes at `wish` if that is aligned and free, otherwise at the highest free address. Wishes
+    /// start at the low end of windows, so other reservations stay out of their way. `align` is a power of two.
     pub(crate) fn reserve(&mut self, length: u64, align: u64, wish: u64) -> Option<u64> {
         let start = if wish != 0 && wish.is_multiple_of(align) && self.is_free(wish, length) {
             wish

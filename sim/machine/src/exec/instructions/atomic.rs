@@ -1,5 +1,5 @@
 //! Atomic read-modify-write: `atom` and `red` of 16, 32 and 64 bits on every space, with the host's atomics.
-//! Lanes go one after the other in lane order; every scope is the whole system. What an update computes comes from
+//! Lanes go one after the other in lane order; every scope is the whole system. The arithmetic of an update is in
 //! `scalar::atomic`; a float sum is a compare-and-swap loop.
 
 use std::marker::PhantomData;
@@ -51,7 +51,7 @@ word! {
     u64, AtomicU64, u64;
 }
 
-/// What an atomic instruction computes from the old value and its operands (c only for `cas`).
+/// The result of an atomic instruction from the old value and its operands (c only for `cas`).
 pub(crate) trait Update {
     type Word: Word;
     fn apply(old: Self::Word, b: Self::Word, c: Self::Word) -> Self::Word;

@@ -37,7 +37,7 @@ impl Operation for Branch {
     }
 }
 
-/// `@p bra`: reads its guard itself, because lanes that do not branch go on.
+/// `@p bra`: reads its guard itself, because lanes that do not branch continue.
 pub(crate) struct BranchIf;
 impl Operation for BranchIf {
     #[inline(always)]
@@ -154,8 +154,8 @@ impl Operation for Sleep {
         if mask == FULL && !context.divergent {
             return context.raise(Event::Yield { next });
         }
-        // In divergent code the guard may have masked lanes off that must not be held up: go on, the loop around a sleep
-        // counts as a spin.
+        // In divergent code the guard may have masked lanes off that must not be delayed. Continue: the loop around a
+        // sleep counts as a spin.
         context.polled = true;
         context.spins = SPIN_LIMIT;
         inst.next()

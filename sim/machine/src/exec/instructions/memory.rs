@@ -1,6 +1,6 @@
 //! Loads and stores: 32 addresses, one type, one space.
-//! Contiguous and uniform accesses of a full warp are one check and one vector copy; everything else goes lane by lane,
-//! each with its own check. An access never leaves what is mapped: the first lane that would ends the launch.
+//! Contiguous and uniform accesses of a full warp are one check and one vector copy. All others go lane by lane, each
+//! with its own check. An access never leaves what is mapped: the first lane that would ends the launch.
 
 use std::marker::PhantomData;
 

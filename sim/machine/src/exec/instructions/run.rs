@@ -1,7 +1,7 @@
 //! Runs of shared-memory loads and fused multiply-adds, executed by one handler: the inner loop of every tiled kernel.
-//! Lowering plans such runs of the instructions as they are; the handler looks once at how the 32 addresses of each address
-//! register lie, checks all accesses at once, and goes through the run without returning to the warp's loop. What it cannot
-//! do is left to the instructions' own handlers, so results and faults are the same.
+//! Lowering plans such runs. The handler classifies the 32 addresses of each address register, checks all accesses, and
+//! executes the run without returning to the warp's loop. All other cases are left to the instructions' own handlers,
+//! so results and faults are the same.
 
 use super::memory::{Lie, LoadSharedWord, PART};
 use super::run_plan::{ADDRESSES, Offsets, fuse};
@@ -22,7 +22,7 @@ enum Pair {
 struct Known {
     pair: Pair,
     lies: [Lie; 2],
-    /// Where the first lane of each half points.
+    /// Address of the first lane of each half.
     first: [*const u8; 2],
     offsets: *const V32,
 }

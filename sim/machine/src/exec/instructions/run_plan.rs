@@ -3,7 +3,7 @@
 
 use crate::exec::context::Inst;
 
-/// What an instruction may be in a run: its `fuse`.
+/// Kinds of instructions in a run: their `fuse`.
 pub(crate) mod fuse {
     pub(crate) const NONE: u32 = 0;
     /// `ld.shared.b32` by a 32-bit address.
@@ -37,7 +37,7 @@ pub(crate) struct Offsets {
 }
 
 impl RunPlan {
-    /// Takes in the next instruction, if the run can go on with it; loads get their `b`.
+    /// Appends the next instruction if the run can contain it; loads get their `b`.
     pub(crate) fn extend(&mut self, inst: &mut Inst, written: &mut Vec<u32>) -> bool {
         if inst.fuse == fuse::NONE {
             return false;

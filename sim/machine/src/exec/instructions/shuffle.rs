@@ -1,5 +1,5 @@
 //! Instructions between the lanes of a warp: shuffles, votes, matches, reductions, election.
-//! A `.sync` form runs only when every live lane its member mask names stands at it; otherwise it raises an event and is
+//! A `.sync` form runs only when every live lane of its member mask has arrived. Otherwise it raises an event and is
 //! run again later. Nothing here looks at another warp.
 
 use std::marker::PhantomData;
@@ -122,7 +122,7 @@ impl<M: ShuffleMode> Operation for Shuffle<M> {
     }
 }
 
-/// What a vote asks: (members, members that say yes) → the answer.
+/// A vote: (members, members that say yes) → the answer.
 pub(crate) trait Vote {
     fn answer(members: u32, ayes: u32) -> bool;
 }
@@ -263,7 +263,7 @@ impl<T: Lane> Operation for MatchAll<T> {
     }
 }
 
-/// What a reduction computes.
+/// The operation of a reduction.
 pub(crate) trait Reduce {
     fn join(a: u32, b: u32) -> u32;
 }

@@ -39,7 +39,7 @@ impl Coordinates {
     }
 }
 
-/// What the last lane named: mostly the next names the same.
+/// The view of the last lane: mostly the next lane names the same.
 struct Last<T> {
     number: u64,
     view: Option<Arc<T>>,
@@ -56,7 +56,7 @@ impl<T> Last<T> {
     }
 }
 
-/// What is wrong, and the address or number it is about.
+/// A fault, and its address or number.
 type Problem = (FaultKind, u64);
 
 /// Lanes of a mask.
@@ -142,14 +142,14 @@ fn read_texture(
     }
 }
 
-/// Where a surface instruction moves something.
+/// The memory that a surface instruction moves.
 enum Place {
     At(u64),
     /// Beyond the ends, where nothing is moved.
     Nowhere,
 }
 
-/// Where a lane's elements are.
+/// The address of a lane's elements.
 fn place(plan: &SurfacePlan, surface: &Surface, layer: Option<u32>, at: [u32; 3]) -> Result<Place, Problem> {
     let texels = &surface.texels;
     let moved = (plan.bytes * plan.count) as u64;

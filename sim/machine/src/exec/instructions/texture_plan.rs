@@ -13,10 +13,10 @@ pub(crate) struct TexturePlan {
     pub(crate) targets: [u32; 4],
 }
 
-/// What a texture instruction reads.
+/// The kind of read of a texture instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// What lies at float coordinates.
+    /// The sample at float coordinates.
     Sample,
     /// The element at whole coordinates.
     Fetch,
@@ -40,7 +40,7 @@ pub(crate) struct SurfacePlan {
     pub(crate) beyond: Beyond,
 }
 
-/// What a surface instruction does beyond the ends.
+/// The behaviour of a surface instruction beyond the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beyond {
     /// Ends the launch.

@@ -8,7 +8,7 @@ use crate::exec::state::{BARRIERS, Barrier, Block, Fragment, Wait};
 use crate::fault::FaultKind;
 use crate::lower::image::Image;
 
-/// What the instruction does: `aux`.
+/// Kinds of the instruction: `aux`.
 pub(crate) mod kind {
     pub(crate) const SYNC: u32 = 0;
     pub(crate) const ARRIVE: u32 = 1;
@@ -69,7 +69,7 @@ pub(crate) fn after_exit(_: &Context, image: &Image, block: &mut Block) {
     }
 }
 
-/// Lets all that wait at the barrier go on, if it is complete.
+/// Releases all that wait at the barrier, if it is complete.
 fn complete(image: &Image, block: &mut Block, number: usize) {
     let barrier = block.barriers[number];
     if barrier.expected == 0 {

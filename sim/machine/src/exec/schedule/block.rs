@@ -108,7 +108,7 @@ impl Block {
         }
     }
 
-    /// Whether a warp without ready fragments may still go on by itself: its barriers of the warp are looked at in `run`.
+    /// Whether a warp without ready fragments may still continue by itself: `run` checks its warp barriers.
     fn may_release(&self, index: usize) -> bool {
         self.warps[index].fragments.iter().filter(|fragment| fragment.wait == Wait::Converge).count() > 1
     }

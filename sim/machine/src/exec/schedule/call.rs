@@ -1,6 +1,6 @@
 //! Calls: frames of registers, arguments and results by words, direct, indirect, recursive, and functions of the host.
-//! In goes a call or return event, out come fragments in other frames. Lanes of a warp that are in the same function at the
-//! same depth share a frame, wherever they came from; where each returns to is kept per lane.
+//! In goes a call or return event, out come fragments in other frames. Lanes of a warp in the same function at the same
+//! depth share a frame, wherever they came from. Return addresses are kept per lane.
 
 use super::builtin;
 use super::warp::Stop;
@@ -29,7 +29,7 @@ pub(crate) fn enter(
     let warp = &mut block.warps[index];
     let call = &image.calls[site as usize];
     let from = warp.fragments[current];
-    // Lanes the guard masks off go on after the call; those that call leave this fragment.
+    // Lanes that the guard masks off continue after the call; the calling lanes leave this fragment.
     let rest = from.mask & !mask;
     match call.target {
         Target::Builtin(function) => {
@@ -181,7 +181,7 @@ impl Frame {
     }
 }
 
-/// The lanes of `mask` return from their function; the others of the fragment go on after `pc`.
+/// The lanes of `mask` return from their function; the others of the fragment continue after `pc`.
 pub(crate) fn leave(image: &Image, warp: &mut Warp, current: usize, mask: u32, pc: u32) {
     let from = warp.fragments.swap_remove(current);
     if from.mask & !mask != 0 {

@@ -1,6 +1,6 @@
 //! The formatting of device `printf`: a C format string and a source of arguments in, bytes out.
 //! Conversions are those CUDA documents: flags, width, precision, sizes `h hh l ll`, and `d i u o x X f e E g G a A c s p`.
-//! What is not understood is printed as it stands; nothing is ever read beyond what the string asks for.
+//! Unknown conversions are printed unchanged. It never reads more arguments than the string asks for.
 
 use crate::fault::FaultKind;
 
@@ -51,7 +51,7 @@ struct Directive {
     conversion: u8,
 }
 
-/// Where the output of one call is cut: a short text may ask for the same long string again and again. CUDA's buffer for
+/// Limit on the output of one call: a short text may ask for the same long string again and again. CUDA's buffer for
 /// all kernels has as many bytes.
 const OUTPUT_LIMIT: usize = 1 << 20;
 

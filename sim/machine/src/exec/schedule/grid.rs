@@ -171,7 +171,7 @@ impl Grid {
         Ok(Snapshot::take(self))
     }
 
-    /// How many blocks ended, of how many.
+    /// The number of ended blocks, and of all blocks.
     pub fn progress(&self) -> (u64, u64) {
         (self.ended.load(Ordering::Relaxed), self.total)
     }
@@ -265,8 +265,8 @@ impl Grid {
         self.suspended_count.store(suspended.len(), Ordering::Release);
     }
 
-    /// A worker's turn: runs blocks until there are none, a stop is asked for, or `leave` says so between blocks
-    /// (it is told whether the last one was suspended rather than ended).
+    /// A worker's turn: runs blocks until none is left, a stop is asked for, or `leave` asks to leave between blocks.
+    /// `leave` gets whether the last block was suspended rather than ended.
     pub(crate) fn work(&self, worker: u32, spare: &mut Option<Block>, leave: &dyn Fn(bool) -> bool) {
         let mut context = self.context(worker);
         let image = &self.launch.kernel.image;

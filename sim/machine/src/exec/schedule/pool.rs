@@ -16,7 +16,7 @@ use crate::lock::lock;
 /// Called once when a run is over.
 pub type Completion = Box<dyn FnOnce(Outcome) + Send>;
 
-/// How long a worker stays with one grid while others wait.
+/// Longest time that a worker stays with one grid while others wait.
 const SLICE: Duration = Duration::from_millis(2);
 
 /// A pool of workers. Dropping it waits for the workers; grids still in it are stopped.

@@ -1,6 +1,6 @@
 //! Runs one warp: picks a fragment, executes it until an event, turns events into fragments.
-//! The deepest, then lowest fragment runs first and equal ones merge, so that diverged lanes meet again where their paths
-//! do; a fragment that spins lets the others go first. It returns when the warp can do nothing more for now.
+//! The deepest, then lowest fragment runs first and equal ones merge, so that diverged lanes reconverge where their
+//! paths meet. A fragment that spins lets the others go first. It returns when the warp can do nothing more for now.
 
 use super::barrier;
 use super::call;
@@ -145,8 +145,8 @@ fn run_fragments(context: &mut Context, image: &Image, block: &mut Block, index:
 #[inline(always)]
 fn execute(context: &mut Context, fragment: Fragment, lowest: Option<u32>, registers: *mut u8) -> *const Inst {
     let code = context.code;
-    // SAFETY: pcs lie in the image; every handler returns an instruction of the image or the event pointer, which is above
-    // every stop; bodies end with an instruction that raises an event.
+    // SAFETY: pcs lie in the image. Every handler returns an instruction of the image or the event pointer, which is
+    // above every stop. Bodies end with an instruction that raises an event.
     unsafe {
         let stop = lowest.map_or(event_pointer(), |pc| code.add(pc as usize));
         let mut at = code.add(fragment.pc as usize);

@@ -1,6 +1,6 @@
-//! Sampling against a model that knows nothing of pairs and corners: an image without end, made by the address mode's
-//! definition, and the guide's formula over it in double precision. Extents are powers of two and coordinates multiples of
-//! small ones, so both are exact but for the last sums.
+//! Sampling against a model without pairs and corners. The model is an endless image, made by the address mode's
+//! definition, and the guide's formula over it in double precision. Extents are powers of two and coordinates multiples
+//! of small ones, so both are exact but for the last sums.
 
 use proptest::prelude::*;
 
@@ -136,8 +136,8 @@ proptest! {
         let sampling = Sampling { outside: modes, filtered, normalized, integers: false, srgb: false, border };
         let rig = Rig::new(extent, channel, channels, sampling);
         for step in steps {
-            // Two to three images in every direction. Never on the border of two elements nor half-way between two steps of
-            // a weight: the mirror image of such a coordinate falls to the other side.
+            // Two to three images in every direction. Never on the border of two elements, nor half-way between two
+            // steps of a weight. The mirror image of such a coordinate falls to the other side.
             let scale = if normalized { 1.0 / 1024.0 } else { 1.0 / 128.0 };
             let offset = scale * 3.0 / 64.0;
             let coordinates: Vec<f32> = step[..axes].iter().map(|step| *step as f32 * scale + offset).collect();
