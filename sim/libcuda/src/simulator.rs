@@ -2,6 +2,7 @@
 //! One `Simulator` per process holds all objects; each noun's methods are in the noun's own file.
 //! It knows no C and no pointer of the program that the surface did not vouch for.
 
+mod addresses;
 mod calls;
 mod code;
 mod current;
@@ -10,13 +11,13 @@ mod executor;
 mod handles;
 #[cfg(test)]
 mod kernel_tests;
+mod lock;
 mod log;
 mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use floe_abi::{CudaError, CudaResult, Device};
 use floe_machine::{Memory, Views};
@@ -24,6 +25,7 @@ use floe_surface::Driver;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
+use addresses::{ADDRESSES, WINDOWS};
 use calls::array::Arrays;
 use calls::context::Contexts;
 use calls::graph::Execs;
@@ -35,24 +37,11 @@ use code::library::Libraries;
 use code::module::Modules;
 use device::CpuDevice;
 use device::limits::GRANULARITY;
-use device::settings::{MAX_DEVICES, Settings};
+use device::settings::Settings;
 use executor::Executor;
 use handles::Handles;
 use memory::host_memory::HostMemory;
 use memory::mappings::VirtualMemory;
-
-/// Addresses of one device's allocations, and of its variables. Tests of this crate make many simulators
-/// in one process, which has room for few whole ones.
-const SPAN: u64 = if cfg!(test) { 1 << 32 } else { 1 << 40 };
-/// `cuMemAddressReserve` returns these addresses, from 0x2000_0000_0000 on as a GPU's driver does. When a worker drives
-/// this device, these 48 TiB hold the windows of all vGPUs of a program.
-const WINDOWS: Range<u64> = 0x2000_0000_0000..0x2000_0000_0000 + 48 * SPAN;
-/// Variables of modules on device i lie from here + i spans on.
-const GLOBALS: u64 = WINDOWS.start - MAX_DEVICES as u64 * SPAN;
-/// `cuMemAlloc` of device i answers addresses from here + i spans on: 0x1000_0000_0000.
-const ALLOCATIONS: u64 = GLOBALS - MAX_DEVICES as u64 * SPAN;
-/// All device addresses of the process.
-const ADDRESSES: Range<u64> = ALLOCATIONS..WINDOWS.end;
 
 /// The implementation of the driver API.
 pub struct Simulator {
@@ -154,9 +143,4 @@ impl Simulator {
     fn is_device_address(&self, address: u64) -> bool {
         ADDRESSES.contains(&address)
     }
-}
-
-/// A lock that a panic elsewhere does not take away: what it guards is changed in steps that leave it whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

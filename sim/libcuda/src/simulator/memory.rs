@@ -17,9 +17,11 @@ use floe_abi::{
 use floe_surface::advice::Advice;
 use floe_surface::{HostRange, MemoryCalls};
 
+use super::Simulator;
+use super::addresses::{ALLOCATIONS, GLOBALS, SPAN, WINDOWS};
 use super::device::CpuDevice;
 use super::device::limits::ALIGNMENT;
-use super::{ALLOCATIONS, GLOBALS, SPAN, Simulator, WINDOWS, lock};
+use super::lock::lock;
 use device_memory::Owner;
 
 impl Simulator {

@@ -14,9 +14,10 @@ use floe_surface::{
     MemoryCalls, MemsetCalls, PointerAttribute, PointerCalls, PoolCalls, StreamCalls, VirtualMemoryCalls,
 };
 
+use super::Simulator;
+use super::addresses::{SPAN, WINDOWS};
 use super::device::limits::GRANULARITY;
 use super::device::settings::Settings;
-use super::{SPAN, Simulator, WINDOWS};
 
 const MEMORY: u64 = 16 * GRANULARITY;
 

@@ -8,10 +8,11 @@ use std::sync::Mutex;
 use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError, CudaResult, array_flags};
 use floe_surface::ArrayCalls;
 
+use crate::simulator::Simulator;
 use crate::simulator::device::limits;
 use crate::simulator::executor::transfer::{End, Side};
+use crate::simulator::lock::lock;
 use crate::simulator::memory::device_memory::Owner;
-use crate::simulator::{Simulator, lock};
 
 /// Rows begin at multiples of this: the largest element.
 const ROW_ALIGNMENT: usize = 16;

@@ -12,8 +12,9 @@ use floe_surface::{Beyond, ContextCalls};
 use crate::simulator::device::CpuDevice;
 use crate::simulator::executor::NOBODY;
 use crate::simulator::executor::queue::{StreamKey, StreamKind};
+use crate::simulator::lock::lock;
 use crate::simulator::memory::kernel_side::KernelSide;
-use crate::simulator::{Simulator, current, lock};
+use crate::simulator::{Simulator, current};
 
 /// A context that exists.
 pub(crate) struct ContextState {

@@ -12,9 +12,10 @@ use super::capture::boxed;
 use super::context::ContextState;
 use super::event::key_of;
 use super::launch::layout;
+use crate::simulator::Simulator;
 use crate::simulator::executor::replay::{Scene, Script, Stage, Step};
 use crate::simulator::executor::transfer::Transfer;
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 /// One instantiated graph.
 struct ExecState {

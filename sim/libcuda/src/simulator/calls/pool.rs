@@ -12,10 +12,11 @@ use floe_abi::{
 use floe_surface::PoolCalls;
 use floe_surface::graph::record_alloc;
 
+use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
 use crate::simulator::handles::Handles;
+use crate::simulator::lock::lock;
 use crate::simulator::memory::device_memory::Owner;
-use crate::simulator::{Simulator, lock};
 
 #[derive(Clone)]
 struct PoolState {

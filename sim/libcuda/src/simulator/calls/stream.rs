@@ -15,9 +15,10 @@ use floe_surface::{PointerAttribute, PointerCalls, StreamCallback, StreamCalls};
 
 use super::context::ContextState;
 use super::event::key_of;
+use crate::simulator::Simulator;
 use crate::simulator::executor::queue::{StreamKey, StreamKind};
 use crate::simulator::executor::{Executor, Work};
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 /// The lowest priority, which streams have unless they ask for another.
 pub(crate) const LEAST_PRIORITY: i32 = 0;

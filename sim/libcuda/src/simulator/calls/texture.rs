@@ -12,8 +12,9 @@ use floe_abi::{
 use floe_machine::{Channel, Outside, Sampling, Surface, Texels, Texture};
 use floe_surface::TextureCalls;
 
+use crate::simulator::Simulator;
 use crate::simulator::device::limits;
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 /// The program's description of a texture.
 #[derive(Clone, Copy)]

@@ -8,8 +8,9 @@ use floe_abi::{
 };
 use floe_surface::VirtualMemoryCalls;
 
+use crate::simulator::Simulator;
 use crate::simulator::device::limits::GRANULARITY;
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 impl Simulator {
     /// The device a location names.

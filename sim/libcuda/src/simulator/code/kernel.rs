@@ -14,10 +14,11 @@ use floe_surface::KernelCalls;
 
 use super::instance;
 use super::instance::Instance;
+use crate::simulator::Simulator;
 use crate::simulator::calls::context::ContextState;
 use crate::simulator::device::limits;
 use crate::simulator::device::occupancy_rule::Need;
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 /// The origin of a function.
 pub(crate) enum Source {

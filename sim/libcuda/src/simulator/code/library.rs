@@ -15,8 +15,9 @@ use super::instance;
 use super::instance::{Code, Instance};
 use super::kernel::Source;
 use super::module::{name_of, variable};
+use crate::simulator::Simulator;
 use crate::simulator::calls::context::ContextState;
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 /// A library.
 pub(crate) struct LibraryState {

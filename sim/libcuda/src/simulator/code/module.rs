@@ -13,8 +13,9 @@ use floe_surface::{JitOptions, ModuleCalls};
 use super::instance;
 use super::instance::Instance;
 use super::kernel::Source;
+use crate::simulator::Simulator;
 use crate::simulator::calls::context::ContextState;
-use crate::simulator::{Simulator, lock};
+use crate::simulator::lock::lock;
 
 /// A module.
 pub(crate) struct ModuleState {

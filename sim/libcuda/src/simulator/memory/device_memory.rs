@@ -11,8 +11,9 @@ use range_alloc::RangeAllocator;
 
 use super::heap::{Allocation, Heap};
 use super::physical::Physical;
+use crate::simulator::addresses::{ALLOCATIONS, GLOBALS, SPAN};
 use crate::simulator::device::limits::GRANULARITY;
-use crate::simulator::{ALLOCATIONS, GLOBALS, SPAN, lock};
+use crate::simulator::lock::lock;
 
 /// The maker of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
