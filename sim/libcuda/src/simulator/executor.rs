@@ -21,10 +21,10 @@ use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Memory, Pool};
 
 use super::memory::host_memory::HostMemory;
-use events::{Event, EventKey, Events, NoTime};
+use events::{EventKey, EventState, Events, NoTime};
 use held::Held;
-use queue::{Queues, StreamKey, StreamKind, Ticket};
-use work::Place;
+use queue::{Queues, StreamKey, StreamKind, StreamPosition};
+use work::ThreadKind;
 pub(crate) use work::Work;
 
 /// Threads that run copies and memsets, at most. The device reports as many asynchronous engines.
@@ -33,7 +33,7 @@ pub(crate) const TRANSFER_THREADS: usize = 2;
 /// The context of what is queued for no context: no context has this serial, and no fault keeps it from running.
 pub(crate) const NOBODY: u64 = 0;
 
-struct State {
+struct ExecutorState {
     queues: Queues<Work>,
     events: Events,
     faults: HashMap<u64, CudaError>,
@@ -48,7 +48,7 @@ struct State {
 
 /// Runs the work of all streams of the process.
 pub(crate) struct Executor {
-    state: Mutex<State>,
+    state: Mutex<ExecutorState>,
     transfers: Condvar,
     host_calls: Condvar,
     words: Condvar,
@@ -60,7 +60,7 @@ pub(crate) struct Executor {
 
 impl Executor {
     pub(crate) fn new(memory: Arc<Memory>, host_memory: Arc<HostMemory>, cores: usize) -> Arc<Self> {
-        let state = State {
+        let state = ExecutorState {
             queues: Queues::new(),
             events: Events::default(),
             faults: HashMap::new(),
@@ -83,7 +83,7 @@ impl Executor {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExecutorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,11 +106,11 @@ impl Executor {
     ///
     /// # Errors
     /// The context's fault, or INVALID_HANDLE for a closed stream.
-    pub(crate) fn post(self: &Arc<Self>, stream: StreamKey, work: Work) -> CudaResult<Ticket> {
+    pub(crate) fn post(self: &Arc<Self>, stream: StreamKey, work: Work) -> CudaResult<StreamPosition> {
         let mut state = self.lock();
-        let ticket = Self::enqueue(&mut state, stream, &[], work)?;
+        let position = Self::enqueue(&mut state, stream, &[], work)?;
         self.pump(state);
-        Ok(ticket)
+        Ok(position)
     }
 
     /// Queues `work` and waits until it is done, running it on this thread where it is free to run.
@@ -119,9 +119,9 @@ impl Executor {
     /// As `post`, and the fault of this or earlier work.
     pub(crate) fn run(self: &Arc<Self>, stream: StreamKey, work: Work) -> CudaResult<()> {
         let mut state = self.lock();
-        let ticket = Self::enqueue(&mut state, stream, &[], work)?;
+        let position = Self::enqueue(&mut state, stream, &[], work)?;
         let context = state.queues.context(stream);
-        drop(self.wait_locked(state, &[ticket]));
+        drop(self.wait_locked(state, &[position]));
         context.map_or(Ok(()), |context| self.fault(context))
     }
 
@@ -136,7 +136,12 @@ impl Executor {
         self.pump(state);
     }
 
-    fn enqueue(state: &mut State, stream: StreamKey, after: &[Ticket], work: Work) -> CudaResult<Ticket> {
+    fn enqueue(
+        state: &mut ExecutorState,
+        stream: StreamKey,
+        after: &[StreamPosition],
+        work: Work,
+    ) -> CudaResult<StreamPosition> {
         let context = state.queues.context(stream).ok_or(CudaError::INVALID_HANDLE)?;
         if let Some(fault) = state.faults.get(&context) {
             return Err(*fault);
@@ -152,44 +157,50 @@ impl Executor {
     /// Waits for everything queued on `stream` so far.
     pub(crate) fn wait_stream(self: &Arc<Self>, stream: StreamKey) {
         let state = self.lock();
-        let tickets = state.queues.unfinished_before(stream);
-        drop(self.wait_locked(state, &tickets));
+        let positions = state.queues.unfinished_before(stream);
+        drop(self.wait_locked(state, &positions));
     }
 
     /// Waits for everything queued in `context` so far.
     pub(crate) fn wait_context(self: &Arc<Self>, context: u64) {
         let state = self.lock();
-        let tickets = state.queues.unfinished_of_context(context);
-        drop(self.wait_locked(state, &tickets));
+        let positions = state.queues.unfinished_of_context(context);
+        drop(self.wait_locked(state, &positions));
     }
 
     /// The same, but for what stands behind a wait for a word of memory: that touches nothing meanwhile.
     pub(crate) fn wait_unheld(self: &Arc<Self>, context: u64) {
         let state = self.lock();
-        let tickets = state.queues.unfinished_of_context(context);
-        drop(self.wait_until(state, &tickets, |state, ticket| state.queues.is_done(ticket) || state.is_held(ticket)));
+        let positions = state.queues.unfinished_of_context(context);
+        drop(self.wait_until(state, &positions, |state, position| {
+            state.queues.is_done(position) || state.is_held(position)
+        }));
     }
 
-    fn wait_locked<'a>(self: &'a Arc<Self>, state: MutexGuard<'a, State>, tickets: &[Ticket]) -> MutexGuard<'a, State> {
-        self.wait_until(state, tickets, |state, ticket| state.queues.is_done(ticket))
+    fn wait_locked<'a>(
+        self: &'a Arc<Self>,
+        state: MutexGuard<'a, ExecutorState>,
+        positions: &[StreamPosition],
+    ) -> MutexGuard<'a, ExecutorState> {
+        self.wait_until(state, positions, |state, position| state.queues.is_done(position))
     }
 
     fn wait_until<'a>(
         self: &'a Arc<Self>,
-        mut state: MutexGuard<'a, State>,
-        tickets: &[Ticket],
-        is_over: impl Fn(&State, Ticket) -> bool,
-    ) -> MutexGuard<'a, State> {
-        for ticket in tickets {
-            while !is_over(&state, *ticket) {
-                let mine = |work: &Work| work.place() != Place::HostThread;
-                if let Some((taken, work)) = state.queues.take_from(ticket.stream, mine) {
+        mut state: MutexGuard<'a, ExecutorState>,
+        positions: &[StreamPosition],
+        is_over: impl Fn(&ExecutorState, StreamPosition) -> bool,
+    ) -> MutexGuard<'a, ExecutorState> {
+        for position in positions {
+            while !is_over(&state, *position) {
+                let mine = |work: &Work| work.thread_kind() != ThreadKind::HostThread;
+                if let Some((taken, work)) = state.queues.take_from(position.stream, mine) {
                     state = self.perform(state, taken, work);
                     continue;
                 }
                 self.pump(state);
                 state = self.lock();
-                if is_over(&state, *ticket) {
+                if is_over(&state, *position) {
                     break;
                 }
                 state.waiting += 1;
@@ -212,7 +223,7 @@ impl Executor {
         self.lock().events.destroy(key)
     }
 
-    pub(crate) fn event(&self, key: EventKey) -> Option<Event> {
+    pub(crate) fn event(&self, key: EventKey) -> Option<EventState> {
         self.lock().events.get(key)
     }
 
@@ -222,8 +233,8 @@ impl Executor {
     /// As `post`.
     pub(crate) fn record(self: &Arc<Self>, stream: StreamKey, event: EventKey) -> CudaResult<()> {
         let mut state = self.lock();
-        let ticket = Self::enqueue(&mut state, stream, &[], Work::Record(event))?;
-        state.events.record(event, ticket);
+        let position = Self::enqueue(&mut state, stream, &[], Work::Record(event))?;
+        state.events.record(event, position);
         self.pump(state);
         Ok(())
     }
@@ -234,11 +245,11 @@ impl Executor {
     /// As `post`.
     pub(crate) fn follow(self: &Arc<Self>, stream: StreamKey, event: EventKey) -> CudaResult<()> {
         let mut state = self.lock();
-        let Some(ticket) = state.events.get(event).and_then(|event| event.recorded) else { return Ok(()) };
-        if state.queues.is_done(ticket) {
+        let Some(position) = state.events.get(event).and_then(|event| event.recorded) else { return Ok(()) };
+        if state.queues.is_done(position) {
             return Ok(());
         }
-        Self::enqueue(&mut state, stream, &[ticket], Work::Nothing)?;
+        Self::enqueue(&mut state, stream, &[position], Work::Nothing)?;
         self.pump(state);
         Ok(())
     }
@@ -247,14 +258,14 @@ impl Executor {
     pub(crate) fn has_happened(&self, event: EventKey) -> bool {
         let state = self.lock();
         let recorded = state.events.get(event).and_then(|event| event.recorded);
-        recorded.is_none_or(|ticket| state.queues.is_done(ticket))
+        recorded.is_none_or(|position| state.queues.is_done(position))
     }
 
     pub(crate) fn wait_event(self: &Arc<Self>, event: EventKey) {
         let state = self.lock();
         let recorded = state.events.get(event).and_then(|event| event.recorded);
-        let tickets: Vec<Ticket> = recorded.into_iter().collect();
-        drop(self.wait_locked(state, &tickets));
+        let positions: Vec<StreamPosition> = recorded.into_iter().collect();
+        drop(self.wait_locked(state, &positions));
     }
 
     pub(crate) fn elapsed(&self, start: EventKey, end: EventKey) -> Result<f32, NoTime> {

@@ -49,8 +49,8 @@ impl Simulator {
             return Some((found.address, found.size));
         }
         if WINDOWS.contains(&address) {
-            let piece = lock(&self.virtual_memory).piece_at(address)?;
-            return Some((piece.address, piece.length));
+            let range = lock(&self.virtual_memory).mapped_range_at(address)?;
+            return Some((range.address, range.length));
         }
         None
     }

@@ -15,7 +15,7 @@ pub(crate) fn key_of(event: Event) -> EventKey {
 }
 
 impl Simulator {
-    fn event(&self, event: Event) -> CudaResult<events::Event> {
+    fn event(&self, event: Event) -> CudaResult<events::EventState> {
         self.executor.event(key_of(event)).ok_or(CudaError::INVALID_HANDLE)
     }
 }

@@ -58,16 +58,16 @@ impl Simulator {
     }
 
     fn mapped_at(&self, address: u64) -> Option<OnDevice> {
-        let piece = lock(&self.virtual_memory).piece_at(address)?;
-        let primary = self.devices.get(piece.device)?.primary_handle;
+        let range = lock(&self.virtual_memory).mapped_range_at(address)?;
+        let primary = self.devices.get(range.device)?.primary_handle;
         Some(OnDevice {
-            base: piece.address,
-            bytes: piece.length,
+            base: range.address,
+            bytes: range.length,
             context: primary,
-            device: piece.device,
+            device: range.device,
             pool: 0,
-            id: piece.handle,
-            accessible: piece.accessible,
+            id: range.handle,
+            accessible: range.accessible,
             is_managed: false,
         })
     }

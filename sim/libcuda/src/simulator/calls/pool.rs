@@ -29,14 +29,14 @@ struct PoolState {
     reuse: [u64; 3],
 }
 
-struct State {
+struct PoolTable {
     pools: HashMap<u64, PoolState>,
     current: Vec<u64>,
 }
 
 /// All pools of the process.
 pub(crate) struct Pools {
-    state: Mutex<State>,
+    state: Mutex<PoolTable>,
     defaults: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ impl Pools {
     pub(crate) fn new(devices: usize, handles: &Handles) -> Self {
         let defaults: Vec<u64> = (0..devices).map(|_| handles.next()).collect();
         let pools = defaults.iter().enumerate().map(|(device, handle)| (*handle, PoolState::new(device, 0))).collect();
-        Self { state: Mutex::new(State { pools, current: defaults.clone() }), defaults }
+        Self { state: Mutex::new(PoolTable { pools, current: defaults.clone() }), defaults }
     }
 
     /// # Errors

@@ -121,7 +121,7 @@ impl VirtualMemoryCalls for Simulator {
         let waits = {
             let virtual_memory = lock(&self.virtual_memory);
             let at_edge = |edge: u64| {
-                virtual_memory.piece_at(edge).is_some_and(|piece| piece.address != edge && piece.accessible)
+                virtual_memory.mapped_range_at(edge).is_some_and(|range| range.address != edge && range.accessible)
             };
             virtual_memory.would_change(address.0, bytes, accessible)?
                 && (!accessible || at_edge(address.0) || at_edge(address.0 + bytes))
@@ -136,8 +136,8 @@ impl VirtualMemoryCalls for Simulator {
 
     fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
         self.located(location)?;
-        let piece = lock(&self.virtual_memory).piece_at(address.0).ok_or(CudaError::INVALID_VALUE)?;
-        Ok(u64::from(if piece.accessible { access_flags::READWRITE } else { access_flags::NONE }))
+        let range = lock(&self.virtual_memory).mapped_range_at(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        Ok(u64::from(if range.accessible { access_flags::READWRITE } else { access_flags::NONE }))
     }
 
     fn mem_get_allocation_granularity(&self, properties: &MemAllocationProperties, option: u32) -> CudaResult<usize> {

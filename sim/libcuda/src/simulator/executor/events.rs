@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::queue::Ticket;
+use super::queue::StreamPosition;
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,19 +12,19 @@ pub(crate) struct EventKey(pub(crate) u64);
 
 /// The state of one event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
+pub(crate) struct EventState {
     pub(crate) context: u64,
     /// Whether it takes the time.
     pub(crate) timing: bool,
     /// Its last record; `None` before the first one.
-    pub(crate) recorded: Option<Ticket>,
+    pub(crate) recorded: Option<StreamPosition>,
     happened: Option<Instant>,
 }
 
 /// All events of the process.
 #[derive(Default)]
 pub(crate) struct Events {
-    events: HashMap<EventKey, Event>,
+    events: HashMap<EventKey, EventState>,
 }
 
 /// Why there is no time between two events.
@@ -38,7 +38,7 @@ pub(crate) enum NoTime {
 
 impl Events {
     pub(crate) fn create(&mut self, key: EventKey, context: u64, timing: bool) {
-        self.events.insert(key, Event { context, timing, recorded: None, happened: None });
+        self.events.insert(key, EventState { context, timing, recorded: None, happened: None });
     }
 
     pub(crate) fn destroy(&mut self, key: EventKey) -> bool {
@@ -49,22 +49,22 @@ impl Events {
         self.events.retain(|_, event| event.context != context);
     }
 
-    pub(crate) fn get(&self, key: EventKey) -> Option<Event> {
+    pub(crate) fn get(&self, key: EventKey) -> Option<EventState> {
         self.events.get(&key).copied()
     }
 
-    /// The event now stands for everything up to `ticket`.
-    pub(crate) fn record(&mut self, key: EventKey, ticket: Ticket) {
+    /// The event now stands for everything up to `position`.
+    pub(crate) fn record(&mut self, key: EventKey, position: StreamPosition) {
         if let Some(event) = self.events.get_mut(&key) {
-            event.recorded = Some(ticket);
+            event.recorded = Some(position);
             event.happened = None;
         }
     }
 
-    /// The stream has come to `ticket`. A record that was followed by a later one of the same event counts no more.
-    pub(crate) fn happen(&mut self, key: EventKey, ticket: Ticket, now: Instant) {
+    /// The stream has come to `position`. A record that was followed by a later one of the same event counts no more.
+    pub(crate) fn happen(&mut self, key: EventKey, position: StreamPosition, now: Instant) {
         if let Some(event) = self.events.get_mut(&key)
-            && event.recorded == Some(ticket)
+            && event.recorded == Some(position)
         {
             event.happened = Some(now);
         }
@@ -91,8 +91,8 @@ mod tests {
     const START: EventKey = EventKey(1);
     const END: EventKey = EventKey(2);
 
-    fn ticket(number: u64) -> Ticket {
-        Ticket { stream: StreamKey(1), number }
+    fn position(number: u64) -> StreamPosition {
+        StreamPosition { stream: StreamKey(1), number }
     }
 
     fn two_events() -> Events {
@@ -106,10 +106,10 @@ mod tests {
     fn elapsed_time_is_in_milliseconds_and_signed() {
         let mut events = two_events();
         let now = Instant::now();
-        events.record(START, ticket(1));
-        events.record(END, ticket(2));
-        events.happen(START, ticket(1), now);
-        events.happen(END, ticket(2), now + Duration::from_millis(250));
+        events.record(START, position(1));
+        events.record(END, position(2));
+        events.happen(START, position(1), now);
+        events.happen(END, position(2), now + Duration::from_millis(250));
         assert_eq!(events.elapsed(START, END), Ok(250.0));
         assert_eq!(events.elapsed(END, START), Ok(-250.0));
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn unrecorded_event_has_no_time() {
         let mut events = two_events();
-        events.record(START, ticket(1));
+        events.record(START, position(1));
         assert_eq!(events.elapsed(START, END), Err(NoTime::Invalid));
     }
 
@@ -125,18 +125,18 @@ mod tests {
     fn event_without_timing_has_no_time() {
         let mut events = two_events();
         events.create(END, 1, false);
-        events.record(START, ticket(1));
-        events.record(END, ticket(2));
+        events.record(START, position(1));
+        events.record(END, position(2));
         assert_eq!(events.elapsed(START, END), Err(NoTime::Invalid));
     }
 
     #[test]
     fn superseded_record_does_not_count() {
         let mut events = two_events();
-        events.record(START, ticket(1));
-        events.record(START, ticket(3));
-        events.record(END, ticket(4));
-        events.happen(START, ticket(1), Instant::now());
+        events.record(START, position(1));
+        events.record(START, position(3));
+        events.record(END, position(4));
+        events.happen(START, position(1), Instant::now());
         assert_eq!(events.elapsed(START, END), Err(NoTime::NotYet));
     }
 }

@@ -6,9 +6,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::queue::Ticket;
+use super::queue::StreamPosition;
 use super::words::Words;
-use super::{Executor, State};
+use super::{Executor, ExecutorState};
 
 /// How soon the thread looks again after something has happened.
 const SOON: Duration = Duration::from_micros(20);
@@ -17,17 +17,17 @@ const LATE: Duration = Duration::from_millis(1);
 
 /// A stream's front that waits for a word.
 pub(super) struct Held {
-    ticket: Ticket,
+    position: StreamPosition,
     context: u64,
     words: Words,
 }
 
-impl State {
-    /// Whether what `ticket` stands for cannot come before a word of memory changes.
-    pub(super) fn is_held(&self, ticket: Ticket) -> bool {
-        let mut stream = ticket.stream;
+impl ExecutorState {
+    /// Whether what `position` stands for cannot come before a word of memory changes.
+    pub(super) fn is_held(&self, position: StreamPosition) -> bool {
+        let mut stream = position.stream;
         loop {
-            if self.held.iter().any(|held| held.ticket.stream == stream) {
+            if self.held.iter().any(|held| held.position.stream == stream) {
                 return true;
             }
             let Some(before) = self.queues.waits_for(stream) else { return false };
@@ -38,8 +38,14 @@ impl State {
 
 impl Executor {
     /// The front of a stream, which was taken from the queues, waits for a word.
-    pub(super) fn hold(self: &Arc<Self>, state: &mut State, ticket: Ticket, context: u64, words: Words) {
-        state.held.push(Held { ticket, context, words });
+    pub(super) fn hold(
+        self: &Arc<Self>,
+        state: &mut ExecutorState,
+        position: StreamPosition,
+        context: u64,
+        words: Words,
+    ) {
+        state.held.push(Held { position, context, words });
         if !state.words_thread {
             state.words_thread = true;
             self.spawn("floe-words", Self::words_thread);
@@ -52,7 +58,7 @@ impl Executor {
     }
 
     /// Looks at every word that is waited for. Whether a stream proceeds.
-    pub(super) fn look_at_words(&self, state: &mut State) -> bool {
+    pub(super) fn look_at_words(&self, state: &mut ExecutorState) -> bool {
         let before = state.held.len();
         for mut held in std::mem::take(&mut state.held) {
             // Nothing more of a context in error happens.
@@ -62,8 +68,8 @@ impl Executor {
             };
             match over {
                 Ok(false) => state.held.push(held),
-                Ok(true) => self.finish(state, held.ticket, held.context, Ok(())),
-                Err(error) => self.finish(state, held.ticket, held.context, Err(error)),
+                Ok(true) => self.finish(state, held.position, held.context, Ok(())),
+                Err(error) => self.finish(state, held.position, held.context, Err(error)),
             }
         }
         state.held.len() < before

@@ -21,7 +21,7 @@ pub(crate) enum StreamKind {
 
 /// A place in a stream: everything up to and including the work with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct StreamPosition {
     pub(crate) stream: StreamKey,
     /// Numbers grow over all streams, so a greater number was queued later.
     pub(crate) number: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Ticket {
 
 struct Item<W> {
     number: u64,
-    after: Vec<Ticket>,
+    after: Vec<StreamPosition>,
     work: Option<W>,
 }
 
@@ -117,12 +117,13 @@ impl<W> Queues<W> {
     }
 
     /// Queues `work` behind all earlier work of its stream, and behind `after`. `None`: the stream is closed.
-    pub(crate) fn enqueue(&mut self, key: StreamKey, after: &[Ticket], work: W) -> Option<Ticket> {
+    pub(crate) fn enqueue(&mut self, key: StreamKey, after: &[StreamPosition], work: W) -> Option<StreamPosition> {
         let (context, kind) = match self.streams.get(&key) {
             Some(stream) if !stream.closing => (stream.context, stream.kind),
             _ => return None,
         };
-        let mut follow: Vec<Ticket> = after.iter().copied().filter(|ticket| !self.is_done(*ticket)).collect();
+        let mut follow: Vec<StreamPosition> =
+            after.iter().copied().filter(|position| !self.is_done(*position)).collect();
         self.follow_default_stream(context, kind, &mut follow);
         let number = self.next_number;
         self.next_number += 1;
@@ -130,10 +131,10 @@ impl<W> Queues<W> {
         stream.items.push_back(Item { number, after: follow, work: Some(work) });
         stream.last = number;
         self.list_if_ready(key);
-        Some(Ticket { stream: key, number })
+        Some(StreamPosition { stream: key, number })
     }
 
-    fn follow_default_stream(&self, context: u64, kind: StreamKind, follow: &mut Vec<Ticket>) {
+    fn follow_default_stream(&self, context: u64, kind: StreamKind, follow: &mut Vec<StreamPosition>) {
         match kind {
             StreamKind::NonBlocking => {}
             StreamKind::Blocking => follow.extend(self.legacy.get(&context).and_then(|&key| self.unfinished(key))),
@@ -147,47 +148,47 @@ impl<W> Queues<W> {
     }
 
     /// The place of the last work queued on `key`, if it is not done yet.
-    pub(crate) fn unfinished(&self, key: StreamKey) -> Option<Ticket> {
+    pub(crate) fn unfinished(&self, key: StreamKey) -> Option<StreamPosition> {
         let stream = self.streams.get(&key)?;
-        (!stream.items.is_empty()).then_some(Ticket { stream: key, number: stream.last })
+        (!stream.items.is_empty()).then_some(StreamPosition { stream: key, number: stream.last })
     }
 
     /// The places of the last unfinished work of every stream of `context`, closed ones included.
-    pub(crate) fn unfinished_of_context(&self, context: u64) -> Vec<Ticket> {
+    pub(crate) fn unfinished_of_context(&self, context: u64) -> Vec<StreamPosition> {
         let streams = self.streams.iter().filter(|(_, stream)| stream.context == context);
         streams.filter_map(|(&key, _)| self.unfinished(key)).collect()
     }
 
     /// The places of the last unfinished work of all streams there are.
-    pub(crate) fn unfinished_of_all(&self) -> Vec<Ticket> {
+    pub(crate) fn unfinished_of_all(&self) -> Vec<StreamPosition> {
         self.streams.keys().filter_map(|key| self.unfinished(*key)).collect()
     }
 
     /// The places of the last unfinished work that a call on `key` must wait for. For the default stream this includes
     /// every blocking stream.
-    pub(crate) fn unfinished_before(&self, key: StreamKey) -> Vec<Ticket> {
-        let mut tickets: Vec<Ticket> = self.unfinished(key).into_iter().collect();
+    pub(crate) fn unfinished_before(&self, key: StreamKey) -> Vec<StreamPosition> {
+        let mut positions: Vec<StreamPosition> = self.unfinished(key).into_iter().collect();
         if let Some(stream) = self.streams.get(&key)
             && stream.kind == StreamKind::Legacy
         {
-            self.follow_default_stream(stream.context, stream.kind, &mut tickets);
+            self.follow_default_stream(stream.context, stream.kind, &mut positions);
         }
-        tickets
+        positions
     }
 
-    /// Whether everything up to `ticket` is done. A stream that is gone has done everything.
-    pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
-        self.streams.get(&ticket.stream).is_none_or(|stream| stream.done >= ticket.number)
+    /// Whether everything up to `position` is done. A stream that is gone has done everything.
+    pub(crate) fn is_done(&self, position: StreamPosition) -> bool {
+        self.streams.get(&position.stream).is_none_or(|stream| stream.done >= position.number)
     }
 
-    fn blocker(&self, key: StreamKey) -> Option<Ticket> {
+    fn blocker(&self, key: StreamKey) -> Option<StreamPosition> {
         let front = self.streams.get(&key)?.items.front()?;
-        front.after.iter().copied().find(|ticket| !self.is_done(*ticket))
+        front.after.iter().copied().find(|position| !self.is_done(*position))
     }
 
     /// The stream that has to do something first before the front of `key` can run.
     pub(crate) fn waits_for(&self, key: StreamKey) -> Option<StreamKey> {
-        self.blocker(key).map(|ticket| ticket.stream)
+        self.blocker(key).map(|position| position.stream)
     }
 
     /// Lists the stream as ready, or leaves word with the stream it waits for.
@@ -202,8 +203,8 @@ impl<W> Queues<W> {
                 stream.listed = true;
                 self.ready.push_back(key);
             }
-            Some(ticket) => {
-                if let Some(other) = self.streams.get_mut(&ticket.stream)
+            Some(position) => {
+                if let Some(other) = self.streams.get_mut(&position.stream)
                     && !other.watchers.contains(&key)
                 {
                     other.watchers.push(key);
@@ -223,14 +224,14 @@ impl<W> Queues<W> {
     }
 
     /// The next work that may run, of the first ready stream whose front `accepts`. The caller must `finish` it.
-    pub(crate) fn take(&mut self, accepts: impl Fn(&W) -> bool) -> Option<(Ticket, W)> {
-        let position = self.ready.iter().position(|key| self.front(*key).is_some_and(&accepts))?;
-        let key = self.ready.remove(position)?;
+    pub(crate) fn take(&mut self, accepts: impl Fn(&W) -> bool) -> Option<(StreamPosition, W)> {
+        let index = self.ready.iter().position(|key| self.front(*key).is_some_and(&accepts))?;
+        let key = self.ready.remove(index)?;
         self.start(key)
     }
 
     /// The front of `key`, if it may run now and `accepts` it. The caller must `finish` it.
-    pub(crate) fn take_from(&mut self, key: StreamKey, accepts: impl Fn(&W) -> bool) -> Option<(Ticket, W)> {
+    pub(crate) fn take_from(&mut self, key: StreamKey, accepts: impl Fn(&W) -> bool) -> Option<(StreamPosition, W)> {
         if !self.streams.get(&key)?.listed || !self.front(key).is_some_and(accepts) {
             return None;
         }
@@ -242,13 +243,13 @@ impl<W> Queues<W> {
         self.streams.get(&key)?.items.front()?.work.as_ref()
     }
 
-    fn start(&mut self, key: StreamKey) -> Option<(Ticket, W)> {
+    fn start(&mut self, key: StreamKey) -> Option<(StreamPosition, W)> {
         let stream = self.streams.get_mut(&key)?;
         stream.listed = false;
         stream.running = true;
         let item = stream.items.front_mut()?;
         let work = item.work.take()?;
-        Some((Ticket { stream: key, number: item.number }, work))
+        Some((StreamPosition { stream: key, number: item.number }, work))
     }
 
     /// The context `key` belongs to.
@@ -283,8 +284,8 @@ mod tests {
     const CONTEXT: u64 = 7;
 
     fn run_one(queues: &mut Queues<&'static str>) -> Option<&'static str> {
-        let (ticket, work) = queues.take(|_| true)?;
-        queues.finish(ticket.stream);
+        let (position, work) = queues.take(|_| true)?;
+        queues.finish(position.stream);
         Some(work)
     }
 
@@ -294,10 +295,10 @@ mod tests {
         let stream = queues.open(CONTEXT, StreamKind::NonBlocking);
         queues.enqueue(stream, &[], "first");
         queues.enqueue(stream, &[], "second");
-        let (ticket, work) = queues.take(|_| true).expect("the first is ready");
+        let (position, work) = queues.take(|_| true).expect("the first is ready");
         assert_eq!(work, "first");
         assert!(queues.take(|_| true).is_none(), "the second must wait while the first runs");
-        queues.finish(ticket.stream);
+        queues.finish(position.stream);
         assert_eq!(run_one(&mut queues), Some("second"));
     }
 
@@ -348,12 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn work_waits_for_a_ticket_of_another_stream() {
+    fn work_waits_for_a_position_of_another_stream() {
         let mut queues = Queues::new();
         let producer = queues.open(CONTEXT, StreamKind::NonBlocking);
         let consumer = queues.open(CONTEXT, StreamKind::NonBlocking);
-        let ticket = queues.enqueue(producer, &[], "produce").expect("open");
-        queues.enqueue(consumer, &[ticket], "consume");
+        let position = queues.enqueue(producer, &[], "produce").expect("open");
+        queues.enqueue(consumer, &[position], "consume");
         let (running, work) = queues.take(|_| true).expect("ready");
         assert_eq!(work, "produce");
         assert!(queues.take(|_| true).is_none());
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_two_tickets_needs_both() {
+    fn waiting_for_two_positions_needs_both() {
         let mut queues = Queues::new();
         let streams = [(); 3].map(|()| queues.open(CONTEXT, StreamKind::NonBlocking));
         let first = queues.enqueue(streams[0], &[], "a").expect("open");
@@ -377,12 +378,12 @@ mod tests {
     fn closed_stream_finishes_its_work_and_counts_as_done() {
         let mut queues = Queues::new();
         let stream = queues.open(CONTEXT, StreamKind::Blocking);
-        let ticket = queues.enqueue(stream, &[], "last").expect("open");
+        let position = queues.enqueue(stream, &[], "last").expect("open");
         queues.close(stream);
         assert!(queues.enqueue(stream, &[], "too late").is_none());
-        assert!(!queues.is_done(ticket));
+        assert!(!queues.is_done(position));
         assert_eq!(run_one(&mut queues), Some("last"));
-        assert!(queues.is_done(ticket));
+        assert!(queues.is_done(position));
     }
 
     #[test]
@@ -391,9 +392,9 @@ mod tests {
         let legacy = queues.open(CONTEXT, StreamKind::Legacy);
         let blocking = queues.open(CONTEXT, StreamKind::Blocking);
         let free = queues.open(CONTEXT, StreamKind::NonBlocking);
-        let ticket = queues.enqueue(blocking, &[], "work").expect("open");
+        let position = queues.enqueue(blocking, &[], "work").expect("open");
         queues.enqueue(free, &[], "other");
-        assert_eq!(queues.unfinished_before(legacy), [ticket]);
+        assert_eq!(queues.unfinished_before(legacy), [position]);
     }
 
     #[test]

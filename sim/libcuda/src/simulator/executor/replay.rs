@@ -10,10 +10,10 @@ use floe_surface::HostFunction;
 
 use super::events::EventKey;
 use super::output::Output;
-use super::queue::{StreamKey, StreamKind, Ticket};
+use super::queue::{StreamKey, StreamKind, StreamPosition};
 use super::transfer::Transfer;
 use super::words::Words;
-use super::{Executor, State, Work};
+use super::{Executor, ExecutorState, Work};
 
 /// Most streams a replay is spread over: more would only wait for the same cores.
 const MOST_LANES: usize = 16;
@@ -56,7 +56,7 @@ pub(crate) struct Stage {
     executor: Arc<Executor>,
     context: u64,
     lanes: Vec<StreamKey>,
-    last: Option<Ticket>,
+    last: Option<StreamPosition>,
 }
 
 impl Stage {
@@ -141,7 +141,7 @@ impl Executor {
 }
 
 /// Lanes belong to the context they were last used in, since a fault stops what is queued of its context.
-fn open_lanes(state: &mut State, stage: &mut Stage, context: u64, count: usize) {
+fn open_lanes(state: &mut ExecutorState, stage: &mut Stage, context: u64, count: usize) {
     if stage.context != context {
         for lane in stage.lanes.drain(..) {
             state.queues.close(lane);
@@ -154,35 +154,36 @@ fn open_lanes(state: &mut State, stage: &mut Stage, context: u64, count: usize) 
 }
 
 fn queue(
-    state: &mut State,
+    state: &mut ExecutorState,
     stream: StreamKey,
     scenes: &[Scene],
     works: Vec<Work>,
     lanes: &[usize],
     stage: &Stage,
-) -> CudaResult<Ticket> {
+) -> CudaResult<StreamPosition> {
     let begin = Executor::enqueue(state, stream, stage.last.as_slice(), Work::Nothing)?;
     let mut ends = vec![begin; stage.lanes.len() + 1];
-    let mut tickets: Vec<Ticket> = Vec::with_capacity(scenes.len());
+    let mut positions: Vec<StreamPosition> = Vec::with_capacity(scenes.len());
     for ((scene, work), lane) in scenes.iter().zip(works).zip(lanes) {
-        let mut after: Vec<Ticket> = scene.after.iter().filter_map(|before| tickets.get(*before).copied()).collect();
+        let mut after: Vec<StreamPosition> =
+            scene.after.iter().filter_map(|before| positions.get(*before).copied()).collect();
         after.push(begin);
         if let Step::Wait(event) = scene.step {
             after.extend(state.events.get(event).and_then(|event| event.recorded));
         }
         let key = lane.checked_sub(1).and_then(|lane| stage.lanes.get(lane).copied()).unwrap_or(stream);
         // Its own lane's order needs no word.
-        after.retain(|ticket| ticket.stream != key);
-        let ticket = Executor::enqueue(state, key, &after, work)?;
+        after.retain(|position| position.stream != key);
+        let position = Executor::enqueue(state, key, &after, work)?;
         if let Step::Record(event) = scene.step {
-            state.events.record(event, ticket);
+            state.events.record(event, position);
         }
-        tickets.push(ticket);
+        positions.push(position);
         if let Some(end) = ends.get_mut(*lane) {
-            *end = ticket;
+            *end = position;
         }
     }
-    ends.retain(|ticket| ticket.stream != stream);
+    ends.retain(|position| position.stream != stream);
     Executor::enqueue(state, stream, &ends, Work::Nothing)
 }
 

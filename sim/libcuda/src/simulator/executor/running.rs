@@ -9,15 +9,15 @@ use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Fault, FaultKind, Outcome};
 
 use super::super::log;
-use super::work::{Place, Work};
-use super::{Executor, State, TRANSFER_THREADS, Ticket};
+use super::work::{ThreadKind, Work};
+use super::{Executor, ExecutorState, StreamPosition, TRANSFER_THREADS};
 
 impl Executor {
     /// Starts everything that is ready. Takes the lock and gives it up.
-    pub(super) fn pump<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) {
+    pub(super) fn pump<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, ExecutorState>) {
         loop {
-            while let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::Here) {
-                drop(self.perform(state, ticket, work));
+            while let Some((position, work)) = state.queues.take(|work| work.thread_kind() == ThreadKind::Here) {
+                drop(self.perform(state, position, work));
                 state = self.lock();
             }
             // A stream may wait for the finished work.
@@ -30,15 +30,15 @@ impl Executor {
         }
     }
 
-    fn wake_threads(self: &Arc<Self>, state: &mut State) {
-        if state.queues.has_ready(|work| work.place() == Place::TransferThread) {
+    fn wake_threads(self: &Arc<Self>, state: &mut ExecutorState) {
+        if state.queues.has_ready(|work| work.thread_kind() == ThreadKind::TransferThread) {
             if state.idle_transfer_threads == 0 && state.transfer_threads < TRANSFER_THREADS {
                 state.transfer_threads += 1;
                 self.spawn("floe-transfer", Self::transfer_thread);
             }
             self.transfers.notify_one();
         }
-        if state.queues.has_ready(|work| work.place() == Place::HostThread) {
+        if state.queues.has_ready(|work| work.thread_kind() == ThreadKind::HostThread) {
             if !state.host_thread {
                 state.host_thread = true;
                 self.spawn("floe-host-calls", Self::host_thread);
@@ -60,9 +60,9 @@ impl Executor {
     fn transfer_thread(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            if let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::TransferThread) {
+            if let Some((position, work)) = state.queues.take(|work| work.thread_kind() == ThreadKind::TransferThread) {
                 self.wake_threads(&mut state);
-                drop(self.perform(state, ticket, work));
+                drop(self.perform(state, position, work));
                 self.pump(self.lock());
                 state = self.lock();
             } else {
@@ -76,8 +76,8 @@ impl Executor {
     fn host_thread(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            if let Some((ticket, work)) = state.queues.take(|work| work.place() == Place::HostThread) {
-                drop(self.perform(state, ticket, work));
+            if let Some((position, work)) = state.queues.take(|work| work.thread_kind() == ThreadKind::HostThread) {
+                drop(self.perform(state, position, work));
                 self.pump(self.lock());
                 state = self.lock();
             } else {
@@ -89,16 +89,16 @@ impl Executor {
     /// Does one piece of work that was taken from the queues, and marks it done; a kernel is marked done when it ends.
     pub(super) fn perform<'a>(
         self: &'a Arc<Self>,
-        mut state: MutexGuard<'a, State>,
-        ticket: Ticket,
+        mut state: MutexGuard<'a, ExecutorState>,
+        position: StreamPosition,
         work: Work,
-    ) -> MutexGuard<'a, State> {
-        let context = state.queues.context(ticket.stream).unwrap_or_default();
+    ) -> MutexGuard<'a, ExecutorState> {
+        let context = state.queues.context(position.stream).unwrap_or_default();
         let fault = state.faults.get(&context).copied();
         let result = match work {
             Work::Nothing => Ok(()),
             Work::Record(event) => {
-                state.events.happen(event, ticket, Instant::now());
+                state.events.happen(event, position, Instant::now());
                 Ok(())
             }
             Work::Release(release) => {
@@ -117,7 +117,7 @@ impl Executor {
             Work::Words(mut words) => match words.advance(&self.memory, &self.host_memory) {
                 Ok(true) => Ok(()),
                 Ok(false) => {
-                    self.hold(&mut state, ticket, context, words);
+                    self.hold(&mut state, position, context, words);
                     return state;
                 }
                 Err(error) => Err(error),
@@ -131,15 +131,15 @@ impl Executor {
             Work::Kernel(grid) => {
                 drop(state);
                 let executor = Arc::clone(self);
-                self.pool.submit(&grid, Box::new(move |outcome| executor.kernel_ended(ticket, context, &outcome)));
+                self.pool.submit(&grid, Box::new(move |outcome| executor.kernel_ended(position, context, &outcome)));
                 return self.lock();
             }
         };
-        self.finish(&mut state, ticket, context, result);
+        self.finish(&mut state, position, context, result);
         state
     }
 
-    fn kernel_ended(self: &Arc<Self>, ticket: Ticket, context: u64, outcome: &Outcome) {
+    fn kernel_ended(self: &Arc<Self>, position: StreamPosition, context: u64, outcome: &Outcome) {
         let result = match outcome {
             Outcome::Done => Ok(()),
             Outcome::Fault(fault) => {
@@ -150,7 +150,7 @@ impl Executor {
             Outcome::Stopped | Outcome::Cancelled => Err(CudaError::LAUNCH_FAILED),
         };
         let mut state = self.lock();
-        self.finish(&mut state, ticket, context, result);
+        self.finish(&mut state, position, context, result);
         self.pump(state);
     }
 
@@ -164,11 +164,17 @@ impl Executor {
         }
     }
 
-    pub(super) fn finish(&self, state: &mut State, ticket: Ticket, context: u64, result: CudaResult<()>) {
+    pub(super) fn finish(
+        &self,
+        state: &mut ExecutorState,
+        position: StreamPosition,
+        context: u64,
+        result: CudaResult<()>,
+    ) {
         if let Err(error) = result {
             state.faults.entry(context).or_insert(error);
         }
-        state.queues.finish(ticket.stream);
+        state.queues.finish(position.stream);
         if state.waiting > 0 {
             self.progress.notify_all();
         }

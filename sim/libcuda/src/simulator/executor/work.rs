@@ -37,7 +37,7 @@ pub(crate) enum Work {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ThreadKind {
     Here,
     TransferThread,
     HostThread,
@@ -56,11 +56,11 @@ impl Work {
         }))
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn thread_kind(&self) -> ThreadKind {
         match self {
-            Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => Place::TransferThread,
-            Self::Host(_) => Place::HostThread,
-            _ => Place::Here,
+            Self::Transfer(transfer) if transfer.bytes() > INLINE_BYTES => ThreadKind::TransferThread,
+            Self::Host(_) => ThreadKind::HostThread,
+            _ => ThreadKind::Here,
         }
     }
 }

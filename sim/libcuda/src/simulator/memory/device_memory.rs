@@ -9,7 +9,7 @@ use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Memory, MemoryError, Store};
 use range_alloc::RangeAllocator;
 
-use super::heap::{Allocation, Heap};
+use super::heap::{AddressHeap, Allocation};
 use super::physical::Physical;
 use crate::simulator::addresses::{ALLOCATIONS, GLOBALS, SPAN};
 use crate::simulator::device::limits::GRANULARITY;
@@ -28,9 +28,9 @@ pub(crate) struct Owner {
     pub(crate) is_managed: bool,
 }
 
-struct State {
-    heap: Heap<Physical>,
-    globals: Heap<Physical>,
+struct DeviceMemoryState {
+    heap: AddressHeap<Physical>,
+    globals: AddressHeap<Physical>,
     kernel_heaps: RangeAllocator<u64>,
     owners: HashMap<u64, Owner>,
     /// Bytes in use by pool.
@@ -39,7 +39,7 @@ struct State {
     managed: HashSet<u64>,
 }
 
-impl State {
+impl DeviceMemoryState {
     fn own(&mut self, allocation: Allocation, owner: Owner) {
         if let Some(pool) = owner.pool {
             *self.pools.entry(pool).or_default() += allocation.size;
@@ -62,7 +62,7 @@ impl State {
 pub(crate) struct DeviceMemory {
     memory: Arc<Memory>,
     store: Arc<Store>,
-    state: Mutex<State>,
+    state: Mutex<DeviceMemoryState>,
 }
 
 /// Memory behind a context's `malloc` of kernels.
@@ -78,9 +78,9 @@ impl DeviceMemory {
         let allocations = ALLOCATIONS + distance;
         let globals = GLOBALS + distance;
         // Ids of different devices stay apart: BUFFER_ID is unique over the process.
-        let state = State {
-            heap: Heap::new(allocations..allocations + SPAN, 1 + (distance << 8)),
-            globals: Heap::new(globals..globals + SPAN / 2, 1),
+        let state = DeviceMemoryState {
+            heap: AddressHeap::new(allocations..allocations + SPAN, 1 + (distance << 8)),
+            globals: AddressHeap::new(globals..globals + SPAN / 2, 1),
             kernel_heaps: RangeAllocator::new(globals + SPAN / 2..globals + SPAN),
             owners: HashMap::new(),
             pools: HashMap::new(),

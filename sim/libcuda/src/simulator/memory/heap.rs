@@ -19,7 +19,7 @@ pub(crate) struct Allocation {
     pub(crate) id: u64,
 }
 
-struct Block<B> {
+struct HeapBlock<B> {
     length: u64,
     free: RangeAllocator<u64>,
     live: usize,
@@ -27,9 +27,9 @@ struct Block<B> {
 }
 
 /// An allocator over one range of device addresses. `B` is what backs a block.
-pub(crate) struct Heap<B> {
+pub(crate) struct AddressHeap<B> {
     space: RangeAllocator<u64>,
-    blocks: BTreeMap<u64, Block<B>>,
+    blocks: BTreeMap<u64, HeapBlock<B>>,
     allocations: BTreeMap<u64, Allocation>,
     next_id: u64,
 }
@@ -42,7 +42,7 @@ pub(crate) struct EmptyBlock<B> {
     pub(crate) backing: B,
 }
 
-impl<B> Heap<B> {
+impl<B> AddressHeap<B> {
     /// A heap over `range`, whose ends are multiples of the granularity. Its allocation ids start at `first_id`.
     pub(crate) fn new(range: Range<u64>, first_id: u64) -> Self {
         Self {
@@ -102,12 +102,12 @@ impl<B> Heap<B> {
         // The first range of an empty allocator starts at its start, which is a multiple of the granularity.
         let taken = free.allocate_range(length).is_ok();
         debug_assert!(taken, "a new block holds what it was made for");
-        self.blocks.insert(range.start, Block { length: whole, free, live: 1, backing });
+        self.blocks.insert(range.start, HeapBlock { length: whole, free, live: 1, backing });
         Ok(Some(range.start))
     }
 
     /// Frees the allocation that starts at `address`; `None` when there is none. The memory stays mapped until
-    /// [`Heap::take_empty`].
+    /// [`AddressHeap::take_empty`].
     pub(crate) fn free(&mut self, address: u64) -> Option<Allocation> {
         let allocation = self.allocations.remove(&address)?;
         let length = allocation.size.next_multiple_of(ALIGNMENT);
@@ -161,11 +161,11 @@ mod tests {
 
     const BASE: u64 = 0x1000_0000_0000;
 
-    fn heap() -> Heap<()> {
-        Heap::new(BASE..BASE + (1 << 30), 1)
+    fn heap() -> AddressHeap<()> {
+        AddressHeap::new(BASE..BASE + (1 << 30), 1)
     }
 
-    fn take(heap: &mut Heap<()>, size: u64) -> u64 {
+    fn take(heap: &mut AddressHeap<()>, size: u64) -> u64 {
         let made: Result<_, ()> = heap.allocate(size, 1, |_, _| Ok(()));
         made.expect("backed").expect("room").address
     }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn failing_backing_leaves_the_heap_as_it_was() {
-        let mut heap: Heap<()> = heap();
+        let mut heap: AddressHeap<()> = heap();
         let result: Result<Option<Allocation>, &str> = heap.allocate(8 << 20, 1, |_, _| Err("no memory"));
         assert_eq!(result.err(), Some("no memory"));
         assert_eq!(take(&mut heap, 8 << 20), BASE);

@@ -10,15 +10,15 @@ use floe_surface::{HostBlock, HostRange};
 
 use crate::simulator::lock::lock;
 
-enum Origin {
+enum PinnedOrigin {
     /// Ours, freed with the entry.
     Allocated(HostBlock),
     /// The program's own.
     Registered(HostRange),
 }
 
-struct Entry {
-    origin: Origin,
+struct PinnedEntry {
+    origin: PinnedOrigin,
     length: u64,
     flags: u32,
     context: u64,
@@ -36,38 +36,38 @@ pub(crate) struct Pinned {
 }
 
 #[derive(Default)]
-struct State {
-    entries: BTreeMap<u64, Entry>,
+struct PinnedRanges {
+    entries: BTreeMap<u64, PinnedEntry>,
     next_id: u64,
 }
 
 /// All pinned memory of the process.
 #[derive(Default)]
 pub(crate) struct HostMemory {
-    state: Mutex<State>,
+    state: Mutex<PinnedRanges>,
 }
 
 /// Ids of host memory do not meet those of device allocations.
 const FIRST_ID: u64 = 1 << 62;
 
-impl Entry {
+impl PinnedEntry {
     fn range(&self) -> HostRange {
         match &self.origin {
-            Origin::Allocated(block) => block.range(),
-            Origin::Registered(range) => *range,
+            PinnedOrigin::Allocated(block) => block.range(),
+            PinnedOrigin::Registered(range) => *range,
         }
     }
 }
 
-impl State {
-    fn around(&self, address: u64) -> Option<(u64, &Entry)> {
+impl PinnedRanges {
+    fn around(&self, address: u64) -> Option<(u64, &PinnedEntry)> {
         let (&start, entry) = self.entries.range(..=address).next_back()?;
         (address - start < entry.length).then_some((start, entry))
     }
 
-    fn insert(&mut self, origin: Origin, flags: u32, context: u64) -> HostPointer {
+    fn insert(&mut self, origin: PinnedOrigin, flags: u32, context: u64) -> HostPointer {
         self.next_id += 1;
-        let mut entry = Entry { origin, length: 0, flags, context, id: FIRST_ID + self.next_id };
+        let mut entry = PinnedEntry { origin, length: 0, flags, context, id: FIRST_ID + self.next_id };
         let range = entry.range();
         entry.length = range.len() as u64;
         self.entries.insert(range.pointer().0, entry);
@@ -83,7 +83,7 @@ impl HostMemory {
             return Err(CudaError::INVALID_VALUE);
         }
         let block = HostBlock::new(bytes).ok_or(CudaError::OUT_OF_MEMORY)?;
-        Ok(lock(&self.state).insert(Origin::Allocated(block), flags, context))
+        Ok(lock(&self.state).insert(PinnedOrigin::Allocated(block), flags, context))
     }
 
     /// # Errors
@@ -96,13 +96,13 @@ impl HostMemory {
         {
             return Err(CudaError::HOST_MEMORY_ALREADY_REGISTERED);
         }
-        state.insert(Origin::Registered(range), flags, context);
+        state.insert(PinnedOrigin::Registered(range), flags, context);
         Ok(())
     }
 
     pub(crate) fn is_allocated(&self, pointer: HostPointer) -> bool {
         let state = lock(&self.state);
-        state.entries.get(&pointer.0).is_some_and(|entry| matches!(entry.origin, Origin::Allocated(_)))
+        state.entries.get(&pointer.0).is_some_and(|entry| matches!(entry.origin, PinnedOrigin::Allocated(_)))
     }
 
     /// # Errors
@@ -110,7 +110,7 @@ impl HostMemory {
     pub(crate) fn check_registered(&self, pointer: HostPointer) -> CudaResult<()> {
         let state = lock(&self.state);
         let (start, entry) = state.around(pointer.0).ok_or(CudaError::HOST_MEMORY_NOT_REGISTERED)?;
-        let whole = start == pointer.0 && matches!(entry.origin, Origin::Registered(_));
+        let whole = start == pointer.0 && matches!(entry.origin, PinnedOrigin::Registered(_));
         if whole { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 

@@ -23,7 +23,7 @@ const MAX_STACK: u64 = 512 << 10;
 /// Most a program can ask for output or heap.
 const MAX_BUFFER: u64 = 64 << 30;
 
-struct State {
+struct KernelSideState {
     stack: u64,
     output_limit: u64,
     heap_limit: u64,
@@ -35,13 +35,13 @@ struct State {
 pub(crate) struct KernelSide {
     pub(crate) output: Arc<Output>,
     views: Arc<Views>,
-    state: Mutex<State>,
+    state: Mutex<KernelSideState>,
 }
 
 impl KernelSide {
     /// With CUDA's default limits, and the process's textures.
     pub(crate) fn new(views: Arc<Views>) -> Self {
-        let state = State {
+        let state = KernelSideState {
             stack: DEFAULT_STACK,
             output_limit: DEFAULT_OUTPUT,
             heap_limit: DEFAULT_HEAP,

@@ -33,7 +33,7 @@ struct Mapped {
 
 /// A mapped range, as questions about an address need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct MappedRange {
     pub(crate) address: u64,
     pub(crate) length: u64,
     pub(crate) handle: u64,
@@ -98,7 +98,7 @@ impl VirtualMemory {
     /// # Errors
     /// INVALID_VALUE where nothing is mapped.
     pub(crate) fn retain(&mut self, address: u64) -> CudaResult<u64> {
-        let piece = self.piece_at(address).ok_or(CudaError::INVALID_VALUE)?;
+        let piece = self.mapped_range_at(address).ok_or(CudaError::INVALID_VALUE)?;
         let mapped = self.mapped.get(&piece.address).ok_or(CudaError::INVALID_VALUE)?;
         let released = Created { references: 0, ..mapped.created.clone() };
         self.created.entry(piece.handle).or_insert(released).references += 1;
@@ -190,7 +190,7 @@ impl VirtualMemory {
 
     /// Cuts the mapping around `at` in two there, so that its parts can differ in access.
     fn cut(&mut self, memory: &Memory, at: u64) -> CudaResult<()> {
-        let Some(piece) = self.piece_at(at).filter(|piece| piece.address != at) else { return Ok(()) };
+        let Some(piece) = self.mapped_range_at(at).filter(|piece| piece.address != at) else { return Ok(()) };
         self.hide(memory, piece.address)?;
         let Some(first) = self.mapped.get_mut(&piece.address) else { return Ok(()) };
         let kept = at - piece.address;
@@ -219,7 +219,7 @@ impl VirtualMemory {
         let end = address.checked_add(length).filter(|_| length > 0).ok_or(CudaError::INVALID_VALUE)?;
         let (mut at, mut changes) = (address, false);
         while at < end {
-            let piece = self.piece_at(at).ok_or(CudaError::INVALID_VALUE)?;
+            let piece = self.mapped_range_at(at).ok_or(CudaError::INVALID_VALUE)?;
             changes |= piece.accessible != accessible;
             at = piece.address + piece.length;
         }
@@ -253,9 +253,9 @@ impl VirtualMemory {
     }
 
     /// The mapping around `address`.
-    pub(crate) fn piece_at(&self, address: u64) -> Option<Piece> {
+    pub(crate) fn mapped_range_at(&self, address: u64) -> Option<MappedRange> {
         let (&start, mapped) = self.mapped.range(..=address).next_back()?;
-        (address - start < mapped.length).then_some(Piece {
+        (address - start < mapped.length).then_some(MappedRange {
             address: start,
             length: mapped.length,
             handle: mapped.handle,
