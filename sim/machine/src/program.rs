@@ -20,7 +20,7 @@ use crate::lower::image::Image;
 use crate::memory::Memory;
 
 pub use error::LoadError;
-pub(crate) use unit::{Symbol, Unit, Variable};
+pub(crate) use unit::{PlacedVariable, Symbol, Unit};
 
 /// One parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Program {
     pub(crate) units: Vec<Unit>,
     /// All functions with a body: unit, place in its module.
     pub(crate) functions: Vec<(usize, usize)>,
-    pub(crate) variables: Vec<Variable>,
+    pub(crate) variables: Vec<PlacedVariable>,
     /// Symbols other modules see.
     pub(crate) exports: HashMap<String, Symbol>,
     /// Kernels in order of the texts: name, function number.

@@ -8,7 +8,7 @@ use crate::lower::image::{GRID_WINDOW, GRID_WORKSPACE, LOCAL_WINDOW, PARAMETER_W
 use crate::memory::View;
 
 /// A state space.
-pub(crate) trait Space {
+pub(crate) trait AddressSpace {
     /// Host pointer of `bytes` bytes at `address`, where they are the same for every lane and all of them may be accessed.
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8>;
     /// Host pointer of `bytes` bytes at `address` of the lane, aligned to `bytes`.
@@ -50,7 +50,7 @@ pub(crate) fn global(view: &View, address: u64, bytes: u64) -> Option<*mut u8> {
     (valid != 0).then(|| view.host.wrapping_add(offset as usize))
 }
 
-impl Space for Global {
+impl AddressSpace for Global {
     #[inline(always)]
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
         global(&context.view, address, bytes)
@@ -62,7 +62,7 @@ impl Space for Global {
     }
 }
 
-impl Space for Shared {
+impl AddressSpace for Shared {
     #[inline(always)]
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
         let inside = address.saturating_add(bytes) <= u64::from(context.shared_bytes);
@@ -78,7 +78,7 @@ impl Space for Shared {
     }
 }
 
-impl Space for Local {
+impl AddressSpace for Local {
     #[inline(always)]
     fn span(_: &Context, _: u64, _: u64) -> Option<*mut u8> {
         None // every lane has its own
@@ -94,7 +94,7 @@ impl Space for Local {
     }
 }
 
-impl Space for Parameter {
+impl AddressSpace for Parameter {
     #[inline(always)]
     fn span(context: &Context, address: u64, bytes: u64) -> Option<*mut u8> {
         let inside = address.saturating_add(bytes) <= u64::from(context.parameter_bytes);
@@ -116,7 +116,7 @@ impl Space for Parameter {
     }
 }
 
-impl Space for Generic {
+impl AddressSpace for Generic {
     #[inline(always)]
     fn resolve_target(context: &Context, lane: u32, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
         if address & !0xffff_ffff == PARAMETER_WINDOW {

@@ -7,18 +7,18 @@ use super::lanes::LANES;
 /// Bytes aligned to a cache line: register files, shared and local memory.
 #[derive(Clone, Default)]
 pub(crate) struct AlignedBytes {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     length: usize,
 }
 
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
-struct Line([u8; 64]);
+struct CacheLine([u8; 64]);
 
 impl AlignedBytes {
     /// That many bytes; new ones are zero, with 64 readable bytes after the end.
     pub(crate) fn zeroed(length: usize) -> Self {
-        Self { lines: vec![Line([0; 64]); length.div_ceil(64) + 1], length }
+        Self { lines: vec![CacheLine([0; 64]); length.div_ceil(64) + 1], length }
     }
 
     pub(crate) fn len(&self) -> usize {

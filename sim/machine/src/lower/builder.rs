@@ -9,7 +9,7 @@ use crate::program::{LoadError, Program};
 
 use super::constants::{CONSTANT_LIMIT, ConstantPool};
 use super::function;
-use super::image::{CallSite, FunctionImage, Image, Origin, Target};
+use super::image::{CallSite, CallTarget, FunctionImage, Image, Origin};
 
 /// Most bytes of shared variables that are counted: launches allow far less.
 const SHARED_BYTES: u64 = 1 << 30;
@@ -111,7 +111,7 @@ impl Builder<'_> {
                 self.functions.push(image);
                 done += 1;
             }
-            let indirect = self.calls.iter().any(|call| matches!(call.target, Target::Register(_)));
+            let indirect = self.calls.iter().any(|call| matches!(call.target, CallTarget::Register(_)));
             if !indirect || optional_from != usize::MAX {
                 return Ok(());
             }

@@ -12,7 +12,7 @@ use crate::isa::Value;
 use crate::program::Symbol;
 
 use super::function::{Body, Lowering};
-use super::image::{Builtin, CallSite, Target, Words};
+use super::image::{Builtin, CallSite, CallTarget, FrameWords};
 use super::names::Name;
 
 impl Body<'_, '_> {
@@ -57,7 +57,7 @@ impl Body<'_, '_> {
 
     pub(crate) fn call(&mut self, instruction: &Instruction<'static>) -> Lowering<()> {
         let call = instruction.call().ok_or("operands of a call in an unknown form")?;
-        let words = |body: &Self, operands: &[Operand<'static>]| -> Lowering<Vec<Words>> {
+        let words = |body: &Self, operands: &[Operand<'static>]| -> Lowering<Vec<FrameWords>> {
             operands.iter().map(|operand| body.argument(operand)).collect()
         };
         let arguments = words(self, call.arguments)?;
@@ -69,7 +69,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn argument(&self, operand: &Operand<'static>) -> Lowering<Words> {
+    fn argument(&self, operand: &Operand<'static>) -> Lowering<FrameWords> {
         let Operand::Name(name) = operand else {
             return Err(format!("argument not in a .param variable: {operand:?}"));
         };
@@ -79,12 +79,12 @@ impl Body<'_, '_> {
         }
     }
 
-    fn call_target(&mut self, name: &str, arguments: &[Words]) -> Lowering<Target> {
+    fn call_target(&mut self, name: &str, arguments: &[FrameWords]) -> Lowering<CallTarget> {
         if let Some(register) = self.register(name) {
             if register.scalar.size() != 8 {
                 return Err(format!("function address not in a 64-bit register: {name}"));
             }
-            return Ok(Target::Register(self.slot(register)?));
+            return Ok(CallTarget::Register(self.slot(register)?));
         }
         if let Some(Symbol::Function(number)) = self.program.symbol(self.unit, name) {
             let (_, function) = self.program.function(number);
@@ -98,7 +98,7 @@ impl Body<'_, '_> {
                     function.parameters.len()
                 ));
             }
-            return Ok(Target::Function(self.builder.function(number)));
+            return Ok(CallTarget::Function(self.builder.function(number)));
         }
         let (builtin, count) = match name {
             "vprintf" => (Builtin::Printf, 2),
@@ -110,7 +110,7 @@ impl Body<'_, '_> {
         if arguments.len() != count {
             return Err(format!("arguments for {name}: {}, wanted: {count}", arguments.len()));
         }
-        Ok(Target::Builtin(builtin))
+        Ok(CallTarget::Builtin(builtin))
     }
 
     pub(crate) fn ret(&mut self) -> Lowering<()> {

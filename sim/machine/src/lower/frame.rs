@@ -2,7 +2,7 @@
 //! In go sizes of registers and arguments, out come offsets of slots, all of them below one limit.
 //! It never makes a frame larger than that: the register, argument or value that would is refused by name.
 
-use super::image::Words;
+use super::image::FrameWords;
 
 /// Most bytes of a frame: room for 8192 registers of 32 bits that hold something at the same time, where GPUs have 255.
 pub(crate) const FRAME_LIMIT: u32 = 1 << 20;
@@ -91,13 +91,13 @@ impl FrameLayout {
     }
 
     /// Words of 32 bits for each lane that hold an argument of so many bytes.
-    pub(crate) fn words(&mut self, bytes: u32) -> Result<Words, String> {
+    pub(crate) fn words(&mut self, bytes: u32) -> Result<FrameWords, String> {
         let count = bytes.div_ceil(4);
         let offset = self.take(u64::from(NARROW_BYTES) * u64::from(count))?;
         for word in 0..count {
             self.note(offset + NARROW_BYTES * word, NARROW_BYTES);
         }
-        Ok(Words { offset, count })
+        Ok(FrameWords { offset, count })
     }
 
     /// The offset of the next slot, for [`FrameLayout::go_back`].

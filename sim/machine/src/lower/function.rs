@@ -13,7 +13,7 @@ use crate::program::{LoadError, Program};
 
 use super::builder::{Builder, SharedKey};
 use super::frame::{FrameLayout, NARROW_BYTES, PREDICATE_BYTES, WIDE_BYTES};
-use super::image::{FunctionImage, Origin, Register, Words};
+use super::image::{FrameWords, FunctionImage, Origin, Register};
 use super::liveness::{self, Allotment, Kind};
 use super::names::{Name, Names, RegisterId};
 use super::parameters::kernel_parameters;
@@ -217,7 +217,7 @@ impl<'p> Body<'_, 'p> {
     }
 
     /// Formal parameters and results: words of the frame; a kernel's stand in the parameter buffer.
-    fn formals(&mut self) -> Lowering<(Vec<Words>, Vec<Words>)> {
+    fn formals(&mut self) -> Lowering<(Vec<FrameWords>, Vec<FrameWords>)> {
         if self.is_kernel() {
             for (parameter, place) in self.function.parameters.iter().zip(kernel_parameters(self.function)?) {
                 self.names.insert(parameter.name, Name::Parameter(place.0, place.1));
@@ -476,7 +476,7 @@ impl<'p> Body<'_, 'p> {
         Ok(self.scratch.wide[self.scratch.wide_used - 1])
     }
 
-    /// Place of a shared variable declared in this function.
+    /// SymbolPlace of a shared variable declared in this function.
     pub(crate) fn function_shared(&mut self, statement: usize) -> Lowering<u32> {
         let Some(Statement::Variable(variable)) = self.body.get(statement) else {
             return Err("shared variable without a declaration".to_owned());

@@ -21,7 +21,7 @@ pub(crate) struct Register {
 
 /// A parameter or return value of a function: words of 32 lanes in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct FrameWords {
     /// Byte offset of the first word's slot.
     pub(crate) offset: u32,
     /// Number of words.
@@ -41,8 +41,8 @@ pub(crate) struct FunctionImage {
     pub(crate) frame_bytes: u32,
     /// Bytes of local variables per thread.
     pub(crate) local_bytes: u32,
-    pub(crate) parameters: Vec<Words>,
-    pub(crate) returns: Vec<Words>,
+    pub(crate) parameters: Vec<FrameWords>,
+    pub(crate) returns: Vec<FrameWords>,
     pub(crate) registers: Vec<Register>,
     /// Why it cannot run, where it was only taken in because some indirect call might reach it.
     pub(crate) refused: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct FunctionImage {
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     /// A function of the image.
     Function(u32),
     /// The function whose address the 64-bit slot holds.
@@ -71,11 +71,11 @@ pub(crate) enum Builtin {
 /// A call instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct CallSite {
-    pub(crate) target: Target,
+    pub(crate) target: CallTarget,
     /// The caller's argument words.
-    pub(crate) arguments: Vec<Words>,
+    pub(crate) arguments: Vec<FrameWords>,
     /// The caller's words for results.
-    pub(crate) returns: Vec<Words>,
+    pub(crate) returns: Vec<FrameWords>,
 }
 
 /// The origin of an instruction.

@@ -73,7 +73,7 @@ struct Effect {
 }
 
 /// A stretch of statements that is entered at its beginning and left at its end.
-struct Block {
+struct BasicBlock {
     first: usize,
     last: usize,
     successors: Vec<usize>,
@@ -113,18 +113,18 @@ impl Bits {
 struct Flow {
     registers: Vec<RegisterId>,
     effects: Vec<Effect>,
-    blocks: Vec<Block>,
+    blocks: Vec<BasicBlock>,
 }
 
 /// Collects registers in order of appearance.
-struct Reader<'n, 'a> {
+struct OperandReader<'n, 'a> {
     names: &'n Names<'a>,
     scope: usize,
     registers: Vec<RegisterId>,
     indices: HashMap<u32, usize>,
 }
 
-impl Reader<'_, '_> {
+impl OperandReader<'_, '_> {
     fn note(&mut self, name: &str, into: &mut Vec<usize>) {
         let Some(Name::Register(register)) = self.names.find(self.scope, name) else {
             return;
@@ -190,7 +190,7 @@ fn ends_path(instruction: &Instruction<'_>) -> bool {
 
 impl Flow {
     fn read(body: &[Statement<'_>], names: &Names<'_>) -> Result<Self, String> {
-        let mut reader = Reader { names, scope: 0, registers: Vec::new(), indices: HashMap::default() };
+        let mut reader = OperandReader { names, scope: 0, registers: Vec::new(), indices: HashMap::default() };
         let mut effects: Vec<Effect> = Vec::with_capacity(body.len());
         let mut starts = vec![0];
         let mut jumps: Vec<(usize, Vec<usize>, bool)> = Vec::new();
@@ -312,13 +312,13 @@ fn blocks(
     jumps: &[(usize, Vec<usize>, bool)],
     statements: usize,
     registers: usize,
-) -> Vec<Block> {
+) -> Vec<BasicBlock> {
     starts.retain(|start| *start < statements);
     starts.sort_unstable();
     starts.dedup();
     let block_of = |statement: usize| starts.partition_point(|start| *start <= statement) - 1;
-    let mut blocks: Vec<Block> = (0..starts.len())
-        .map(|index| Block {
+    let mut blocks: Vec<BasicBlock> = (0..starts.len())
+        .map(|index| BasicBlock {
             first: starts[index],
             last: starts.get(index + 1).map_or(statements, |next| *next) - 1,
             successors: if index + 1 < starts.len() { vec![index + 1] } else { Vec::new() },

@@ -13,10 +13,10 @@ use super::function::{Body, Lowering};
 use super::handlers::{
     is_shared_word, load_handlers, parameter_handlers, store_handlers, word_load_handlers, word_store_handlers,
 };
-use super::image::Words;
+use super::image::FrameWords;
 use super::moves::value_of;
 use super::names::Name;
-use super::operand::Place;
+use super::operand::SymbolPlace;
 
 /// The modifiers of an access.
 struct Access {
@@ -224,12 +224,12 @@ impl Body<'_, '_> {
     }
 
     /// Address of a variable named in an access of a space: it must lie in that space.
-    fn space_address(&mut self, place: Place, offset: i64, space: SpaceKind, wide: bool) -> Lowering<u32> {
+    fn space_address(&mut self, place: SymbolPlace, offset: i64, space: SpaceKind, wide: bool) -> Lowering<u32> {
         let fits = match place {
-            Place::Address(_) => space == SpaceKind::Global,
-            Place::Shared(_) | Place::DynamicShared => space == SpaceKind::Shared,
-            Place::Local(_) => space == SpaceKind::Local,
-            Place::Parameter(_) => false,
+            SymbolPlace::Address(_) => space == SpaceKind::Global,
+            SymbolPlace::Shared(_) | SymbolPlace::DynamicShared => space == SpaceKind::Shared,
+            SymbolPlace::Local(_) => space == SpaceKind::Local,
+            SymbolPlace::Parameter(_) => false,
         };
         if !fits {
             return Err("variable of another space".to_owned());
@@ -238,13 +238,13 @@ impl Body<'_, '_> {
     }
 
     /// Generic address of a variable.
-    fn generic_address(&mut self, place: Place, offset: i64) -> Lowering<u32> {
+    fn generic_address(&mut self, place: SymbolPlace, offset: i64) -> Lowering<u32> {
         use super::image::{LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW};
         let window = match place {
-            Place::Address(_) => 0,
-            Place::Shared(_) | Place::DynamicShared => SHARED_WINDOW,
-            Place::Local(_) => LOCAL_WINDOW,
-            Place::Parameter(_) => PARAMETER_WINDOW,
+            SymbolPlace::Address(_) => 0,
+            SymbolPlace::Shared(_) | SymbolPlace::DynamicShared => SHARED_WINDOW,
+            SymbolPlace::Local(_) => LOCAL_WINDOW,
+            SymbolPlace::Parameter(_) => PARAMETER_WINDOW,
         };
         if window == LOCAL_WINDOW && !self.is_kernel() {
             let local = self.address(place, offset, true)?;
@@ -444,7 +444,7 @@ fn lies_inside(offset: i64, bytes: i64, size: u32) -> bool {
 
 /// The word of the frame, and the bit in it, of element `index` of `bytes` bytes. The first element is at `offset` of
 /// the words' `size` bytes.
-fn word_at(words: Words, size: u32, offset: i64, index: usize, bytes: i64) -> Lowering<(u32, i64)> {
+fn word_at(words: FrameWords, size: u32, offset: i64, index: usize, bytes: i64) -> Lowering<(u32, i64)> {
     let at = offset.checked_add(bytes * index as i64).filter(|at| lies_inside(*at, bytes, size));
     let at = at.ok_or_else(|| format!("outside the parameter: {offset}"))?;
     if at % bytes.min(4) != 0 {

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap as HashMap;
 use floe_ptx::{ScalarType, Space, Statement};
 
 use super::frame::FrameLayout;
-use super::image::Words;
+use super::image::FrameWords;
 
 /// Most registers a function may declare, used or not: compilers declare some ten thousand.
 const REGISTER_LIMIT: u32 = 1 << 24;
@@ -40,7 +40,7 @@ pub(crate) enum Name {
     /// Dynamic shared memory.
     DynamicShared,
     /// Words of the frame that hold a parameter or argument, and its bytes.
-    Words(Words, u32),
+    Words(FrameWords, u32),
     /// Offset and bytes in the kernel's parameters.
     Parameter(u32, u32),
     /// Statement of a `.branchtargets`, `.calltargets` or `.callprototype`.

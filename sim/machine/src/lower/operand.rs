@@ -16,7 +16,7 @@ use super::names::{Name, RegisterId};
 
 /// A symbol's address in its own space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SymbolPlace {
     /// Global or constant memory, or a function.
     Address(u64),
     /// Offset in shared memory.
@@ -182,12 +182,12 @@ impl Body<'_, '_> {
     }
 
     /// The address of a symbol.
-    pub(crate) fn place(&mut self, name: &str) -> Lowering<Place> {
+    pub(crate) fn place(&mut self, name: &str) -> Lowering<SymbolPlace> {
         match self.names.find(self.scope, name) {
-            Some(Name::Shared(statement)) => return self.function_shared(statement).map(Place::Shared),
-            Some(Name::DynamicShared) => return Ok(Place::DynamicShared),
-            Some(Name::Local(offset)) => return Ok(Place::Local(offset)),
-            Some(Name::Parameter(offset, _)) => return Ok(Place::Parameter(offset)),
+            Some(Name::Shared(statement)) => return self.function_shared(statement).map(SymbolPlace::Shared),
+            Some(Name::DynamicShared) => return Ok(SymbolPlace::DynamicShared),
+            Some(Name::Local(offset)) => return Ok(SymbolPlace::Local(offset)),
+            Some(Name::Parameter(offset, _)) => return Ok(SymbolPlace::Parameter(offset)),
             Some(Name::Words(..)) => return Err(format!("address of a function's parameter: {name}")),
             Some(Name::Foreign(space)) => {
                 return Err(format!("variable declared in a body, in space {space:?}: {name}"));
@@ -201,22 +201,22 @@ impl Body<'_, '_> {
                 if self.program.function(number).1.kind == FunctionKind::Function {
                     self.builder.function(number);
                 }
-                Ok(Place::Address(Image::function_address(number)))
+                Ok(SymbolPlace::Address(Image::function_address(number)))
             }
             Some(Symbol::Variable(index)) => self.variable_place(index),
-            Some(Symbol::DynamicShared) => Ok(Place::DynamicShared),
+            Some(Symbol::DynamicShared) => Ok(SymbolPlace::DynamicShared),
             None => Err(format!("unknown name: {name}")),
         }
     }
 
-    fn variable_place(&mut self, index: usize) -> Lowering<Place> {
+    fn variable_place(&mut self, index: usize) -> Lowering<SymbolPlace> {
         let variable = self.program.variable(index);
         match variable.space {
             Space::Shared => {
                 let key = SharedKey::Module(0, index);
-                self.builder.shared_offset(key, variable.size, variable.align).map(Place::Shared)
+                self.builder.shared_offset(key, variable.size, variable.align).map(SymbolPlace::Shared)
             }
-            Space::Global | Space::Constant => Ok(Place::Address(variable.address)),
+            Space::Global | Space::Constant => Ok(SymbolPlace::Address(variable.address)),
             other => Err(format!("variable in space {other:?}: {}", variable.name)),
         }
     }
@@ -228,20 +228,20 @@ impl Body<'_, '_> {
     }
 
     /// As [`Body::address_of`] for a place.
-    pub(crate) fn address(&mut self, place: Place, offset: i64, wide: bool) -> Lowering<u32> {
+    pub(crate) fn address(&mut self, place: SymbolPlace, offset: i64, wide: bool) -> Lowering<u32> {
         let base = match place {
-            Place::DynamicShared => return Ok(self.builder.dynamic_shared(wide, offset.cast_unsigned())),
-            Place::Local(at) if !self.is_kernel() => {
+            SymbolPlace::DynamicShared => return Ok(self.builder.dynamic_shared(wide, offset.cast_unsigned())),
+            SymbolPlace::Local(at) if !self.is_kernel() => {
                 return self.local_address(i64::from(at).wrapping_add(offset), wide);
             }
-            Place::Address(address) => address,
-            Place::Shared(at) | Place::Local(at) | Place::Parameter(at) => u64::from(at),
+            SymbolPlace::Address(address) => address,
+            SymbolPlace::Shared(at) | SymbolPlace::Local(at) | SymbolPlace::Parameter(at) => u64::from(at),
         };
         let value = base.wrapping_add(offset.cast_unsigned());
         if wide {
             return Ok(self.builder.constants.wide(value));
         }
-        if matches!(place, Place::Address(_)) {
+        if matches!(place, SymbolPlace::Address(_)) {
             return Err("32-bit address of global memory".to_owned());
         }
         Ok(self.builder.constants.narrow(value as u32))

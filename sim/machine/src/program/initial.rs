@@ -25,7 +25,7 @@ impl Program {
             if declared.lanes > 1 {
                 dimensions.push(u64::from(declared.lanes));
             }
-            let writer = Writer {
+            let writer = ValueWriter {
                 program: self,
                 unit: variable.unit,
                 scalar: declared.scalar,
@@ -49,7 +49,7 @@ pub(super) fn symbols(value: &Initializer<'_>, note: &mut dyn FnMut(&str)) {
 }
 
 /// Writes one variable's value. It holds no copy of the variable, which may be far larger than its value's text.
-struct Writer<'a> {
+struct ValueWriter<'a> {
     program: &'a Program,
     unit: usize,
     scalar: ScalarType,
@@ -58,7 +58,7 @@ struct Writer<'a> {
     size: u64,
 }
 
-impl Writer<'_> {
+impl ValueWriter<'_> {
     /// Writes a value of the given dimensions from byte `at` on.
     fn write(&self, value: &Initializer<'_>, dimensions: &[u64], at: u64) -> Result<(), String> {
         let Initializer::List(values) = value else {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use floe_ptx::{FunctionKind, Linkage, Space};
 
-use super::unit::{Symbol, Variable};
+use super::unit::{PlacedVariable, Symbol};
 use super::{LoadError, Program};
 
 impl Program {
@@ -91,7 +91,7 @@ impl Program {
                 line: variable.position.line,
                 what: "variable without a usable size".to_owned(),
             })?;
-            let placed = Variable {
+            let placed = PlacedVariable {
                 name: name.to_owned(),
                 unit,
                 index,
@@ -161,7 +161,7 @@ impl Program {
     }
 
     /// A variable by number.
-    pub(crate) fn variable(&self, number: usize) -> &Variable {
+    pub(crate) fn variable(&self, number: usize) -> &PlacedVariable {
         &self.variables[number]
     }
 

@@ -34,7 +34,7 @@ pub(crate) enum Symbol {
 }
 
 /// A module-scope variable.
-pub(crate) struct Variable {
+pub(crate) struct PlacedVariable {
     pub(crate) name: String,
     pub(crate) unit: usize,
     /// Place among the module's variables.

@@ -15,13 +15,13 @@ const STEPS: f32 = 256.0;
 
 /// The elements of one axis that a coordinate reads: none is the border.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct Neighbours {
     elements: [Option<u32>; 2],
     /// Weight of the second.
     weight: f32,
 }
 
-impl Pair {
+impl Neighbours {
     const FIRST: Self = Self { elements: [Some(0); 2], weight: 0.0 };
 
     fn weight(&self, second: usize) -> f32 {
@@ -68,19 +68,19 @@ impl Texture {
     }
 
     /// The element a coordinate lies in.
-    fn nearest(&self, axis: usize, coordinate: f32) -> Pair {
+    fn nearest(&self, axis: usize, coordinate: f32) -> Neighbours {
         let element = self.element(axis, self.in_elements(axis, coordinate).floor() as i64);
-        Pair { elements: [element; 2], weight: 0.0 }
+        Neighbours { elements: [element; 2], weight: 0.0 }
     }
 
     /// The elements a coordinate lies between.
-    fn between(&self, axis: usize, coordinate: f32) -> Pair {
+    fn between(&self, axis: usize, coordinate: f32) -> Neighbours {
         let place = self.in_elements(axis, coordinate) - 0.5;
         let first = place.floor();
         let weight = ((place - first) * STEPS).round() / STEPS;
         let index = first as i64;
         let elements = [self.element(axis, index), self.element(axis, index.saturating_add(1))];
-        Pair { elements, weight: if weight.is_nan() { 0.0 } else { weight } }
+        Neighbours { elements, weight: if weight.is_nan() { 0.0 } else { weight } }
     }
 
     /// The bits of one element; the address where nothing is mapped.
@@ -98,17 +98,17 @@ impl Texture {
         Ok(bits)
     }
 
-    fn pairs(&self, coordinates: &[f32], find: impl Fn(usize, f32) -> Pair) -> [Pair; 3] {
-        let mut pairs = [Pair::FIRST; 3];
+    fn pairs(&self, coordinates: &[f32], find: impl Fn(usize, f32) -> Neighbours) -> [Neighbours; 3] {
+        let mut pairs = [Neighbours::FIRST; 3];
         for (axis, (pair, coordinate)) in pairs.iter_mut().zip(coordinates).enumerate() {
             *pair = find(axis, *coordinate);
         }
         pairs
     }
 
-    fn layer(&self, layer: Option<u32>) -> Option<Pair> {
+    fn layer(&self, layer: Option<u32>) -> Option<Neighbours> {
         let last = self.texels.extent[2] - 1;
-        layer.map(|layer| Pair { elements: [Some(layer.min(last)); 2], weight: 0.0 })
+        layer.map(|layer| Neighbours { elements: [Some(layer.min(last)); 2], weight: 0.0 })
     }
 
     /// The sample at coordinates, one per axis, of a layer where there are layers.
@@ -132,7 +132,7 @@ impl Texture {
     }
 
     /// The mean of up to eight elements by their weights.
-    fn mean(&self, pairs: &[Pair; 3], read: ReadBytes<'_>) -> Result<[u32; 4], u64> {
+    fn mean(&self, pairs: &[Neighbours; 3], read: ReadBytes<'_>) -> Result<[u32; 4], u64> {
         let mut sums = [0.0_f32; 4];
         for corner in 0..8 {
             let second = [corner & 1, corner >> 1 & 1, corner >> 2];

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::exec::address::{Generic, Global, Shared, Space, SpaceKind};
+use crate::exec::address::{AddressSpace, Generic, Global, Shared, SpaceKind};
 use crate::exec::context::{Context, Inst, Operation};
 use crate::exec::lanes::{Isa, Slot, V64};
 
@@ -60,7 +60,7 @@ pub(crate) trait Update {
 /// `atom`, `red`: d (`u32::MAX`: none), address a (64 bits) + imm, operands b and c; `extra` is 1 for `red`.
 pub(crate) struct Atomic<S, U>(PhantomData<(S, U)>);
 
-impl<S: Space, U: Update> Operation for Atomic<S, U> {
+impl<S: AddressSpace, U: Update> Operation for Atomic<S, U> {
     #[inline(always)]
     unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
         type Vector<U> = <<<U as Update>::Word as Word>::Slot as Slot>::Vector;

@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use crate::exec::address::{self, Space};
+use crate::exec::address::{self, AddressSpace};
 use crate::exec::context::{Context, Inst, Operation};
 use crate::exec::lanes::{FULL, Isa, LANES, Slot, V32, V64};
 
@@ -159,7 +159,7 @@ impl AddressWidth for Narrow {
 /// `ld`: N elements of T from space S; address a + imm; `extra` 1 marks volatile and ordered accesses.
 pub(crate) struct Load<S, T, W, const N: usize>(PhantomData<(S, T, W)>);
 
-impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<S, T, W, N> {
+impl<S: AddressSpace, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<S, T, W, N> {
     #[inline(always)]
     unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
         if inst.extra != 0 {
@@ -204,7 +204,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Load<
 /// # Safety
 /// As for the instruction.
 #[inline(always)]
-unsafe fn load_together<I: Isa, S: Space, T: Transfer, W: AddressWidth, const N: usize>(
+unsafe fn load_together<I: Isa, S: AddressSpace, T: Transfer, W: AddressWidth, const N: usize>(
     context: &Context,
     inst: &Inst,
     part: &[u64; PART],
@@ -262,7 +262,7 @@ unsafe fn finish<I: Isa, T: Transfer, const N: usize>(
 /// `st`: N elements of T to space S; address a + imm; elements d, b, c, aux.
 pub(crate) struct Store<S, T, W, const N: usize>(PhantomData<(S, T, W)>);
 
-impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store<S, T, W, N> {
+impl<S: AddressSpace, T: Transfer, W: AddressWidth, const N: usize> Operation for Store<S, T, W, N> {
     #[inline(always)]
     unsafe fn run<I: Isa>(context: &mut Context, inst: &Inst, mask: u32, registers: *mut u8) -> *const Inst {
         context.spins = 0;
@@ -305,7 +305,7 @@ impl<S: Space, T: Transfer, W: AddressWidth, const N: usize> Operation for Store
 /// # Safety
 /// As for the instruction.
 #[inline(always)]
-unsafe fn store_together<I: Isa, S: Space, T: Transfer, W: AddressWidth, const N: usize>(
+unsafe fn store_together<I: Isa, S: AddressSpace, T: Transfer, W: AddressWidth, const N: usize>(
     context: &Context,
     inst: &Inst,
     part: &[u64; PART],

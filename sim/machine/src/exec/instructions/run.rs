@@ -11,7 +11,7 @@ use crate::scalar::{Rn, float};
 
 /// How the addresses of both halves of a warp lie, as one number for the inner loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pair {
+enum LanePattern {
     Rows,
     Sames,
     Mixed,
@@ -20,7 +20,7 @@ enum Pair {
 /// An address register as it lies in shared memory.
 #[derive(Clone, Copy)]
 struct Known {
-    pair: Pair,
+    pattern: LanePattern,
     lies: [Lie; 2],
     /// Address of the first lane of each half.
     first: [*const u8; 2],
@@ -28,8 +28,12 @@ struct Known {
 }
 
 impl Known {
-    const NOTHING: Self =
-        Self { pair: Pair::Mixed, lies: [Lie::Other; 2], first: [std::ptr::null(); 2], offsets: std::ptr::null() };
+    const NOTHING: Self = Self {
+        pattern: LanePattern::Mixed,
+        lies: [Lie::Other; 2],
+        first: [std::ptr::null(); 2],
+        offsets: std::ptr::null(),
+    };
 
     /// Looks at the addresses; `None` unless all accesses of the plan are inside shared memory and aligned.
     ///
@@ -70,10 +74,10 @@ impl Known {
                 _ => Lie::Other,
             };
         }
-        known.pair = match known.lies {
-            [Lie::Row, Lie::Row] => Pair::Rows,
-            [Lie::Same, Lie::Same] => Pair::Sames,
-            _ => Pair::Mixed,
+        known.pattern = match known.lies {
+            [Lie::Row, Lie::Row] => LanePattern::Rows,
+            [Lie::Same, Lie::Same] => LanePattern::Sames,
+            _ => LanePattern::Mixed,
         };
         Some(known)
     }
@@ -86,16 +90,16 @@ impl Known {
     unsafe fn load(&self, context: &Context, add: usize, target: *mut [u32; PART]) {
         // SAFETY: all accesses were found inside shared memory.
         unsafe {
-            match self.pair {
-                Pair::Rows => {
+            match self.pattern {
+                LanePattern::Rows => {
                     *target = self.first[0].wrapping_add(add).cast::<[u32; PART]>().read_unaligned();
                     *target.add(1) = self.first[1].wrapping_add(add).cast::<[u32; PART]>().read_unaligned();
                 }
-                Pair::Sames => {
+                LanePattern::Sames => {
                     *target = [self.first[0].wrapping_add(add).cast::<u32>().read_unaligned(); PART];
                     *target.add(1) = [self.first[1].wrapping_add(add).cast::<u32>().read_unaligned(); PART];
                 }
-                Pair::Mixed => self.load_mixed(context, add, target),
+                LanePattern::Mixed => self.load_mixed(context, add, target),
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::texture_plan::{Beyond, Reading, SurfacePlan, TexturePlan};
-use crate::exec::address::Space as _;
+use crate::exec::address::AddressSpace as _;
 use crate::exec::context::{Context, Inst, Operation, write};
 use crate::exec::lanes::{Isa, Lane, Slot, V32};
 use crate::fault::FaultKind;
@@ -48,7 +48,7 @@ struct Last<T> {
 impl<T> Last<T> {
     const NONE: Self = Self { number: 0, view: None };
 
-    fn find(&mut self, number: u64, find: impl FnOnce(u64) -> Option<Arc<T>>) -> Result<&T, Problem> {
+    fn find(&mut self, number: u64, find: impl FnOnce(u64) -> Option<Arc<T>>) -> Result<&T, TextureFault> {
         if self.view.is_none() || self.number != number {
             *self = Self { number, view: find(number) };
         }
@@ -57,7 +57,7 @@ impl<T> Last<T> {
 }
 
 /// A fault, and its address or number.
-type Problem = (FaultKind, u64);
+type TextureFault = (FaultKind, u64);
 
 /// Lanes of a mask.
 fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -109,7 +109,7 @@ unsafe fn read_textures(
     plan: &TexturePlan,
     mask: u32,
     registers: *mut u8,
-) -> Result<[V32; 4], (usize, Problem)> {
+) -> Result<[V32; 4], (usize, TextureFault)> {
     // SAFETY: lowering encoded these slots; the services outlive the run.
     let (numbers, at, views) = unsafe {
         let at = Coordinates::read(context, registers, plan.layer, &plan.coordinates, plan.axes);
@@ -143,14 +143,19 @@ fn read_texture(
 }
 
 /// The memory that a surface instruction moves.
-enum Place {
+enum SurfaceTarget {
     At(u64),
     /// Beyond the ends, where nothing is moved.
     Nowhere,
 }
 
 /// The address of a lane's elements.
-fn place(plan: &SurfacePlan, surface: &Surface, layer: Option<u32>, at: [u32; 3]) -> Result<Place, Problem> {
+fn place(
+    plan: &SurfacePlan,
+    surface: &Surface,
+    layer: Option<u32>,
+    at: [u32; 3],
+) -> Result<SurfaceTarget, TextureFault> {
     let texels = &surface.texels;
     let moved = (plan.bytes * plan.count) as u64;
     let row = u64::from(texels.extent[0]) * texels.element_bytes();
@@ -172,14 +177,14 @@ fn place(plan: &SurfacePlan, surface: &Surface, layer: Option<u32>, at: [u32; 3]
                     last
                 }
             }
-            (_, _, Beyond::Zero | Beyond::Clamp) => return Ok(Place::Nowhere),
+            (_, _, Beyond::Zero | Beyond::Clamp) => return Ok(SurfaceTarget::Nowhere),
             (_, _, Beyond::Trap) => return Err((FaultKind::Trap, texels.base)),
         };
     }
     let [x, y, z] = found;
     let address = texels.base.wrapping_add(x);
     let address = address.wrapping_add(y.wrapping_mul(texels.pitch)).wrapping_add(z.wrapping_mul(texels.slice));
-    if address.is_multiple_of(moved) { Ok(Place::At(address)) } else { Err((FaultKind::Misaligned, address)) }
+    if address.is_multiple_of(moved) { Ok(SurfaceTarget::At(address)) } else { Err((FaultKind::Misaligned, address)) }
 }
 
 /// The surface and place of every lane, in order.
@@ -191,8 +196,8 @@ unsafe fn each_place(
     plan: &SurfacePlan,
     mask: u32,
     registers: *mut u8,
-    mut act: impl FnMut(usize, Place) -> Result<(), Problem>,
-) -> Result<(), (usize, Problem)> {
+    mut act: impl FnMut(usize, SurfaceTarget) -> Result<(), TextureFault>,
+) -> Result<(), (usize, TextureFault)> {
     // SAFETY: lowering encoded these slots; the services outlive the run.
     let (numbers, at, views) = unsafe {
         let at = Coordinates::read(context, registers, plan.layer, &plan.coordinates, plan.axes);
@@ -244,10 +249,10 @@ unsafe fn load_surface<T: Lane>(
     plan: &SurfacePlan,
     mask: u32,
     registers: *mut u8,
-) -> Result<[<T::Slot as Slot>::Vector; 4], (usize, Problem)> {
+) -> Result<[<T::Slot as Slot>::Vector; 4], (usize, TextureFault)> {
     let mut values = [<T::Slot as Slot>::ZERO; 4];
-    let load = |lane: usize, place: Place| {
-        let Place::At(address) = place else { return Ok(()) };
+    let load = |lane: usize, place: SurfaceTarget| {
+        let SurfaceTarget::At(address) = place else { return Ok(()) };
         let bytes = read_bytes(context, address, plan.bytes * plan.count);
         let bytes = bytes.ok_or((FaultKind::IllegalAddress, address))?;
         for (index, value) in values.iter_mut().take(plan.count).enumerate() {
@@ -286,9 +291,9 @@ unsafe fn store_surface<T: Lane>(
     plan: &SurfacePlan,
     mask: u32,
     registers: *mut u8,
-) -> Result<(), (usize, Problem)> {
-    let store = |lane: usize, place: Place| {
-        let Place::At(address) = place else { return Ok(()) };
+) -> Result<(), (usize, TextureFault)> {
+    let store = |lane: usize, place: SurfaceTarget| {
+        let SurfaceTarget::At(address) = place else { return Ok(()) };
         let moved = (plan.bytes * plan.count) as u64;
         let target = crate::exec::Global::span(context, address, moved).ok_or((FaultKind::IllegalAddress, address))?;
         for (index, slot) in plan.elements.iter().take(plan.count).enumerate() {

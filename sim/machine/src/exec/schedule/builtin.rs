@@ -3,11 +3,11 @@
 //! kernel's own accesses. Lanes are served in lane order.
 
 use super::format;
-use crate::exec::address::{Generic, Space};
+use crate::exec::address::{AddressSpace, Generic};
 use crate::exec::context::Context;
 use crate::exec::lanes::V32;
 use crate::fault::FaultKind;
-use crate::lower::image::{Builtin, CallSite, Words};
+use crate::lower::image::{Builtin, CallSite, FrameWords};
 use crate::services::Services;
 
 /// Longest string that is read from device memory; a longer one is cut.
@@ -51,7 +51,7 @@ pub(crate) fn call(
     failed.map_or(Ok(()), |lane| Err((FaultKind::Assert, lane)))
 }
 
-fn word(registers: *mut u8, words: Words, lane: u32) -> u64 {
+fn word(registers: *mut u8, words: FrameWords, lane: u32) -> u64 {
     let part = |index: usize| {
         // SAFETY: lowering reserved the words in this frame.
         let word = unsafe { &*registers.add(words.offset as usize + 128 * index).cast::<V32>() };

@@ -8,7 +8,7 @@ use crate::exec::context::Context;
 use crate::exec::lanes::{V32, V64};
 use crate::exec::state::{AlignedBytes, Block, Fragment, Frame, Wait, Warp};
 use crate::fault::FaultKind;
-use crate::lower::image::{CallSite, Image, Target, Words};
+use crate::lower::image::{CallSite, CallTarget, FrameWords, Image};
 
 /// Stack a call takes at least: a return address and what hardware would spill.
 const LEAST_STACK: u32 = 16;
@@ -32,19 +32,19 @@ pub(crate) fn enter(
     // Lanes that the guard masks off continue after the call; the calling lanes leave this fragment.
     let rest = from.mask & !mask;
     match call.target {
-        Target::Builtin(function) => {
+        CallTarget::Builtin(function) => {
             let registers = warp.frames[from.frame as usize].registers.as_mut_ptr();
             let result = builtin::call(context, function, call, registers, mask);
             warp.fragments[current].pc = pc + 1;
             return result.err().map(|(kind, lane)| fault(context, kind, lane, pc));
         }
-        Target::Function(function) => {
+        CallTarget::Function(function) => {
             warp.fragments.swap_remove(current);
             if let Err((kind, lane)) = push(warp, image, call, function, from, mask, pc) {
                 return Some(fault(context, kind, lane, pc));
             }
         }
-        Target::Register(slot) => {
+        CallTarget::Register(slot) => {
             warp.fragments.swap_remove(current);
             if let Err((kind, lane)) = push_indirect(warp, image, call, slot, from, mask, pc) {
                 return Some(fault(context, kind, lane, pc));
@@ -215,7 +215,7 @@ pub(crate) fn leave(image: &Image, warp: &mut Warp, current: usize, mask: u32, p
 }
 
 /// Copies words of lanes between frames; the shorter of the two says how many.
-fn copy_words(target: *mut u8, to: Words, source: *const u8, from: Words, mask: u32) {
+fn copy_words(target: *mut u8, to: FrameWords, source: *const u8, from: FrameWords, mask: u32) {
     for word in 0..to.count.min(from.count) as usize {
         // SAFETY: lowering reserved the words in the frames of both functions.
         unsafe {

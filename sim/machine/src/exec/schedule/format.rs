@@ -22,23 +22,23 @@ pub(crate) fn format(
         }
         let start = at;
         at += 1;
-        let Some(directive) = Directive::parse(text, &mut at, &mut count, argument)? else {
+        let Some(specification) = Specification::parse(text, &mut at, &mut count, argument)? else {
             output.extend_from_slice(&text[start..at]);
             continue;
         };
-        if directive.conversion == b'%' {
+        if specification.conversion == b'%' {
             output.push(b'%');
             continue;
         }
         count += 1;
-        directive.print(&mut output, argument, string)?;
+        specification.print(&mut output, argument, string)?;
     }
     Ok((output, count))
 }
 
 /// A conversion specification.
 #[derive(Default)]
-struct Directive {
+struct Specification {
     minus: bool,
     plus: bool,
     space: bool,
@@ -58,29 +58,29 @@ const OUTPUT_LIMIT: usize = 1 << 20;
 /// Widest field; wider ones are cut to it.
 const WIDTH_LIMIT: usize = 4096;
 
-impl Directive {
-    /// Reads what follows a `%`; `None` when it is no directive.
+impl Specification {
+    /// Reads what follows a `%`; `None` when it is no specification.
     fn parse(
         text: &[u8],
         at: &mut usize,
         count: &mut u32,
         argument: &mut dyn FnMut(u64) -> Result<u64, FaultKind>,
     ) -> Result<Option<Self>, FaultKind> {
-        let mut directive = Self::default();
+        let mut specification = Self::default();
         while let Some(flag) = text.get(*at) {
             match flag {
-                b'-' => directive.minus = true,
-                b'+' => directive.plus = true,
-                b' ' => directive.space = true,
-                b'#' => directive.alternative = true,
-                b'0' => directive.zero = true,
+                b'-' => specification.minus = true,
+                b'+' => specification.plus = true,
+                b' ' => specification.space = true,
+                b'#' => specification.alternative = true,
+                b'0' => specification.zero = true,
                 _ => break,
             }
             *at += 1;
         }
-        directive.width = match number(text, at, count, argument)? {
+        specification.width = match number(text, at, count, argument)? {
             Some(width) if width < 0 => {
-                directive.minus = true;
+                specification.minus = true;
                 width.unsigned_abs() as usize
             }
             width => width.unwrap_or(0) as usize,
@@ -89,12 +89,12 @@ impl Directive {
         if text.get(*at) == Some(&b'.') {
             *at += 1;
             let precision = number(text, at, count, argument)?.unwrap_or(0);
-            directive.precision = usize::try_from(precision).ok().map(|precision| precision.min(WIDTH_LIMIT));
+            specification.precision = usize::try_from(precision).ok().map(|precision| precision.min(WIDTH_LIMIT));
         }
         while let Some(size) = text.get(*at) {
             match size {
-                b'l' | b'j' | b'z' | b't' | b'q' | b'L' => directive.long = true,
-                b'h' => directive.short = directive.short.saturating_add(1),
+                b'l' | b'j' | b'z' | b't' | b'q' | b'L' => specification.long = true,
+                b'h' => specification.short = specification.short.saturating_add(1),
                 _ => break,
             }
             *at += 1;
@@ -103,8 +103,8 @@ impl Directive {
             return Ok(None);
         };
         *at += 1;
-        directive.conversion = *conversion;
-        Ok(b"diuoxXfFeEgGaAcsp%".contains(conversion).then_some(directive))
+        specification.conversion = *conversion;
+        Ok(b"diuoxXfFeEgGaAcsp%".contains(conversion).then_some(specification))
     }
 
     fn print(

@@ -21,18 +21,18 @@ const SLICE: Duration = Duration::from_millis(2);
 
 /// A pool of workers. Dropping it waits for the workers; grids still in it are stopped.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     workers: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     /// Signalled when there may be work.
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     jobs: VecDeque<Job>,
     closing: bool,
 }
@@ -47,7 +47,7 @@ struct Job {
 impl Pool {
     /// A pool of that many threads (at least one).
     pub fn new(threads: usize) -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
+        let shared = Arc::new(PoolShared { state: Mutex::default(), work: Condvar::new() });
         let workers = (0..threads.max(1))
             .map(|number| {
                 let shared = Arc::clone(&shared);
@@ -90,7 +90,7 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn serve(&self, worker: u32) {
         let mut spare: Option<(u64, Block)> = None;
         loop {
@@ -155,7 +155,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl PoolState {
     /// Takes out a job that no worker is in and that has nothing left to do.
     fn finished(&mut self) -> Option<Job> {
         let position = self.jobs.iter().position(|job| job.active == 0 && job.grid.is_over())?;
