@@ -73,24 +73,24 @@ fn number_of(place: &[u8]) -> Option<usize> {
 struct Flow<'m> {
     source: &'m [u8],
     piece: usize,
-    line: Mutex<Line>,
+    line: Mutex<PieceQueue>,
     /// Wakes the writers.
     more: Condvar,
-    places: Mutex<Places<'m>>,
+    places: Mutex<FreeMemory<'m>>,
     /// Wakes who measures.
     came: Condvar,
 }
 
 /// The goal of the writers, in pieces since the beginning.
 #[derive(Default)]
-struct Line {
+struct PieceQueue {
     next: usize,
     until: usize,
     over: bool,
 }
 
 /// Memory that receives pieces. Every reader has one place in its hands, and there is one more for each piece.
-struct Places<'m> {
+struct FreeMemory<'m> {
     /// Those that were filled last are behind.
     free: VecDeque<&'m mut [u8]>,
     filled: usize,
@@ -106,7 +106,7 @@ impl<'m> Flow<'m> {
             piece,
             line: Mutex::default(),
             more: Condvar::new(),
-            places: Mutex::new(Places { free, filled: 0, until: 0, failure: None }),
+            places: Mutex::new(FreeMemory { free, filled: 0, until: 0, failure: None }),
             came: Condvar::new(),
         }
     }

@@ -4,7 +4,7 @@
 
 /// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MemberState {
     /// It runs: it sets something up, or it has its turn.
     Busy,
     /// It stands still until nothing else runs.
@@ -18,7 +18,7 @@ enum Place {
 /// One of them.
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    place: Place,
+    state: MemberState,
     /// Which section it stands in.
     section: usize,
     /// Number of turns since all last met.
@@ -26,7 +26,7 @@ struct Member {
 }
 
 impl Member {
-    const STARTED: Self = Self { place: Place::Busy, section: 0, turns: 0 };
+    const STARTED: Self = Self { state: MemberState::Busy, section: 0, turns: 0 };
 }
 
 /// The order of their turns.
@@ -48,38 +48,38 @@ impl Order {
 
     /// It stands still in this section and asks for a turn.
     pub(crate) fn asks(&mut self, who: usize, section: usize) {
-        self.members[who] = Member { place: Place::Asks, section, ..self.members[who] };
+        self.members[who] = Member { state: MemberState::Asks, section, ..self.members[who] };
     }
 
     /// It stands still in this section and waits for the others.
     pub(crate) fn meets(&mut self, who: usize, section: usize) {
-        self.members[who] = Member { place: Place::Meets, section, ..self.members[who] };
+        self.members[who] = Member { state: MemberState::Meets, section, ..self.members[who] };
     }
 
     /// It has ended, whatever it was doing.
     pub(crate) fn ended(&mut self, who: usize) {
-        self.members[who].place = Place::Gone;
+        self.members[who].state = MemberState::Gone;
     }
 
     /// Whether it runs.
     pub(crate) fn is_busy(&self, who: usize) -> bool {
-        self.members[who].place == Place::Busy
+        self.members[who].state == MemberState::Busy
     }
 
     /// The members that run next: none while one runs; else the next that asks for a turn; else all that have met. A
     /// member in a later section waits until the others have reached it.
     pub(crate) fn go_on(&mut self) -> Vec<usize> {
-        if self.members.iter().any(|member| member.place == Place::Busy) {
+        if self.members.iter().any(|member| member.state == MemberState::Busy) {
             return Vec::new();
         }
-        let standing = self.members.iter().filter(|member| member.place != Place::Gone);
+        let standing = self.members.iter().filter(|member| member.state != MemberState::Gone);
         let Some(section) = standing.map(|member| member.section).min() else { return Vec::new() };
         if let Some(next) = self.next_turn(section) {
             self.members[next].turns += 1;
-            self.members[next].place = Place::Busy;
+            self.members[next].state = MemberState::Busy;
             return vec![next];
         }
-        let met = self.at(Place::Meets, section);
+        let met = self.at(MemberState::Meets, section);
         for who in &met {
             self.members[*who] = Member::STARTED;
         }
@@ -90,15 +90,15 @@ impl Order {
     fn next_turn(&self, section: usize) -> Option<usize> {
         let count = self.members.len();
         let after_the_first = |who: usize, turn: usize| (who + count - turn % count) % count;
-        let asking = self.at(Place::Asks, section).into_iter();
+        let asking = self.at(MemberState::Asks, section).into_iter();
         asking.min_by_key(|who| {
             let turn = self.members[*who].turns;
             (turn, after_the_first(*who, turn))
         })
     }
 
-    fn at(&self, place: Place, section: usize) -> Vec<usize> {
-        let there = |who: &usize| self.members[*who].place == place && self.members[*who].section == section;
+    fn at(&self, state: MemberState, section: usize) -> Vec<usize> {
+        let there = |who: &usize| self.members[*who].state == state && self.members[*who].section == section;
         (0..self.members.len()).filter(there).collect()
     }
 }

@@ -9,17 +9,17 @@ use super::modules::Modules;
 use super::syntax::is_generated;
 
 /// A use of another file's item: the line and the path.
-pub(crate) type Place = (usize, String);
+pub(crate) type Use = (usize, String);
 
 /// The arrows of a crate, by the files they come from and go to.
-pub(crate) type Arrows = BTreeMap<(usize, usize), Vec<Place>>;
+pub(crate) type Arrows = BTreeMap<(usize, usize), Vec<Use>>;
 
 /// A question on the way to an answer: a name in a module, and whether it ends its path. Imports may lead in circles.
 type Asked = HashSet<(usize, String, bool)>;
 
 /// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum PathTarget {
     /// A module.
     Module(usize),
     /// An item that stands in a module.
@@ -30,7 +30,7 @@ enum Target {
 pub(crate) fn arrows(modules: &Modules) -> Arrows {
     let mut arrows = Arrows::new();
     for named in &modules.named {
-        let Some(Target::Item(target)) = modules.resolve(named.module, &named.path, &mut Asked::new()) else {
+        let Some(PathTarget::Item(target)) = modules.resolve(named.module, &named.path, &mut Asked::new()) else {
             continue;
         };
         let (from, to) = (modules.modules[named.module].file, modules.modules[target].file);
@@ -48,18 +48,18 @@ pub(crate) fn arrows(modules: &Modules) -> Arrows {
 
 impl Modules {
     /// The targets of a path that a module names; none when it leads out of the crate.
-    fn resolve(&self, from: usize, path: &[String], asked: &mut Asked) -> Option<Target> {
+    fn resolve(&self, from: usize, path: &[String], asked: &mut Asked) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         let mut at = match first.as_str() {
-            "crate" => Target::Module(self.modules[from].root),
-            "self" => Target::Module(from),
-            "super" => Target::Module(self.modules[from].parent?),
+            "crate" => PathTarget::Module(self.modules[from].root),
+            "self" => PathTarget::Module(from),
+            "super" => PathTarget::Module(self.modules[from].parent?),
             name => self.find(from, name, rest.is_empty(), asked)?,
         };
         for (place, name) in rest.iter().enumerate() {
-            let Target::Module(module) = at else { return Some(at) };
+            let PathTarget::Module(module) = at else { return Some(at) };
             at = if name == "super" {
-                Target::Module(self.modules[module].parent?)
+                PathTarget::Module(self.modules[module].parent?)
             } else if name == "self" {
                 at
             } else {
@@ -68,7 +68,7 @@ impl Modules {
                     Some(found) => found,
                     // It comes from another crate and is only passed on.
                     None if self.modules[module].imported.contains_key(name) => return None,
-                    None => Target::Item(module),
+                    None => PathTarget::Item(module),
                 }
             };
         }
@@ -76,16 +76,16 @@ impl Modules {
     }
 
     /// The meanings of a name in a module. If it has several, the end of a path is an item, the rest modules.
-    fn find(&self, module: usize, name: &str, is_last: bool, asked: &mut Asked) -> Option<Target> {
+    fn find(&self, module: usize, name: &str, is_last: bool, asked: &mut Asked) -> Option<PathTarget> {
         if !asked.insert((module, name.to_owned(), is_last)) {
             return None;
         }
         let here = &self.modules[module];
-        let child = here.children.get(name).map(|child| Target::Module(*child));
-        let item = here.defined.contains(name).then_some(Target::Item(module));
+        let child = here.children.get(name).map(|child| PathTarget::Module(*child));
+        let item = here.defined.contains(name).then_some(PathTarget::Item(module));
         let imported = here.imported.get(name).into_iter().flatten();
         let imported: Vec<_> = imported.filter_map(|path| self.resolve_import(module, name, path, asked)).collect();
-        let is_item = |target: &Target| matches!(target, Target::Item(_));
+        let is_item = |target: &PathTarget| matches!(target, PathTarget::Item(_));
         let all = item.into_iter().chain(imported).chain(child);
         let found = if is_last {
             let all: Vec<_> = all.collect();
@@ -96,11 +96,11 @@ impl Modules {
         };
         found
             .or_else(|| here.globs.iter().find_map(|glob| self.find_in_glob(module, glob, name, is_last, asked)))
-            .or_else(|| here.maybe.contains(name).then_some(Target::Item(module)))
+            .or_else(|| here.maybe.contains(name).then_some(PathTarget::Item(module)))
     }
 
     /// The targets of an import. `use name::…` of a crate of that name is not the import itself.
-    fn resolve_import(&self, module: usize, name: &str, path: &[String], asked: &mut Asked) -> Option<Target> {
+    fn resolve_import(&self, module: usize, name: &str, path: &[String], asked: &mut Asked) -> Option<PathTarget> {
         let itself =
             path.first().is_some_and(|first| first == name) && !self.modules[module].children.contains_key(name);
         if itself { None } else { self.resolve(module, path, asked) }
@@ -113,10 +113,10 @@ impl Modules {
         name: &str,
         is_last: bool,
         asked: &mut Asked,
-    ) -> Option<Target> {
+    ) -> Option<PathTarget> {
         match self.resolve(module, glob, asked)? {
-            Target::Module(target) if target != module => self.find(target, name, is_last, asked),
-            Target::Module(_) | Target::Item(_) => None,
+            PathTarget::Module(target) if target != module => self.find(target, name, is_last, asked),
+            PathTarget::Module(_) | PathTarget::Item(_) => None,
         }
     }
 }

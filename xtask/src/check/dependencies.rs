@@ -151,7 +151,7 @@ impl Package {
 /// Packages of `Cargo.lock` that do not come from the registry, as `name version: source`.
 fn foreign(lock: &str) -> Result<Vec<String>> {
     let lock: Lock = toml::from_str(lock).context("cannot understand: Cargo.lock")?;
-    let foreign = |entry: Entry| {
+    let foreign = |entry: LockEntry| {
         let source = entry.source.filter(|source| source != REGISTRY)?;
         Some(format!("{} {}: {source}", entry.name, entry.version))
     };
@@ -160,11 +160,11 @@ fn foreign(lock: &str) -> Result<Vec<String>> {
 
 #[derive(Deserialize)]
 struct Lock {
-    package: Vec<Entry>,
+    package: Vec<LockEntry>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct LockEntry {
     name: String,
     version: String,
     source: Option<String>,

@@ -58,7 +58,7 @@ pub(crate) struct Modules {
 }
 
 /// The folder and file in which a module's modules are looked for.
-struct Place<'a> {
+struct ModuleFolder<'a> {
     /// Its file.
     file: &'a Path,
     /// The folder of its modules.
@@ -85,7 +85,7 @@ impl Modules {
         self.files.push(file.to_path_buf());
         self.facts.push(Facts::of(&parsed));
         let module = self.add(self.files.len() - 1, parent);
-        self.read_items(&parsed.items, module, &Place { file, folder })?;
+        self.read_items(&parsed.items, module, &ModuleFolder { file, folder })?;
         Ok(module)
     }
 
@@ -96,7 +96,7 @@ impl Modules {
         index
     }
 
-    fn read_items(&mut self, items: &[Item], module: usize, place: &Place) -> Result<()> {
+    fn read_items(&mut self, items: &[Item], module: usize, place: &ModuleFolder) -> Result<()> {
         for item in items.iter().filter(|item| !is_test(attributes(item))) {
             match item {
                 Item::Mod(child) => self.read_module(child, module, place)?,
@@ -113,13 +113,13 @@ impl Modules {
         Ok(())
     }
 
-    fn read_module(&mut self, child: &syn::ItemMod, parent: usize, place: &Place) -> Result<()> {
+    fn read_module(&mut self, child: &syn::ItemMod, parent: usize, place: &ModuleFolder) -> Result<()> {
         let name = child.ident.to_string();
         let name = name.trim_start_matches("r#");
         let beside = place.file.parent().unwrap_or(place.file);
         let module = if let Some((_, items)) = &child.content {
             let module = self.add(self.modules[parent].file, Some(parent));
-            self.read_items(items, module, &Place { file: place.file, folder: place.folder.join(name) })?;
+            self.read_items(items, module, &ModuleFolder { file: place.file, folder: place.folder.join(name) })?;
             module
         } else if let Some(path) = syntax::path_attribute(&child.attrs) {
             let file = beside.join(path);

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::arrows::{Arrows, Place, arrows};
+use super::arrows::{Arrows, Use, arrows};
 use super::circles;
 use super::crates::Crate;
 use super::modules::Modules;
@@ -80,7 +80,7 @@ impl Tangle {
 }
 
 /// Whether another place of the same arrow, an import, brought the name that a path begins with.
-fn is_brought(place: &Place, places: &[Place]) -> bool {
+fn is_brought(place: &Use, places: &[Use]) -> bool {
     let first = place.1.split("::").next();
     places.iter().any(|(_, path)| *path != place.1 && path.rsplit("::").next() == first)
 }
