@@ -131,7 +131,7 @@ static CUarray make_row(size_t width) {
     CUDA_ARRAY_DESCRIPTOR told{};
     CHECK_DRIVER(cuArrayGetDescriptor(&told, array));
     if (std::memcmp(&told, &shape, sizeof told) != 0) {
-        std::printf("the descriptor told back differs\nFAILED\n");
+        std::printf("the returned descriptor differs\nFAILED\n");
         std::exit(1);
     }
     return array;
@@ -161,7 +161,7 @@ static void rows(Verdict &verdict) {
     CHECK_DRIVER(cuMemcpyAtoHAsync(pinned + n, second, 0, n * 4, stream));
     CHECK_DRIVER(cuStreamSynchronize(stream));
     verdict.equal("rows in a stream", pinned + n, source.words.data(), n);
-    // What lies outside or is no array.
+    // Boxes outside the array, and addresses that are no array.
     verdict.expect(cuMemcpyHtoA(first, 4, source.words.data(), n * 4) == CUDA_ERROR_INVALID_VALUE, "beyond the end");
     verdict.expect(cuMemcpyHtoA(first, n * 4, source.words.data(), 4) == CUDA_ERROR_INVALID_VALUE, "behind the end");
     verdict.expect(cuMemcpyAtoH(got.words.data(), first, n * 4 - 2, 3) == CUDA_ERROR_INVALID_VALUE, "a byte beyond");
@@ -332,7 +332,7 @@ static void cut_rectangle(Verdict &verdict, size_t x, size_t width, bool in_stre
     CHECK_DRIVER(cuArrayDestroy(array));
 }
 
-// What an array was made from, and that memory comes back: far more arrays than there is memory for at once.
+// Descriptors of arrays, and the return of memory: far more arrays than fit into memory at once.
 static void comings_and_goings(Verdict &verdict) {
     cudaArray_t layers = make_array(8, 4, 3, cudaArrayLayered | cudaArraySurfaceLoadStore);
     cudaChannelFormatDesc format;

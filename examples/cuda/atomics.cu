@@ -1,6 +1,6 @@
 // Atomic operations of every kind and width, in global and in shared memory, by threads that collide on purpose.
-// No argument. Every operation is one whose end does not depend on the order, or the set of values that the
-// threads were handed is checked instead; results must be equal to the CPU's.
+// No argument. The final value of an operation does not depend on the order, or the set of values that the threads got
+// is checked instead. Results must equal the CPU's.
 #include "check.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ constexpr unsigned threads = 128, blocks = 8, everyone = threads * blocks;
 
 __host__ __device__ unsigned mix(unsigned i) { return i * 2654435761u ^ (i >> 7); }
 
-// What all threads do to one set of cells, wherever it lies.
+// The operations of all threads on one set of cells, in any memory.
 struct Cells {
     int add, sub, lowest, highest;
     unsigned low_bits, bits_and, bits_or, bits_xor, wrapped, falling;

@@ -1,6 +1,5 @@
-// What the runtime says of kernels, pointers and occupancy: attributes of functions and what setting them changes, the
-// blocks that fit on a multiprocessor, the block size it suggests, shared memory beyond the default, and the attributes
-// of every kind of pointer.
+// Attributes of kernels and pointers, and occupancy. Functions: attributes and the effects of setting them, blocks per
+// multiprocessor, suggested block size, shared memory beyond the default. Pointers: the attributes of every kind.
 // No argument. Checks the answers against one another and against launches.
 #include "check.h"
 

@@ -143,7 +143,7 @@ static CUDA_MEMCPY3D_BATCH_OP box_of(CUmemcpy3DOperand source, CUmemcpy3DOperand
     return box;
 }
 
-// A box is cut out of 16 layers of 4 rows of 16 bytes and packed; the packed bytes go on to the host.
+// A box is cut out of 16 layers of 4 rows of 16 bytes and packed; the packed bytes are then copied to the host.
 static void boxes(Verdict &verdict) {
     Places places;
     auto *bytes = reinterpret_cast<unsigned char *>(places.host);

@@ -1,5 +1,5 @@
-// Prices European options by the Black-Scholes formula in f32: logarithm, exponential, square root and a
-// polynomial for the normal distribution, once with the accurate and once with the fast (`__expf`) functions.
+// Prices European options by the Black-Scholes formula in f32, with a polynomial for the normal distribution. It runs
+// once with the accurate and once with the fast (`__expf`) functions.
 // Argument: number of options (default 65536). Checks against the CPU's formula in double precision (erfc).
 #include "check.h"
 

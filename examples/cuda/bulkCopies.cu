@@ -1,5 +1,5 @@
-// Large copies from several threads at once, each on streams of its own: sizes around every bound at which a copy may be cut
-// or take another way, both directions, pinned and pageable, waited for and not. Checks every byte.
+// Large copies from several threads at once, each on streams of its own. Sizes lie around every bound at which a copy
+// may be cut or take another way. Both directions, pinned and pageable, waited for and not. Checks every byte.
 #include "check.h"
 
 #include <atomic>
@@ -68,7 +68,7 @@ static bool every_size(unsigned seed) {
             } else {
                 CHECK(cudaMemcpyAsync(blocks.device[0], from, bytes, cudaMemcpyHostToDevice, stream));
             }
-            // What was waited for, or is pageable, has been read when the call returns.
+            // Pageable sources, and copies that were waited for, have been read when the call returns.
             if (waits || !pinned) std::memset(from, 0, bytes);
             // The other stream does not wait for the default one, on which the copy may not be over.
             if (waits) CHECK(cudaStreamSynchronize(cudaStreamLegacy));

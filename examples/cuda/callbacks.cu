@@ -1,5 +1,5 @@
-// Functions of the program in streams: host functions and stream callbacks, in their order within a stream and, through
-// events, between streams; what they are given; and events with timing around work of a known length.
+// Functions of the program in streams: host functions and stream callbacks, in order within a stream and, through
+// events, between streams. Also their arguments, and events with timing around work of a known length.
 // No argument. Checks every order and value, and that times between events are at least what passed.
 #include "check.h"
 
@@ -9,7 +9,7 @@
 
 __global__ void store(int *data, int value) { *data = value; }
 
-// What the functions saw, in the order they ran.
+// Observations of the functions, in the order in which they ran.
 struct Diary {
     std::mutex mutex;
     std::vector<int> entries;

@@ -1,6 +1,6 @@
-// Streams recorded into graphs: kernels, copies, memsets and host functions of one stream; forks to other streams and joins
-// through events, as libraries do it; libraries' questions while it lasts; capture into a graph that exists; replays
-// with other data; and an update of an instantiated graph from a second capture.
+// Streams recorded into graphs: kernels, copies, memsets and host functions, forks and joins through events, libraries'
+// questions during capture. Also capture into an existing graph, replays with other data, and an update of an
+// instantiated graph from a second capture.
 // No argument. Checks every element after every replay, and that nothing runs while it is recorded.
 #include "check.h"
 

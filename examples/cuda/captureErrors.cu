@@ -1,5 +1,5 @@
-// What CUDA refuses while a stream is captured, and what becomes of the capture: each case captures, does the one thing
-// that is wrong, and checks the error, the stream's state, the end of the capture, and that the stream works afterwards.
+// Errors during stream capture, and their effects on the capture. Each case captures, makes one mistake, and checks the
+// error, the stream's state and the end of the capture. The stream must work afterwards.
 // No argument.
 #include "check.h"
 
@@ -8,7 +8,7 @@
 
 __global__ void store(int *out, int value) { *out = value; }
 
-// What all cases use.
+// Resources of all cases.
 struct Bench {
     Verdict &verdict;
     cudaStream_t stream, other, blocking;

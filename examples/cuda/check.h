@@ -1,5 +1,5 @@
-// What every example program shares: the error-check macro, comparison with a tolerance, a deterministic
-// input generator, and the last line a program prints (`PASSED` or `FAILED`, exit code 0 or 1).
+// Shared parts of all example programs: the error-check macro, comparison with a tolerance, and a deterministic input
+// generator. The last line of a program is `PASSED` or `FAILED`, with exit code 0 or 1.
 // It holds no kernel and calls nothing of CUDA but error names, so a program shows all it does itself.
 #pragma once
 

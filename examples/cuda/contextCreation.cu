@@ -1,5 +1,5 @@
-// Contexts made with cuCtxCreate as CUDA 13 compiles it (cuCtxCreate_v4): without parameters, with zeroed ones, and with
-// parameters that ask for what this driver does not give; the older versions beside it, asked for by name.
+// Contexts made with cuCtxCreate as CUDA 13 compiles it (cuCtxCreate_v4): without parameters, with zeroed ones, and
+// with unsupported ones. The older versions are looked up by name.
 // No argument. Checks error codes, which context is current, and the results of a kernel in each context that was made.
 #include "check_driver.h"
 
@@ -84,7 +84,7 @@ static void refusals(Verdict &verdict, CUdevice device) {
     expect_code(verdict, "an affinity", cuCtxCreate(&context, &parameters, 0, device),
                 CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
     parameters.execAffinityParams = nullptr;
-    expect_code(verdict, "an affinity that is not there", cuCtxCreate(&context, &parameters, 0, device),
+    expect_code(verdict, "an affinity that does not exist", cuCtxCreate(&context, &parameters, 0, device),
                 CUDA_ERROR_INVALID_VALUE);
     CUctxCigParam graphics = {};
     parameters = {};

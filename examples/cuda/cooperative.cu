@@ -1,5 +1,5 @@
-// Cooperative groups: ranks and barriers of a block, of tiles and of coalesced threads, and a grid that meets at
-// a barrier inside one kernel (launched by cudaLaunchCooperativeKernel), as iterative solvers do.
+// Cooperative groups: ranks and barriers of a block, of tiles and of coalesced threads. A grid meets at a barrier
+// inside one kernel (launched by cudaLaunchCooperativeKernel), as in iterative solvers.
 // Argument: elements of the grid-wide part (default 4096). Results must be equal to the CPU's.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// CUB, NVIDIA's library of device algorithms, as programs use it: sum, minimum and scan over an array, radix sort
-// of pairs, selection, and its block-level parts inside a kernel of our own.
+// CUB, NVIDIA's library of device algorithms, as programs use it: sum, minimum and scan over an array, radix sort of
+// pairs, selection. A kernel of our own uses its block-level parts.
 // Argument: number of elements (default 50021). Results must be equal to the CPU's.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// What a kernel calls and reads besides its arguments: functions that are not inlined, recursion, pointers to
-// functions, virtual methods of objects made on the device, large local arrays, globals and constant memory.
+// Functions and memory that a kernel uses besides its arguments. Functions: not inlined, recursive, by pointer, virtual
+// methods of device objects. Memory: large local arrays, globals and constant memory.
 // No argument. Results must be equal to the same code's on the CPU.
 #include "check.h"
 

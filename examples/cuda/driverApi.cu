@@ -1,5 +1,5 @@
-// The driver API called by its own names, without the runtime: a module from PTX text in the program, launches with
-// both ways of passing arguments, virtual memory management, occupancy, attributes, and PTX that is wrong.
+// The driver API called by its own names, without the runtime: a module from PTX text in the program, and launches with
+// both ways of passing arguments. Also virtual memory management, occupancy, attributes, and faulty PTX.
 // No argument. Checks results, error codes, and that the JIT's log names the line of a syntax error.
 #include "check_driver.h"
 
@@ -114,7 +114,7 @@ static void launches(Verdict &verdict, CUmodule module) {
     CHECK_DRIVER(cuModuleGetGlobal(&factor, &factor_size, module, "factor"));
     verdict.expect(factor_size == sizeof(float), "the size of a module's global");
     CUfunction none;
-    expect_code(verdict, "a kernel that is not there", cuModuleGetFunction(&none, module, "saxpi"),
+    expect_code(verdict, "a kernel that does not exist", cuModuleGetFunction(&none, module, "saxpi"),
                 CUDA_ERROR_NOT_FOUND);
 
     std::vector<float> x(count), y(count), want(count), got(count);

@@ -1,5 +1,5 @@
-// Goes wrong on purpose, in the way its argument names, and checks that CUDA reports it as it does on a GPU:
-// which code, at which call, and whether every later call of the process fails with it too.
+// Makes one mistake, which its argument names, and checks that CUDA reports it as on a GPU. Checked are the code, the
+// failing call, and whether every later call of the process fails too.
 // Argument: address, far, read, misaligned, trap, assert, shared (faults of a kernel: sticky), or
 // configuration, free, memory, handle (refused calls: not sticky). Without one it runs the refused calls.
 #include "check.h"

@@ -1,6 +1,6 @@
-// What becomes of CUDA in a process forked off one that uses it: every call in the child fails with the error CUDA has
-// for that, the child ends in order, and the parent goes on as if nothing had happened. A child forked off before CUDA
-// is used has it for itself.
+// CUDA in a process that was forked from one that uses it. Every call in the child fails with CUDA's error for that,
+// and the child ends in order. The parent continues undisturbed. A child forked off before CUDA is used has it for
+// itself.
 // No argument. Checks both processes.
 #include "check.h"
 

@@ -1,6 +1,6 @@
 // Memory that graphs allocate and free: captured cudaMallocAsync and cudaFreeAsync, nodes made by hand, an address used
-// again within a graph, allocations that outlive a launch and are freed outside, by another graph or by the next launch,
-// updates by a graph with other memory, what CUDA refuses of such graphs, and what the device tells about their memory.
+// again within a graph. Some allocations outlive a launch and are freed outside, by another graph or by the next
+// launch. Also updates by a graph with other memory, refusals, and the device's figures about this memory.
 // No argument. Checks every element, every refusal and every number.
 #include "check.h"
 

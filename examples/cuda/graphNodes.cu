@@ -1,6 +1,6 @@
 // Graphs by the driver API, as XLA makes them: nodes of every kind from one struct, attributes of kernels, edges with
-// data, parameters and kinds changed in an instantiated graph, its flags; events that leave a capture; dependencies of
-// a capture changed by hand; objects of the program that live as long as a graph; and a graph as a picture.
+// data. Parameters, kinds and flags of an instantiated graph change. Events leave a capture, and its dependencies are
+// changed by hand. Objects of the program live as long as a graph, and a graph is drawn.
 // No argument. Checks every element and every answer.
 #include "check_driver.h"
 
@@ -191,7 +191,7 @@ static void external_events(Verdict &verdict) {
     CHECK(cudaFree(data));
 }
 
-// A node added by hand in the middle of a capture, which goes on behind it, as libraries do it.
+// A node added by hand in the middle of a capture, which continues behind it, as libraries do it.
 static void changed_dependencies(Verdict &verdict) {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

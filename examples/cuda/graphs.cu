@@ -1,6 +1,6 @@
-// Graphs made by hand: kernels, copies of every direction, memsets, host functions, empty nodes, a graph within a graph,
-// events; what a graph says of itself; copies of graphs; nodes of an instantiated graph that get other parameters, are
-// switched off, or are exchanged by an update; and what is refused.
+// Graphs made by hand: kernels, copies of every direction, memsets, host functions, empty nodes, events, a graph within
+// a graph. Also queries, copies of graphs, and refusals. Nodes of an instantiated graph get other parameters, are
+// disabled, or are exchanged by an update.
 // No argument. Checks every element after every launch.
 #include "check.h"
 

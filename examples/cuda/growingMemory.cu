@@ -1,6 +1,6 @@
-// Virtual memory by the program itself, as allocators with growing segments use it: a large range of addresses, of which
-// more and more is backed by memory while kernels use it; the tail taken away and put back; one piece of memory at two
-// addresses; and everything that is refused. Driver API.
+// Virtual memory managed by the program, as allocators with growing segments do it. A large range of addresses is
+// backed by more and more memory while kernels use it. Its tail is removed and put back, and one allocation is mapped
+// at two addresses. Also every refusal. Driver API.
 // No argument. Checks every element, every answer, and that no memory is left behind.
 #include "check_driver.h"
 
@@ -12,7 +12,7 @@ __global__ void number(unsigned *data, size_t count, unsigned first) {
         data[i] = first + static_cast<unsigned>(i);
 }
 
-// How many of `count` words are not what `number` put there.
+// The number of `count` words that differ from those that `number` wrote.
 __global__ void wrong_numbers(const unsigned *data, size_t count, unsigned first, unsigned long long *wrong) {
     for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
         if (data[i] != first + static_cast<unsigned>(i)) atomicAdd(wrong, 1ull);

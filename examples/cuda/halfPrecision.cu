@@ -191,8 +191,8 @@ static void check_conversions(Verdict &verdict) {
     CHECK(cudaFree(device_narrowed));
 }
 
-// The correctly rounded a * b + c. Products of two 16-bit floats and their sums with a third are exact in
-// long double's 64 bits for the ranges used here, so that only `encode` rounds.
+// The correctly rounded a * b + c. For the ranges used here, products of two 16-bit floats and their sums with a third
+// are exact in long double's 64 bits. Only `encode` rounds.
 static uint16_t fused(double a, double b, double c, Format format) {
     return encode(static_cast<long double>(a) * b + c, format);
 }

@@ -1,5 +1,5 @@
-// Counts bytes into 64 bins by their upper six bits, once with atomics in global memory and once with a
-// histogram per block in shared memory that is merged at the end.
+// Counts bytes into 64 bins by their upper six bits, with atomics in global memory. A second kernel keeps a histogram
+// per block in shared memory and merges it at the end.
 // Argument: number of bytes (default 1048576). Both counts must equal the CPU's.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Molecular dynamics in f64: particles that attract and repel by the Lennard-Jones potential, all pairs,
-// positions staged through shared memory, moved by the velocity Verlet rule.
+// Molecular dynamics in f64 with the Lennard-Jones potential over all pairs. Positions are staged through shared
+// memory; the velocity Verlet rule moves the particles.
 // Arguments: particles (default 216), steps (default 5). Checks positions, velocities and energy against the
 // CPU's run of the same steps, and that energy is conserved.
 #include "check.h"

@@ -1,6 +1,6 @@
-// Managed memory: one pointer for host and device. The tutorials' sum of two arrays, a list the host links and a kernel
-// walks and changes, managed variables, a large array of which either side touches little, host functions and graphs that
-// find what was written ahead of them, and threads with memory of their own.
+// Managed memory: one pointer for host and device. Managed memory as programs use it: the tutorials' sum of two arrays,
+// managed variables, and a list that the host links and a kernel changes. Either side touches little of a large array.
+// Host functions and graphs read earlier writes, and threads have memory of their own.
 // Argument: one part alone (add, list, variables, little, functions, graphs, threads), else all of them.
 #include "check.h"
 
@@ -155,7 +155,7 @@ static void CUDART_CB add_one(void *user) {
     *told->value += 1;
 }
 
-// What a host function finds was written by the kernel before it, and what it writes is there for the kernel behind it.
+// A host function reads what the kernel before it wrote, and the kernel behind it reads what the function wrote.
 static void host_functions(Verdict &verdict) {
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));

@@ -1,6 +1,6 @@
-// What CUDA answers about managed memory where host and device may not touch it at once: attributes, pointers, advice,
-// prefetches, attachments, copies and fills that name it, calls of the system, and what is refused.
-// Argument `counts`: touches few bytes between launches, for whoever counts what was sent; prints nothing else.
+// Calls about managed memory that host and device may not touch at once: attributes, pointers, advice, prefetches,
+// attachments, copies and fills. Also system calls on it, and refusals.
+// Argument `counts`: touches few bytes between launches, for a test that counts the sent bytes; prints nothing else.
 #include "check.h"
 
 #include <cuda.h>
@@ -41,7 +41,7 @@ static void what_it_is(Verdict &verdict) {
     CUdeviceptr other = 0;
     verdict.expect(cuMemAllocManaged(&other, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE, "nothing is not allocated");
     verdict.expect(cuMemAllocManaged(&other, 16, CU_MEM_ATTACH_SINGLE) == CUDA_ERROR_INVALID_VALUE,
-                   "nor attached to a stream that is not there");
+                   "nor attached to a stream that does not exist");
     verdict.expect(cuMemFree(reinterpret_cast<CUdeviceptr>(values) + 4) == CUDA_ERROR_INVALID_VALUE, "half is not freed");
     verdict.expect(cuMemAllocManaged(&other, 1ull << 46, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_OUT_OF_MEMORY, "too much");
     CHECK(cudaFree(values));

@@ -1,7 +1,7 @@
-// Touches of managed memory beside the program's own handling of faults: a handler that was there before and one that came
-// later still get the program's faults and never CUDA's; memory that was freed is gone; a forked child has none of it.
-// Each case runs in a process of its own. Arguments `lost FOLDER`: leaves `ready` there, waits for `go`, and touches memory
-// of a device that is gone by then; what must come is a fault, for which it exits with 42.
+// Page faults of managed memory beside the program's own fault handlers. Handlers installed before and after CUDA still
+// get the program's faults and never CUDA's. Freed memory is gone, and a forked child has none of it.
+// Each case runs in a process of its own. Arguments `lost FOLDER`: writes `ready` there, waits for `go`, and touches
+// memory of a device that is gone by then. It expects a fault, and exits with 42.
 #include "check.h"
 
 #include <csignal>
@@ -32,7 +32,7 @@ static int *changed() {
     return value;
 }
 
-// What became of a case: its exit code, or 1000 and the signal that ended it.
+// The outcome of a case: its exit code, or 1000 and the signal that ended it.
 template <typename Body>
 static int in_child(const Body &body) {
     std::fflush(stdout);

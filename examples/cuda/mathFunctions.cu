@@ -1,5 +1,5 @@
-// The functions of CUDA's math library in f32 and f64, and integer and bit operations, over ranges that reach the
-// special cases: each against the CPU's in higher precision, in units in the last place.
+// The functions of CUDA's math library in f32 and f64, and integer and bit operations, over ranges with the special
+// cases. Each is compared with the CPU's in higher precision, in units in the last place.
 // No argument. The allowed errors are those the CUDA programming guide states; integers must be equal.
 #include "check.h"
 
@@ -127,7 +127,7 @@ static void check_of_one(Verdict &verdict) {
     CHECK(cudaFree(out));
 }
 
-// What IEEE 754 and C say about the values at the edges.
+// The values of IEEE 754 and C at the edges.
 template <typename Real>
 __global__ void special(const Real *in, int *out) {
     const Real zero = in[0], one = in[1], infinity = in[2], nan = in[3], tiny = in[4], huge = in[5];

@@ -1,5 +1,5 @@
-// Memory in every form the runtime gives it: copies in two and three dimensions, memsets, device to device and
-// host to host copies, stream-ordered allocation, pinned and registered host memory, and what pointers say.
+// Memory in every form of the runtime: copies in two and three dimensions, memsets, device to device and host to host
+// copies. Also stream-ordered allocation, pinned and registered host memory, and attributes of pointers.
 // No argument. Bytes must be equal to the CPU's copies of the same shapes.
 #include "check.h"
 

@@ -1,6 +1,6 @@
-// Memory in stream order: the default pool and pools of the program's own, by device and by place, their attributes, reuse
-// within a stream and across streams through an event, trimming, frees on another stream than the allocation's, and what is
-// refused.
+// Memory in stream order: the default pool and the program's own pools, by device and by location, and their
+// attributes. Also reuse within a stream and across streams through an event, trimming, frees on another stream, and
+// refusals.
 // No argument. Checks every element, every attribute, and that no memory is left behind.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Estimates pi and an integral from random numbers made on the device by two generators written here: the
-// counter-based Philox 4x32 with ten rounds and Marsaglia's xorshift64* with a state per thread.
+// Estimates pi and an integral from random numbers of two generators on the device. They are the counter-based Philox
+// 4x32 with ten rounds, and Marsaglia's xorshift64* with a state per thread.
 // Argument: samples per thread (default 64; 4096 threads). Hits are counted in integers, so they must equal the
 // CPU's count with the same generators; the estimates must lie within five standard errors.
 #include "check.h"

@@ -1,5 +1,5 @@
-// Pageable memory: copies in both directions around every size at which the way changes, from memory never touched before,
-// behind kernels, by many threads at once, and behind a host function that ends only when the program says so. Checks every
+// Pageable memory: copies in both directions around every size at which the way changes, from untouched memory, behind
+// kernels, and by many threads. One waits behind a host function that ends only when the program lets it. Checks every
 // byte. Arguments: how many threads, how often each copies.
 #include "check.h"
 
@@ -115,8 +115,8 @@ static void CUDART_CB until_told(void *told) {
     while (!static_cast<std::atomic<bool> *>(told)->load()) std::this_thread::yield();
 }
 
-// A stream stands at a host function while a thread copies behind it, which a driver may let wait, and another goes on with
-// its own stream.
+// A stream waits at a host function while a thread copies behind it, which a driver may block. Another thread continues
+// with its own stream.
 static void behind_a_host_function(Verdict &verdict, unsigned char *device) {
     cudaStream_t held, other;
     CHECK(cudaStreamCreateWithFlags(&held, cudaStreamNonBlocking));

@@ -1,5 +1,5 @@
-// Compiled with a default stream per thread: launches without a stream of different threads do not wait for one another,
-// each thread's are in order, the legacy stream still waits for all, and handles name both default streams.
+// Compiled with a default stream per thread: launches of different threads without a stream do not wait for one
+// another. Each thread's are in order, the legacy stream still waits for all, and handles name both default streams.
 // No argument. Checks every element and order.
 #include "check.h"
 

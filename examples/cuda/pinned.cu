@@ -1,5 +1,5 @@
-// Pinned memory: copies in both directions that the device makes by itself, in stream order, of lines and boxes; memory freed
-// while work with it is under way; and, where the device can, kernels that read and write more of it than 16 MiB in place.
+// Pinned memory: asynchronous copies in both directions, in stream order, of lines and boxes. Memory is freed while
+// work with it is in flight. If the device can, kernels read and write more than 16 MiB of it in place.
 // No argument, or `copies`: without the kernels. Checks every byte.
 #include "check.h"
 
@@ -49,7 +49,7 @@ static void copies(Verdict &verdict) {
     CHECK(cudaStreamSynchronize(stream));
     verdict.expect(all(target, words, 3), "asynchronous copies and kernels in stream order");
 
-    // What a program waits for is over when the call returns.
+    // Work that a program waits for is over when the call returns.
     bool right = true;
     for (uint32_t value = 0; value < 50; ++value) {
         source[value] = value;

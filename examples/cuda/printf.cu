@@ -1,7 +1,7 @@
-// Prints from the device: every conversion, flag and size CUDA's printf has, strings from literals and from
-// memory, long argument lists, and several lines from each of many threads.
-// No argument. The program checks the values printf returns, and that the lines of one thread come in order (those
-// of different threads may come in any); its reader, the test, checks the text of the formats.
+// Prints from the device: every conversion, flag and size of CUDA's printf, and strings from literals and from memory.
+// Also long argument lists, and several lines from each of many threads.
+// No argument. The program checks the results of printf, and that the lines of one thread come in order (those of
+// different threads may come in any). The test checks the text of the formats.
 #include "check.h"
 
 #include <unistd.h>

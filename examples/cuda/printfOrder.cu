@@ -1,5 +1,5 @@
-// When what kernels print appears among what the program prints itself: by the end of a synchronize of device, stream or
-// event and of a blocking copy, and not mixed up by a host function behind the kernels.
+// Order of kernels' output among the program's own. It appears by the end of a blocking copy or a synchronize of
+// device, stream or event. A host function behind the kernels does not mix it up.
 // No argument. Writes to descriptor 1 by hand; its reader, the test, checks the order of the lines.
 #include "check.h"
 

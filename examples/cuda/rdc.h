@@ -1,5 +1,5 @@
-// What the two units of the program `rdc` know of each other: device functions and variables defined in one and
-// used in the other, and host functions around what only one of them can name.
+// Shared declarations of the two units of the program `rdc`: device functions and variables that one defines and the
+// other uses. Host functions wrap symbols that only one of them can name.
 #pragma once
 
 using Combine = int (*)(int, int);

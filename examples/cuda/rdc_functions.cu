@@ -1,5 +1,5 @@
-// The other translation unit of the program `rdc`: device functions, a table, constant memory that only this unit
-// names, and a kernel with the host code that launches it.
+// The other translation unit of the program `rdc`: device functions, a table, and constant memory that only this unit
+// names. It also has a kernel with the host code that launches it.
 // It takes calls from rdc.cu and prints nothing.
 #include "rdc.h"
 

@@ -14,7 +14,7 @@ namespace cg = cooperative_groups;
 
 constexpr unsigned threads = 256;
 
-// What one thread gathers from its share of the array.
+// The sum of one thread over its share of the array.
 template <typename T>
 __device__ T gather(const T *data, size_t count) {
     T sum = 0;

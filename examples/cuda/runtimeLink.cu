@@ -1,5 +1,5 @@
 // Device code that is linked while the program runs: a kernel in one PTX text calls a function and reads a variable of
-// another. What comes out is loaded as a module; what does not fit together is refused, with the reason in the log.
+// another. The result is loaded as a module. Inputs that do not fit together are refused, with the reason in the log.
 // No argument. Checks the kernel's results, the variable by name, and the errors.
 #include "check_driver.h"
 
@@ -129,7 +129,7 @@ static void errors(Verdict &verdict) {
     Link other;
     verdict.expect(cuLinkAddFile(other.state, CU_JIT_INPUT_PTX, "/nowhere/at/all", 0, nullptr, nullptr) ==
                        CUDA_ERROR_FILE_NOT_FOUND,
-                   "a file that is not there");
+                   "a missing file");
     verdict.expect(cuLinkAddData(other.state, static_cast<CUjitInputType>(99), const_cast<char *>(kernel),
                                  sizeof kernel, nullptr, 0, nullptr, nullptr) == CUDA_ERROR_INVALID_VALUE,
                    "a kind of input that is none");

@@ -1,5 +1,5 @@
-// Prefix sums: an inclusive scan inside each block by warp shuffles, and an exclusive scan of a whole array
-// in three launches (blocks, block sums, add back), recursing when the block sums need more than one block.
+// Prefix sums: an inclusive scan inside each block by warp shuffles, and an exclusive scan of a whole array. The latter
+// takes three launches (blocks, block sums, add back) and recurses when the block sums need more than one block.
 // Argument: number of elements (default 300007). Integers; results must be equal to the CPU's.
 #include "check.h"
 

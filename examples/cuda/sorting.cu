@@ -1,5 +1,5 @@
-// Sorts numbers three ways: a bitonic network (shared memory for short strides, global for long ones),
-// Batcher's odd-even merge network, and a radix sort of four bits per pass with stable ranks by ballots.
+// Sorts numbers in three ways: a bitonic network (shared memory for short strides, global for long ones) and Batcher's
+// odd-even merge network. The third is a radix sort of four bits per pass with stable ranks by ballots.
 // Argument: number of elements (default 8192; the networks round up to a power of two). Checks against std::sort,
 // and for pairs that values stay with their keys.
 #include "check.h"

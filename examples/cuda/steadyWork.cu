@@ -1,5 +1,6 @@
-// Work that comes out wrong when any part of it is lost, done twice or done out of order: kernels that add to what is there,
-// host functions that count, copies of all sizes. steadyWork N does N rounds, steadyWork until FILE goes on until FILE is there.
+// Work whose result is wrong when any part of it is lost, done twice or done out of order. Kernels add to earlier
+// values, host functions count, and copies have all sizes. The command steadyWork N does N rounds; steadyWork until
+// FILE continues until FILE exists.
 #include "check.h"
 
 #include <cstdlib>

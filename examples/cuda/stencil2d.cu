@@ -1,5 +1,5 @@
-// Heat spreading over a plate: Jacobi steps of a five-point stencil, each block staging its part and a rim of
-// one cell in dynamic shared memory, two buffers taking turns. Rows are padded by cudaMallocPitch.
+// Heat spreading over a plate: Jacobi steps of a five-point stencil between two buffers. Each block stages its part and
+// a rim of one cell in dynamic shared memory. Rows are padded by cudaMallocPitch.
 // Arguments: edge length (default 200), steps (default 16). Checks every cell against the CPU's steps.
 #include "check.h"
 

@@ -1,6 +1,6 @@
 // Words of memory that streams write and wait for (cuStreamWriteValue, cuStreamWaitValue, cuStreamBatchMemOp), also in
-// graphs: what a wait holds up and what it does not, every comparison, releases by another stream, by a kernel and by a
-// copy, and errors.
+// graphs. Covered are the work that a wait delays, every comparison, and errors. Releases come from another stream, a
+// kernel and a copy.
 // No argument. Checks that work behind a wait comes after its release, that other streams do not notice, and every value.
 #include "check_driver.h"
 
@@ -36,7 +36,7 @@ struct Words {
     bool holds() { return cuStreamQuery(waiting) == CUDA_ERROR_NOT_READY; }
 };
 
-// What stands behind a wait happens after the other stream's write, and the other stream goes on meanwhile.
+// Work behind a wait happens after the other stream's write, and the other stream continues meanwhile.
 static void a_wait_and_its_release(Verdict &verdict) {
     Words words;
     CHECK_DRIVER(cuStreamWaitValue32(words.waiting, words.at, 5, CU_STREAM_WAIT_VALUE_EQ));

@@ -1,5 +1,5 @@
-// Copies and computes on several streams at once from pinned memory, with events for order and for time, waits
-// of one stream for another, priorities, queries, and optionally functions of the host in a stream.
+// Copies and computes on several streams at once from pinned memory, with events for order and for time. Also waits of
+// one stream for another, priorities, queries, and optional host functions.
 // Arguments: elements (default 262144), `host` to run the part with host functions as well. Checks every element
 // and what events and queries say.
 #include "check.h"
@@ -143,7 +143,7 @@ static void legacy_order(Verdict &verdict, size_t count) {
     CHECK(cudaFree(data));
 }
 
-// What a host function in a stream is given.
+// Arguments of a host function in a stream.
 struct Note {
     const int *buffer;
     int seen;

@@ -1,5 +1,5 @@
-// Surfaces: kernels write arrays by byte and row, and other kernels read them as textures. What lies beyond the ends is
-// clamped, zero or ends the kernel, as the access says. All results are compared with what the host computes.
+// Surfaces: kernels write arrays by byte and row, and other kernels read them as textures. Elements beyond the ends are
+// clamped, zero or end the kernel, as the access says. All results are compared with what the host computes.
 #include "check.h"
 
 #include <cstring>
@@ -34,7 +34,7 @@ static void write_then_read(Verdict &verdict) {
     const auto surface = make_surface(array);
     cudaResourceDesc what{};
     CHECK(cudaGetSurfaceObjectResourceDesc(&what, surface));
-    verdict.expect(what.resType == cudaResourceTypeArray && what.res.array.array == array, "the resource told back");
+    verdict.expect(what.resType == cudaResourceTypeArray && what.res.array.array == array, "the returned resource");
     cudaTextureDesc how{};
     cudaTextureObject_t texture;
     CHECK(cudaCreateTextureObject(&texture, &what, &how, nullptr));

@@ -109,7 +109,7 @@ static void address_modes(Verdict &verdict) {
     for (int mode = 0; mode < 4; ++mode)
         for (int linear = 0; linear < 2; ++linear) {
             const auto address = static_cast<cudaTextureAddressMode>(mode);
-            // Images go on beyond their ends only for normalized coordinates.
+            // Images continue beyond their ends only for normalized coordinates.
             const bool normalized = address == cudaAddressModeWrap || address == cudaAddressModeMirror;
             const auto filter = linear ? cudaFilterModeLinear : cudaFilterModePoint;
             const auto texture = make_texture(array, description(address, filter, normalized));
@@ -231,7 +231,7 @@ static void linear_memory(Verdict &verdict) {
     CHECK(cudaGetTextureObjectResourceDesc(&told, texture));
     verdict.expect(told.resType == what.resType && told.res.linear.devPtr == what.res.linear.devPtr &&
                        told.res.linear.sizeInBytes == what.res.linear.sizeInBytes,
-                   "the resource told back");
+                   "the returned resource");
     int4 *out = device_alloc<int4>(count);
     fetch<<<1, 128>>>(texture, out, count);
     CHECK_LAUNCH();
@@ -386,7 +386,7 @@ static void surface_of_a_plain_array(Verdict &verdict) {
     CHECK(cudaFreeArray(array));
 }
 
-// What there cannot be.
+// Impossible textures.
 static void refusals(Verdict &verdict) {
     cudaArray_t array;
     const auto format = cudaCreateChannelDesc<int>();

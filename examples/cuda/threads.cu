@@ -1,7 +1,6 @@
-// Many threads with several streams each, while one thread waits for a stream that a host function holds up: the others
-// must come through, and their results must be right. Then threads hand work to one another through events, and
-// threads share one stream.
-// Arguments: threads (default 6). Checks every element, and that nobody waited for the one who waits.
+// Many threads with several streams each, while one thread waits for a stream that a host function blocks. The others
+// must finish with right results. Then threads hand work to one another through events, and threads share one stream.
+// Arguments: threads (default 6). Checks every element, and that no thread waited for the blocked one.
 #include "check.h"
 
 #include <atomic>
@@ -60,7 +59,7 @@ static void load_kernels() {
     CHECK(cudaFree(data));
 }
 
-// What a thread works with. Made and freed while nobody is held up: pinning memory waits for all work, too.
+// Resources of a thread. Made and freed while nobody is held up: pinning memory waits for all work, too.
 struct Bench {
     cudaStream_t streams[streams_of_a_thread];
     int *device[streams_of_a_thread], *host[streams_of_a_thread];
@@ -138,7 +137,7 @@ static void relay(Verdict &verdict, int threads) {
     CHECK(cudaDeviceSynchronize());
     std::vector<cudaEvent_t> events(static_cast<size_t>(threads) + 1);
     for (cudaEvent_t &event : events) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    // Whose turn it is to queue; the work itself is ordered by the events.
+    // The thread whose turn it is to queue; events order the work itself.
     std::atomic<int> turn{0};
     std::vector<std::thread> runners;
     for (int t = 0; t < threads; ++t) {

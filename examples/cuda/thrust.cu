@@ -1,5 +1,5 @@
-// Thrust, NVIDIA's library in the manner of the C++ standard library: reduce, scan, sort, sort by key, a fused
-// transform and reduce, and counting, over device vectors.
+// Thrust, NVIDIA's C++ library of algorithms, over device vectors: reduce, scan, sort, sort by key, a fused transform
+// and reduce, and counting.
 // Argument: number of elements (default 30011). Results must be equal to the CPU's.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// What the lanes of a warp say to each other: shuffles of every mode and width, votes, ballots, matches, warp
-// reductions, lane masks, and the same under divergence, where only some lanes take part.
+// Exchange between the lanes of a warp: shuffles of every mode and width, votes, ballots, matches, warp reductions,
+// lane masks. All are repeated under divergence, where only some lanes take part.
 // No argument. Each lane's answer must be equal to the CPU's for the same inputs.
 #include "check.h"
 

@@ -26,7 +26,7 @@ pub(crate) fn run(device: &Device) -> Result<String> {
     Ok(format!("{hits} of {points} points, as the CPU counts, π ≈ {:.4}", 4.0 * hits as f64 / points))
 }
 
-/// What one thread of the kernel counts.
+/// The count of one thread of the kernel.
 fn hits_of_thread(thread: u32) -> u64 {
     let mut state = thread.wrapping_mul(2_654_435_761).wrapping_add(1);
     let mut draw = || {

@@ -13,7 +13,7 @@ const KERNELS: &str = include_str!("../demo.ptx");
 pub(crate) struct Device {
     context: Arc<CudaContext>,
     kernels: Arc<CudaModule>,
-    /// Where the demo's work is queued.
+    /// The stream of the demo's work.
     pub(crate) stream: Arc<CudaStream>,
 }
 
