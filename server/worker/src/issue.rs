@@ -5,6 +5,6 @@
 pub(crate) mod cache;
 pub(crate) mod fault;
 pub(crate) mod host_functions;
+pub(crate) mod issuer;
 pub(crate) mod objects;
-pub(crate) mod session;
 mod vigil;

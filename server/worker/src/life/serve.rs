@@ -27,7 +27,7 @@ use crate::complete::output::Output;
 use crate::complete::printing::Printing;
 use crate::issue::cache::Cache;
 use crate::issue::host_functions::HostFunctions;
-use crate::issue::session::{Allowance, Session, Stop};
+use crate::issue::issuer::{Allowance, Issuer, Stop};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::{Grants, Ledger};
 use crate::memory::mirrors::Mirrors;
@@ -189,15 +189,15 @@ fn run_threads<D: Device>(
     let functions = Arc::new(HostFunctions::default());
     let (mut completer, mut releaser, tasks) = Completer::new(Arc::clone(shared), spin);
     let uploads = Uploads::new(allowance.rings.upload, &allowance.budget);
-    let mut session =
-        Session::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache, spin);
+    let mut issuer =
+        Issuer::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache, spin);
     let (threads, first) = Threads::new(watchdog.clone());
     let reader = Reader { shared: Arc::clone(shared), functions, uploads };
     let device = &shared.device;
     let started = threads
         .start_on(device, "floe-read", move || reader.run(&mut receiver).ending())
         .and_then(|()| {
-            threads.start_on(device, "floe-issue", move || match session.run() {
+            threads.start_on(device, "floe-issue", move || match issuer.run() {
                 Ok(()) => None,
                 Err(Stop::Contract(words)) => Some(Ending::Contract(words)),
                 Err(Stop::Link(error)) => Some(link_ending(&error)),

@@ -10,7 +10,7 @@ use super::*;
 use crate::complete::completer::Completer;
 use crate::complete::printing::Printing;
 use crate::issue::host_functions::HostFunctions;
-use crate::issue::session::{Allowance, Session};
+use crate::issue::issuer::{Allowance, Issuer};
 use crate::life::shared::Shared;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
@@ -33,7 +33,7 @@ struct Line {
     sent: u64,
     receiver: Receiver,
     reader: Reader<Fake>,
-    session: Session<Fake>,
+    issuer: Issuer<Fake>,
     shared: Arc<Shared<Fake>>,
     batch: Batch,
     issuing: Issuing,
@@ -67,9 +67,9 @@ impl Line {
         let allowance = Allowance { window, ledger, budget, granularity, shared_memory: 0, rings: rings() };
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
-        let session = Session::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());
+        let issuer = Issuer::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());
         let (batch, issuing) = (Batch::default(), Issuing::default());
-        let mut line = Self { client, sent: 0, receiver, reader, session, shared, batch, issuing };
+        let mut line = Self { client, sent: 0, receiver, reader, issuer, shared, batch, issuing };
         line.find_kernel();
         line
     }
@@ -86,7 +86,7 @@ impl Line {
     fn carry_out<M: Message>(&mut self, message: &M) {
         let mut payload = Vec::new();
         message.encode(&mut payload);
-        self.session.carry_out(Command { sequence: 0, kind: M::KIND, payload: &payload, staged: None }).unwrap();
+        self.issuer.carry_out(Command { sequence: 0, kind: M::KIND, payload: &payload, staged: None }).unwrap();
     }
 
     /// The client sends launches.
@@ -112,7 +112,7 @@ impl Line {
         let mut left = LAUNCHES;
         while left > 0 {
             for command in self.shared.queue.next(&mut self.issuing).unwrap().commands() {
-                self.session.carry_out(command).unwrap();
+                self.issuer.carry_out(command).unwrap();
                 left -= 1;
             }
         }

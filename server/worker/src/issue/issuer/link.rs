@@ -10,11 +10,11 @@ use floe_device::{Content, Device, LinkInput, LoadOption};
 use floe_wire::{JitOption, LinkLibrary, LinkLibraryReply, LinkRequests, ReadLinked, ReadLinkedReply};
 
 use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::objects::contents::Gathered;
 
-impl<D: Device> LinkRequests for Session<D> {
+impl<D: Device> LinkRequests for Issuer<D> {
     fn link_library(&mut self, message: &LinkLibrary<'_>) -> Result<Answer, Fault> {
         let id = message.library;
         self.linked.check_new(id)?;

@@ -9,7 +9,7 @@ use floe_wire::{
     UnmapRange,
 };
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::objects::block::{Block, Mapping};
 use crate::memory::budget::cost;
@@ -17,7 +17,7 @@ use crate::memory::budget::cost;
 /// `CUmemAccess_flags`: none, read, read and write.
 const ACCESS: [u32; 3] = [0, 1, 3];
 
-impl<D: Device> MemoryRequests for Session<D> {
+impl<D: Device> MemoryRequests for Issuer<D> {
     fn create_block(&mut self, message: CreateBlock) -> Result<Answer, Fault> {
         let CreateBlock { block, bytes } = message;
         self.blocks.check_new(block.0)?;
@@ -84,7 +84,7 @@ impl<D: Device> MemoryRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// Makes what takes `bytes` of the device's memory, where the session may have them.
     pub(super) fn charged<T>(&mut self, bytes: u64, make: impl FnOnce(&D) -> Result<T, CudaError>) -> Result<T, Fault> {
         self.allowance.ledger.take(bytes)?;

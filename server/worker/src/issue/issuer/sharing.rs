@@ -11,7 +11,7 @@ use floe_ring::demand_memory;
 use floe_wire::{MapShared, MapSharedReply, ShareMemory, SharingRequests, UnmapShared};
 
 use super::mirror::is_place;
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::objects::sharing::{Memory, PAGE};
@@ -20,7 +20,7 @@ use crate::memory::shared_pages::SharedPages;
 /// Mappings of a session. A process has some sixty thousand, and the driver wants most of them.
 const MOST_RANGES: usize = 16 << 10;
 
-impl<D: Device> SharingRequests for Session<D> {
+impl<D: Device> SharingRequests for Issuer<D> {
     fn share_memory(&mut self, message: ShareMemory) -> Result<Answer, Fault> {
         let ShareMemory { at, bytes } = message;
         if self.sharing.memory.is_some() {

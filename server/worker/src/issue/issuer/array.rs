@@ -6,7 +6,7 @@ use floe_abi::{Array, Array3dDescriptor, ArrayShape, CudaError};
 use floe_device::{ArrayPlace, Device};
 use floe_wire::{ArrayId, ArrayRequests, BoxEnd, CreateArray, DestroyArray};
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::objects::array::ArrayObject;
 
@@ -41,7 +41,7 @@ fn shape(message: &CreateArray) -> Result<ArrayShape, Fault> {
     ArrayShape::new(&descriptor).or_else(|error| broken(format!("no array is so ({error}): {descriptor:?}")))
 }
 
-impl<D: Device> ArrayRequests for Session<D> {
+impl<D: Device> ArrayRequests for Issuer<D> {
     fn create_array(&mut self, message: CreateArray) -> Result<Answer, Fault> {
         self.arrays.check_new(message.array.0)?;
         let shape = shape(&message)?;
@@ -60,7 +60,7 @@ impl<D: Device> ArrayRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// The driver's array of an id.
     pub(super) fn array(&self, id: ArrayId) -> Result<Array, Fault> {
         Ok(self.arrays.get(id.0)?.array)

@@ -10,7 +10,7 @@ use floe_wire::{
     Launch, LaunchRequests, MaxActiveBlocks, MaxActiveBlocksReply, RunHostFunction, StreamId,
 };
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::host_functions::Fill;
@@ -24,7 +24,7 @@ const EVENT_ATTRIBUTES: [u32; 2] = [7, 12];
 /// The most attributes of one launch.
 const ATTRIBUTES: usize = 64;
 
-impl<D: Device> LaunchRequests for Session<D> {
+impl<D: Device> LaunchRequests for Issuer<D> {
     fn launch(&mut self, message: &Launch<'_>) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
         let kernel = self.kernels.get(message.kernel.0)?;
@@ -106,7 +106,7 @@ impl<D: Device> LaunchRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// Puts the driver's events in place of the client's.
     fn name_events(&mut self, attributes: &mut [LaunchAttribute]) -> Result<(), Fault> {
         for attribute in attributes.iter_mut().filter(|it| EVENT_ATTRIBUTES.contains(&it.id)) {

@@ -9,7 +9,7 @@ use floe_wire::{
     TextureDescription, TextureRequests, TextureResource, TextureView,
 };
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 
 fn size(value: u64) -> Result<usize, Fault> {
@@ -46,7 +46,7 @@ fn view(message: &TextureView) -> Result<ResourceViewDescriptor, Fault> {
     })
 }
 
-impl<D: Device> TextureRequests for Session<D> {
+impl<D: Device> TextureRequests for Issuer<D> {
     fn create_texture(&mut self, message: &CreateTexture) -> Result<Answer, Fault> {
         self.textures.check_new(message.texture.0)?;
         if message.view.len() > 1 {
@@ -82,7 +82,7 @@ impl<D: Device> TextureRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     fn resource(&self, message: &TextureResource) -> Result<ResourceDescriptor, Fault> {
         let kind = message.kind;
         let place = match kind {

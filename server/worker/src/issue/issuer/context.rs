@@ -6,14 +6,14 @@ use floe_abi::{CudaError, limit};
 use floe_device::{Device, Limits};
 use floe_wire::{ContextRequests, ResetContext, SetCacheConfig, SetLimit, SetLimitReply, SynchronizeContext};
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::complete::completer::Lane;
 use crate::issue::fault::{Fault, broken};
 
 /// Launches that kernels may have pending unless their program says otherwise: what more take is not known.
 const PENDING_LAUNCHES: u64 = 2048;
 
-impl<D: Device> ContextRequests for Session<D> {
+impl<D: Device> ContextRequests for Issuer<D> {
     fn synchronize_context(&mut self, _: SynchronizeContext) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let marks = self.mark_everything();

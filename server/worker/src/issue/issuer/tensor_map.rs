@@ -6,10 +6,10 @@ use floe_abi::{TENSOR_RANK, TensorForm, TensorShape};
 use floe_device::Device;
 use floe_wire::{EncodeTensorMap, EncodeTensorMapReply, TensorMapRequests};
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 
-impl<D: Device> TensorMapRequests for Session<D> {
+impl<D: Device> TensorMapRequests for Issuer<D> {
     fn encode_tensor_map(&mut self, message: &EncodeTensorMap) -> Result<Answer, Fault> {
         let shape = shape(message)?;
         let map = self.device().tensor_map(&shape, message.address)?;

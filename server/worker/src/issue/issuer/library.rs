@@ -11,7 +11,7 @@ use floe_wire::{
     SetKernelAttributeReply, UnloadLibrary,
 };
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::objects::contents::Gathered;
 use crate::issue::objects::library::{Kernel, Loaded};
@@ -31,7 +31,7 @@ const LOCAL_SIZE: i32 = 3;
 /// What modules' memory is charged in: small ones share pages of the driver's, larger ones have pieces or large pages.
 const PIECES: [(u64, u64); 3] = [(64 << 10, 4 << 10), (1 << 20, 128 << 10), (u64::MAX, 2 << 20)];
 
-impl<D: Device> LibraryRequests for Session<D> {
+impl<D: Device> LibraryRequests for Issuer<D> {
     fn library_part(&mut self, message: LibraryPart<'_>) -> Result<Answer, Fault> {
         self.contents.part(message)?;
         Ok(Answer::Nothing)
@@ -125,7 +125,7 @@ impl<D: Device> LibraryRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// Takes what the image takes of the device's and of the host's memory: bytes of the first, and the second. `None`: they
     /// cannot be told, and the image may be loaded only to learn what is wrong with it.
     fn charge_library(&mut self, image: &Image) -> Result<(Option<u64>, Kept), Fault> {

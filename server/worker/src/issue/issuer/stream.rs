@@ -8,7 +8,7 @@ use floe_abi::{CudaError, Stream};
 use floe_device::Device;
 use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, StreamRequests, SynchronizeStream, WaitEvent};
 
-use super::{Answer, Session};
+use super::{Answer, Issuer};
 use crate::complete::completer::Lane;
 use crate::complete::events::Mark;
 use crate::issue::fault::Fault;
@@ -17,7 +17,7 @@ use crate::issue::objects::stream::StreamObject;
 /// Destroyed streams' marks from which on the completed ones are dropped.
 const ORPHANS: usize = 16;
 
-impl<D: Device> StreamRequests for Session<D> {
+impl<D: Device> StreamRequests for Issuer<D> {
     fn create_stream(&mut self, message: CreateStream) -> Result<Answer, Fault> {
         self.streams.check_posted(message.stream.0)?;
         let created = self.new_stream(&message);
@@ -73,7 +73,7 @@ impl<D: Device> StreamRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// The stream to issue work on.
     pub(super) fn use_stream(&mut self, id: StreamId) -> Result<Stream, Fault> {
         if id.0 == 0 {

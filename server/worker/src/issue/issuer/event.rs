@@ -11,13 +11,13 @@ use floe_wire::{
     SynchronizeEvent,
 };
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::complete::completer::Lane;
 use crate::complete::events::Mark;
 use crate::issue::fault::Fault;
 use crate::issue::objects::event::EventObject;
 
-impl<D: Device> EventRequests for Session<D> {
+impl<D: Device> EventRequests for Issuer<D> {
     fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
         let CreateEvent { event, flags } = message;
         self.events.check_posted(event.0)?;
@@ -73,7 +73,7 @@ impl<D: Device> EventRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// The driver's event to be recorded now.
     pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
         let object = self.events.get_mut(event.0)?;

@@ -11,7 +11,7 @@ use floe_wire::{
     CopyOnDevice, CopyRequests, CopyToDevice, DevicePtr, Fill, PIECE_BYTES, StreamId,
 };
 
-use super::{Answer, Session};
+use super::{Answer, Issuer};
 use floe_transport::{Giving, transfer_bytes};
 
 use crate::complete::completer::{Action, Lane, Task};
@@ -87,7 +87,7 @@ impl BoxPlace {
     }
 }
 
-impl<D: Device> CopyRequests for Session<D> {
+impl<D: Device> CopyRequests for Issuer<D> {
     /// A copy whose bytes come on the bulk connections: waits until they are there.
     fn copy_bulk_to_device(&mut self, message: CopyBulkToDevice) -> Result<Answer, Fault> {
         let sequence = self.sequence;
@@ -246,7 +246,7 @@ impl<D: Device> CopyRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     fn box_place(&self, end: &BoxEnd, extent: [u64; 3]) -> Result<BoxPlace, Fault> {
         if end.array.0 == 0 {
             return Ok(BoxPlace::Memory { at: end.at, pitch: end.pitch, slice: end.slice });

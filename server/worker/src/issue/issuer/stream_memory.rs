@@ -9,7 +9,7 @@ use floe_abi::{
 use floe_device::Device;
 use floe_wire::{MemoryOperation, MemoryOperations, StreamId, StreamMemoryRequests};
 
-use super::{Answer, Session};
+use super::{Answer, Issuer};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::issue::fault::{Fault, broken};
 
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) stream: floe_abi::Stream,
 }
 
-impl<D: Device> StreamMemoryRequests for Session<D> {
+impl<D: Device> StreamMemoryRequests for Issuer<D> {
     fn memory_operations(&mut self, message: &MemoryOperations) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let batch = Batch::read(&message.operations)?;
@@ -37,7 +37,7 @@ impl<D: Device> StreamMemoryRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// Issues work that does this to words, and has told when it is over what the client must hear of.
     pub(super) fn issue_words<'a>(
         &self,

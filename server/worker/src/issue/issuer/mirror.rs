@@ -6,7 +6,7 @@ use floe_abi::CudaError;
 use floe_device::Device;
 use floe_wire::{MirrorMemory, MirrorRequests, UnmirrorMemory, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT, WriteMirror};
 
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::Fault;
 
 /// Below lies what programs without address-space randomization use; above ends what a process can map.
@@ -20,7 +20,7 @@ pub(super) fn is_place(at: u64, bytes: u64) -> bool {
     at >= PLACES.start && end <= PLACES.end && (end <= WINDOWS.start || at >= WINDOWS.end)
 }
 
-impl<D: Device> MirrorRequests for Session<D> {
+impl<D: Device> MirrorRequests for Issuer<D> {
     fn mirror_memory(&mut self, message: MirrorMemory) -> Result<Answer, Fault> {
         let MirrorMemory { at, bytes } = message;
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);

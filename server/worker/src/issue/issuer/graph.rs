@@ -15,7 +15,7 @@ use floe_wire::{
 
 use super::launch::plain_attributes;
 use super::stream_memory::{Batch, Place};
-use super::{Answer, Session, body};
+use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, broken};
 use crate::issue::objects::graph::GraphObject;
 use crate::memory::budget::cost;
@@ -27,7 +27,7 @@ const FLAGS: u64 = 8;
 /// Launch attributes a node cannot have: programmatic stream serialization is an edge, events are for streams.
 const STREAM_ATTRIBUTES: [u32; 3] = [6, 7, 12];
 
-impl<D: Device> GraphRequests for Session<D> {
+impl<D: Device> GraphRequests for Issuer<D> {
     fn create_graph(&mut self, message: CreateGraph) -> Result<Answer, Fault> {
         self.graphs.check_posted(message.graph.0)?;
         let created = self.device().create_graph();
@@ -186,7 +186,7 @@ impl<D: Device> GraphRequests for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     /// Adds a node; one that cannot be added leaves a gap that fails the graph.
     fn add_node(
         &mut self,

@@ -66,7 +66,7 @@ pub(crate) struct Allowance {
 }
 
 /// The session's objects and how to reach everything else.
-pub(crate) struct Session<D: Device> {
+pub(crate) struct Issuer<D: Device> {
     shared: Arc<Shared<D>>,
     tasks: Tasks<D>,
     /// The wait behind which nothing stands in line.
@@ -127,7 +127,7 @@ fn body<'a>(fields: &impl Field<'a>) -> Result<Answer, Fault> {
     Ok(Answer::Body(bytes))
 }
 
-impl<D: Device> Handler for Session<D> {
+impl<D: Device> Handler for Issuer<D> {
     type Answer = Answer;
     type Fault = Fault;
 
@@ -136,7 +136,7 @@ impl<D: Device> Handler for Session<D> {
     }
 }
 
-impl<D: Device> Session<D> {
+impl<D: Device> Issuer<D> {
     pub(crate) fn new(
         shared: Arc<Shared<D>>,
         tasks: Tasks<D>,
