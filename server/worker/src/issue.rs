@@ -7,4 +7,4 @@ pub(crate) mod fault;
 pub(crate) mod host_functions;
 pub(crate) mod issuer;
 pub(crate) mod objects;
-mod vigil;
+mod inline_wait;

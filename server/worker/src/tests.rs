@@ -16,7 +16,7 @@ mod sharing;
 mod steady;
 mod stream_memory;
 mod stripes;
-mod vigil;
+mod inline_wait;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

@@ -40,7 +40,7 @@ use super::objects::library::{Kernel, Loaded};
 use super::objects::linked::Linked;
 use super::objects::sharing::Sharing;
 use super::objects::stream::StreamObject;
-use super::vigil::{Next, Vigil};
+use super::inline_wait::{Next, InlineWait};
 use crate::complete::completer::{Action, Lane, Task, Tasks};
 use crate::complete::events::{Mark, Pool};
 use crate::life::shared::Shared;
@@ -70,7 +70,7 @@ pub(crate) struct Issuer<D: Device> {
     shared: Arc<Shared<D>>,
     tasks: Tasks<D>,
     /// The wait behind which nothing stands in line.
-    vigil: Vigil<D>,
+    inline_wait: InlineWait<D>,
     functions: Arc<HostFunctions>,
     pool: Arc<Pool<D>>,
     uploads: Arc<Uploads<D>>,
@@ -152,7 +152,7 @@ impl<D: Device> Issuer<D> {
         Self {
             shared,
             tasks,
-            vigil: Vigil::new(spin),
+            inline_wait: InlineWait::new(spin),
             functions,
             pool,
             uploads,
@@ -188,39 +188,39 @@ impl<D: Device> Issuer<D> {
             for command in batch.commands() {
                 self.carry_out(command)?;
             }
-            if self.vigil.is_kept() {
+            if self.inline_wait.is_kept() {
                 shared.queue.give_back(&mut issuing);
-                self.keep_vigil(&issuing).map_err(Stop::Link)?;
+                self.poll_inline_wait(&issuing).map_err(Stop::Link)?;
             }
         }
         Ok(())
     }
 
     /// Sees to what is kept until it is over, a command comes or the completer is the one to see to it.
-    fn keep_vigil(&mut self, issuing: &Issuing) -> Result<(), LinkError> {
+    fn poll_inline_wait(&mut self, issuing: &Issuing) -> Result<(), LinkError> {
         let shared = Arc::clone(&self.shared);
         let mut finished = false;
         while !shared.queue.has_more(issuing) {
-            match self.vigil.look() {
+            match self.inline_wait.poll() {
                 Next::Finish(task) => {
                     self.tasks.finish(&shared, task)?;
                     finished = true;
                 }
-                Next::Look => {}
-                Next::HandOver => self.end_vigil(),
+                Next::PollAgain => {}
+                Next::ToCompleter => self.end_inline_wait(),
                 Next::Nothing => break,
             }
         }
         if finished {
-            shared.queue.expect(self.vigil.is_kept());
+            shared.queue.expect(self.inline_wait.is_kept());
             shared.sender.flush()?;
         }
         Ok(())
     }
 
     /// The completer sees to what is kept.
-    fn end_vigil(&mut self) {
-        for task in self.vigil.give_up() {
+    fn end_inline_wait(&mut self) {
+        for task in self.inline_wait.take_all() {
             self.tasks.hand_over(task);
         }
     }
@@ -233,7 +233,7 @@ impl<D: Device> Issuer<D> {
         let (name, posted) = (request.name(), request.class() == Class::Post);
         self.sequence = sequence;
         self.staged = command.staged;
-        self.end_vigil();
+        self.end_inline_wait();
         let outcome = request.dispatch(self);
         if let Some(unused) = self.staged.take() {
             self.uploads.drop_range(unused);
@@ -277,11 +277,11 @@ impl<D: Device> Issuer<D> {
     /// Has a task seen to: by this thread, where nothing else is to be done, or the completer.
     fn hand_over(&mut self, task: Task<D>) {
         // What a mirror has changed may be as much as a reader takes its time for.
-        let left = if self.shared.mirrors.any() { Some(task) } else { self.vigil.keep(task, &self.tasks) };
+        let left = if self.shared.mirrors.any() { Some(task) } else { self.inline_wait.keep(task, &self.tasks) };
         match left {
             None => self.shared.queue.expect(true),
             Some(task) => {
-                self.end_vigil();
+                self.end_inline_wait();
                 self.tasks.hand_over(task);
             }
         }

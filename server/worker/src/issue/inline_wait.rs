@@ -18,7 +18,7 @@ use crate::complete::completer::{Action, Pace, Task, Tasks};
 const MOST_BYTES: usize = 4 << 10;
 
 /// What the issuer keeps for itself: a delivery and the reply behind it, or a reply.
-pub(crate) struct Vigil<D: Device> {
+pub(crate) struct InlineWait<D: Device> {
     kept: VecDeque<Task<D>>,
     spin: Spin,
     pace: Pace,
@@ -29,14 +29,14 @@ pub(crate) enum Next<D: Device> {
     /// Finish this: its work is over and has not failed.
     Finish(Task<D>),
     /// Look again at once.
-    Look,
+    PollAgain,
     /// Hand over what is kept: it failed, or takes long.
-    HandOver,
+    ToCompleter,
     /// There is nothing any more.
     Nothing,
 }
 
-impl<D: Device> Vigil<D> {
+impl<D: Device> InlineWait<D> {
     pub(crate) fn new(spin: Spin) -> Self {
         Self { kept: VecDeque::with_capacity(2), spin, pace: Pace::new(spin) }
     }
@@ -69,17 +69,17 @@ impl<D: Device> Vigil<D> {
     }
 
     /// Looks whether the first has come to its end.
-    pub(crate) fn look(&mut self) -> Next<D> {
+    pub(crate) fn poll(&mut self) -> Next<D> {
         let Some(first) = self.kept.front() else { return Next::Nothing };
         match first.outcome(|mark| mark.outcome()) {
             Some(Ok(())) => self.kept.pop_front().map_or(Next::Nothing, Next::Finish),
-            Some(Err(_)) => Next::HandOver,
-            None => self.pace.next(Instant::now()).map_or(Next::Look, |_| Next::HandOver),
+            Some(Err(_)) => Next::ToCompleter,
+            None => self.pace.next(Instant::now()).map_or(Next::PollAgain, |_| Next::ToCompleter),
         }
     }
 
     /// All that is kept, in its order.
-    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Task<D>> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Task<D>> {
         self.kept.drain(..)
     }
 }
