@@ -5,6 +5,6 @@
 pub(crate) mod cache;
 pub(crate) mod fault;
 pub(crate) mod host_functions;
+mod inline_wait;
 pub(crate) mod issuer;
 pub(crate) mod objects;
-mod inline_wait;

@@ -7,6 +7,7 @@
 mod arrays;
 mod fake;
 mod graphs;
+mod inline_wait;
 mod lasting;
 mod launches;
 mod linking;
@@ -16,7 +17,6 @@ mod sharing;
 mod steady;
 mod stream_memory;
 mod stripes;
-mod inline_wait;
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! What waits for the GPU, so that the issuer need not.
-//! In: tasks in issue order, each with the marks that must have completed. Out: deliveries, output, replies, progress,
+//! In: tasks in issue order, each with the completion events that must have completed. Out: deliveries, output, replies, progress,
 //! host functions.
 //! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's
 //! work depended on has completed too, and must be at the client first.
@@ -19,7 +19,7 @@ use floe_device::{Device, Pinned as _};
 use floe_transport::{LinkError, Spin, sleep_precisely};
 use floe_wire::{Delivery, Progress, RunHostFunction, StreamId};
 
-use super::events::Mark;
+use super::events::CompletionEvent;
 use crate::life::shared::Shared;
 use crate::memory::staging::Landing;
 use crate::wire_in::stripes;
@@ -174,10 +174,10 @@ fn finish<D: Device>(
             // The reply that follows on the same lane carries the error.
             Err(_) => Ok(()),
         },
-        Action::Reply { failed } => reply(shared, task.sequence, &task.marks, failed.or(outcome.err())),
+        Action::Reply { failed } => reply(shared, task.sequence, &task.completions, failed.or(outcome.err())),
         Action::Release { pages, failed } => {
             let error = failed.or(outcome.err());
-            task.marks.iter().for_each(|mark| mark.settle());
+            task.completions.iter().for_each(|completion| completion.settle());
             open.change(1);
             if let Err(unsent) = releases.send(Release { request: task.sequence, pages, error }) {
                 // The session is over: what it holds of the device goes with the process.
@@ -204,12 +204,12 @@ fn finish<D: Device>(
 fn reply<D: Device>(
     shared: &Shared<D>,
     request: u64,
-    marks: &[Arc<Mark<D>>],
+    completions: &[Arc<CompletionEvent<D>>],
     error: Option<CudaError>,
 ) -> Result<(), LinkError> {
     let failed = error.is_some() || shared.failures.any();
     if failed || shared.printing.is_possible() {
-        marks.iter().for_each(|mark| mark.settle());
+        completions.iter().for_each(|completion| completion.settle());
     }
     if error.is_some_and(CudaError::is_sticky) {
         // No event can be recorded any more, and what the kernel said last is still to be written out.

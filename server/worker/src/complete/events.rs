@@ -1,5 +1,5 @@
 //! Events as things that are given back: a pool of those the worker records for itself, and the program's own.
-//! In: recordings. Out: marks that can be asked whether the work before them has completed.
+//! In: recordings. Out: completion events that can be asked whether the work before them has completed.
 //! An event is never recorded again while somebody still waits for its last record.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use floe_device::Device;
 const KEPT: usize = 1024;
 
 /// An event that goes back to its pool, or is destroyed, with its last holder.
-pub(crate) struct Mark<D: Device> {
+pub(crate) struct CompletionEvent<D: Device> {
     event: Event,
     home: Home<D>,
 }
@@ -21,7 +21,7 @@ enum Home<D: Device> {
     Program(Arc<D>),
 }
 
-impl<D: Device> Mark<D> {
+impl<D: Device> CompletionEvent<D> {
     /// An event of the program's.
     pub(crate) fn of_program(device: &Arc<D>, flags: u32) -> CudaResult<Arc<Self>> {
         let event = device.event_create(flags)?;
@@ -54,7 +54,7 @@ impl<D: Device> Mark<D> {
     }
 }
 
-impl<D: Device> Drop for Mark<D> {
+impl<D: Device> Drop for CompletionEvent<D> {
     fn drop(&mut self) {
         match &self.home {
             Home::Pool(pool) => pool.take_back(self.event),
@@ -76,15 +76,15 @@ impl<D: Device> Pool<D> {
     }
 
     /// Records what the stream holds so far.
-    pub(crate) fn mark(self: &Arc<Self>, stream: Stream) -> CudaResult<Arc<Mark<D>>> {
+    pub(crate) fn record(self: &Arc<Self>, stream: Stream) -> CudaResult<Arc<CompletionEvent<D>>> {
         let pooled = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let event = match pooled {
             Some(event) => event,
             None => self.device.event_create(event_flags::DISABLE_TIMING)?,
         };
-        let mark = Arc::new(Mark { event, home: Home::Pool(Arc::clone(self)) });
+        let completion = Arc::new(CompletionEvent { event, home: Home::Pool(Arc::clone(self)) });
         self.device.event_record(event, stream)?;
-        Ok(mark)
+        Ok(completion)
     }
 
     fn take_back(&self, event: Event) {

@@ -71,7 +71,7 @@ impl<D: Device> InlineWait<D> {
     /// Looks whether the first has come to its end.
     pub(crate) fn poll(&mut self) -> Next<D> {
         let Some(first) = self.kept.front() else { return Next::Nothing };
-        match first.outcome(|mark| mark.outcome()) {
+        match first.outcome(|completion| completion.outcome()) {
             Some(Ok(())) => self.kept.pop_front().map_or(Next::Nothing, Next::Finish),
             Some(Err(_)) => Next::ToCompleter,
             None => self.pace.next(Instant::now()).map_or(Next::PollAgain, |_| Next::ToCompleter),

@@ -30,6 +30,7 @@ use floe_wire::{Class, Field, Handler, Recipient, Request, StreamId};
 use super::cache::Cache;
 use super::fault::Fault;
 use super::host_functions::HostFunctions;
+use super::inline_wait::{InlineWait, Next};
 use super::objects::Objects;
 use super::objects::array::ArrayObject;
 use super::objects::block::{Block, Mapping};
@@ -40,9 +41,8 @@ use super::objects::library::{Kernel, Loaded};
 use super::objects::linked::Linked;
 use super::objects::sharing::Sharing;
 use super::objects::stream::StreamObject;
-use super::inline_wait::{Next, InlineWait};
 use crate::complete::completer::{Action, Lane, Task, Tasks};
-use crate::complete::events::{Mark, Pool};
+use crate::complete::events::{CompletionEvent, Pool};
 use crate::life::shared::Shared;
 use crate::memory::budget::{Budget, cost};
 use crate::memory::ledger::Ledger;
@@ -92,8 +92,8 @@ pub(crate) struct Issuer<D: Device> {
     attributes: Vec<LaunchAttribute>,
     streams: Objects<StreamObject<D>>,
     legacy_used: bool,
-    /// Marks of destroyed streams whose work may be unfinished.
-    orphans: Vec<Arc<Mark<D>>>,
+    /// Completion events of destroyed streams whose work may be unfinished.
+    orphans: Vec<Arc<CompletionEvent<D>>>,
     events: Objects<EventObject<D>>,
     graphs: Objects<GraphObject>,
     arrays: Objects<ArrayObject>,
@@ -258,19 +258,24 @@ impl<D: Device> Issuer<D> {
         &self.shared.device
     }
 
-    /// Has the client told when the mark behind frame `reached` of a stream has completed.
-    fn report_when(&self, sequence: u64, mark: Arc<Mark<D>>, stream: StreamId, reached: u64) {
+    /// Has the client told when the completion event behind frame `reached` of a stream has completed.
+    fn report_when(&self, sequence: u64, completion: Arc<CompletionEvent<D>>, stream: StreamId, reached: u64) {
         let action = Action::Report { stream, reached };
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
+        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
     }
 
-    /// Has the request answered when the marks have completed; when there are none because marking failed, at once.
-    fn answer_after(&mut self, sequence: u64, lane: Lane, marks: Result<Vec<Arc<Mark<D>>>, CudaError>) -> Answer {
-        let (marks, failed) = match marks {
-            Ok(marks) => (marks, None),
+    /// Has the request answered when the completion events have completed; when there are none because recording failed, at once.
+    fn answer_after(
+        &mut self,
+        sequence: u64,
+        lane: Lane,
+        completions: Result<Vec<Arc<CompletionEvent<D>>>, CudaError>,
+    ) -> Answer {
+        let (completions, failed) = match completions {
+            Ok(completions) => (completions, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        self.hand_over(Task { sequence, lane, marks, action: Action::Reply { failed } });
+        self.hand_over(Task { sequence, lane, completions, action: Action::Reply { failed } });
         Answer::Later
     }
 

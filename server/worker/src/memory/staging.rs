@@ -18,7 +18,7 @@ use floe_wire::PIECE_BYTES;
 
 use super::budget::Budget;
 use super::ring::Ticket;
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 use grown::{Grows, Rings};
 
 /// How long to wait before looking again whether an upload has completed.
@@ -63,7 +63,7 @@ pub(crate) struct Uploads<D: Device> {
 
 struct UploadState<D: Device> {
     rings: Rings<D>,
-    flying: VecDeque<(Staged, Arc<Mark<D>>)>,
+    flying: VecDeque<(Staged, Arc<CompletionEvent<D>>)>,
 }
 
 /// A range on its way to the device. Whoever has it says [`Uploads::fly`] or [`Uploads::drop_range`] in the end.
@@ -167,9 +167,9 @@ impl<D: Device> Uploads<D> {
         Ok(staged)
     }
 
-    /// The range's copy has been issued and completes with `mark`.
-    pub(crate) fn fly(&self, staged: Staged, mark: Arc<Mark<D>>) {
-        self.state().flying.push_back((staged, mark));
+    /// The range's copy has been issued and completes with `completion`.
+    pub(crate) fn fly(&self, staged: Staged, completion: Arc<CompletionEvent<D>>) {
+        self.state().flying.push_back((staged, completion));
     }
 
     /// The range's copy could not be issued.
@@ -205,7 +205,7 @@ impl<D: Device> UploadState<D> {
     /// Takes the oldest ranges back whose copies have completed, or failed for good.
     fn land_oldest(&mut self, device: &D) {
         enter(device);
-        while let Some((staged, _)) = self.flying.pop_front_if(|(_, mark)| mark.outcome().is_some()) {
+        while let Some((staged, _)) = self.flying.pop_front_if(|(_, completion)| completion.outcome().is_some()) {
             self.release(staged);
         }
     }
@@ -215,8 +215,8 @@ impl<D: Device> UploadState<D> {
         enter(device);
         let before = self.flying.len();
         let rings = &mut self.rings;
-        self.flying.retain(|(staged, mark)| {
-            let landed = mark.outcome().is_some();
+        self.flying.retain(|(staged, completion)| {
+            let landed = completion.outcome().is_some();
             if landed {
                 rings.release(staged.ring, staged.ticket);
             }

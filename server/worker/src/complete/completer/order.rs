@@ -9,13 +9,13 @@ use floe_abi::CudaResult;
 use floe_device::Device;
 
 use super::task::{Lane, Task};
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 
 /// Tasks that wait.
 pub(crate) struct Order<D: Device> {
     lanes: BTreeMap<Lane, VecDeque<Task<D>>>,
-    /// The mark of the task that came out last: the next often waits for the same.
-    last: Option<(Arc<Mark<D>>, CudaResult<()>)>,
+    /// The completion event of the task that came out last: the next often waits for the same.
+    last: Option<(Arc<CompletionEvent<D>>, CudaResult<()>)>,
 }
 
 impl<D: Device> Default for Order<D> {
@@ -37,7 +37,7 @@ impl<D: Device> Order<D> {
         self.lanes.is_empty()
     }
 
-    /// The next task that has completed, with how its work ended. Once there is none, every mark is asked anew: a context that
+    /// The next task that has completed, with how its work ended. Once there is none, every completion event is asked anew: a context that
     /// is beyond use says so by any of them.
     pub(crate) fn next(&mut self) -> Option<(Task<D>, CudaResult<()>)> {
         let next = self.next_completed();
@@ -55,7 +55,7 @@ impl<D: Device> Order<D> {
         }
         let tasks = self.lanes.get_mut(&lane)?;
         let task = tasks.pop_front()?;
-        self.last = if let [mark] = &*task.marks { Some((Arc::clone(mark), outcome)) } else { None };
+        self.last = if let [completion] = &*task.completions { Some((Arc::clone(completion), outcome)) } else { None };
         if tasks.is_empty() {
             self.lanes.remove(&lane);
         }
@@ -72,9 +72,9 @@ impl<D: Device> Order<D> {
     }
 
     fn outcome(&self, task: &Task<D>) -> Option<CudaResult<()>> {
-        task.outcome(|mark| match &self.last {
-            Some((last, outcome)) if Arc::ptr_eq(last, mark) => Some(*outcome),
-            _ => mark.outcome(),
+        task.outcome(|completion| match &self.last {
+            Some((last, outcome)) if Arc::ptr_eq(last, completion) => Some(*outcome),
+            _ => completion.outcome(),
         })
     }
 }

@@ -1,5 +1,5 @@
 //! What the completer does when the GPU has come so far.
-//! In: a command, the marks it waits for, the action. Out: the same, and how the work before the marks ended.
+//! In: a command, the completion events it waits for, the action. Out: the same, and how the work before the completion events ended.
 //! It carries no action out.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use floe_abi::{CudaError, CudaResult};
 use floe_device::Device;
 use floe_wire::{FunctionId, StreamId};
 
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 use crate::memory::shared_pages::SharedPages;
 use crate::memory::staging::Landing;
 
@@ -19,14 +19,17 @@ pub(crate) struct Task<D: Device> {
     /// Tasks of one lane complete in order.
     pub(crate) lane: Lane,
     /// What must have completed.
-    pub(crate) marks: Vec<Arc<Mark<D>>>,
+    pub(crate) completions: Vec<Arc<CompletionEvent<D>>>,
     pub(crate) action: Action<D>,
 }
 
 impl<D: Device> Task<D> {
-    /// `None`: not yet. Otherwise the first failure of its marks, as `ask` has their outcomes, or success.
-    pub(crate) fn outcome(&self, ask: impl Fn(&Arc<Mark<D>>) -> Option<CudaResult<()>>) -> Option<CudaResult<()>> {
-        self.marks.iter().map(ask).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
+    /// `None`: not yet. Otherwise the first failure of its completion events, as `ask` has their outcomes, or success.
+    pub(crate) fn outcome(
+        &self,
+        ask: impl Fn(&Arc<CompletionEvent<D>>) -> Option<CudaResult<()>>,
+    ) -> Option<CudaResult<()>> {
+        self.completions.iter().map(ask).try_fold(Ok(()), |whole, one| one.map(|one| whole.and(one)))
     }
 }
 
@@ -43,7 +46,7 @@ pub(crate) enum Lane {
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.
     Deliver { landing: Landing<D>, offset: u64 },
-    /// Answer the request; `failed` is an error known before the work was even marked.
+    /// Answer the request; `failed` is an error known before the work was even recorded.
     Reply { failed: Option<CudaError> },
     /// Give shared memory up, then answer the request.
     Release { pages: SharedPages<D::Mapped>, failed: Option<CudaError> },

@@ -16,9 +16,9 @@ const PENDING_LAUNCHES: u64 = 2048;
 impl<D: Device> ContextRequests for Issuer<D> {
     fn synchronize_context(&mut self, _: SynchronizeContext) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let marks = self.mark_everything();
-        self.orphans.retain(|mark| mark.outcome().is_none());
-        Ok(self.answer_after(sequence, Lane::Alone(sequence), marks))
+        let completions = self.record_everything();
+        self.orphans.retain(|completion| completion.outcome().is_none());
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), completions))
     }
 
     fn set_limit(&mut self, message: SetLimit) -> Result<Answer, Fault> {

@@ -15,7 +15,7 @@ use super::{Answer, Issuer};
 use floe_transport::{Giving, transfer_bytes};
 
 use crate::complete::completer::{Action, Lane, Task};
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 use crate::issue::fault::{Fault, broken};
 use crate::memory::staging::{Staged, Uploads};
 use crate::memory::upload::Upload;
@@ -265,19 +265,19 @@ impl<D: Device> Issuer<D> {
         let memory = ring.memory(staged);
         let copied = copy(&self.shared.device, &memory);
         // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
-        let mark = self.mark_or_wait(stream);
-        match &mark {
-            Ok(mark) => ring.fly(staged, Arc::clone(mark)),
+        let completion = self.record_or_wait(stream);
+        match &completion {
+            Ok(completion) => ring.fly(staged, Arc::clone(completion)),
             Err(_) => ring.drop_range(staged),
         }
         copied?;
-        mark?;
+        completion?;
         Ok(Answer::Nothing)
     }
 
-    /// A mark behind what the stream holds. Where there is none to be had, no work that uses staging is left on return.
-    pub(super) fn mark_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<Mark<D>>, CudaError> {
-        self.pool.mark(stream).inspect_err(|_| {
+    /// A completion event behind what the stream holds. Where there is none to be had, no work that uses staging is left on return.
+    pub(super) fn record_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<CompletionEvent<D>>, CudaError> {
+        self.pool.record(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.
             let _ = self.device().ctx_synchronize();
         })
@@ -296,16 +296,16 @@ impl<D: Device> Issuer<D> {
         let lane = Lane::Stream(id.0);
         let download = Download::new(sequence, stream, lane, bytes);
         let issued = self.issue_pieces(download, bytes, slices);
-        let marks = match issued {
-            Ok(Some(mark)) => {
-                self.marked(id, &mark);
-                Ok(vec![mark])
+        let completions = match issued {
+            Ok(Some(completion)) => {
+                self.note_last(id, &completion);
+                Ok(vec![completion])
             }
-            Ok(None) => self.pool.mark(stream).map(|mark| vec![mark]),
+            Ok(None) => self.pool.record(stream).map(|completion| vec![completion]),
             Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
             Err(contract) => return Err(contract),
         };
-        Ok(self.answer_after(sequence, lane, marks))
+        Ok(self.answer_after(sequence, lane, completions))
     }
 
     fn issue_pieces(
@@ -313,7 +313,7 @@ impl<D: Device> Issuer<D> {
         download: Download,
         bytes: u64,
         slices: impl Iterator<Item = Result<Rows, Fault>>,
-    ) -> Result<Option<Arc<Mark<D>>>, Fault> {
+    ) -> Result<Option<Arc<CompletionEvent<D>>>, Fault> {
         // Where several connections carry it, the first can leave the sooner, and the last be there.
         let is_striped = self.shared.stripes.any();
         let most = |done| if is_striped { transfer_bytes(bytes, done) } else { PIECE_BYTES as u64 };
@@ -334,8 +334,8 @@ impl<D: Device> Issuer<D> {
         Ok(last)
     }
 
-    /// Issues the copy of one piece; the mark behind it.
-    fn issue_piece(&mut self, download: Download, piece: Piece) -> Result<Arc<Mark<D>>, Fault> {
+    /// Issues the copy of one piece; the completion event behind it.
+    fn issue_piece(&mut self, download: Download, piece: Piece) -> Result<Arc<CompletionEvent<D>>, Fault> {
         let Download { sequence, stream, lane, giving } = download;
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
@@ -347,10 +347,10 @@ impl<D: Device> Issuer<D> {
             }
             rows => device.download_rows(&landing.memory, landing.offset, rows, stream)?,
         }
-        let mark = self.mark_or_wait(stream)?;
+        let completion = self.record_or_wait(stream)?;
         let action = Action::Deliver { landing, offset: piece.offset };
-        self.hand_over(Task { sequence, lane, marks: vec![Arc::clone(&mark)], action });
-        Ok(mark)
+        self.hand_over(Task { sequence, lane, completions: vec![Arc::clone(&completion)], action });
+        Ok(completion)
     }
 
     /// The end of a copy of at least one row.

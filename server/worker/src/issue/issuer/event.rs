@@ -13,7 +13,7 @@ use floe_wire::{
 
 use super::{Answer, Issuer, body};
 use crate::complete::completer::Lane;
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 use crate::issue::fault::Fault;
 use crate::issue::objects::event::EventObject;
 
@@ -21,9 +21,9 @@ impl<D: Device> EventRequests for Issuer<D> {
     fn create_event(&mut self, message: CreateEvent) -> Result<Answer, Fault> {
         let CreateEvent { event, flags } = message;
         self.events.check_posted(event.0)?;
-        let created = Mark::of_program(&self.shared.device, flags);
+        let created = CompletionEvent::of_program(&self.shared.device, flags);
         let failure = created.as_ref().err().copied();
-        self.events.bind(event.0, created.map(|mark| EventObject { mark, flags, recorded: None }));
+        self.events.bind(event.0, created.map(|completion| EventObject { completion, flags, recorded: None }));
         failure.map_or(Ok(Answer::Nothing), |error| Err(error.into()))
     }
 
@@ -41,17 +41,17 @@ impl<D: Device> EventRequests for Issuer<D> {
 
     fn synchronize_event(&mut self, message: SynchronizeEvent) -> Result<Answer, Fault> {
         let sequence = self.sequence;
-        let mark = Arc::clone(&self.events.get(message.event.0)?.mark);
-        Ok(self.answer_after(sequence, Lane::Alone(sequence), Ok(vec![mark])))
+        let completion = Arc::clone(&self.events.get(message.event.0)?.completion);
+        Ok(self.answer_after(sequence, Lane::Alone(sequence), Ok(vec![completion])))
     }
 
     fn query_event(&mut self, message: QueryEvent) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let object = self.events.get(message.event.0)?;
-        match object.mark.outcome() {
+        match object.completion.outcome() {
             None => {
                 if let Some((stream, reached)) = object.recorded {
-                    self.report_when(sequence, Arc::clone(&object.mark), stream, reached);
+                    self.report_when(sequence, Arc::clone(&object.completion), stream, reached);
                 }
                 Err(CudaError::NOT_READY.into())
             }
@@ -77,10 +77,10 @@ impl<D: Device> Issuer<D> {
     /// The driver's event to be recorded now.
     pub(super) fn recordable_event(&mut self, event: EventId) -> Result<floe_abi::Event, Fault> {
         let object = self.events.get_mut(event.0)?;
-        if Arc::strong_count(&object.mark) > 1 {
-            object.mark = Mark::of_program(&self.shared.device, object.flags)?;
+        if Arc::strong_count(&object.completion) > 1 {
+            object.completion = CompletionEvent::of_program(&self.shared.device, object.flags)?;
         }
         object.recorded = None;
-        Ok(object.mark.event())
+        Ok(object.completion.event())
     }
 }

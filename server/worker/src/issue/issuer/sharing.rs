@@ -63,12 +63,12 @@ impl<D: Device> SharingRequests for Issuer<D> {
     fn unmap_shared(&mut self, message: UnmapShared) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let pages = self.sharing.remove(message.at)?;
-        let (marks, failed) = match self.mark_everything() {
-            Ok(marks) => (marks, None),
+        let (completions, failed) = match self.record_everything() {
+            Ok(completions) => (completions, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         let action = Action::Release { pages, failed };
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks, action });
+        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions, action });
         Ok(Answer::Later)
     }
 }

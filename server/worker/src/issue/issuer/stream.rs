@@ -10,11 +10,11 @@ use floe_wire::{CreateStream, DestroyStream, QueryStream, StreamId, StreamReques
 
 use super::{Answer, Issuer};
 use crate::complete::completer::Lane;
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 use crate::issue::fault::Fault;
 use crate::issue::objects::stream::StreamObject;
 
-/// Destroyed streams' marks from which on the completed ones are dropped.
+/// Destroyed streams' completion events from which on the completed ones are dropped.
 const ORPHANS: usize = 16;
 
 impl<D: Device> StreamRequests for Issuer<D> {
@@ -31,9 +31,9 @@ impl<D: Device> StreamRequests for Issuer<D> {
         let Some(object) = self.streams.remove(message.stream.0)? else { return Ok(Answer::Nothing) };
         if object.used {
             // On a context beyond use there is no work left to wait for.
-            self.orphans.extend(self.pool.mark(object.stream).ok());
+            self.orphans.extend(self.pool.record(object.stream).ok());
             if self.orphans.len() > ORPHANS {
-                self.orphans.retain(|mark| mark.outcome().is_none());
+                self.orphans.retain(|completion| completion.outcome().is_none());
             }
         }
         self.allowance.ledger.stream_ends();
@@ -51,20 +51,20 @@ impl<D: Device> StreamRequests for Issuer<D> {
     fn synchronize_stream(&mut self, message: SynchronizeStream) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let known = if message.stream.0 == 0 { None } else { self.streams.get(message.stream.0)?.last.clone() };
-        let marks = match known {
-            Some(mark) => Ok(vec![mark]),
-            None => self.mark_or_wait(self.stream(message.stream)?).map(|mark| vec![mark]),
+        let completions = match known {
+            Some(completion) => Ok(vec![completion]),
+            None => self.record_or_wait(self.stream(message.stream)?).map(|completion| vec![completion]),
         };
-        Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), marks))
+        Ok(self.answer_after(sequence, Lane::Stream(message.stream.0), completions))
     }
 
     fn query_stream(&mut self, message: QueryStream) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let result = self.device().stream_query(self.stream(message.stream)?);
         if result == Err(CudaError::NOT_READY) {
-            // Without a mark nothing is told, and the client asks again.
-            if let Ok(mark) = self.pool.mark(self.stream(message.stream)?) {
-                self.report_when(sequence, mark, message.stream, sequence);
+            // Without a completion event nothing is told, and the client asks again.
+            if let Ok(completion) = self.pool.record(self.stream(message.stream)?) {
+                self.report_when(sequence, completion, message.stream, sequence);
             }
             return Err(CudaError::NOT_READY.into());
         }
@@ -86,11 +86,11 @@ impl<D: Device> Issuer<D> {
         Ok(object.stream)
     }
 
-    /// The mark stands behind everything the stream holds. The legacy default stream's would not: work of others may be
+    /// The completion event stands behind everything the stream holds. The legacy default stream's would not: work of others may be
     /// in order with it.
-    pub(super) fn marked(&mut self, id: StreamId, mark: &Arc<Mark<D>>) {
+    pub(super) fn note_last(&mut self, id: StreamId, completion: &Arc<CompletionEvent<D>>) {
         if let Ok(object) = self.streams.get_mut(id.0) {
-            object.last = Some(Arc::clone(mark));
+            object.last = Some(Arc::clone(completion));
         }
     }
 
@@ -107,14 +107,14 @@ impl<D: Device> Issuer<D> {
         Ok(created?)
     }
 
-    /// Marks on every stream that has ever had work, destroyed ones included.
-    pub(super) fn mark_everything(&self) -> Result<Vec<Arc<Mark<D>>>, CudaError> {
-        let mut marks = self.orphans.clone();
+    /// Completion events on every stream that has ever had work, destroyed ones included.
+    pub(super) fn record_everything(&self) -> Result<Vec<Arc<CompletionEvent<D>>>, CudaError> {
+        let mut completions = self.orphans.clone();
         let used = self.streams.values().filter(|object| object.used).map(|object| object.stream);
         for stream in used.chain(self.legacy_used.then_some(Stream::LEGACY)) {
-            marks.push(self.pool.mark(stream)?);
+            completions.push(self.pool.record(stream)?);
         }
-        Ok(marks)
+        Ok(completions)
     }
 
     /// Destroys all streams; errors of a context beyond use do not matter, it goes with them.

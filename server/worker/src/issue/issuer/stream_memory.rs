@@ -63,9 +63,9 @@ impl<D: Device> Issuer<D> {
             return Ok(());
         }
         let Place { sequence, id, stream } = place;
-        let mark = self.pool.mark(stream)?;
+        let completion = self.pool.record(stream)?;
         let action = Action::WordsDone { stream: id, reached: sequence, waits };
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), marks: vec![mark], action });
+        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
         Ok(())
     }
 

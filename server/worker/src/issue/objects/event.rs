@@ -6,11 +6,11 @@ use std::sync::Arc;
 use floe_device::Device;
 use floe_wire::StreamId;
 
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 
 /// An event of the client's.
 pub(crate) struct EventObject<D: Device> {
-    pub(crate) mark: Arc<Mark<D>>,
+    pub(crate) completion: Arc<CompletionEvent<D>>,
     pub(crate) flags: u32,
     /// Where it was recorded last, and by which command; not where a launch records it, which may be over later.
     pub(crate) recorded: Option<(StreamId, u64)>,
@@ -18,6 +18,6 @@ pub(crate) struct EventObject<D: Device> {
 
 impl<D: Device> EventObject<D> {
     pub(crate) fn event(&self) -> floe_abi::Event {
-        self.mark.event()
+        self.completion.event()
     }
 }

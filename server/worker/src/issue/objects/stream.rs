@@ -6,12 +6,12 @@ use std::sync::Arc;
 use floe_abi::Stream;
 use floe_device::Device;
 
-use crate::complete::events::Mark;
+use crate::complete::events::CompletionEvent;
 
 /// A stream of the client's.
 pub(crate) struct StreamObject<D: Device> {
     pub(crate) stream: Stream,
     pub(crate) used: bool,
-    /// A mark behind everything the stream holds, where there is one.
-    pub(crate) last: Option<Arc<Mark<D>>>,
+    /// A completion event behind everything the stream holds, where there is one.
+    pub(crate) last: Option<Arc<CompletionEvent<D>>>,
 }
