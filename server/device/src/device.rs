@@ -19,7 +19,7 @@ use crate::{HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls};
 pub const PAGE: usize = 4096;
 
 /// Host memory the device reads and writes by itself. Ranges are checked; that nobody uses a range while the device
-/// does is kept by the staging rings, which give a range out again only after its event.
+/// does is kept by the transfer buffers, which give a range out again only after its event.
 pub trait Pinned: Send + Sync {
     /// Its size.
     fn bytes(&self) -> usize;

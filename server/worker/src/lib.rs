@@ -19,7 +19,7 @@ pub use life::ending::Ending;
 pub use life::joining::Joining;
 pub use life::log::{Log, one_entry};
 pub use life::process::{close_inherited, end, without_randomization};
-pub use life::rings::use_rings;
+pub use life::ring_handshake::use_rings;
 pub use life::serve::{Plan, serve};
 pub use life::watch::{Lasting, Process};
 pub use life::watchdog::Watchdog;

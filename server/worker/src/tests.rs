@@ -30,7 +30,7 @@ use floe_wire::*;
 
 use crate::daemon::hand_over::{Giver, Role, pair};
 use crate::issue::cache::{Hash, hash_of};
-use crate::memory::staging::RingBytes;
+use crate::memory::transfer_buffers::BufferBytes;
 use crate::{Ending, Joining, Lasting, Log, Output, Plan, Watchdog, serve};
 
 /// Connections that may wait for a worker to take them.
@@ -42,11 +42,11 @@ const BASE: u64 = WINDOW_BASE;
 const SHARED: u64 = 1 << 20;
 /// Bytes of host memory it may have.
 const HOST_MEMORY: u64 = 4 << 30;
-/// Pinned memory of its rings.
+/// Pinned memory of its transfer buffers.
 const TRANSPORT: u64 = 64 << 20;
 
-fn rings() -> RingBytes {
-    RingBytes::of(TRANSPORT)
+fn buffer_bytes() -> BufferBytes {
+    BufferBytes::of(TRANSPORT)
 }
 
 /// What the client got, as owned values.
@@ -89,7 +89,7 @@ impl Client {
         Self::with_transport(TRANSPORT, sockets, device, memory, lasting)
     }
 
-    /// With rings of other sizes.
+    /// With transfer buffers of other sizes.
     fn with_transport(
         transport: u64,
         sockets: (UnixStream, UnixStream),
@@ -377,7 +377,7 @@ fn a_copy_larger_than_a_small_frame_is_staged_and_one_behind_a_host_function_sti
     client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
     client.send(&HostFunction { stream: StreamId(1), function: FunctionId(3) });
     assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
-    // More than the staging memory holds, all behind the host function, whose end comes last.
+    // More than the the transfer buffers holds, all behind the host function, whose end comes last.
     let piece: Vec<u8> = (0..PIECE_BYTES).map(|index| (index / 5).to_le_bytes()[0]).collect();
     for index in 0..24 {
         let to = DevicePtr(BASE + index * PIECE_BYTES as u64);
@@ -504,10 +504,10 @@ fn more_copies_behind_a_host_function_than_the_rings_hold_do_not_keep_others_fro
     assert_eq!(client.get(), Some(Got::RunHostFunction(3)));
     let bytes = BLOCK.min(PIECE_BYTES as u64);
     let piece = vec![7; usize::try_from(bytes).unwrap()];
-    for _ in 0..2 + rings().upload as u64 / bytes {
+    for _ in 0..2 + buffer_bytes().upload as u64 / bytes {
         client.send(&CopyToDevice { stream: StreamId(1), to: DevicePtr(BASE), bytes: &piece });
     }
-    for _ in 0..2 + rings().download as u64 / bytes {
+    for _ in 0..2 + buffer_bytes().download as u64 / bytes {
         client.send(&CopyFromDevice { stream: StreamId(1), from: DevicePtr(BASE), bytes });
     }
     // The function may be floe's own, which waits for another vGPU, which waits for this.
@@ -530,7 +530,7 @@ fn more_late_copies_behind_a_host_function_than_their_ring_holds_do_not_keep_oth
     let width = BLOCK.min(PIECE_BYTES as u64);
     let to = BoxEnd::memory(DevicePtr(BASE), 0, 0);
     let late = CopyLate { stream: StreamId(1), to, width, height: 1, ..CopyLate::default() };
-    let last = 11 + rings().late as u64 / width;
+    let last = 11 + buffer_bytes().late as u64 / width;
     for function in 10..=last {
         client.send(&CopyLate { function: FunctionId(function), ..late });
     }

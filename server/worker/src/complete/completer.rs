@@ -21,7 +21,7 @@ use floe_wire::{Delivery, Progress, RunHostFunction, StreamId};
 
 use super::events::CompletionEvent;
 use crate::life::shared::Shared;
-use crate::memory::staging::Landing;
+use crate::memory::transfer_buffers::DownloadRange;
 use crate::wire_in::stripes;
 use open::Open;
 use order::Order;
@@ -166,11 +166,9 @@ fn finish<D: Device>(
     // What kernels wrote into the program's own memory is at the client before it hears that they are over.
     shared.mirrors.tell(&shared.sender)?;
     match task.action {
-        Action::Deliver { landing, offset } => match outcome {
-            Ok(()) if stripes::carry(shared, &landing, offset) => {
-                stripes::deliver(shared, task.sequence, landing, offset)
-            }
-            Ok(()) => deliver(shared, task.sequence, &landing, offset),
+        Action::Deliver { range, offset } => match outcome {
+            Ok(()) if stripes::carry(shared, &range, offset) => stripes::deliver(shared, task.sequence, range, offset),
+            Ok(()) => deliver(shared, task.sequence, &range, offset),
             // The reply that follows on the same lane carries the error.
             Err(_) => Ok(()),
         },
@@ -231,9 +229,14 @@ fn report<D: Device>(
 }
 
 /// Sends a piece from where the device wrote it.
-fn deliver<D: Device>(shared: &Shared<D>, request: u64, landing: &Landing<D>, offset: u64) -> Result<(), LinkError> {
+fn deliver<D: Device>(
+    shared: &Shared<D>,
+    request: u64,
+    range: &DownloadRange<D>,
+    offset: u64,
+) -> Result<(), LinkError> {
     let mut sent = Ok(0);
-    landing.memory.lend(landing.offset, landing.bytes, &mut |bytes| {
+    range.memory.lend(range.offset, range.bytes, &mut |bytes| {
         sent = shared.sender.queue(&Delivery { request, offset, bytes });
     });
     sent.map(|_| ())

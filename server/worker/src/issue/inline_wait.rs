@@ -60,7 +60,7 @@ impl<D: Device> InlineWait<D> {
     /// Nothing that the completer has must come before it, and it is soon said.
     fn is_for_here(&self, task: &Task<D>, tasks: &Tasks<D>) -> bool {
         match (&task.action, self.kept.back()) {
-            (Action::Deliver { landing, .. }, None) => landing.bytes <= MOST_BYTES && tasks.is_idle(),
+            (Action::Deliver { range, .. }, None) => range.bytes <= MOST_BYTES && tasks.is_idle(),
             (Action::Reply { failed: None }, None) => tasks.is_idle(),
             // A second delivery may find no room before the first has left.
             (Action::Reply { failed: None }, Some(last)) => last.sequence == task.sequence,

@@ -1,6 +1,6 @@
 //! The issuer: what a client's commands do, in their order.
 //! In: commands as they were read. Out: driver calls, replies, tasks for the completer; or the end of the session.
-//! It never waits for the GPU, except for room in a staging ring and when the context is reset. Nothing it is told is
+//! It never waits for the GPU, except for room in a transfer buffer and when the context is reset. Nothing it is told is
 //! believed: ids are looked up, ranges checked, the rest is left to the driver's judgement.
 
 mod array;
@@ -46,7 +46,7 @@ use crate::complete::events::{CompletionEvent, Pool};
 use crate::life::shared::Shared;
 use crate::memory::budget::{Budget, cost};
 use crate::memory::ledger::Ledger;
-use crate::memory::staging::{Downloads, RingBytes, Staged, Uploads};
+use crate::memory::transfer_buffers::{BufferBytes, Downloads, UploadRange, Uploads};
 use crate::memory::window::Window;
 use crate::wire_in::batch::Command;
 use crate::wire_in::queue::Issuing;
@@ -62,7 +62,7 @@ pub(crate) struct Allowance {
     pub(crate) granularity: u64,
     /// The most bytes of host memory it may share with its client.
     pub(crate) shared_memory: u64,
-    pub(crate) rings: RingBytes,
+    pub(crate) buffers: BufferBytes,
 }
 
 /// The session's objects and how to reach everything else.
@@ -79,7 +79,7 @@ pub(crate) struct Issuer<D: Device> {
     /// The sequence of the present command.
     sequence: u64,
     /// Where the data of the present command lie, if not in its payload.
-    staged: Option<Staged>,
+    upload_range: Option<UploadRange>,
     downloads: Arc<Downloads<D>>,
     allowance: Allowance,
     blocks: Objects<Block>,
@@ -156,10 +156,10 @@ impl<D: Device> Issuer<D> {
             functions,
             pool,
             uploads,
-            late: Uploads::new(allowance.rings.late, &budget),
+            late: Uploads::new(allowance.buffers.late, &budget),
             sequence: 0,
-            staged: None,
-            downloads: Downloads::new(allowance.rings.download, &budget),
+            upload_range: None,
+            downloads: Downloads::new(allowance.buffers.download, &budget),
             allowance,
             blocks: Objects::new("block", cost::BLOCK, &budget),
             mappings: BTreeMap::new(),
@@ -232,10 +232,10 @@ impl<D: Device> Issuer<D> {
             .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
         self.sequence = sequence;
-        self.staged = command.staged;
+        self.upload_range = command.range;
         self.end_inline_wait();
         let outcome = request.dispatch(self);
-        if let Some(unused) = self.staged.take() {
+        if let Some(unused) = self.upload_range.take() {
             self.uploads.drop_range(unused);
         }
         let shared = &self.shared;

@@ -31,7 +31,7 @@ use crate::issue::issuer::{Allowance, Issuer, Stop};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::{Grants, Ledger};
 use crate::memory::mirrors::Mirrors;
-use crate::memory::staging::{RingBytes, Uploads};
+use crate::memory::transfer_buffers::{BufferBytes, Uploads};
 use crate::memory::window::Window;
 use crate::wire_in::queue::Queue;
 use crate::wire_in::reader::Reader;
@@ -75,7 +75,7 @@ pub struct Plan {
 struct HostMemory {
     /// For the line of commands while a stream is held.
     line: usize,
-    /// For everything the session keeps, the rings among it.
+    /// For everything the session keeps, the transfer buffers among it.
     budget: Budget,
 }
 
@@ -105,7 +105,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let spin = Spin::of_process();
     let (sender, mut receiver) = link.split();
     let expected = Expected::default();
-    let rings = RingBytes::of(plan.transport_memory);
+    let buffers = BufferBytes::of(plan.transport_memory);
     let host = HostMemory::of(plan.host_memory);
     receiver.set_spin(spin);
     receiver.set_expected(expected.clone());
@@ -118,7 +118,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
         failures: Failures::default(),
         output,
         printing: Printing::new(plan.device_speaks),
-        queue: Queue::new(rings.commands, host.line, spin, expected),
+        queue: Queue::new(buffers.commands, host.line, spin, expected),
         log,
         mirrors: Mirrors::default(),
         descriptor: Mutex::default(),
@@ -136,7 +136,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
                 budget: host.budget,
                 granularity: plan.granularity.max(1),
                 shared_memory: plan.shared_memory,
-                rings,
+                buffers,
             };
             run_threads(&shared, receiver, allowance, spin, plan.cache, joins, &watchdog)
         }
@@ -188,7 +188,7 @@ fn run_threads<D: Device>(
 ) -> Ending {
     let functions = Arc::new(HostFunctions::default());
     let (mut completer, mut releaser, tasks) = Completer::new(Arc::clone(shared), spin);
-    let uploads = Uploads::new(allowance.rings.upload, &allowance.budget);
+    let uploads = Uploads::new(allowance.buffers.upload, &allowance.budget);
     let mut issuer =
         Issuer::new(Arc::clone(shared), tasks, Arc::clone(&functions), Arc::clone(&uploads), allowance, cache, spin);
     let (threads, first) = Threads::new(watchdog.clone());

@@ -1,5 +1,5 @@
 //! Where a transfer to the device is put together.
-//! In: chunks of it, from whichever connection brings them. Out: the bytes in the upload ring, or beside it.
+//! In: chunks of it, from whichever connection brings them. Out: the bytes in the upload buffer, or beside it.
 //! It waits for nobody, and copies nothing to the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,18 +8,18 @@ use floe_device::{Device, Pinned as _};
 use floe_transport::{LinkError, Target};
 use floe_wire::chunk_bytes;
 
-use super::staging::Staged;
+use super::transfer_buffers::UploadRange;
 
 /// Where a transfer to the device is put together.
 pub(crate) enum Upload<D: Device> {
-    /// In the upload ring.
-    Pinned { memory: Arc<D::Pinned>, staged: Staged },
+    /// In the upload buffer.
+    Pinned { memory: Arc<D::Pinned>, range: UploadRange },
     /// Beside it, a chunk each, until the issuer has room: while a stream is held, nobody waits for that here.
     Heap(Heap),
 }
 
 impl<D: Device> Upload<D> {
-    /// For so many bytes beside the ring.
+    /// For so many bytes beside the buffer.
     pub(crate) fn heap(bytes: usize) -> Self {
         let step = chunk_bytes(bytes);
         Self::Heap(Heap { step, chunks: (0..bytes.div_ceil(step)).map(|_| Mutex::default()).collect() })
@@ -50,9 +50,9 @@ impl<D: Device> Target for Upload<D> {
         read: &mut dyn FnMut(&mut [u8]) -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
         match self {
-            Self::Pinned { memory, staged } => {
+            Self::Pinned { memory, range } => {
                 let mut outcome = Ok(());
-                memory.fill(staged.offset + offset, bytes, &mut |place| outcome = read(place));
+                memory.fill(range.offset + offset, bytes, &mut |place| outcome = read(place));
                 outcome
             }
             Self::Heap(heap) => {

@@ -77,7 +77,7 @@ fn box_of_more_small_pieces_than_the_ring_holds_comes_through() {
     let mut client = Client::new();
     client.memory();
     let (width, depth) = (4096, 8192);
-    assert!(width * depth > rings().download as u64);
+    assert!(width * depth > buffer_bytes().download as u64);
     let from = BoxEnd::memory(DevicePtr(BASE), 0, 0);
     let sent = client.send(&CopyBoxFromDevice { stream: StreamId(0), from, width, height: 1, depth });
     let mut bytes = 0;

@@ -14,7 +14,7 @@ use crate::issue::issuer::{Allowance, Issuer};
 use crate::life::shared::Shared;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use crate::memory::staging::Uploads;
+use crate::memory::transfer_buffers::Uploads;
 use crate::memory::window::Window;
 use crate::wire_in::batch::{Batch, Command};
 use crate::wire_in::queue::{Issuing, Queue};
@@ -52,7 +52,7 @@ impl Line {
             failures: Default::default(),
             output: Output::none(),
             printing: Printing::default(),
-            queue: Queue::new(rings().commands, 1 << 30, Spin::default(), Expected::default()),
+            queue: Queue::new(buffer_bytes().commands, 1 << 30, Spin::default(), Expected::default()),
             log: Log::nowhere(),
             mirrors: Default::default(),
             descriptor: Default::default(),
@@ -60,11 +60,11 @@ impl Line {
         });
         let (_, _, tasks) = Completer::new(Arc::clone(&shared), Spin::default());
         let functions = Arc::new(HostFunctions::default());
-        let uploads = Uploads::new(rings().upload, &Budget::default());
+        let uploads = Uploads::new(buffer_bytes().upload, &Budget::default());
         let window = Window::of(0).unwrap();
         let ledger = Ledger::new(0, Costs::default(), Arc::default(), None);
         let (granularity, budget) = (BLOCK, Budget::default());
-        let allowance = Allowance { window, ledger, budget, granularity, shared_memory: 0, rings: rings() };
+        let allowance = Allowance { window, ledger, budget, granularity, shared_memory: 0, buffers: buffer_bytes() };
         let reader =
             Reader { shared: Arc::clone(&shared), functions: Arc::clone(&functions), uploads: Arc::clone(&uploads) };
         let issuer = Issuer::new(Arc::clone(&shared), tasks, functions, uploads, allowance, None, Spin::default());
@@ -86,7 +86,7 @@ impl Line {
     fn carry_out<M: Message>(&mut self, message: &M) {
         let mut payload = Vec::new();
         message.encode(&mut payload);
-        self.issuer.carry_out(Command { sequence: 0, kind: M::KIND, payload: &payload, staged: None }).unwrap();
+        self.issuer.carry_out(Command { sequence: 0, kind: M::KIND, payload: &payload, range: None }).unwrap();
     }
 
     /// The client sends launches.

@@ -54,11 +54,11 @@ fn more_copies_behind_a_wait_than_the_rings_hold_do_not_keep_its_release_from_be
     let piece = vec![5; PIECE_BYTES / 2];
     let to = DevicePtr(BASE + 4096);
     let bytes = (BLOCK - 4096).min(piece.len() as u64);
-    let pieces = 2 + super::rings().upload as u64 / bytes;
+    let pieces = 2 + super::buffer_bytes().upload as u64 / bytes;
     for _ in 0..pieces {
         client.send(&CopyToDevice { stream: StreamId(1), to, bytes: &piece[..usize::try_from(bytes).unwrap()] });
     }
-    for _ in 0..2 + super::rings().download as u64 / bytes {
+    for _ in 0..2 + super::buffer_bytes().download as u64 / bytes {
         client.send(&CopyFromDevice { stream: StreamId(1), from: to, bytes });
     }
     client.send(&on(2, vec![operation(WRITE_VALUE_32, BASE, 1)]));
@@ -103,7 +103,7 @@ fn wait_of_a_graph_holds_up_its_stream_and_nothing_stops_for_room_meanwhile() {
     let launched = client.send(&LaunchGraph { graph, stream: StreamId(1) });
     client.ok(&SynchronizeStream { stream: StreamId(2) });
     let bytes = vec![5; (PIECE_BYTES / 2).min(usize::try_from(BLOCK).unwrap() - 4096)];
-    for _ in 0..2 + super::rings().upload / bytes.len() {
+    for _ in 0..2 + super::buffer_bytes().upload / bytes.len() {
         client.send(&CopyToDevice { stream: StreamId(1), to: DevicePtr(BASE + 4096), bytes: &bytes });
     }
     let asked = client.send(&SynchronizeStream { stream: StreamId(1) });

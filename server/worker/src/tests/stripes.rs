@@ -134,7 +134,7 @@ fn copies_behind_a_held_stream(bytes: usize) {
     client.send(&CreateStream { stream: StreamId(3), flags: 1, priority: 0 });
     client.send(&HostFunction { stream: StreamId(3), function: FunctionId(9) });
     let Some(Got::RunHostFunction(9)) = client.get() else { panic!("it is not run") };
-    // More than the ring holds, all behind the function.
+    // More than the buffer holds, all behind the function.
     let count = 2 * TRANSPORT / bytes as u64;
     let step = chunk_bytes(bytes);
     let bytes = bytes as u64;
@@ -179,7 +179,7 @@ fn what_leaves_is_announced_and_comes_on_any_connection() {
 
 #[test]
 fn large_copies_leave_in_larger_transfers_through_rings_of_any_size() {
-    // A ring of one piece, and one of six.
+    // A buffer of one piece, and one of six.
     for transport in [1 << 20, TRANSPORT] {
         let sockets = UnixStream::pair().unwrap();
         let mut client = Client::with_transport(transport, sockets, Arc::new(Fake::default()), 0, None);
@@ -257,11 +257,12 @@ fn session_ends_with_any_of_its_connections() {
 #[test]
 fn issuer_has_room_also_when_what_comes_behind_it_has_taken_all() {
     let device = Arc::new(Fake::default());
-    let uploads = crate::memory::staging::Uploads::<Fake>::new(1 << 20, &crate::memory::budget::Budget::default());
+    let uploads =
+        crate::memory::transfer_buffers::Uploads::<Fake>::new(1 << 20, &crate::memory::budget::Budget::default());
     uploads.begin(&device).unwrap();
     let ahead: Vec<_> = std::iter::from_fn(|| uploads.room(&device, 1 << 18, || false)).collect();
     assert_eq!(ahead.len(), 4);
     let own = uploads.take(&device, 1 << 18, || false).unwrap().unwrap();
     uploads.drop_range(own);
-    ahead.into_iter().for_each(|staged| uploads.drop_range(staged));
+    ahead.into_iter().for_each(|range| uploads.drop_range(range));
 }

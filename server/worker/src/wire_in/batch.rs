@@ -4,7 +4,7 @@
 
 use floe_transport::LinkError;
 
-use crate::memory::staging::Staged;
+use crate::memory::transfer_buffers::UploadRange;
 
 /// Bytes from which on a batch is handed over although more has been read: the issuer begins meanwhile.
 const FULL: usize = 16 << 10;
@@ -20,7 +20,7 @@ pub(crate) struct Command<'a> {
     pub(crate) kind: u16,
     pub(crate) payload: &'a [u8],
     /// Where its data lie, which the payload then lacks.
-    pub(crate) staged: Option<Staged>,
+    pub(crate) range: Option<UploadRange>,
 }
 
 /// Commands in the order they came.
@@ -38,14 +38,14 @@ struct Entry {
     /// Where in the batch its payload ends; it begins where the one before it ends.
     end: usize,
     kind: u16,
-    staged: Option<Staged>,
+    range: Option<UploadRange>,
 }
 
 impl Batch {
     /// Appends a command.
     pub(crate) fn push(&mut self, command: Command<'_>) {
         self.payloads.extend_from_slice(command.payload);
-        self.seal(command.sequence, command.kind, command.staged);
+        self.seal(command.sequence, command.kind, command.range);
     }
 
     /// Appends a command whose payload is `head` and `bytes` more, which `read` writes.
@@ -87,8 +87,8 @@ impl Batch {
     }
 
     /// The payload that was appended last ends here.
-    fn seal(&mut self, sequence: u64, kind: u16, staged: Option<Staged>) {
-        self.entries.push(Entry { sequence, end: self.payloads.len(), kind, staged });
+    fn seal(&mut self, sequence: u64, kind: u16, range: Option<UploadRange>) {
+        self.entries.push(Entry { sequence, end: self.payloads.len(), kind, range });
     }
 
     /// The commands, in the order they were appended.
@@ -97,7 +97,7 @@ impl Batch {
         self.entries.iter().map(move |entry| {
             let payload = &self.payloads[begin..entry.end];
             begin = entry.end;
-            Command { sequence: entry.sequence, kind: entry.kind, payload, staged: entry.staged }
+            Command { sequence: entry.sequence, kind: entry.kind, payload, range: entry.range }
         })
     }
 
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn command(sequence: u64, payload: &[u8]) -> Command<'_> {
-        Command { sequence, kind: 7, payload, staged: None }
+        Command { sequence, kind: 7, payload, range: None }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The incoming half of the session's connection.
 //! In: frames. Out: commands in the queue; the ends of host functions and what copies behind them write straight to who
 //! waits for them, past the issuer, which may be in a call that waits for the very stream; the data of large
-//! copies to the device in staging memory, so that they are touched once; the one descriptor a
+//! copies to the device in the transfer buffers, so that they are touched once; the one descriptor a
 //! client may send.
-//! It decodes nothing else, and it stops reading while the queue or the staging memory is full. What was read together it
+//! It decodes nothing else, and it stops reading while the queue or the the transfer buffers is full. What was read together it
 //! hands over together, and before it waits for anything.
 
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use super::batch::{Batch, Command};
 use crate::issue::host_functions::{Done, HostFunctions};
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
-use crate::memory::staging::{Staged, Uploads};
+use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
 
 /// What the thread works with.
@@ -89,7 +89,7 @@ impl<D: Device> Reader<D> {
             self.hand_over(batch)?;
             batch.costs(self.announce(sequence, message.bytes)?);
         }
-        let command = Command { sequence, kind, payload, staged: None };
+        let command = Command { sequence, kind, payload, range: None };
         // What announces data counts for what they take, which is the batch's to say; and a descriptor is kept first.
         let is_plain = ![CopyBulkToDevice::KIND, ShareMemory::KIND].contains(&kind);
         if is_plain && batch.is_empty() && self.shared.queue.push_small(&command) {
@@ -99,17 +99,17 @@ impl<D: Device> Reader<D> {
         Ok(())
     }
 
-    /// Has the data of a command put together that bulk connections bring; the bytes this takes beside the rings.
+    /// Has the data of a command put together that bulk connections bring; the bytes this takes beside the buffer.
     fn announce(&self, sequence: u64, bytes: u64) -> Result<usize, InputEnd> {
         let no_piece = || InputEnd::Contract(format!("command {sequence}: not the bytes of a piece: {bytes}"));
         let bytes =
             usize::try_from(bytes).ok().filter(|bytes| (1..=PIECE_BYTES).contains(bytes)).ok_or_else(no_piece)?;
-        let staged = self.room(bytes);
-        let upload = match staged {
-            Some(staged) => Upload::Pinned { memory: self.uploads.memory(staged), staged },
+        let range = self.room(bytes);
+        let upload = match range {
+            Some(range) => Upload::Pinned { memory: self.uploads.memory(range), range },
             None => Upload::heap(bytes),
         };
-        let beside = if staged.is_some() { 0 } else { bytes };
+        let beside = if range.is_some() { 0 } else { bytes };
         self.shared.transfers.announce(sequence, bytes, upload).then_some(beside).ok_or_else(no_piece)
     }
 
@@ -132,16 +132,16 @@ impl<D: Device> Reader<D> {
         let hollow = bulk.hollow()?;
         let (sequence, kind) = (bulk.sequence(), bulk.kind());
         self.shared.client.has_frame(sequence);
-        if let Some(staged) = self.stage(&mut bulk)? {
-            batch.push(Command { sequence, kind, payload: &hollow, staged: Some(staged) });
+        if let Some(range) = self.read_into_buffer(&mut bulk)? {
+            batch.push(Command { sequence, kind, payload: &hollow, range: Some(range) });
             return Ok(());
         }
         let (head, bytes) = (bulk.head().to_vec(), bulk.left());
         Ok(batch.push_read((sequence, kind), &head, bytes, |target| bulk.read(target))?)
     }
 
-    /// Room in staging memory; `None` where there is none to be had.
-    fn room(&self, bytes: usize) -> Option<Staged> {
+    /// Room in the transfer buffers; `None` where there is none to be had.
+    fn room(&self, bytes: usize) -> Option<UploadRange> {
         let device = &*self.shared.device;
         // A device that gives no memory says so to the command.
         self.uploads.begin(device).ok()?;
@@ -149,13 +149,13 @@ impl<D: Device> Reader<D> {
         self.uploads.room(device, bytes, || !self.shared.queue.has_held_streams())
     }
 
-    /// Reads the data into staging memory; `None` where there is none to be had.
-    fn stage(&self, bulk: &mut Bulk<'_>) -> Result<Option<Staged>, LinkError> {
-        let Some(staged) = self.room(bulk.left()) else { return Ok(None) };
-        let memory = self.uploads.memory(staged);
+    /// Reads the data into the transfer buffers; `None` where there is none to be had.
+    fn read_into_buffer(&self, bulk: &mut Bulk<'_>) -> Result<Option<UploadRange>, LinkError> {
+        let Some(range) = self.room(bulk.left()) else { return Ok(None) };
+        let memory = self.uploads.memory(range);
         let mut read = Ok(());
-        memory.fill(staged.offset, staged.bytes, &mut |target| read = bulk.read(target));
-        read.map(|()| Some(staged))
+        memory.fill(range.offset, range.bytes, &mut |target| read = bulk.read(target));
+        read.map(|()| Some(range))
     }
 
     /// Has the batch stand in line, unless it is empty.

@@ -1,5 +1,5 @@
 //! The session's bulk connections, as the worker has them.
-//! In: chunks of what goes to the device, and the completer's data. Out: the bytes in the upload ring, to the issuer when they
+//! In: chunks of what goes to the device, and the completer's data. Out: the bytes in the upload buffer, to the issuer when they
 //! are whole; the completer's on whichever connection has nothing to do.
 
 use floe_device::{Device, Pinned as _};
@@ -8,9 +8,9 @@ use floe_wire::DeliveryFollows;
 
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
-use crate::memory::staging::Landing;
+use crate::memory::transfer_buffers::DownloadRange;
 
-impl<D: Device> Lent for Landing<D> {
+impl<D: Device> Lent for DownloadRange<D> {
     fn len(&self) -> usize {
         self.bytes
     }
@@ -25,20 +25,20 @@ impl<D: Device> Lent for Landing<D> {
 }
 
 /// Whether a piece leaves on the bulk connections: there are some, and the copy is large enough, as far as this piece tells.
-pub(crate) fn carry<D: Device>(shared: &Shared<D>, landing: &Landing<D>, offset: u64) -> bool {
-    shared.stripes.any() && offset + landing.bytes as u64 >= STRIPED_FROM as u64
+pub(crate) fn carry<D: Device>(shared: &Shared<D>, range: &DownloadRange<D>, offset: u64) -> bool {
+    shared.stripes.any() && offset + range.bytes as u64 >= STRIPED_FROM as u64
 }
 
 /// Has a piece for the client leave on the bulk connections. Does not wait; its place is free again when it has left.
 pub(crate) fn deliver<D: Device>(
     shared: &Shared<D>,
     request: u64,
-    landing: Landing<D>,
+    range: DownloadRange<D>,
     offset: u64,
 ) -> Result<(), LinkError> {
-    let bytes = landing.bytes;
+    let bytes = range.bytes;
     let message = DeliveryFollows { request, offset, bytes: bytes as u64 };
-    let load = Load::new(Box::new(landing));
+    let load = Load::new(Box::new(range));
     shared.stripes.post(&shared.sender, &message, &load, 0..bytes, Help::None).map(|_| ())
 }
 

@@ -10,7 +10,7 @@ use floe_wire::{FunctionId, StreamId};
 
 use crate::complete::events::CompletionEvent;
 use crate::memory::shared_pages::SharedPages;
-use crate::memory::staging::Landing;
+use crate::memory::transfer_buffers::DownloadRange;
 
 /// Something to do when the GPU has come so far.
 pub(crate) struct Task<D: Device> {
@@ -45,7 +45,7 @@ pub(crate) enum Lane {
 /// What is to be done then.
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.
-    Deliver { landing: Landing<D>, offset: u64 },
+    Deliver { range: DownloadRange<D>, offset: u64 },
     /// Answer the request; `failed` is an error known before the work was even recorded.
     Reply { failed: Option<CudaError> },
     /// Give shared memory up, then answer the request.

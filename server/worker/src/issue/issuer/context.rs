@@ -63,8 +63,8 @@ impl<D: Device> ContextRequests for Issuer<D> {
         for library in self.libraries.drain() {
             let _ = self.shared.device.unload(library.code);
         }
-        self.uploads.let_go();
-        self.late.let_go();
+        self.uploads.unpin();
+        self.late.unpin();
         self.downloads.reset();
         self.drop_streams();
         self.pool.empty();
@@ -75,8 +75,8 @@ impl<D: Device> ContextRequests for Issuer<D> {
         self.sharing.clear();
         self.shared.failures.take();
         self.device().reset()?;
-        self.uploads.take_up();
-        self.late.take_up();
+        self.uploads.pin_again();
+        self.late.pin_again();
         body(&())
     }
 

@@ -1,5 +1,5 @@
 //! Data between client and device, within the device, and between the device and shared memory.
-//! In: bytes and ranges. Out: copies in stream order, through the staging rings where the host is one end.
+//! In: bytes and ranges. Out: copies in stream order, through the transfer buffers where the host is one end.
 //! Addresses are the driver's to judge: a program may name globals, which lie outside the window.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use floe_transport::{Giving, transfer_bytes};
 use crate::complete::completer::{Action, Lane, Task};
 use crate::complete::events::CompletionEvent;
 use crate::issue::fault::{Fault, broken};
-use crate::memory::staging::{Staged, Uploads};
+use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
 
 /// Bytes of a copy to the client up to which sockets are given the pages its pieces lie in. Where a copy is larger than the
@@ -93,15 +93,15 @@ impl<D: Device> CopyRequests for Issuer<D> {
         let sequence = self.sequence;
         // Without them the session is over.
         let Some(upload) = self.shared.transfers.take(sequence) else { return Ok(Answer::Nothing) };
-        self.staged = match &*upload {
-            Upload::Pinned { staged, .. } => Some(*staged),
+        self.upload_range = match &*upload {
+            Upload::Pinned { range, .. } => Some(*range),
             Upload::Heap(heap) => {
                 let device = &self.shared.device;
                 let taken = self.uploads.take(device, size(message.bytes)?, || self.shared.queue.has_held_streams())?;
-                let staged = taken.ok_or(CudaError::OUT_OF_MEMORY)?;
-                let memory = self.uploads.memory(staged);
-                heap.each(|at, bytes| memory.write(staged.offset + at, bytes));
-                Some(staged)
+                let range = taken.ok_or(CudaError::OUT_OF_MEMORY)?;
+                let memory = self.uploads.memory(range);
+                heap.each(|at, bytes| memory.write(range.offset + at, bytes));
+                Some(range)
             }
         };
         self.copy_to_device(CopyToDevice { stream: message.stream, to: message.to, bytes: &[] })
@@ -109,19 +109,19 @@ impl<D: Device> CopyRequests for Issuer<D> {
 
     fn copy_to_device(&mut self, message: CopyToDevice<'_>) -> Result<Answer, Fault> {
         let stream = self.use_stream(message.stream)?;
-        let staged = match self.staged.take() {
-            Some(staged) => Some(staged),
+        let range = match self.upload_range.take() {
+            Some(range) => Some(range),
             None if message.bytes.is_empty() => None,
             None => self.uploads.put(&self.shared.device, message.bytes, || self.shared.queue.has_held_streams())?,
         };
-        let Some(staged) = staged else { return Ok(Answer::Nothing) };
-        self.upload(&self.uploads, stream, staged, |device, memory| {
+        let Some(range) = range else { return Ok(Answer::Nothing) };
+        self.upload(&self.uploads, stream, range, |device, memory| {
             let to = message.to;
-            Ok(device.upload(to, memory, staged.offset, staged.bytes, stream)?)
+            Ok(device.upload(to, memory, range.offset, range.bytes, stream)?)
         })
     }
 
-    /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a ring of their own,
+    /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a buffer of their own,
     /// of which no command that still waits in line has a part: so there is always room in the end.
     fn copy_late(&mut self, message: &CopyLate) -> Result<Answer, Fault> {
         let sequence = self.sequence;
@@ -137,30 +137,30 @@ impl<D: Device> CopyRequests for Issuer<D> {
         // Other late copies end by themselves: their bytes come past this.
         let held = || self.shared.queue.has_waits() || self.functions.any_of_the_program();
         let taken = self.late.take(device, bytes, held);
-        let staged = match taken.and_then(|staged| staged.ok_or(CudaError::OUT_OF_MEMORY)) {
-            Ok(staged) => staged,
+        let range = match taken.and_then(|range| range.ok_or(CudaError::OUT_OF_MEMORY)) {
+            Ok(range) => range,
             Err(error) => {
                 // The client waits for its turn all the same.
                 self.stand_behind(sequence, stream, function, Some(Box::new(|_| true)))?;
                 return Err(error.into());
             }
         };
-        let memory = self.late.memory(staged);
+        let memory = self.late.memory(range);
         let fill = move |data: &[u8]| {
-            let fits = data.len() == staged.bytes;
+            let fits = data.len() == range.bytes;
             if fits {
-                memory.write(staged.offset, data);
+                memory.write(range.offset, data);
             }
             fits
         };
         if let Err(fault) = self.stand_behind(sequence, stream, function, Some(Box::new(fill))) {
-            self.late.drop_range(staged);
+            self.late.drop_range(range);
             return Err(fault);
         }
-        self.upload(&self.late, stream, staged, |device, memory| {
+        self.upload(&self.late, stream, range, |device, memory| {
             let copied = match (place, height) {
-                (RowsPlace::Memory(at, _), 1) => device.upload(at, memory, staged.offset, staged.bytes, stream),
-                _ => device.upload_rows(Rows { place, width, height }, memory, staged.offset, stream),
+                (RowsPlace::Memory(at, _), 1) => device.upload(at, memory, range.offset, range.bytes, stream),
+                _ => device.upload_rows(Rows { place, width, height }, memory, range.offset, stream),
             };
             copied.map_err(Fault::from)
         })
@@ -203,12 +203,11 @@ impl<D: Device> CopyRequests for Issuer<D> {
         }
         let slice_bytes = bytes.len() / size(depth)?;
         let places = (0..depth).map(|index| to.slice(index)).collect::<Result<Vec<_>, Fault>>()?;
-        let Some(staged) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_held_streams())?
-        else {
+        let Some(range) = self.uploads.put(&self.shared.device, bytes, || self.shared.queue.has_held_streams())? else {
             return Ok(Answer::Nothing);
         };
-        self.upload(&self.uploads, stream, staged, |device, memory| {
-            let mut offset = staged.offset;
+        self.upload(&self.uploads, stream, range, |device, memory| {
+            let mut offset = range.offset;
             for place in places {
                 device.upload_rows(Rows { place, width, height }, memory, offset, stream)?;
                 offset += slice_bytes;
@@ -254,21 +253,21 @@ impl<D: Device> Issuer<D> {
         self.array_place(end, extent).map(BoxPlace::Array)
     }
 
-    /// Issues a copy from a staged range of `ring`, which has it back when the copy has completed.
+    /// Issues a copy from an upload range of `buffer`, which has it back when the copy has completed.
     fn upload(
         &self,
-        ring: &Uploads<D>,
+        buffer: &Uploads<D>,
         stream: floe_abi::Stream,
-        staged: Staged,
+        range: UploadRange,
         copy: impl FnOnce(&D, &D::Pinned) -> Result<(), Fault>,
     ) -> Result<Answer, Fault> {
-        let memory = ring.memory(staged);
+        let memory = buffer.memory(range);
         let copied = copy(&self.shared.device, &memory);
         // Also behind a copy that failed: slices of it may be under way, and the range is theirs until they have landed.
         let completion = self.record_or_wait(stream);
         match &completion {
-            Ok(completion) => ring.fly(staged, Arc::clone(completion)),
-            Err(_) => ring.drop_range(staged),
+            Ok(completion) => buffer.put_in_flight(range, Arc::clone(completion)),
+            Err(_) => buffer.drop_range(range),
         }
         copied?;
         completion?;
@@ -339,16 +338,16 @@ impl<D: Device> Issuer<D> {
         let Download { sequence, stream, lane, giving } = download;
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
-        let mut landing = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
-        landing.giving = giving;
+        let mut range = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
+        range.giving = giving;
         match piece.rows {
             Rows { place: RowsPlace::Memory(at, _), height: 1, .. } => {
-                device.download(&landing.memory, landing.offset, at, bytes, stream)?;
+                device.download(&range.memory, range.offset, at, bytes, stream)?;
             }
-            rows => device.download_rows(&landing.memory, landing.offset, rows, stream)?,
+            rows => device.download_rows(&range.memory, range.offset, rows, stream)?,
         }
         let completion = self.record_or_wait(stream)?;
-        let action = Action::Deliver { landing, offset: piece.offset };
+        let action = Action::Deliver { range, offset: piece.offset };
         self.hand_over(Task { sequence, lane, completions: vec![Arc::clone(&completion)], action });
         Ok(completion)
     }
@@ -415,13 +414,14 @@ mod tests {
         use floe_transport::Lent as _;
 
         let device = Arc::new(crate::tests::Fake::default());
-        let mut landing = crate::memory::staging::Downloads::new(1 << 20, &crate::memory::budget::Budget::default())
-            .room(&device, 1 << 20, || false)
-            .unwrap();
-        assert_eq!(landing.giving(), Giving::Copies);
+        let mut range =
+            crate::memory::transfer_buffers::Downloads::new(1 << 20, &crate::memory::budget::Budget::default())
+                .room(&device, 1 << 20, || false)
+                .unwrap();
+        assert_eq!(range.giving(), Giving::Copies);
         for (bytes, giving) in [(64 << 20, Giving::PagesForGood), ((64 << 20) + 1, Giving::Copies)] {
-            landing.giving = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).giving;
-            assert_eq!(landing.giving(), giving, "{bytes}");
+            range.giving = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).giving;
+            assert_eq!(range.giving(), giving, "{bytes}");
         }
     }
 

@@ -15,7 +15,7 @@ fn queue() -> Queue {
 /// A batch of one command.
 fn batch(sequence: u64, bytes: usize) -> Batch {
     let mut batch = Batch::default();
-    batch.push(Command { sequence, kind: 1, payload: &vec![0; bytes], staged: None });
+    batch.push(Command { sequence, kind: 1, payload: &vec![0; bytes], range: None });
     batch
 }
 
@@ -24,7 +24,7 @@ fn sequences(batch: &Batch) -> Vec<u64> {
 }
 
 fn push_small(queue: &Queue, sequence: u64) {
-    assert!(queue.push_small(&Command { sequence, kind: 1, payload: &[7; 10], staged: None }));
+    assert!(queue.push_small(&Command { sequence, kind: 1, payload: &[7; 10], range: None }));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn nothing_is_lost_or_overtaken_between_two_threads_and_nobody_sleeps_for_good()
             for sequence in 0..COMMANDS {
                 // Bursts of all lengths, a batch now and then, and a stop behind each.
                 let burst = sequence % 1009;
-                let command = Command { sequence, kind: 1, payload: &sequence.to_le_bytes(), staged: None };
+                let command = Command { sequence, kind: 1, payload: &sequence.to_le_bytes(), range: None };
                 if !open.is_empty() || burst % 97 == 96 || !filling.push_small(&command) {
                     open.push(command);
                 }

@@ -48,8 +48,8 @@ impl Words {
 
     /// Writes a command. False: it is too long, or has data elsewhere, or there is no room.
     pub(super) fn write(&self, command: &Command<'_>) -> bool {
-        let Command { sequence, kind, payload, staged } = *command;
-        if payload.len() > LONGEST || staged.is_some() {
+        let Command { sequence, kind, payload, range } = *command;
+        if payload.len() > LONGEST || range.is_some() {
             return false;
         }
         let start = self.writer.index.load(Ordering::Relaxed);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn command(sequence: u64, payload: &[u8]) -> Command<'_> {
-        Command { sequence, kind: 7, payload, staged: None }
+        Command { sequence, kind: 7, payload, range: None }
     }
 
     #[test]

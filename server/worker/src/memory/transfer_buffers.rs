@@ -1,8 +1,8 @@
-//! Pinned host memory between the link and the device, one ring for each direction.
+//! Pinned host memory between the link and the device, one buffer for each direction.
 //! In: bytes to upload, or room for bytes to download. Out: ranges of pinned memory.
-//! It waits for room only when a ring is full, and it gives a range out again only after its work has completed. While a
+//! It waits for room only when a buffer is full, and it gives a range out again only after its work has completed. While a
 //! stream waits for a word of memory, which a later command may write, or for a host function, which may wait for another
-//! vGPU that waits for this, it takes more rings rather than to wait for long, and gives them back when they lie idle.
+//! vGPU that waits for this, it takes more buffers rather than to wait for long, and gives them back when they lie idle.
 
 mod grown;
 
@@ -17,9 +17,9 @@ use floe_transport::Giving;
 use floe_wire::PIECE_BYTES;
 
 use super::budget::Budget;
-use super::ring::Ticket;
+use super::range_allocator::Ticket;
 use crate::complete::events::CompletionEvent;
-use grown::{Grows, Rings};
+use grown::{Buffers, Grows};
 
 /// How long to wait before looking again whether an upload has completed.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -30,20 +30,20 @@ const MOST_BYTES: usize = 1 << 30;
 /// Uploads in flight from which on the oldest are looked at even when there is room.
 const LOOK_AT: usize = 64;
 
-/// Bytes of a session's rings, each taken when it is first needed, and of its line.
+/// Bytes of a session's buffers, each taken when it is first needed, and of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RingBytes {
+pub(crate) struct BufferBytes {
     /// Towards the device: copies may stand behind work, and while they do nothing else is read.
     pub(crate) upload: usize,
     /// From the device.
     pub(crate) download: usize,
     /// For copies whose bytes the client reads when their stream gets there.
     pub(crate) late: usize,
-    /// No ring: commands that were read and stand in line, with the data of small copies.
+    /// No buffer: commands that were read and stand in line, with the data of small copies.
     pub(crate) commands: usize,
 }
 
-impl RingBytes {
+impl BufferBytes {
     /// Three eighths of all for uploads and for downloads, an eighth for each of the others, in pieces and none without one.
     pub(crate) fn of(all: u64) -> Self {
         let part = |eighths: u64| {
@@ -55,30 +55,30 @@ impl RingBytes {
     }
 }
 
-/// A ring towards the device; the reader and the issuer take ranges, completed copies give them back.
+/// A buffer towards the device; the reader and the issuer take ranges, completed copies give them back.
 pub(crate) struct Uploads<D: Device> {
     bytes: usize,
     state: Mutex<UploadState<D>>,
 }
 
 struct UploadState<D: Device> {
-    rings: Rings<D>,
-    flying: VecDeque<(Staged, Arc<CompletionEvent<D>>)>,
+    buffers: Buffers<D>,
+    in_flight: VecDeque<(UploadRange, Arc<CompletionEvent<D>>)>,
 }
 
 /// A range on its way to the device. Whoever has it says [`Uploads::fly`] or [`Uploads::drop_range`] in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Staged {
-    ring: usize,
+pub(crate) struct UploadRange {
+    buffer: usize,
     ticket: Ticket,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
 }
 
 impl<D: Device> Uploads<D> {
-    /// Rings of `bytes`, which are taken from the device when they are asked for first.
+    /// Buffers of `bytes`, which are taken from the device when they are asked for first.
     pub(crate) fn new(bytes: usize, budget: &Budget) -> Arc<Self> {
-        let state = UploadState { rings: Rings::of(PageSize::Large, budget), flying: VecDeque::new() };
+        let state = UploadState { buffers: Buffers::of(PageSize::Large, budget), in_flight: VecDeque::new() };
         Arc::new(Self { bytes, state: Mutex::new(state) })
     }
 
@@ -86,46 +86,46 @@ impl<D: Device> Uploads<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the first ring's memory, where that has not been done.
+    /// Takes the first buffer's memory, where that has not been done.
     pub(crate) fn begin(&self, device: &D) -> CudaResult<()> {
         let mut state = self.state();
-        if state.rings.is_empty() {
-            state.rings.add(device, self.bytes)?;
+        if state.buffers.is_empty() {
+            state.buffers.add(device, self.bytes)?;
         }
         Ok(())
     }
 
-    /// Takes one more ring, if there may be one, and room in it before anybody else has it.
-    fn grow(self: &Arc<Self>, device: &Arc<D>, bytes: usize) -> CudaResult<Option<Staged>> {
+    /// Takes one more buffer, if there may be one, and room in it before anybody else has it.
+    fn grow(self: &Arc<Self>, device: &Arc<D>, bytes: usize) -> CudaResult<Option<UploadRange>> {
         let mut state = self.state();
-        if state.rings.count() < MOST_BYTES / self.bytes && state.rings.may_grow(self.bytes) {
-            state.rings.add(device, self.bytes)?;
-            state.rings.watch(device, self);
+        if state.buffers.count() < MOST_BYTES / self.bytes && state.buffers.may_grow(self.bytes) {
+            state.buffers.add(device, self.bytes)?;
+            state.buffers.watch(device, self);
         }
         Ok(state.allocate(bytes))
     }
 
     /// Whether room will come by itself: copies are under way. Ranges that wait in line come behind who asks.
-    fn flies(&self) -> bool {
-        !self.state().flying.is_empty()
+    fn has_in_flight(&self) -> bool {
+        !self.state().in_flight.is_empty()
     }
 
     /// The memory a range lies in.
-    pub(crate) fn memory(&self, staged: Staged) -> Arc<D::Pinned> {
-        self.state().rings.memory(staged.ring)
+    pub(crate) fn memory(&self, range: UploadRange) -> Arc<D::Pinned> {
+        self.state().buffers.memory(range.buffer)
     }
 
-    /// Room for `bytes` (at most a ring), after waiting for it as long as `wait` says so.
-    pub(crate) fn room(&self, device: &D, bytes: usize, wait: impl Fn() -> bool) -> Option<Staged> {
+    /// Room for `bytes` (at most a buffer), after waiting for it as long as `wait` says so.
+    pub(crate) fn room(&self, device: &D, bytes: usize, wait: impl Fn() -> bool) -> Option<UploadRange> {
         loop {
             let mut state = self.state();
-            if state.flying.len() >= LOOK_AT {
-                state.land_oldest(device);
+            if state.in_flight.len() >= LOOK_AT {
+                state.reclaim_oldest(device);
             }
-            if let Some(staged) = state.allocate(bytes) {
-                return Some(staged);
+            if let Some(range) = state.allocate(bytes) {
+                return Some(range);
             }
-            if !state.land(device) {
+            if !state.reclaim(device) {
                 drop(state);
                 if !wait() {
                     return None;
@@ -135,22 +135,22 @@ impl<D: Device> Uploads<D> {
         }
     }
 
-    /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
+    /// Room for `bytes` (at most a buffer), after waiting for it: not for long while a stream is `held` by what a later
     /// command may end, nor where all is taken by copies that come behind this one.
     pub(crate) fn take(
         self: &Arc<Self>,
         device: &Arc<D>,
         bytes: usize,
         held: impl Fn() -> bool,
-    ) -> CudaResult<Option<Staged>> {
+    ) -> CudaResult<Option<UploadRange>> {
         self.begin(device)?;
         let begun = Instant::now();
-        let staged = self.room(device, bytes, || begun.elapsed() < PATIENCE || (!held() && self.flies()));
-        if staged.is_some() {
-            return Ok(staged);
+        let range = self.room(device, bytes, || begun.elapsed() < PATIENCE || (!held() && self.has_in_flight()));
+        if range.is_some() {
+            return Ok(range);
         }
-        let staged = self.grow(device, bytes)?;
-        Ok(staged.or_else(|| self.room(device, bytes, || true)))
+        let range = self.grow(device, bytes)?;
+        Ok(range.or_else(|| self.room(device, bytes, || true)))
     }
 
     /// Copies `bytes` into room that is taken as [`Uploads::take`] does.
@@ -159,163 +159,163 @@ impl<D: Device> Uploads<D> {
         device: &Arc<D>,
         bytes: &[u8],
         held: impl Fn() -> bool,
-    ) -> CudaResult<Option<Staged>> {
-        let staged = self.take(device, bytes.len(), held)?;
-        if let Some(staged) = staged {
-            self.memory(staged).write(staged.offset, bytes);
+    ) -> CudaResult<Option<UploadRange>> {
+        let range = self.take(device, bytes.len(), held)?;
+        if let Some(range) = range {
+            self.memory(range).write(range.offset, bytes);
         }
-        Ok(staged)
+        Ok(range)
     }
 
     /// The range's copy has been issued and completes with `completion`.
-    pub(crate) fn fly(&self, staged: Staged, completion: Arc<CompletionEvent<D>>) {
-        self.state().flying.push_back((staged, completion));
+    pub(crate) fn put_in_flight(&self, range: UploadRange, completion: Arc<CompletionEvent<D>>) {
+        self.state().in_flight.push_back((range, completion));
     }
 
     /// The range's copy could not be issued.
-    pub(crate) fn drop_range(&self, staged: Staged) {
-        self.state().release(staged);
+    pub(crate) fn drop_range(&self, range: UploadRange) {
+        self.state().release(range);
     }
 
     /// The context is about to go and has no work left. What stands in line stays where it is.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn unpin(&self) {
         let mut state = self.state();
-        for (staged, _) in std::mem::take(&mut state.flying) {
-            state.release(staged);
+        for (range, _) in std::mem::take(&mut state.in_flight) {
+            state.release(range);
         }
-        state.rings.memories().for_each(|memory| memory.unpin());
+        state.buffers.memories().for_each(|memory| memory.unpin());
     }
 
     /// There is a new context.
-    pub(crate) fn take_up(&self) {
-        self.state().rings.memories().for_each(|memory| memory.pin_again());
+    pub(crate) fn pin_again(&self) {
+        self.state().buffers.memories().for_each(|memory| memory.pin_again());
     }
 }
 
 impl<D: Device> UploadState<D> {
-    fn allocate(&mut self, bytes: usize) -> Option<Staged> {
-        let (ring, ticket, offset) = self.rings.allocate(bytes)?;
-        Some(Staged { ring, ticket, offset, bytes })
+    fn allocate(&mut self, bytes: usize) -> Option<UploadRange> {
+        let (buffer, ticket, offset) = self.buffers.allocate(bytes)?;
+        Some(UploadRange { buffer, ticket, offset, bytes })
     }
 
-    fn release(&mut self, staged: Staged) {
-        self.rings.release(staged.ring, staged.ticket);
+    fn release(&mut self, range: UploadRange) {
+        self.buffers.release(range.buffer, range.ticket);
     }
 
     /// Takes the oldest ranges back whose copies have completed, or failed for good.
-    fn land_oldest(&mut self, device: &D) {
+    fn reclaim_oldest(&mut self, device: &D) {
         enter(device);
-        while let Some((staged, _)) = self.flying.pop_front_if(|(_, completion)| completion.outcome().is_some()) {
-            self.release(staged);
+        while let Some((range, _)) = self.in_flight.pop_front_if(|(_, completion)| completion.outcome().is_some()) {
+            self.release(range);
         }
     }
 
     /// The same for all ranges.
-    fn land(&mut self, device: &D) -> bool {
+    fn reclaim(&mut self, device: &D) -> bool {
         enter(device);
-        let before = self.flying.len();
-        let rings = &mut self.rings;
-        self.flying.retain(|(staged, completion)| {
-            let landed = completion.outcome().is_some();
-            if landed {
-                rings.release(staged.ring, staged.ticket);
+        let before = self.in_flight.len();
+        let buffers = &mut self.buffers;
+        self.in_flight.retain(|(range, completion)| {
+            let is_complete = completion.outcome().is_some();
+            if is_complete {
+                buffers.release(range.buffer, range.ticket);
             }
-            !landed
+            !is_complete
         });
-        self.flying.len() < before
+        self.in_flight.len() < before
     }
 }
 
 /// After a reset the context is another one, and to a thread in the old one every event would seem over. Called with the
-/// ring locked: events in flight are of the context that is entered, since a reset lets the old ones go first.
+/// buffer locked: events in flight are of the context that is entered, since a reset lets the old ones go first.
 fn enter<D: Device>(device: &D) {
     // A context beyond use answers every question with its error.
     let _ = device.enter();
 }
 
-/// The ring from the device; the issuer takes ranges, the completer gives them back.
+/// The buffer from the device; the issuer takes ranges, the completer gives them back.
 pub(crate) struct Downloads<D: Device> {
     bytes: usize,
-    rings: Mutex<Rings<D>>,
+    buffers: Mutex<Buffers<D>>,
     released: Condvar,
-    /// Who waits for room, changed under the rings' lock: waking nobody is a system call, too.
+    /// Who waits for room, changed under the buffers' lock: waking nobody is a system call, too.
     waiting: AtomicUsize,
 }
 
 /// A range of pinned memory the device writes and the completer reads.
-pub(crate) struct Landing<D: Device> {
+pub(crate) struct DownloadRange<D: Device> {
     pub(crate) memory: Arc<D::Pinned>,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
     /// How a socket is given it.
     pub(crate) giving: Giving,
-    ring: usize,
+    buffer: usize,
     ticket: Ticket,
     home: Arc<Downloads<D>>,
 }
 
 impl<D: Device> Downloads<D> {
-    /// Rings of `bytes`, which are taken from the device when they are asked for first.
+    /// Buffers of `bytes`, which are taken from the device when they are asked for first.
     pub(crate) fn new(bytes: usize, budget: &Budget) -> Arc<Self> {
         // From here sockets are given pages.
-        let rings = Mutex::new(Rings::of(PageSize::Small, budget));
-        Arc::new(Self { bytes, rings, released: Condvar::new(), waiting: AtomicUsize::new(0) })
+        let buffers = Mutex::new(Buffers::of(PageSize::Small, budget));
+        Arc::new(Self { bytes, buffers, released: Condvar::new(), waiting: AtomicUsize::new(0) })
     }
 
-    fn rings(&self) -> MutexGuard<'_, Rings<D>> {
-        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn buffers(&self) -> MutexGuard<'_, Buffers<D>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for `bytes` (at most a ring), after waiting for it: not for long while a stream is `held` by what a later
+    /// Room for `bytes` (at most a buffer), after waiting for it: not for long while a stream is `held` by what a later
     /// command may end.
     pub(crate) fn room(
         self: &Arc<Self>,
         device: &Arc<D>,
         bytes: usize,
         held: impl Fn() -> bool,
-    ) -> CudaResult<Landing<D>> {
+    ) -> CudaResult<DownloadRange<D>> {
         let begun = Instant::now();
-        let mut rings = self.rings();
+        let mut buffers = self.buffers();
         loop {
-            if let Some((ring, ticket, offset)) = rings.allocate(bytes) {
-                let memory = rings.memory(ring);
-                return Ok(Landing {
+            if let Some((buffer, ticket, offset)) = buffers.allocate(bytes) {
+                let memory = buffers.memory(buffer);
+                return Ok(DownloadRange {
                     memory,
                     offset,
                     bytes,
                     giving: Giving::Copies,
-                    ring,
+                    buffer,
                     ticket,
                     home: Arc::clone(self),
                 });
             }
             // A client that does not read what is on its way, and resets the context again and again, waits here.
-            let has_room = rings.taken() < (MOST_BYTES / self.bytes).max(1);
-            let wants = rings.is_empty() || held() && begun.elapsed() >= PATIENCE;
-            if wants && has_room && (rings.is_empty() || rings.may_grow(self.bytes)) {
-                rings.add(device, self.bytes)?;
-                rings.watch(device, self);
+            let has_room = buffers.taken() < (MOST_BYTES / self.bytes).max(1);
+            let wants = buffers.is_empty() || held() && begun.elapsed() >= PATIENCE;
+            if wants && has_room && (buffers.is_empty() || buffers.may_grow(self.bytes)) {
+                buffers.add(device, self.bytes)?;
+                buffers.watch(device, self);
                 continue;
             }
             self.waiting.fetch_add(1, Ordering::Relaxed);
-            let woken = self.released.wait_timeout(rings, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            let woken = self.released.wait_timeout(buffers, PATIENCE).unwrap_or_else(PoisonError::into_inner);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            rings = woken.0;
+            buffers = woken.0;
         }
     }
 
     /// Gives the memory up: the context is about to go and has no work left.
     pub(crate) fn reset(&self) {
-        self.rings().clear();
+        self.buffers().clear();
     }
 }
 
-impl<D: Device> Drop for Landing<D> {
+impl<D: Device> Drop for DownloadRange<D> {
     fn drop(&mut self) {
-        let mut rings = self.home.rings();
-        rings.release(self.ring, self.ticket);
+        let mut buffers = self.home.buffers();
+        buffers.release(self.buffer, self.ticket);
         let waits = self.home.waiting.load(Ordering::Relaxed) > 0;
-        drop(rings);
+        drop(buffers);
         if waits {
             self.home.released.notify_all();
         }
@@ -325,14 +325,14 @@ impl<D: Device> Drop for Landing<D> {
 impl<D: Device> Grows<D> for Uploads<D> {
     fn idle(&self, device: &D) -> grown::Idle<D> {
         let mut state = self.state();
-        state.land(device);
-        state.rings.idle()
+        state.reclaim(device);
+        state.buffers.idle()
     }
 }
 
 impl<D: Device> Grows<D> for Downloads<D> {
     fn idle(&self, _device: &D) -> grown::Idle<D> {
-        self.rings().idle()
+        self.buffers().idle()
     }
 }
 
@@ -342,9 +342,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_share_what_the_operator_gives_and_hold_a_piece() {
+    fn buffers_share_what_the_operator_gives_and_hold_a_piece() {
         let mib = |all: u64| {
-            let RingBytes { upload, download, late, commands } = RingBytes::of(all << 20);
+            let BufferBytes { upload, download, late, commands } = BufferBytes::of(all << 20);
             [upload, download, late, commands].map(|bytes| bytes >> 20)
         };
         assert_eq!(mib(64), [24, 24, 8, 8]);

@@ -1,4 +1,4 @@
-//! Which ranges of a staging buffer are in use.
+//! Which ranges of a transfer buffer are in use.
 //! In: lengths and releases, in any order. Out: offsets; ranges are given out round and round.
 //! It touches no memory and waits for nobody.
 
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ranges start at multiples of this, so that copies are aligned.
 const ALIGNMENT: usize = 256;
 
-/// Names a range that is in use. No other range of this process has it, so that one which outlives its ring, as data still
-/// on their way to a client may, gives back nothing of another ring in the same place.
+/// Names a range that is in use. No other range of this process has it, so that one which outlives its allocator, as data still
+/// on their way to a client may, gives back nothing of another allocator in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
@@ -20,9 +20,9 @@ impl Ticket {
     }
 }
 
-/// A buffer used as a ring.
+/// the ranges of a buffer.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct RangeAllocator {
     bytes: usize,
     /// Where the next range starts, unless it does not fit before the end.
     head: usize,
@@ -36,12 +36,12 @@ struct Range {
     released: bool,
 }
 
-impl Ring {
+impl RangeAllocator {
     pub(crate) fn new(bytes: usize) -> Self {
         Self { bytes, head: 0, ranges: VecDeque::new() }
     }
 
-    /// A range of `length` bytes, or `None` while too much is in use (for ever, when it is longer than the ring).
+    /// A range of `length` bytes, or `None` while too much is in use (for ever, when it is longer than the buffer).
     pub(crate) fn allocate(&mut self, length: usize) -> Option<(Ticket, usize)> {
         let length = length.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let start = self.place(length)?;
@@ -92,53 +92,53 @@ mod tests {
 
     #[test]
     fn ranges_follow_each_other_and_wrap() {
-        let mut ring = Ring::new(1024);
-        let (first, at) = ring.allocate(512).unwrap();
+        let mut ranges = RangeAllocator::new(1024);
+        let (first, at) = ranges.allocate(512).unwrap();
         assert_eq!(at, 0);
-        assert_eq!(ring.allocate(256).unwrap().1, 512);
-        assert_eq!(ring.allocate(512), None);
-        ring.release(first);
-        assert_eq!(ring.allocate(512).unwrap().1, 0);
-        assert_eq!(ring.allocate(512), None);
-        assert_eq!(ring.allocate(256), None, "the head has met the oldest range");
+        assert_eq!(ranges.allocate(256).unwrap().1, 512);
+        assert_eq!(ranges.allocate(512), None);
+        ranges.release(first);
+        assert_eq!(ranges.allocate(512).unwrap().1, 0);
+        assert_eq!(ranges.allocate(512), None);
+        assert_eq!(ranges.allocate(256), None, "the head has met the oldest range");
     }
 
     #[test]
-    fn range_of_another_ring_releases_nothing() {
-        let (stale, _) = Ring::new(1024).allocate(512).unwrap();
-        let mut ring = Ring::new(1024);
-        ring.allocate(512).unwrap();
-        ring.release(stale);
-        assert_eq!(ring.in_use(), 1);
+    fn range_of_another_allocator_releases_nothing() {
+        let (stale, _) = RangeAllocator::new(1024).allocate(512).unwrap();
+        let mut ranges = RangeAllocator::new(1024);
+        ranges.allocate(512).unwrap();
+        ranges.release(stale);
+        assert_eq!(ranges.in_use(), 1);
     }
 
     #[test]
-    fn longer_than_the_ring_is_never_given() {
-        assert_eq!(Ring::new(1024).allocate(1025), None);
-        assert_eq!(Ring::new(1024).allocate(usize::MAX), None);
-        assert!(Ring::new(1024).allocate(1024).is_some());
+    fn longer_than_the_buffer_is_never_given() {
+        assert_eq!(RangeAllocator::new(1024).allocate(1025), None);
+        assert_eq!(RangeAllocator::new(1024).allocate(usize::MAX), None);
+        assert!(RangeAllocator::new(1024).allocate(1024).is_some());
     }
 
     #[test]
     fn releases_may_come_in_any_order() {
-        let mut ring = Ring::new(1024);
-        let tickets: Vec<Ticket> = (0..4).map(|_| ring.allocate(256).unwrap().0).collect();
+        let mut ranges = RangeAllocator::new(1024);
+        let tickets: Vec<Ticket> = (0..4).map(|_| ranges.allocate(256).unwrap().0).collect();
         for ticket in tickets.iter().rev() {
-            assert_eq!(ring.allocate(256), None);
-            ring.release(*ticket);
+            assert_eq!(ranges.allocate(256), None);
+            ranges.release(*ticket);
         }
-        assert_eq!(ring.allocate(1024).unwrap().1, 0);
+        assert_eq!(ranges.allocate(1024).unwrap().1, 0);
     }
 
     #[test]
     fn ranges_in_use_never_overlap() {
-        let mut ring = Ring::new(4096);
+        let mut ranges = RangeAllocator::new(4096);
         let mut used: Vec<(Ticket, usize, usize)> = Vec::new();
         let mut state = 12345_usize;
         for _ in 0..10_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let length = (state >> 33) % 1500 + 1;
-            if let Some((ticket, start)) = ring.allocate(length) {
+            if let Some((ticket, start)) = ranges.allocate(length) {
                 assert!(start + length <= 4096);
                 for (_, from, to) in &used {
                     assert!(start + length <= *from || start >= *to, "{start}+{length} overlaps {from}..{to}");
@@ -147,9 +147,9 @@ mod tests {
             } else {
                 assert!(!used.is_empty());
                 let index = (state >> 20) % used.len();
-                ring.release(used.swap_remove(index).0);
+                ranges.release(used.swap_remove(index).0);
             }
-            assert_eq!(ring.in_use(), used.len());
+            assert_eq!(ranges.in_use(), used.len());
         }
     }
 }
