@@ -196,7 +196,7 @@ impl Client {
         join(worker)
     }
 
-    /// Sends what breaks the contract and returns what the worker says about it.
+    /// Sends what violates the protocol and returns what the worker says about it.
     fn break_with(mut self, message: &impl Message) -> String {
         self.send(message);
         let words = match self.get() {
@@ -204,7 +204,7 @@ impl Client {
             other => panic!("expected the end: {other:?}"),
         };
         assert_eq!(self.get(), None, "the connection closes");
-        assert!(matches!(join(self.worker.take().unwrap()), Ending::Contract(_)));
+        assert!(matches!(join(self.worker.take().unwrap()), Ending::ProtocolViolation(_)));
         words
     }
 }
@@ -421,7 +421,7 @@ fn late_bytes_come_through_while_the_issuer_waits_for_their_stream() {
 }
 
 #[test]
-fn late_bytes_that_are_not_what_was_asked_for_break_the_contract() {
+fn late_bytes_that_are_not_what_was_asked_for_violate_the_protocol() {
     let to = BoxEnd::memory(DevicePtr(BASE), 0, 0);
     let late = CopyLate { stream: StreamId(0), function: FunctionId(1), to, width: 4, height: 1 };
     for wrong in [&[1, 2, 3][..], &[1, 2, 3, 4, 5]] {
@@ -613,7 +613,7 @@ fn failure_of_a_posted_command_is_told_once_by_the_next_reply() {
 }
 
 #[test]
-fn posted_creation_that_fails_is_no_broken_contract_later() {
+fn posted_creation_that_fails_is_no_protocol_violation_later() {
     let mut client = Client::new();
     client.device.fail_next_stream();
     client.send(&CreateStream { stream: StreamId(4), flags: 0, priority: 0 });
@@ -676,7 +676,7 @@ fn reset_gives_everything_back_and_the_session_goes_on() {
 }
 
 #[test]
-fn host_function_that_returns_after_its_context_is_gone_is_no_broken_contract() {
+fn host_function_that_returns_after_its_context_is_gone_is_no_protocol_violation() {
     let mut client = Client::new();
     client.send(&CreateStream { stream: StreamId(1), flags: 0, priority: 0 });
     client.send(&HostFunction { stream: StreamId(1), function: FunctionId(5) });
@@ -777,10 +777,10 @@ fn library_whose_bytes_are_not_here_is_missing_and_so_is_what_is_asked_of_it() {
 }
 
 #[test]
-fn broken_contracts_end_the_session_and_say_why() {
+fn protocol_violations_end_the_session_and_say_why() {
     let map = MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 };
     let words = Client::new().break_with(&map);
-    assert_eq!(words, "the client broke the contract: MapBlock (command 1): no block has the id: 1");
+    assert_eq!(words, "protocol violation by the client: MapBlock (command 1): no block has the id: 1");
     let words = Client::new().break_with(&MapBlock { at: DevicePtr(BASE - 1), ..map });
     assert!(words.ends_with("outside the session's window: 2097152 bytes at 0x1fffffffffff"), "{words}");
     let words = Client::new().break_with(&CreateBlock { block: BlockId(1), bytes: 5 });

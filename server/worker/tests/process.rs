@@ -571,7 +571,7 @@ fn daemon_that_is_gone_takes_its_workers_along() {
 }
 
 #[test]
-fn broken_contract_is_told_to_client_and_daemon() {
+fn protocol_violation_is_told_to_client_and_daemon() {
     let mut session = Session::start();
     session.send(&SynchronizeStream { stream: StreamId(77) });
     let Some(Got::Ended(1, words)) = session.get() else { panic!("no last word") };

@@ -15,9 +15,9 @@ pub(crate) enum Fault {
     /// As `Program`, with a sentence for the log.
     #[error("{0}: {1}")]
     Explained(CudaError, String),
-    /// The client broke the contract: the session ends.
+    /// A protocol violation by the client: the session ends.
     #[error("{0}")]
-    Contract(String),
+    ProtocolViolation(String),
 }
 
 impl Fault {
@@ -25,7 +25,7 @@ impl Fault {
     pub(crate) fn code(&self) -> CudaError {
         match self {
             Self::Program(error) | Self::Explained(error, _) => *error,
-            Self::Contract(_) => CudaError::INVALID_HANDLE,
+            Self::ProtocolViolation(_) => CudaError::INVALID_HANDLE,
         }
     }
 }
@@ -38,11 +38,11 @@ impl From<CudaError> for Fault {
 
 impl From<DecodeError> for Fault {
     fn from(error: DecodeError) -> Self {
-        Self::Contract(error.to_string())
+        Self::ProtocolViolation(error.to_string())
     }
 }
 
-/// The client broke the contract in a way that the words name.
-pub(crate) fn broken<T>(words: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Contract(words.into()))
+/// A protocol violation by the client, which the words name.
+pub(crate) fn violation<T>(words: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::ProtocolViolation(words.into()))
 }

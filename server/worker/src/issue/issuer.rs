@@ -115,8 +115,8 @@ pub(crate) enum Answer {
 /// Why the issuer stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The client broke the contract.
-    Contract(String),
+    /// A protocol violation by the client.
+    ProtocolViolation(String),
     /// The client cannot be told any more.
     Link(LinkError),
 }
@@ -132,7 +132,7 @@ impl<D: Device> Handler for Issuer<D> {
     type Fault = Fault;
 
     fn misplaced(recipient: Recipient) -> Fault {
-        Fault::Contract(recipient.to_string())
+        Fault::ProtocolViolation(recipient.to_string())
     }
 }
 
@@ -229,7 +229,7 @@ impl<D: Device> Issuer<D> {
     pub(crate) fn carry_out(&mut self, command: Command<'_>) -> Result<(), Stop> {
         let sequence = command.sequence;
         let request = Request::decode(command.kind, command.payload)
-            .map_err(|error| Stop::Contract(format!("command {sequence}: {error}")))?;
+            .map_err(|error| Stop::ProtocolViolation(format!("command {sequence}: {error}")))?;
         let (name, posted) = (request.name(), request.class() == Class::Post);
         self.sequence = sequence;
         self.upload_range = command.range;
@@ -242,7 +242,9 @@ impl<D: Device> Issuer<D> {
         match outcome {
             Ok(Answer::Nothing | Answer::Later) => Ok(()),
             Ok(Answer::Body(body)) => shared.reply(sequence, 0, "", &body).map_err(Stop::Link),
-            Err(Fault::Contract(words)) => Err(Stop::Contract(format!("{name} (command {sequence}): {words}"))),
+            Err(Fault::ProtocolViolation(words)) => {
+                Err(Stop::ProtocolViolation(format!("{name} (command {sequence}): {words}")))
+            }
             Err(ref fault @ (Fault::Program(error) | Fault::Explained(error, _))) if posted => {
                 shared.note(name, sequence, error, fault);
                 Ok(())

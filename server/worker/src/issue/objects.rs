@@ -16,7 +16,7 @@ pub(crate) mod stream;
 use floe_abi::CudaError;
 use rustc_hash::FxHashMap;
 
-use super::fault::{Fault, broken};
+use super::fault::{Fault, violation};
 use crate::memory::budget::{Budget, cost};
 
 /// More of one kind than any program makes: a client that makes them is broken.
@@ -53,17 +53,17 @@ impl<T> Objects<T> {
                 self.objects.insert(id, Err(error));
                 Err(Fault::Explained(error, words))
             }
-            Err(Fault::Explained(_, words)) => broken(words),
+            Err(Fault::Explained(_, words)) => violation(words),
             checked => checked,
         }
     }
 
     fn check_id(&self, id: u64) -> Result<(), Fault> {
         if id == 0 || self.objects.contains_key(&id) {
-            return broken(format!("{} id is taken: {id}", self.what));
+            return violation(format!("{} id is taken: {id}", self.what));
         }
         if self.objects.len() >= LIMIT {
-            return broken(format!("more objects of kind {} than: {LIMIT}", self.what));
+            return violation(format!("more objects of kind {} than: {LIMIT}", self.what));
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl<T> Objects<T> {
         match self.objects.get(&id) {
             Some(Ok(object)) => Ok(object),
             Some(Err(error)) => Err(Fault::Program(*error)),
-            None => broken(format!("no {} has the id: {id}", self.what)),
+            None => violation(format!("no {} has the id: {id}", self.what)),
         }
     }
 
@@ -88,7 +88,7 @@ impl<T> Objects<T> {
         match self.objects.get_mut(&id) {
             Some(Ok(object)) => Ok(object),
             Some(Err(error)) => Err(Fault::Program(*error)),
-            None => broken(format!("no {} has the id: {id}", self.what)),
+            None => violation(format!("no {} has the id: {id}", self.what)),
         }
     }
 
@@ -99,7 +99,7 @@ impl<T> Objects<T> {
                 self.budget.give(cost_of(self.cost, &object));
                 Ok(object.ok())
             }
-            None => broken(format!("no {} has the id: {id}", self.what)),
+            None => violation(format!("no {} has the id: {id}", self.what)),
         }
     }
 
@@ -145,7 +145,10 @@ mod tests {
         assert!(matches!(objects.check_posted(3), Err(Fault::Explained(CudaError::OUT_OF_MEMORY, _))));
         assert_eq!(objects.get(3), Err(Fault::Program(CudaError::OUT_OF_MEMORY)));
         assert!((4..7).all(|id| matches!(objects.check_posted(id), Err(Fault::Explained(..))) == (id < 6)));
-        assert!(matches!(objects.check_posted(8), Err(Fault::Contract(_))), "there is no room for a failure either");
+        assert!(
+            matches!(objects.check_posted(8), Err(Fault::ProtocolViolation(_))),
+            "there is no room for a failure either"
+        );
         objects.invalidate(CudaError::INVALID_HANDLE, |object| *object == 'a');
         assert!(objects.remove(2).is_ok() && objects.check_posted(8).is_ok());
         objects.drain().for_each(drop);
@@ -155,17 +158,17 @@ mod tests {
     #[test]
     fn ids_are_checked() {
         let mut objects = Objects::new("stream", 1, &Budget::default());
-        assert_eq!(objects.check_new(0), broken("stream id is taken: 0"));
+        assert_eq!(objects.check_new(0), violation("stream id is taken: 0"));
         objects.bind(7, Ok('a'));
-        assert_eq!(objects.check_new(7), broken("stream id is taken: 7"));
+        assert_eq!(objects.check_new(7), violation("stream id is taken: 7"));
         assert_eq!(objects.get(7), Ok(&'a'));
-        assert_eq!(objects.get(8), broken("no stream has the id: 8"));
+        assert_eq!(objects.get(8), violation("no stream has the id: 8"));
         assert_eq!(objects.remove(7), Ok(Some('a')));
-        assert_eq!(objects.remove(7), broken("no stream has the id: 7"));
+        assert_eq!(objects.remove(7), violation("no stream has the id: 7"));
     }
 
     #[test]
-    fn failed_creation_is_remembered_and_not_a_broken_contract() {
+    fn failed_creation_is_remembered_and_not_a_protocol_violation() {
         let mut objects = Objects::<char>::new("event", 1, &Budget::default());
         objects.bind(1, Err(CudaError::OUT_OF_MEMORY));
         assert_eq!(objects.get(1), Err(Fault::Program(CudaError::OUT_OF_MEMORY)));

@@ -16,9 +16,9 @@ pub enum Ending {
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Link(String),
-    /// The client broke the contract.
-    #[error("the client broke the contract: {0}")]
-    Contract(String),
+    /// A protocol violation by the client.
+    #[error("protocol violation by the client: {0}")]
+    ProtocolViolation(String),
     /// The device cannot serve the session.
     #[error("the device cannot serve the session: {what}: {error}")]
     Device {
@@ -41,7 +41,7 @@ impl Ending {
     pub fn told(&self) -> Option<CudaError> {
         match self {
             Self::ClientLeft | Self::Link(_) => None,
-            Self::Contract(_) => Some(CudaError::INVALID_VALUE),
+            Self::ProtocolViolation(_) => Some(CudaError::INVALID_VALUE),
             Self::Device { error, .. } => Some(*error),
             Self::Idle(_) => Some(CudaError::DEVICE_UNAVAILABLE),
             Self::Bug(_) => Some(CudaError::UNKNOWN),
@@ -60,8 +60,8 @@ pub(crate) enum InputEnd {
     Closed,
     /// The session is over.
     Over,
-    /// The client broke the contract.
-    Contract(String),
+    /// A protocol violation by the client.
+    ProtocolViolation(String),
     /// The connection broke.
     Link(LinkError),
 }
@@ -72,7 +72,7 @@ impl InputEnd {
         match self {
             Self::Closed => Some(Ending::ClientLeft),
             Self::Over => None,
-            Self::Contract(words) => Some(Ending::Contract(words)),
+            Self::ProtocolViolation(words) => Some(Ending::ProtocolViolation(words)),
             Self::Link(error) => Some(link_ending(&error)),
         }
     }
@@ -84,7 +84,7 @@ impl From<LinkError> for InputEnd {
             // A client that goes in the middle of a frame goes all the same.
             LinkError::CutOff { .. } => Self::Closed,
             LinkError::Closed => Self::Over,
-            error if error.is_broken_contract() => Self::Contract(error.to_string()),
+            error if error.is_broken_contract() => Self::ProtocolViolation(error.to_string()),
             error => Self::Link(error),
         }
     }

@@ -90,7 +90,7 @@ enum Refused {
     /// It is of no use any more; nobody else notices.
     Late(String),
     /// It cannot be.
-    Contract(String),
+    ProtocolViolation(String),
     /// Something else has ended the session, or does now.
     Ending(Ending),
 }
@@ -145,11 +145,11 @@ impl<D: Device> Reception<D> {
             let receiver = self.places.hear(epoch, link);
             return match self.places.listen(epoch, receiver) {
                 Heard::Broke => None,
-                Heard::Contract(error) => Some(Ending::Contract(error.to_string())),
+                Heard::Contract(error) => Some(Ending::ProtocolViolation(error.to_string())),
             };
         }
         let went_on = self.places.go_on(place, epoch, link, peer);
-        went_on.err().map(|error| Ending::Contract(error.to_string()))
+        went_on.err().map(|error| Ending::ProtocolViolation(error.to_string()))
     }
 
     /// Hears which connection it is and answers; `None`: it is of no use.
@@ -159,7 +159,7 @@ impl<D: Device> Reception<D> {
         let (status, detail, here) = match self.admit(&message) {
             Ok(mark) => (0, String::new(), mark),
             Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, Mark::none()),
-            Err(Refused::Contract(words)) => return Err(Ending::Contract(words)),
+            Err(Refused::ProtocolViolation(words)) => return Err(Ending::ProtocolViolation(words)),
             Err(Refused::Ending(ending)) => return Err(ending),
         };
         // Before it is told: whatever it does next, it is a client that can come back.
@@ -182,10 +182,10 @@ impl<D: Device> Reception<D> {
     /// Whether a connection may be at its place; what has come there, where nothing is read before it goes on.
     fn admit(&self, message: &Continue) -> Result<Mark, Refused> {
         let &Continue { epoch, place, received, digest } = message;
-        let contract = |words: String| Err(Refused::Contract(words));
+        let violation = |words: String| Err(Refused::ProtocolViolation(words));
         let is_bulk = (1..=self.bulk_connections).contains(&place);
         if !is_bulk && ![OWN_PLACE, ACKNOWLEDGEMENTS_PLACE].contains(&place) {
-            return contract(format!("no connection of the session has the place: {place}"));
+            return violation(format!("no connection of the session has the place: {place}"));
         }
         let _agreeing = self.agreeing.lock().unwrap_or_else(PoisonError::into_inner);
         match self.places.admit(epoch, place) {
@@ -193,13 +193,15 @@ impl<D: Device> Reception<D> {
             Admission::Late { now } => {
                 return Err(Refused::Late(format!("not a connection of epoch {now}: {epoch}")));
             }
-            Admission::Twice => return contract(format!("place {place} has a connection of epoch {epoch}")),
+            Admission::Twice => return violation(format!("place {place} has a connection of epoch {epoch}")),
         }
         if is_bulk && !self.places.has(place) {
             carry(&self.shared, self.places.link(place), &self.threads).map_err(Refused::Ending)?;
         }
         // Before the client goes on anywhere: what it has may be another history's at this place only.
-        self.places.check(place, Mark { received, digest }).map_err(|error| Refused::Contract(error.to_string()))?;
+        self.places
+            .check(place, Mark { received, digest })
+            .map_err(|error| Refused::ProtocolViolation(error.to_string()))?;
         Ok(self.places.freeze(place))
     }
 }
@@ -218,15 +220,15 @@ fn heard(link: &mut Link) -> Result<Option<(u64, Continue)>, Ending> {
     if frame.kind != Continue::KIND {
         let words =
             format!("a connection that has joined says first: {:#06x}, not {:#06x}", frame.kind, Continue::KIND);
-        return Err(Ending::Contract(words));
+        return Err(Ending::ProtocolViolation(words));
     }
-    let message = Continue::decode(frame.payload).map_err(|error| Ending::Contract(error.to_string()))?;
+    let message = Continue::decode(frame.payload).map_err(|error| Ending::ProtocolViolation(error.to_string()))?;
     Ok(Some((frame.sequence, message)))
 }
 
 fn not_heard<T>(error: LinkError) -> Result<Option<T>, Ending> {
     match error.into() {
-        InputEnd::Contract(words) => Err(Ending::Contract(words)),
+        InputEnd::ProtocolViolation(words) => Err(Ending::ProtocolViolation(words)),
         InputEnd::Closed | InputEnd::Over | InputEnd::Link(_) => Ok(None),
     }
 }

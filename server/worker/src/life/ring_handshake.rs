@@ -45,17 +45,17 @@ pub fn use_rings(link: &mut Link, log: &Log) -> Result<(), Ending> {
 
 /// The first frame: its sequence, and the bytes of each ring.
 fn offer(link: &mut Link) -> Result<(u64, u32), Ending> {
-    let broken = |words: String| Ending::Contract(words);
+    let violation = |words: String| Ending::ProtocolViolation(words);
     let frame = match link.receive(Some(Instant::now() + PATIENCE)) {
         Ok(frame) => frame.ok_or(Ending::ClientLeft)?,
-        Err(error @ LinkError::TimedOut { .. }) => return Err(broken(error.to_string())),
-        Err(error) if error.is_broken_contract() => return Err(broken(error.to_string())),
+        Err(error @ LinkError::TimedOut { .. }) => return Err(violation(error.to_string())),
+        Err(error) if error.is_broken_contract() => return Err(violation(error.to_string())),
         Err(error) => return Err(link_ending(&error)),
     };
     if frame.kind != UseRings::KIND {
-        return Err(broken(format!("rings were agreed on, the first frame is of kind: {:#06x}", frame.kind)));
+        return Err(violation(format!("rings were agreed on, the first frame is of kind: {:#06x}", frame.kind)));
     }
-    let message = UseRings::decode(frame.payload).map_err(|error| broken(error.to_string()))?;
+    let message = UseRings::decode(frame.payload).map_err(|error| violation(error.to_string()))?;
     Ok((frame.sequence, message.bytes))
 }
 

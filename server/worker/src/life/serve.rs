@@ -163,7 +163,7 @@ fn resumable(link: Link, lasting: Option<Lasting>) -> (Link, Option<(Places, Las
 /// Reserves the vGPU's window at exactly its place.
 fn reserve_window<D: Device>(device: &D, ordinal: u32) -> Result<Window, Ending> {
     let Some(window) = Window::of(ordinal) else {
-        return Err(Ending::Contract(format!("there is no address window for a vGPU of ordinal: {ordinal}")));
+        return Err(Ending::ProtocolViolation(format!("there is no address window for a vGPU of ordinal: {ordinal}")));
     };
     let what = || format!("reserving {:#x} bytes of device addresses at {:#x}", window.bytes, window.base);
     match device.reserve(window.bytes, DevicePtr(window.base)) {
@@ -199,7 +199,7 @@ fn run_threads<D: Device>(
         .and_then(|()| {
             threads.start_on(device, "floe-issue", move || match issuer.run() {
                 Ok(()) => None,
-                Err(Stop::Contract(words)) => Some(Ending::Contract(words)),
+                Err(Stop::ProtocolViolation(words)) => Some(Ending::ProtocolViolation(words)),
                 Err(Stop::Link(error)) => Some(link_ending(&error)),
             })
         })

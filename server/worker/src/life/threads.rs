@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn an_ending_is_reported_whatever_the_thread_holds() {
         let (threads, first) = Threads::new(Watchdog::nobody());
-        let (mut held, over) = (Some(Held), Ending::Contract("broken".into()));
+        let (mut held, over) = (Some(Held), Ending::ProtocolViolation("broken".into()));
         let ending = over.clone();
         threads
             .start("test", move || {

@@ -10,7 +10,7 @@ use floe_device::Mapped;
 use floe_transport::{LinkError, Sender};
 use floe_wire::{DevicePtr, MirrorChanged, MirrorRun, changed_runs};
 
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 /// All mirrors of a session together.
 const MOST_BYTES: usize = 16 << 20;
@@ -40,15 +40,15 @@ impl<P: Mapped> Mirrors<P> {
         self.by_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a mirror may lie there; a start that is one already or too many bytes break the contract.
+    /// Whether a mirror may lie there; a start that is one already or too many bytes are a protocol violation.
     pub(crate) fn check_new(&self, at: DevicePtr, bytes: usize) -> Result<(), Fault> {
         let mirrors = self.lock();
         let held: usize = mirrors.values().map(|mirror| mirror.known.len()).sum();
         if bytes == 0 || held.saturating_add(bytes) > MOST_BYTES {
-            return broken(format!("{bytes} bytes more than {held} of mirrored memory, of at most: {MOST_BYTES}"));
+            return violation(format!("{bytes} bytes more than {held} of mirrored memory, of at most: {MOST_BYTES}"));
         }
         if mirrors.contains_key(&at.0) {
-            return broken(format!("a mirror starts there already: {:#x}", at.0));
+            return violation(format!("a mirror starts there already: {:#x}", at.0));
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl<P: Mapped> Mirrors<P> {
         self.any.store(!mirrors.is_empty(), Ordering::Release);
         match removed {
             Some(_) => Ok(()),
-            None => broken(format!("no mirror starts at: {:#x}", at.0)),
+            None => violation(format!("no mirror starts at: {:#x}", at.0)),
         }
     }
 
@@ -93,14 +93,14 @@ impl<P: Mapped> Mirrors<P> {
     pub(crate) fn write(&self, at: DevicePtr, runs: &[MirrorRun<'_>]) -> Result<(), Fault> {
         let mut mirrors = self.lock();
         let Some(mirror) = mirrors.get_mut(&at.0) else {
-            return broken(format!("no mirror starts at: {:#x}", at.0));
+            return violation(format!("no mirror starts at: {:#x}", at.0));
         };
         for run in runs {
             let start = usize::try_from(run.offset).unwrap_or(usize::MAX);
             let end = start.checked_add(run.bytes.len());
             let Some(known) = end.and_then(|end| mirror.known.get_mut(start..end)) else {
                 let (bytes, whole) = (run.bytes.len(), mirror.known.len());
-                return broken(format!("{bytes} bytes at {start} of a mirror of: {whole}"));
+                return violation(format!("{bytes} bytes at {start} of a mirror of: {whole}"));
             };
             known.copy_from_slice(run.bytes);
             mirror.memory.write(start, run.bytes);

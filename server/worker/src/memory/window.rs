@@ -4,7 +4,7 @@
 
 use floe_wire::{DevicePtr, WINDOW_BASE, WINDOW_BYTES, WINDOW_COUNT};
 
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 /// A range of device addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ impl Window {
         (ordinal < WINDOW_COUNT).then_some(Self { base, bytes: WINDOW_BYTES })
     }
 
-    /// A broken contract unless the range lies in the window and is not empty.
+    /// A protocol violation unless the range lies in the window and is not empty.
     pub(crate) fn demand(&self, at: DevicePtr, bytes: u64) -> Result<(), Fault> {
         let inside = at.0.checked_sub(self.base).and_then(|offset| offset.checked_add(bytes));
         match inside {
             Some(end) if bytes > 0 && end <= self.bytes => Ok(()),
-            _ => broken(format!("outside the session's window: {bytes} bytes at {:#x}", at.0)),
+            _ => violation(format!("outside the session's window: {bytes} bytes at {:#x}", at.0)),
         }
     }
 }

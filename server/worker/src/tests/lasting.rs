@@ -65,10 +65,10 @@ impl Client {
         join(self.worker.take().unwrap())
     }
 
-    /// How the session ends, and that it does for breaking the contract.
+    /// How the session ends, and that it does for a protocol violation.
     fn broken_by(self) -> String {
         match self.ending() {
-            Ending::Contract(words) => words,
+            Ending::ProtocolViolation(words) => words,
             other => panic!("{other:?}"),
         }
     }

@@ -42,7 +42,7 @@ fn a_link_that_fails_says_why_and_ends_nothing() {
 }
 
 #[test]
-fn inputs_that_cannot_be_break_the_contract() {
+fn inputs_that_cannot_be_violate_the_protocol() {
     let hash = hash_of(b"text");
     let text = || vec![content(b"text", &hash)];
     for (message, expected) in [

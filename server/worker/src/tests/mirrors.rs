@@ -56,7 +56,7 @@ fn places_that_cannot_be_are_refused_and_taken_ones_too() {
 }
 
 #[test]
-fn numbers_that_do_not_fit_break_the_contract() {
+fn numbers_that_do_not_fit_violate_the_protocol() {
     let mirrored = || {
         let mut client = Client::new();
         client.ok(&MirrorMemory { at: DevicePtr(AT), bytes: 16 });

@@ -174,7 +174,7 @@ fn pages_that_are_being_given_up_still_count() {
 }
 
 #[test]
-fn numbers_that_do_not_fit_break_the_contract() {
+fn numbers_that_do_not_fit_violate_the_protocol() {
     let words = Client::new().break_with(&pages(0, 1));
     assert!(words.ends_with("no memory is shared"), "{words}");
     let odd = [

@@ -125,7 +125,7 @@ fn words_of_a_graph_are_others_after_a_change_and_mirrored_ones_are_told() {
 }
 
 #[test]
-fn batches_that_cannot_be_break_the_contract() {
+fn batches_that_cannot_be_violate_the_protocol() {
     for operations in [vec![], vec![operation(WRITE_VALUE_32, BASE, 1); 256], vec![operation(7, BASE, 1)]] {
         let words = with_streams().break_with(&on(1, operations));
         assert!(words.contains("operation"), "{words}");

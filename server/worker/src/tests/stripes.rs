@@ -1,5 +1,5 @@
 //! Bulk connections: what comes in chunks goes to the device in command order, what leaves does so in chunks, and peers that
-//! break the contract there lose their session.
+//! violate the protocol there lose their session.
 
 use floe_device::PageSize;
 use floe_transport::LinkError;
@@ -47,7 +47,10 @@ impl Client {
         let _ = bulk.send(&Chunk { transfer: transfer(sent), offset, bytes: &vec![0; bytes] });
         match client.get() {
             Some(Got::Ended(1, words)) => {
-                assert_eq!(client.leave(), Ending::Contract(words.clone().split_off(words.find(": ").unwrap() + 2)));
+                assert_eq!(
+                    client.leave(),
+                    Ending::ProtocolViolation(words.clone().split_off(words.find(": ").unwrap() + 2))
+                );
                 words
             }
             other => panic!("it goes on: {other:?}"),

@@ -73,7 +73,7 @@ impl<D: Device> Reader<D> {
     fn take(&self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), InputEnd> {
         let Frame { sequence, kind, payload } = frame;
         self.shared.client.has_frame(sequence);
-        let unreadable = |error: DecodeError| InputEnd::Contract(error.to_string());
+        let unreadable = |error: DecodeError| InputEnd::ProtocolViolation(error.to_string());
         if kind == HostFunctionDone::KIND {
             let message = HostFunctionDone::decode(payload).map_err(unreadable)?;
             return self.goes_on(message.function, self.functions.done(message.function));
@@ -101,7 +101,7 @@ impl<D: Device> Reader<D> {
 
     /// Has the data of a command put together that bulk connections bring; the bytes this takes beside the buffer.
     fn announce(&self, sequence: u64, bytes: u64) -> Result<usize, InputEnd> {
-        let no_piece = || InputEnd::Contract(format!("command {sequence}: not the bytes of a piece: {bytes}"));
+        let no_piece = || InputEnd::ProtocolViolation(format!("command {sequence}: not the bytes of a piece: {bytes}"));
         let bytes =
             usize::try_from(bytes).ok().filter(|bytes| (1..=PIECE_BYTES).contains(bytes)).ok_or_else(no_piece)?;
         let range = self.room(bytes);
@@ -122,7 +122,7 @@ impl<D: Device> Reader<D> {
             Done::GoesOn => self.shared.queue.host_functions_end(1),
             Done::GivenUp => {}
             Done::Unknown => {
-                return Err(InputEnd::Contract(format!("no host function runs with the id: {}", function.0)));
+                return Err(InputEnd::ProtocolViolation(format!("no host function runs with the id: {}", function.0)));
             }
         }
         Ok(())
@@ -164,8 +164,11 @@ impl<D: Device> Reader<D> {
             self.shared.queue.tell_issuer();
             return Ok(());
         }
-        let overrun =
-            |_| InputEnd::Contract("1 GiB of commands waits behind a host function or a wait that does not end".into());
+        let overrun = |_| {
+            InputEnd::ProtocolViolation(
+                "1 GiB of commands waits behind a host function or a wait that does not end".into(),
+            )
+        };
         self.shared.queue.push(batch).map_err(overrun)
     }
 }

@@ -7,7 +7,7 @@ use floe_device::{ArrayPlace, Device};
 use floe_wire::{ArrayId, ArrayRequests, BoxEnd, CreateArray, DestroyArray};
 
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::array::ArrayObject;
 
 /// GPUs keep arrays in tiles of 64 bytes by 8 rows, of which up to 16 stand above each other in a block, and in volumes up to
@@ -32,13 +32,14 @@ fn charge(shape: &ArrayShape) -> Option<u64> {
     bytes.checked_next_multiple_of(if bytes < LARGE_PAGE / 2 { SMALL_PAGE } else { LARGE_PAGE })
 }
 
-/// The shape a message names. What the client has checked before it sent it, breaks the contract.
+/// The shape a message names. What the client has checked before it sent it, is a protocol violation.
 fn shape(message: &CreateArray) -> Result<ArrayShape, Fault> {
-    let size = |size: u64| usize::try_from(size).map_err(|_| Fault::Contract(format!("no size of an array: {size}")));
+    let size =
+        |size: u64| usize::try_from(size).map_err(|_| Fault::ProtocolViolation(format!("no size of an array: {size}")));
     let CreateArray { format, channels, flags, .. } = *message;
     let (width, height, depth) = (size(message.width)?, size(message.height)?, size(message.depth)?);
     let descriptor = Array3dDescriptor { width, height, depth, format, channels, flags };
-    ArrayShape::new(&descriptor).or_else(|error| broken(format!("no array is so ({error}): {descriptor:?}")))
+    ArrayShape::new(&descriptor).or_else(|error| violation(format!("no array is so ({error}): {descriptor:?}")))
 }
 
 impl<D: Device> ArrayRequests for Issuer<D> {
@@ -72,7 +73,7 @@ impl<D: Device> Issuer<D> {
         let at = [end.x, end.y, end.z];
         let size = |values: [u64; 3]| values.map(|value| usize::try_from(value).unwrap_or(usize::MAX));
         if !shape.holds(size(at), size(extent)) {
-            return broken(format!(
+            return violation(format!(
                 "a box of {extent:?} from {at:?} is not inside the array: {:?}",
                 shape.descriptor()
             ));
@@ -140,12 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_cannot_be_break_the_contract_and_never_overflow() {
-        let broken = |width, height, depth, channels| {
+    fn shapes_that_cannot_be_violate_the_protocol_and_never_overflow() {
+        let violation = |width, height, depth, channels| {
             let message = CreateArray { array: ArrayId(1), width, height, depth, format: 0x20, channels, flags: 0 };
-            matches!(shape(&message), Err(Fault::Contract(_)))
+            matches!(shape(&message), Err(Fault::ProtocolViolation(_)))
         };
-        assert!(broken(0, 1, 1, 1) && broken(u64::MAX, u64::MAX, 1, 4) && broken(4, 0, 4, 1) && broken(4, 4, 0, 3));
+        assert!(
+            violation(0, 1, 1, 1)
+                && violation(u64::MAX, u64::MAX, 1, 4)
+                && violation(4, 0, 4, 1)
+                && violation(4, 4, 0, 3)
+        );
         // Sizes there may be, of which the second is none any more with its padding.
         assert_eq!(charged((1 << 31) - 1, (1 << 28) + 1, 1, 0).map(|bytes| bytes > 1 << 61), Some(true));
         assert_eq!(charged((1 << 31) - 1, 1, (1 << 30) - 1, 0), None);

@@ -8,7 +8,7 @@ use floe_wire::{ContextRequests, ResetContext, SetCacheConfig, SetLimit, SetLimi
 
 use super::{Answer, Issuer, body};
 use crate::complete::completer::Lane;
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 /// Launches that kernels may have pending unless their program says otherwise: what more take is not known.
 const PENDING_LAUNCHES: u64 = 2048;
@@ -83,7 +83,7 @@ impl<D: Device> ContextRequests for Issuer<D> {
     /// Cache preferences are hints that change no result; today's devices choose themselves.
     fn set_cache_config(&mut self, message: SetCacheConfig) -> Result<Answer, Fault> {
         if message.what > 2 {
-            return broken(format!("unknown cache setting: {}", message.what));
+            return violation(format!("unknown cache setting: {}", message.what));
         }
         Ok(Answer::Nothing)
     }

@@ -16,7 +16,7 @@ use floe_transport::{Giving, transfer_bytes};
 
 use crate::complete::completer::{Action, Lane, Task};
 use crate::complete::events::CompletionEvent;
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
 
@@ -128,7 +128,7 @@ impl<D: Device> CopyRequests for Issuer<D> {
         let CopyLate { stream, function, to, width, height } = *message;
         let bytes = product([width, height, 1])?;
         if bytes == 0 || bytes > PIECE_BYTES as u64 {
-            return broken(format!("{width} × {height} bytes are no piece"));
+            return violation(format!("{width} × {height} bytes are no piece"));
         }
         let place = self.box_place(&to, [width, height, 1])?.slice(0)?;
         let stream = self.stream_for_function(stream, function)?;
@@ -194,7 +194,7 @@ impl<D: Device> CopyRequests for Issuer<D> {
     fn copy_box_to_device(&mut self, message: &CopyBoxToDevice<'_>) -> Result<Answer, Fault> {
         let CopyBoxToDevice { to, width, height, depth, bytes, .. } = *message;
         if size(product([width, height, depth])?)? != bytes.len() {
-            return broken(format!("{width} × {height} × {depth} bytes are not: {}", bytes.len()));
+            return violation(format!("{width} × {height} × {depth} bytes are not: {}", bytes.len()));
         }
         let stream = self.use_stream(message.stream)?;
         let to = self.box_place(&to, [width, height, depth])?;
@@ -235,7 +235,7 @@ impl<D: Device> CopyRequests for Issuer<D> {
     fn fill(&mut self, message: Fill) -> Result<Answer, Fault> {
         let Fill { at, pitch, element, value, width, height, .. } = message;
         if !matches!(element, 1 | 2 | 4) {
-            return broken(format!("not the size of an element: {element}"));
+            return violation(format!("not the size of an element: {element}"));
         }
         let stream = self.use_stream(message.stream)?;
         if width != 0 && height != 0 {
@@ -302,7 +302,7 @@ impl<D: Device> Issuer<D> {
             }
             Ok(None) => self.pool.record(stream).map(|completion| vec![completion]),
             Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
-            Err(contract) => return Err(contract),
+            Err(violation) => return Err(violation),
         };
         Ok(self.answer_after(sequence, lane, completions))
     }

@@ -16,7 +16,7 @@ use floe_wire::{
 use super::launch::plain_attributes;
 use super::stream_memory::{Batch, Place};
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::graph::GraphObject;
 use crate::memory::budget::cost;
 
@@ -42,7 +42,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
         let mut attributes = Vec::new();
         plain_attributes(&message.attributes, &mut attributes)?;
         if attributes.iter().any(|it| STREAM_ATTRIBUTES.contains(&it.id)) {
-            return broken("a launch attribute that no node can have");
+            return violation("a launch attribute that no node can have");
         }
         let sizes = Sizes {
             grid: [message.grid_x, message.grid_y, message.grid_z],
@@ -68,11 +68,11 @@ impl<D: Device> GraphRequests for Issuer<D> {
 
     fn instantiate_graph(&mut self, message: InstantiateGraph) -> Result<Answer, Fault> {
         if message.flags & !FLAGS != 0 {
-            return broken(format!("unknown flags of an instantiation: {:#x}", message.flags));
+            return violation(format!("unknown flags of an instantiation: {:#x}", message.flags));
         }
         let object = self.graphs.get(message.graph.0)?;
         if object.exec.is_some() {
-            return broken("a graph is instantiated twice");
+            return violation("a graph is instantiated twice");
         }
         if let Some(error) = object.failed {
             return Err(error.into());
@@ -151,7 +151,7 @@ impl<D: Device> GraphRequests for Issuer<D> {
             return Err(CudaError::GRAPH_EXEC_UPDATE_FAILURE.into());
         };
         if new.exec.is_some() {
-            return broken("a graph is updated by one that is instantiated");
+            return violation("a graph is updated by one that is instantiated");
         }
         let updated = new.failed.map_or_else(|| self.device().graph_exec_update(exec, new.graph).map(drop), Err);
         self.drop_graph(&new)?;
@@ -200,11 +200,11 @@ impl<D: Device> Issuer<D> {
             object => object?,
         };
         if object.exec.is_some() || object.nodes.len() >= NODES {
-            return broken("a node for a graph that takes none");
+            return violation("a node for a graph that takes none");
         }
         let edges = object.edges(after)?;
         let work = match work {
-            Err(Fault::Contract(words)) => return broken(words),
+            Err(Fault::ProtocolViolation(words)) => return violation(words),
             Err(Fault::Program(error) | Fault::Explained(error, _)) => Err(error),
             Ok(work) => Ok(work),
         };
@@ -232,7 +232,7 @@ impl<D: Device> Issuer<D> {
         if budget.take(bytes).is_ok() {
             return Ok(bytes);
         }
-        budget.take_for_failure(cost::FAILED).map(|()| cost::FAILED).or_else(|fault| broken(fault.to_string()))
+        budget.take_for_failure(cost::FAILED).map(|()| cost::FAILED).or_else(|fault| violation(fault.to_string()))
     }
 
     fn node_kernel<'a>(
@@ -243,7 +243,7 @@ impl<D: Device> Issuer<D> {
     ) -> Result<GraphKernel<'a>, Fault> {
         let kernel = self.kernels.get(kernel.0)?;
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != parameters.len()) {
-            return broken(format!("a parameter block of {bytes} bytes was sent with: {}", parameters.len()));
+            return violation(format!("a parameter block of {bytes} bytes was sent with: {}", parameters.len()));
         }
         let (function, frame) = (kernel.function, kernel.frame);
         if self.allowance.ledger.is_larger(frame) {
@@ -292,7 +292,7 @@ struct Sizes {
 fn node_copy(copy: &floe_wire::GraphCopy) -> Result<NodeCopy, Fault> {
     let slices = |slice: u64, pitch: u64| {
         let whole = copy.depth <= 1 || pitch != 0 && slice.is_multiple_of(pitch);
-        if whole { Ok(()) } else { broken(format!("a slice of {slice} bytes is not made of rows of: {pitch}")) }
+        if whole { Ok(()) } else { violation(format!("a slice of {slice} bytes is not made of rows of: {pitch}")) }
     };
     slices(copy.to_slice, copy.to_pitch)?;
     slices(copy.from_slice, copy.from_pitch)?;
@@ -312,7 +312,7 @@ fn node_copy(copy: &floe_wire::GraphCopy) -> Result<NodeCopy, Fault> {
 fn node_fill(fill: &floe_wire::GraphFill) -> Result<NodeWork<'static>, Fault> {
     let floe_wire::GraphFill { at, pitch, element, value, width, height } = *fill;
     if !matches!(element, 1 | 2 | 4) {
-        return broken(format!("not the size of an element: {element}"));
+        return violation(format!("not the size of an element: {element}"));
     }
     Ok(NodeWork::Fill(at, Pattern { element, value, width, height, pitch }))
 }

@@ -12,7 +12,7 @@ use floe_wire::{
 
 use super::{Answer, Issuer, body};
 use crate::complete::completer::{Action, Lane, Task};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::host_functions::Fill;
 
 /// `CUlaunchAttributeID`s whose value is plain: access policy window (a device address), cooperative, synchronization
@@ -29,7 +29,10 @@ impl<D: Device> LaunchRequests for Issuer<D> {
         let stream = self.use_stream(message.stream)?;
         let kernel = self.kernels.get(message.kernel.0)?;
         if let Some(bytes) = kernel.parameter_bytes.filter(|bytes| *bytes != message.parameters.len()) {
-            return broken(format!("a parameter block of {bytes} bytes was sent with: {}", message.parameters.len()));
+            return violation(format!(
+                "a parameter block of {bytes} bytes was sent with: {}",
+                message.parameters.len()
+            ));
         }
         let (function, frame) = (kernel.function, kernel.frame);
         if self.allowance.ledger.is_larger(frame) {
@@ -58,7 +61,7 @@ impl<D: Device> LaunchRequests for Issuer<D> {
         let what = match message.what {
             0 => ClusterQuestion::MostActive,
             1 => ClusterQuestion::LargestSize,
-            what => return broken(format!("unknown question about clusters: {what}")),
+            what => return violation(format!("unknown question about clusters: {what}")),
         };
         let mut attributes = Vec::new();
         plain_attributes(&message.attributes, &mut attributes)?;
@@ -121,7 +124,7 @@ impl<D: Device> Issuer<D> {
         let stream = self.use_stream(id);
         if let Err(Fault::Program(error) | Fault::Explained(error, _)) = &stream {
             if !self.functions.refuse(function) {
-                return broken(format!("host function id is taken: {}", function.0));
+                return violation(format!("host function id is taken: {}", function.0));
             }
             self.tell_refusal(function, *error);
         }
@@ -143,7 +146,7 @@ impl<D: Device> Issuer<D> {
         fill: Option<Fill>,
     ) -> Result<(), Fault> {
         let Some(gate) = self.functions.expect(function, fill).filter(|_| function.0 != 0) else {
-            return broken(format!("host function id is taken: {}", function.0));
+            return violation(format!("host function id is taken: {}", function.0));
         };
         self.shared.queue.host_function_begins();
         let tasks = self.tasks.clone();
@@ -169,7 +172,7 @@ pub(super) fn plain_attributes(
 ) -> Result<(), Fault> {
     passed.clear();
     if attributes.len() > ATTRIBUTES {
-        return broken(format!("more than {ATTRIBUTES} launch attributes: {}", attributes.len()));
+        return violation(format!("more than {ATTRIBUTES} launch attributes: {}", attributes.len()));
     }
     for &floe_wire::LaunchAttribute { id, value } in attributes.iter().filter(|attribute| attribute.id != 0) {
         if !PLAIN_ATTRIBUTES.contains(&id) && !EVENT_ATTRIBUTES.contains(&id) {
@@ -184,7 +187,7 @@ fn attribute_value(bytes: &[u8]) -> Result<LaunchAttributeValue, Fault> {
     let mut value = [0; 64];
     match value.get_mut(..bytes.len()) {
         Some(begin) => begin.copy_from_slice(bytes),
-        None => return broken(format!("a launch attribute of more than 64 bytes: {}", bytes.len())),
+        None => return violation(format!("a launch attribute of more than 64 bytes: {}", bytes.len())),
     }
     let mut words = [0; 8];
     for (word, bytes) in words.iter_mut().zip(value.as_chunks::<8>().0) {
@@ -203,7 +206,7 @@ mod tests {
         let mut passed = vec![LaunchAttribute::default(); 3];
         let mut pass = |id, value| plain_attributes(&[floe_wire::LaunchAttribute { id, value }], &mut passed);
         assert!(matches!(pass(13, &[0; 16]), Err(Fault::Explained(CudaError::NOT_SUPPORTED, _))));
-        assert!(matches!(pass(2, &[0; 65]), Err(Fault::Contract(_))));
+        assert!(matches!(pass(2, &[0; 65]), Err(Fault::ProtocolViolation(_))));
         pass(2, &[1, 0, 0, 0]).unwrap();
         assert_eq!((passed.len(), passed[0].id, passed[0].value.words), (1, 2, [1, 0, 0, 0, 0, 0, 0, 0]));
         plain_attributes(&[floe_wire::LaunchAttribute { id: 0, value: &[] }], &mut passed).unwrap();

@@ -12,7 +12,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::contents::Gathered;
 use crate::issue::objects::library::{Kernel, Loaded};
 use crate::memory::budget::{Kept, cost};
@@ -116,7 +116,7 @@ impl<D: Device> LibraryRequests for Issuer<D> {
             0 => KernelSetting::Attribute(message.number),
             1 => KernelSetting::CacheConfig,
             2 => KernelSetting::SharedMemoryConfig,
-            what => return broken(format!("unknown setting of a kernel: {what}")),
+            what => return violation(format!("unknown setting of a kernel: {what}")),
         };
         self.device().set_kernel(kernel.function, setting, message.value)?;
         let facts = self.device().kernel_facts(kernel.function)?;
@@ -186,7 +186,7 @@ fn parameter_bytes(facts: &KernelFacts) -> Option<usize> {
 /// Compiler options by number.
 pub(super) fn plain_options(options: &[JitOption]) -> Result<Vec<(i32, u64)>, Fault> {
     match options.iter().find(|option| !PLAIN_OPTIONS.contains(&option.option)) {
-        Some(other) => broken(format!("not an option with a plain value: {}", other.option)),
+        Some(other) => violation(format!("not an option with a plain value: {}", other.option)),
         None => Ok(options.iter().map(|option| (option.option, option.value)).collect()),
     }
 }
@@ -198,9 +198,9 @@ fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
         1 => ImageKind::FatBinary,
         2 => ImageKind::Cubin,
         3 => ImageKind::Ptx,
-        other => return broken(format!("unknown kind of image: {other}")),
+        other => return violation(format!("unknown kind of image: {other}")),
     };
-    let Some(main) = contents.first() else { return broken("a library without contents") };
+    let Some(main) = contents.first() else { return violation("a library without contents") };
     match kind {
         // The device puts the NUL behind it that the driver looks for.
         ImageKind::Ptx => {}
@@ -208,7 +208,7 @@ fn image_of(kind: u32, contents: Vec<Content>) -> Result<Image, Fault> {
         ImageKind::FatBinary => contents.iter().try_for_each(|content| demand_fat_binary(content))?,
     }
     if kind != ImageKind::FatBinary && contents.len() > 1 {
-        return broken(format!("one content is the image, there are: {}", contents.len()));
+        return violation(format!("one content is the image, there are: {}", contents.len()));
     }
     Ok(Image { kind, contents })
 }
@@ -226,7 +226,7 @@ pub(super) fn demand_fat_binary(container: &[u8]) -> Result<(), Fault> {
     };
     match whole() {
         Some(true) => Ok(()),
-        _ => broken(format!("not a whole fat binary: {} bytes", container.len())),
+        _ => violation(format!("not a whole fat binary: {} bytes", container.len())),
     }
 }
 
@@ -270,9 +270,9 @@ mod tests {
         assert!(image_of(1, vec![fat_binary(8, 8)]).is_ok());
         assert!(image_of(1, vec![fat_binary(8, 8), fat_binary(0, 0)]).is_ok());
         for container in [fat_binary(9, 8), fat_binary(u64::MAX, 8), vec![0; 64], vec![], b"PFLE".to_vec()] {
-            assert!(matches!(image_of(1, vec![container]), Err(Fault::Contract(_))));
+            assert!(matches!(image_of(1, vec![container]), Err(Fault::ProtocolViolation(_))));
         }
-        assert!(matches!(image_of(1, vec![]), Err(Fault::Contract(_))));
+        assert!(matches!(image_of(1, vec![]), Err(Fault::ProtocolViolation(_))));
     }
 
     #[test]

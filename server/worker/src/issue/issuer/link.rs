@@ -11,7 +11,7 @@ use floe_wire::{JitOption, LinkLibrary, LinkLibraryReply, LinkRequests, ReadLink
 
 use super::library::{LOG_BYTES, demand_elf, demand_fat_binary, plain_options};
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::contents::Gathered;
 
 impl<D: Device> LinkRequests for Issuer<D> {
@@ -21,7 +21,7 @@ impl<D: Device> LinkRequests for Issuer<D> {
         self.libraries.check_new(id.0)?;
         if message.inputs.len() != message.contents.len() {
             let (inputs, contents) = (message.inputs.len(), message.contents.len());
-            return broken(format!("{inputs} inputs of a link with contents: {contents}"));
+            return violation(format!("{inputs} inputs of a link with contents: {contents}"));
         }
         let contents = match self.contents.gather(id, &message.contents)? {
             Gathered::All(contents) => contents,
@@ -59,8 +59,8 @@ fn input_of(input: &floe_wire::LinkInput<'_>, content: Content) -> Result<LinkIn
         jit_input::FATBINARY => demand_fat_binary(&content)?,
         // Text ends with the NUL the device puts behind it; of the others the driver is told the bytes.
         jit_input::PTX | jit_input::OBJECT | jit_input::LIBRARY | jit_input::NVVM => {}
-        kind => return broken(format!("unknown kind of input for a link: {kind}")),
+        kind => return violation(format!("unknown kind of input for a link: {kind}")),
     }
-    let Ok(name) = CString::new(input.name) else { return broken("the name of an input has a NUL in it") };
+    let Ok(name) = CString::new(input.name) else { return violation("the name of an input has a NUL in it") };
     Ok(LinkInput { kind: input.kind, name, content, options: load_options(&input.options)? })
 }

@@ -10,7 +10,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::block::{Block, Mapping};
 use crate::memory::budget::cost;
 
@@ -22,7 +22,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
         let CreateBlock { block, bytes } = message;
         self.blocks.check_new(block.0)?;
         if bytes == 0 || !bytes.is_multiple_of(self.allowance.granularity) {
-            return broken(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
+            return violation(format!("not a multiple of the granularity {}: {bytes}", self.allowance.granularity));
         }
         let memory = self.charged(bytes, |device| device.create_memory(bytes))?;
         self.blocks.bind(block.0, Ok(Block { memory, bytes, mappings: 0, released: false }));
@@ -46,7 +46,7 @@ impl<D: Device> MemoryRequests for Issuer<D> {
         demand_access(access)?;
         let block = self.live_block(id)?;
         if offset.checked_add(bytes).is_none_or(|end| end > block.bytes) {
-            return broken(format!("{bytes} bytes from {offset} of a block of: {}", block.bytes));
+            return violation(format!("{bytes} bytes from {offset} of a block of: {}", block.bytes));
         }
         let memory = block.memory;
         self.allowance.budget.take(cost::MAPPING)?;
@@ -98,7 +98,7 @@ impl<D: Device> Issuer<D> {
     fn live_block(&mut self, id: BlockId) -> Result<&mut Block, Fault> {
         let block = self.blocks.get_mut(id.0)?;
         if block.released {
-            return broken(format!("the block is released: {}", id.0));
+            return violation(format!("the block is released: {}", id.0));
         }
         Ok(block)
     }
@@ -168,5 +168,5 @@ impl<D: Device> Issuer<D> {
 }
 
 fn demand_access(access: u32) -> Result<(), Fault> {
-    if ACCESS.contains(&access) { Ok(()) } else { broken(format!("unknown access: {access}")) }
+    if ACCESS.contains(&access) { Ok(()) } else { violation(format!("unknown access: {access}")) }
 }

@@ -13,7 +13,7 @@ use floe_wire::{MapShared, MapSharedReply, ShareMemory, SharingRequests, UnmapSh
 use super::mirror::is_place;
 use super::{Answer, Issuer, body};
 use crate::complete::completer::{Action, Lane, Task};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::sharing::{Memory, PAGE};
 use crate::memory::shared_pages::SharedPages;
 
@@ -24,7 +24,7 @@ impl<D: Device> SharingRequests for Issuer<D> {
     fn share_memory(&mut self, message: ShareMemory) -> Result<Answer, Fault> {
         let ShareMemory { at, bytes } = message;
         if self.sharing.memory.is_some() {
-            return broken("memory is shared already");
+            return violation("memory is shared already");
         }
         let refuse = |words: String| Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
         let file = self.shared.descriptor.lock().unwrap_or_else(PoisonError::into_inner).take();

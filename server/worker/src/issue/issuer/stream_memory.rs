@@ -11,7 +11,7 @@ use floe_wire::{MemoryOperation, MemoryOperations, StreamId, StreamMemoryRequest
 
 use super::{Answer, Issuer};
 use crate::complete::completer::{Action, Lane, Task};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 /// A batch as the driver takes it.
 pub(super) struct Batch {
@@ -81,14 +81,14 @@ impl Batch {
     pub(super) fn read(operations: &[MemoryOperation]) -> Result<Self, Fault> {
         if operations.is_empty() || operations.len() > MOST_STREAM_MEMORY_OPERATIONS {
             let count = operations.len();
-            return broken(format!("operations of a batch are 1 to {MOST_STREAM_MEMORY_OPERATIONS}, not: {count}"));
+            return violation(format!("operations of a batch are 1 to {MOST_STREAM_MEMORY_OPERATIONS}, not: {count}"));
         }
         let operations: Vec<_> = operations.iter().map(operation).collect();
         let read = |operation: &StreamMemoryOperation| operation.word();
         let words: Result<Vec<_>, CudaError> = operations.iter().map(read).collect();
         match words {
             Ok(words) => Ok(Self { operations, words }),
-            Err(_) => broken("an operation on a word of memory that CUDA does not know"),
+            Err(_) => violation("an operation on a word of memory that CUDA does not know"),
         }
     }
 }

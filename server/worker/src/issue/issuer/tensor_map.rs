@@ -1,13 +1,13 @@
 //! Tensor maps.
 //! In: a tensor's shape as lists. Out: the map the driver makes.
-//! Lists that do not fit each other break the contract; whether a shape is possible is the driver's to say.
+//! Lists that do not fit each other are a protocol violation; whether a shape is possible is the driver's to say.
 
 use floe_abi::{TENSOR_RANK, TensorForm, TensorShape};
 use floe_device::Device;
 use floe_wire::{EncodeTensorMap, EncodeTensorMapReply, TensorMapRequests};
 
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 impl<D: Device> TensorMapRequests for Issuer<D> {
     fn encode_tensor_map(&mut self, message: &EncodeTensorMap) -> Result<Answer, Fault> {
@@ -23,7 +23,7 @@ fn filled<T: Copy + Default, const N: usize>(what: &str, list: &[T], length: usi
     let mut places = [T::default(); N];
     match places.get_mut(..length).filter(|_| list.len() == length) {
         Some(first) => first.copy_from_slice(list),
-        None => return broken(format!("{what} of a tensor map are {length}, not: {}", list.len())),
+        None => return violation(format!("{what} of a tensor map are {length}, not: {}", list.len())),
     }
     Ok(places)
 }
@@ -31,7 +31,7 @@ fn filled<T: Copy + Default, const N: usize>(what: &str, list: &[T], length: usi
 fn shape(message: &EncodeTensorMap) -> Result<TensorShape, Fault> {
     let rank = message.dimensions.len();
     if !(1..=TENSOR_RANK).contains(&rank) {
-        return broken(format!("a tensor map's rank is 1 to {TENSOR_RANK}, not: {rank}"));
+        return violation(format!("a tensor map's rank is 1 to {TENSOR_RANK}, not: {rank}"));
     }
     Ok(TensorShape {
         data_type: message.data_type,
@@ -62,7 +62,7 @@ fn form(message: &EncodeTensorMap, rank: usize) -> Result<TensorForm, Fault> {
             let [upper] = filled("upper corners", &message.upper, 1)?;
             Ok(TensorForm::Im2colWide { lower, upper, channels, pixels, mode })
         }
-        form => broken(format!("a tensor map of rank {rank} has no form: {form}")),
+        form => violation(format!("a tensor map of rank {rank} has no form: {form}")),
     }
 }
 
@@ -100,15 +100,15 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_do_not_fit_the_rank_break_the_contract() {
+    fn lists_that_do_not_fit_the_rank_violate_the_protocol() {
         for rank in [0, 6] {
-            assert!(matches!(shape(&message(0, rank)), Err(Fault::Contract(_))));
+            assert!(matches!(shape(&message(0, rank)), Err(Fault::ProtocolViolation(_))));
         }
         let mut short = message(0, 3);
         short.strides.pop();
-        assert!(matches!(shape(&short), Err(Fault::Contract(_))));
-        assert!(matches!(shape(&message(1, 2)), Err(Fault::Contract(_))), "no spatial dimension");
-        assert!(matches!(shape(&message(1, 4)), Err(Fault::Contract(_))), "no corners");
-        assert!(matches!(shape(&message(3, 2)), Err(Fault::Contract(_))), "no such form");
+        assert!(matches!(shape(&short), Err(Fault::ProtocolViolation(_))));
+        assert!(matches!(shape(&message(1, 2)), Err(Fault::ProtocolViolation(_))), "no spatial dimension");
+        assert!(matches!(shape(&message(1, 4)), Err(Fault::ProtocolViolation(_))), "no corners");
+        assert!(matches!(shape(&message(3, 2)), Err(Fault::ProtocolViolation(_))), "no such form");
     }
 }

@@ -10,7 +10,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Issuer, body};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 fn size(value: u64) -> Result<usize, Fault> {
     usize::try_from(value).map_err(|_| CudaError::INVALID_VALUE.into())
@@ -50,7 +50,7 @@ impl<D: Device> TextureRequests for Issuer<D> {
     fn create_texture(&mut self, message: &CreateTexture) -> Result<Answer, Fault> {
         self.textures.check_new(message.texture.0)?;
         if message.view.len() > 1 {
-            return broken(format!("a texture has one view at most, not: {}", message.view.len()));
+            return violation(format!("a texture has one view at most, not: {}", message.view.len()));
         }
         let (resource, description) = (self.resource(&message.resource)?, description(&message.description));
         let view = message.view.first().map(view).transpose()?;
@@ -88,7 +88,7 @@ impl<D: Device> Issuer<D> {
         let place = match kind {
             resource_type::ARRAY => self.array(message.array)?.0,
             resource_type::LINEAR | resource_type::PITCH2D => message.at.0,
-            _ => return broken(format!("nothing of this kind is read by a texture: {kind}")),
+            _ => return violation(format!("nothing of this kind is read by a texture: {kind}")),
         };
         Ok(ResourceDescriptor {
             kind,

@@ -8,7 +8,7 @@ use floe_device::Content;
 use floe_wire::{LibraryId, LibraryPart};
 
 use crate::issue::cache::{Cache, Hash, hash_of};
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::life::log::Log;
 use crate::memory::budget::Budget;
 
@@ -54,14 +54,14 @@ impl Contents {
         let more = bytes.len() as u64;
         let present: u64 = parts.values().map(|part| part.len() as u64).sum();
         if present + more > LIBRARY_BYTES {
-            return broken(format!("parts of library {} are over the limit: {LIBRARY_BYTES}", library.0));
+            return violation(format!("parts of library {} are over the limit: {LIBRARY_BYTES}", library.0));
         }
         if parts.len() >= CONTENTS && !parts.contains_key(&content) {
-            return broken(format!("more contents of library {} than: {CONTENTS}", library.0));
+            return violation(format!("more contents of library {} than: {CONTENTS}", library.0));
         }
         let more = more + if parts.contains_key(&content) { 0 } else { PART };
         if let Err(fault) = self.budget.take(more) {
-            return broken(format!("parts of library {}: {fault}", library.0));
+            return violation(format!("parts of library {}: {fault}", library.0));
         }
         parts.entry(content).or_default().extend_from_slice(bytes);
         self.pending += more;
@@ -76,19 +76,19 @@ impl Contents {
         self.budget.give(bytes);
         let total = wanted.iter().try_fold(0_u64, |total, content| total.checked_add(content.bytes));
         if wanted.is_empty() || wanted.len() > CONTENTS || total.is_none_or(|total| total > LIBRARY_BYTES) {
-            return broken(format!("library {} has none, or too many contents: {}", library.0, wanted.len()));
+            return violation(format!("library {} has none, or too many contents: {}", library.0, wanted.len()));
         }
         let (mut contents, mut missing) = (Vec::with_capacity(wanted.len()), Vec::new());
         for (content, index) in wanted.iter().zip(0u32..) {
             let Ok(hash) = Hash::try_from(content.hash) else {
-                return broken(format!("not a hash: {} bytes", content.hash.len()));
+                return violation(format!("not a hash: {} bytes", content.hash.len()));
             };
             let found = match parts.remove(&index) {
                 Some(bytes) if bytes.len() as u64 == content.bytes && hash_of(&bytes) == hash => {
                     Some(self.store(&hash, &bytes))
                 }
                 Some(bytes) => {
-                    return broken(format!("content {index} has another hash than was said: {} bytes", bytes.len()));
+                    return violation(format!("content {index} has another hash than was said: {} bytes", bytes.len()));
                 }
                 None => self.cache.as_ref().and_then(|cache| cache.find(&hash, content.bytes)),
             };
@@ -98,7 +98,7 @@ impl Contents {
             }
         }
         match parts.keys().next() {
-            Some(index) => broken(format!("a part of no content: {index}")),
+            Some(index) => violation(format!("a part of no content: {index}")),
             None if missing.is_empty() => Ok(Gathered::All(contents)),
             None => Ok(Gathered::Missing(missing)),
         }
@@ -179,7 +179,7 @@ mod tests {
     fn what_has_another_hash_ends_the_session_and_is_not_cached() {
         let mut contents = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
         part(&mut contents, 1, 0, b"xy");
-        assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::Contract(_))));
+        assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::ProtocolViolation(_))));
         assert!(matches!(gather(&mut contents, 2, &[b"ab"]), Ok(Gathered::Missing(_))));
     }
 
@@ -188,14 +188,14 @@ mod tests {
         let mut contents = Contents::new(None, Log::nowhere(), &Budget::default());
         let wrong = |contents: &mut Contents, hash: &[u8], bytes| {
             let wanted = [floe_wire::Content { hash, bytes }, floe_wire::Content { hash, bytes }];
-            matches!(contents.gather(LibraryId(1), &wanted), Err(Fault::Contract(_)))
+            matches!(contents.gather(LibraryId(1), &wanted), Err(Fault::ProtocolViolation(_)))
         };
         assert!(wrong(&mut contents, &[0; 32], u64::MAX));
         assert!(wrong(&mut contents, &[0; 32], LIBRARY_BYTES));
         assert!(wrong(&mut contents, &[0; 31], 1));
-        assert!(matches!(contents.gather(LibraryId(1), &[]), Err(Fault::Contract(_))));
+        assert!(matches!(contents.gather(LibraryId(1), &[]), Err(Fault::ProtocolViolation(_))));
         part(&mut contents, 1, 7, b"x");
-        assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::Contract(_))));
+        assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::ProtocolViolation(_))));
         for content in 0..4096 {
             part(&mut contents, 2, content, b"");
         }

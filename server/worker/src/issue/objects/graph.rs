@@ -8,7 +8,7 @@ use floe_abi::{CudaError, Graph, GraphExec, GraphNode, WordOperation};
 use floe_device::NodeEdge;
 use floe_wire::GraphEdge;
 
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 
 /// A graph of the client's.
 #[derive(Debug)]
@@ -29,12 +29,14 @@ impl GraphObject {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        self.exec.map_or_else(|| broken("a graph is used that is not instantiated"), Ok)
+        self.exec.map_or_else(|| violation("a graph is used that is not instantiated"), Ok)
     }
 
     pub(crate) fn node(&self, node: u32) -> Result<GraphNode, Fault> {
         let index = usize::try_from(node).unwrap_or(usize::MAX);
-        self.nodes.get(index).map_or_else(|| broken(format!("no node of a graph has the number: {node}")), |it| Ok(*it))
+        self.nodes
+            .get(index)
+            .map_or_else(|| violation(format!("no node of a graph has the number: {node}")), |it| Ok(*it))
     }
 
     /// The driver's nodes for the client's edges, and what of each is waited for.

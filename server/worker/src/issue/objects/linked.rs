@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use floe_wire::{LibraryId, PIECE_BYTES};
 
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::memory::budget::{Budget, Kept, cost};
 
 /// Images that were linked, with how far each was read.
@@ -21,7 +21,7 @@ impl Linked {
     }
 
     pub(crate) fn check_new(&self, id: LibraryId) -> Result<(), Fault> {
-        if self.by_id.contains_key(&id.0) { broken(format!("linked already: {}", id.0)) } else { Ok(()) }
+        if self.by_id.contains_key(&id.0) { violation(format!("linked already: {}", id.0)) } else { Ok(()) }
     }
 
     pub(crate) fn add(&mut self, id: LibraryId, image: Vec<u8>) -> Result<(), Fault> {
@@ -32,7 +32,7 @@ impl Linked {
 
     pub(crate) fn read(&mut self, id: LibraryId) -> Result<Vec<u8>, Fault> {
         let Some((image, read, _)) = self.by_id.get_mut(&id.0) else {
-            return broken(format!("no linked image has the id: {}", id.0));
+            return violation(format!("no linked image has the id: {}", id.0));
         };
         let piece: Vec<u8> = image[*read..].iter().copied().take(PIECE_BYTES).collect();
         *read += piece.len();
@@ -55,7 +55,7 @@ mod tests {
         assert!(linked.check_new(LibraryId(4)).is_err());
         assert_eq!(linked.read(LibraryId(4)).unwrap().len(), PIECE_BYTES);
         assert_eq!(linked.read(LibraryId(4)).unwrap(), [7; 3]);
-        assert!(matches!(linked.read(LibraryId(4)), Err(Fault::Contract(_))));
+        assert!(matches!(linked.read(LibraryId(4)), Err(Fault::ProtocolViolation(_))));
         assert!(linked.check_new(LibraryId(4)).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use floe_abi::CudaError;
 use floe_device::{End, Mapped};
 use floe_wire::DevicePtr;
 
-use crate::issue::fault::{Fault, broken};
+use crate::issue::fault::{Fault, violation};
 use crate::memory::shared_pages::{Held, SharedPages};
 
 /// Bytes of a page.
@@ -53,24 +53,24 @@ impl<P: Mapped> Sharing<P> {
 
     /// Whether pages may be mapped there, and where they lie in the client's memory.
     pub(crate) fn check_new(&self, at: u64, bytes: u64) -> Result<(&Memory, u64), Fault> {
-        let Some(memory) = &self.memory else { return broken("no memory is shared") };
+        let Some(memory) = &self.memory else { return violation("no memory is shared") };
         let offset = at.checked_sub(memory.at).filter(|offset| *offset < memory.bytes);
         let inside = offset.filter(|offset| bytes <= memory.bytes - offset);
         let whole = bytes > 0 && at.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
         let Some(offset) = inside.filter(|_| whole) else {
-            return broken(format!("not pages of the shared memory: {bytes} bytes at {at:#x}"));
+            return violation(format!("not pages of the shared memory: {bytes} bytes at {at:#x}"));
         };
         // The whole lies where addresses end, so this does not overflow.
         let before = self.ranges.range(..at + bytes).next_back();
         if before.is_some_and(|(start, range)| start + range.memory().bytes() as u64 > at) {
-            return broken(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
+            return violation(format!("pages are mapped there already: {bytes} bytes at {at:#x}"));
         }
         Ok((memory, offset))
     }
 
     /// Takes a mapping out.
     pub(crate) fn remove(&mut self, at: DevicePtr) -> Result<SharedPages<P>, Fault> {
-        self.ranges.remove(&at.0).map_or_else(|| broken(format!("no shared pages start at: {:#x}", at.0)), Ok)
+        self.ranges.remove(&at.0).map_or_else(|| violation(format!("no shared pages start at: {:#x}", at.0)), Ok)
     }
 
     /// Ends every mapping; the memory can be mapped again. No work that names it is left.
