@@ -1,9 +1,9 @@
 //! Commands that were read and not yet issued.
-//! In: commands, from the reader: small ones each by itself, in a ring of words, and what is large or has no room there in
+//! In: commands, from the reader: small ones each by itself, in the word queue, and what is large or has no room there in
 //! batches. Out: the same commands in the order of their sequences, to the issuer; emptied batches back.
 //! It holds a bounded number of bytes: a client that sends faster than the device works is held back by its socket.
 
-mod words;
+mod word_queue;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use floe_transport::{Expected, Spin};
 
 use super::batch::{Batch, Command};
-use words::Words;
+use word_queue::WordQueue;
 
 /// Emptied batches kept to be filled again: as many as an issuer that is busy for a moment falls behind.
 const SPARE: usize = 16;
@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     filled: Condvar,
     /// Wakes the reader.
     emptied: Condvar,
-    words: Words,
+    word_queue: WordQueue,
     /// Grows with each batch and with the end, so that the issuer can look without the lock.
     pushed: AtomicUsize,
     issuer_sleeps: AtomicBool,
@@ -55,7 +55,7 @@ struct Line {
 /// What the issuer has of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Issuing {
-    /// Filled from the ring of words.
+    /// Filled from the word queue.
     own: Batch,
     /// One of the reader's.
     batch: Option<Batch>,
@@ -90,7 +90,7 @@ impl Queue {
             line: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
-            words: Words::new(),
+            word_queue: WordQueue::new(),
             pushed: AtomicUsize::new(0),
             issuer_sleeps: AtomicBool::new(false),
             spin,
@@ -134,7 +134,7 @@ impl Queue {
     /// Appends a command at once and waits for nothing. False: it is for a batch. The issuer sees it while it looks, and
     /// may be about to sleep: before the reader waits it owes [`Queue::tell_issuer`].
     pub(crate) fn push_small(&self, command: &Command<'_>) -> bool {
-        let is_written = self.words.write(command);
+        let is_written = self.word_queue.write(command);
         self.wake_issuer();
         is_written
     }
@@ -189,9 +189,9 @@ impl Queue {
     fn take(&self, issuing: &mut Issuing) -> Option<bool> {
         // Whatever is of a lower sequence than a command was there before it: so commands are looked for, then batches, and
         // where there is a batch, commands again.
-        let written = self.words.written();
+        let written = self.word_queue.written();
         if self.pushed.load(Ordering::Acquire) == issuing.had {
-            self.words.take(&mut issuing.own, written, u64::MAX);
+            self.word_queue.take(&mut issuing.own, written, u64::MAX);
             return Some(!issuing.own.is_empty());
         }
         let mut line = self.line();
@@ -199,7 +199,7 @@ impl Queue {
             return None;
         }
         let Some(batch) = line.batches.front() else { return Some(false) };
-        self.words.take(&mut issuing.own, self.words.written(), batch.first().unwrap_or_default());
+        self.word_queue.take(&mut issuing.own, self.word_queue.written(), batch.first().unwrap_or_default());
         if issuing.own.is_empty() {
             issuing.batch = line.batches.pop_front();
             issuing.had = issuing.had.wrapping_add(1);
@@ -208,7 +208,7 @@ impl Queue {
     }
 
     fn has_something(&self, had: usize) -> bool {
-        self.words.any() || self.pushed.load(Ordering::Acquire) != had
+        self.word_queue.any() || self.pushed.load(Ordering::Acquire) != had
     }
 
     fn sleep(&self, had: usize) {

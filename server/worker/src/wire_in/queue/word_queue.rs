@@ -1,4 +1,4 @@
-//! Small commands on their way from the reader to the issuer, in a ring of words that each side touches without a lock.
+//! Small commands on their way from the reader to the issuer, in a queue of words that each side touches without a lock.
 //! In: commands, from the one thread that writes. Out: the same in the same order, to the one that takes them.
 //! What a lock and a batch cost is not their instructions: each of the dozen cache lines that both threads write goes from one
 //! processor to the other, 0.1 µs each and one after the other. Here there are those of the command and one index.
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::wire_in::batch::{Batch, Command};
 
-/// Words of the ring, a power of two: as many launches as a program is ahead of a busy issuer now and then.
+/// Words of the queue, a power of two: as many launches as a program is ahead of a busy issuer now and then.
 const WORDS: usize = 16 << 10;
 /// The longest payload.
 const LONGEST: usize = 1 << 10;
@@ -29,18 +29,18 @@ struct Writer {
 #[repr(align(128))]
 struct Taker(AtomicUsize);
 
-/// The ring.
+/// The queue.
 #[derive(Debug)]
-pub(super) struct Words {
-    ring: Box<[AtomicU64]>,
+pub(super) struct WordQueue {
+    slots: Box<[AtomicU64]>,
     writer: Writer,
     taker: Taker,
 }
 
-impl Words {
+impl WordQueue {
     pub(super) fn new() -> Self {
         Self {
-            ring: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
+            slots: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
             writer: Writer::default(),
             taker: Taker::default(),
         }
@@ -108,11 +108,11 @@ impl Words {
     }
 
     fn set(&self, at: usize, word: u64) {
-        self.ring[at % WORDS].store(word, Ordering::Relaxed);
+        self.slots[at % WORDS].store(word, Ordering::Relaxed);
     }
 
     fn get(&self, at: usize) -> u64 {
-        self.ring[at % WORDS].load(Ordering::Relaxed)
+        self.slots[at % WORDS].load(Ordering::Relaxed)
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn commands_of_every_length_come_out_as_they_went_in_round_after_round() {
-        let (words, mut batch) = (Words::new(), Batch::default());
+        let (words, mut batch) = (WordQueue::new(), Batch::default());
         let payload: Vec<u8> = (0..LONGEST).map(|index| (index % 251).to_le_bytes()[0]).collect();
         for sequence in 0..2000 {
             let payload = &payload[..usize::try_from(sequence * 37).unwrap_or_default() % (LONGEST + 1)];
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_has_no_room_is_refused_and_a_limit_is_kept() {
-        let (words, mut batch) = (Words::new(), Batch::default());
+        let (words, mut batch) = (WordQueue::new(), Batch::default());
         assert!(!words.write(&command(0, &[0; LONGEST + 1])));
         let fit = (0..).take_while(|sequence| words.write(&command(*sequence, &[1; LONGEST]))).count();
         assert_eq!(fit, WORDS / (HEAD + LONGEST / 8));
