@@ -16,7 +16,7 @@ use floe_wire::{
 use floe_worker::Granted;
 use floe_worker::cache_channel::cache_ends;
 use floe_worker::contract::{Demand, Report};
-use floe_worker::hand_over::Role;
+use floe_worker::descriptor_passing::Role;
 use rustix::process::Signal;
 
 use crate::entrance::conversation;

@@ -4,4 +4,4 @@
 
 pub mod cache_channel;
 pub mod contract;
-pub mod hand_over;
+pub mod descriptor_passing;

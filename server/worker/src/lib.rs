@@ -13,7 +13,7 @@ mod wire_in;
 
 pub use complete::output::Output;
 pub use daemon::contract::version;
-pub use daemon::{cache_channel, contract, hand_over};
+pub use daemon::{cache_channel, contract, descriptor_passing};
 pub use issue::cache::Cache;
 pub use life::ending::Ending;
 pub use life::joining::Joining;

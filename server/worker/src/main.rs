@@ -18,7 +18,7 @@ use floe_abi::CudaError;
 use floe_device::{Gpu, OpenLibraryError};
 use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
-use floe_worker::hand_over::{Handed, Role, Taker};
+use floe_worker::descriptor_passing::{Passed, Role, Taker};
 use floe_worker::{
     Cache, Ending, Granted, Grants, Joining, Lasting, Log, Output, Plan, Process, Watchdog, close_inherited, end,
     one_entry, sandbox, serve, use_rings, without_randomization,
@@ -145,11 +145,11 @@ fn own_connection(taker: Taker) -> Result<Option<(Link, Joining, Option<Cache>)>
     let (mut early, mut cache) = (Vec::new(), None);
     loop {
         match taker.take().context("taking the session's connection over")? {
-            Some(Handed::Connection(Role::Session, link)) => {
+            Some(Passed::Connection(Role::Session, link)) => {
                 return Ok(Some((link, Joining { early, taker: Some(taker) }, cache)));
             }
-            Some(Handed::Connection(Role::Joined, link)) => early.push(link),
-            Some(Handed::Modules(end)) => cache = Some(Cache::new(end)),
+            Some(Passed::Connection(Role::Joined, link)) => early.push(link),
+            Some(Passed::Modules(end)) => cache = Some(Cache::new(end)),
             None => return Ok(None),
         }
     }

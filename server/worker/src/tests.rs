@@ -28,7 +28,7 @@ pub(crate) use fake::Fake;
 use floe_transport::{Link, LinkError};
 use floe_wire::*;
 
-use crate::daemon::hand_over::{Giver, Role, pair};
+use crate::daemon::descriptor_passing::{Giver, Role, pair};
 use crate::issue::cache::{Hash, hash_of};
 use crate::memory::transfer_buffers::BufferBytes;
 use crate::{Ending, Joining, Lasting, Log, Output, Plan, Watchdog, serve};

@@ -17,7 +17,7 @@ use floe_device::Probe;
 use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, OWN_PLACE, Places, Rings, Transport};
 use floe_wire::*;
 use floe_worker::contract::{Demand, Protection, Report, TASK_VARIABLE, Task};
-use floe_worker::hand_over::{Giver, Role, pair};
+use floe_worker::descriptor_passing::{Giver, Role, pair};
 use libc::c_long;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use floe_transport::{Link, Tunnel};
 use floe_worker::Granted;
 use floe_worker::cache_channel::CacheEnd;
-use floe_worker::hand_over::{Giver, Role, Taker, pair};
+use floe_worker::descriptor_passing::{Giver, Role, Taker, pair};
 use subtle::ConstantTimeEq as _;
 
 use crate::entrance::token::random;

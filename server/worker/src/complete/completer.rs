@@ -45,7 +45,7 @@ impl<D: Device> Clone for Tasks<D> {
 }
 
 impl<D: Device> Tasks<D> {
-    pub(crate) fn hand_over(&self, task: Task<D>) {
+    pub(crate) fn add(&self, task: Task<D>) {
         self.open.change(1);
         if self.channel.send(task).is_err() {
             // The completer is gone because the link is; so will be this process.
@@ -53,17 +53,17 @@ impl<D: Device> Tasks<D> {
         }
     }
 
-    /// Waits until every task handed over has been done.
+    /// Waits until every task that was added is done.
     pub(crate) fn wait_until_done(&self) {
         self.open.wait_for_none();
     }
 
-    /// Whether every task handed over has been done.
+    /// Whether every task that was added is done.
     pub(crate) fn is_idle(&self) -> bool {
         self.open.tasks().count == 0
     }
 
-    /// Does what was never handed over; it leaves with the next flush.
+    /// Does a task that was never added; it leaves with the next flush.
     pub(crate) fn finish(&self, shared: &Arc<Shared<D>>, task: Task<D>) -> Result<(), LinkError> {
         finish(shared, (&self.open, &self.releases), task, Ok(()))
     }

@@ -1,6 +1,6 @@
 //! What daemon and worker say to each other: the worker's task in its environment, lines of JSON on its standard output.
 //! In and out: plain data.
-//! The worker's standard input is where it is handed connections (`hand_over`); the daemon's log is its standard error.
+//! The worker's standard input is where it is handed connections (`descriptor_passing`); the daemon's log is its standard error.
 
 use floe_transport::Transport;
 use serde::{Deserialize, Serialize};

@@ -30,7 +30,7 @@ pub(crate) enum Next<D: Device> {
     Finish(Task<D>),
     /// Look again at once.
     PollAgain,
-    /// Hand over what is kept: it failed, or takes long.
+    /// Give the completer what is kept: it failed, or takes long.
     ToCompleter,
     /// There is nothing any more.
     Nothing,

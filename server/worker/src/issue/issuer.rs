@@ -221,7 +221,7 @@ impl<D: Device> Issuer<D> {
     /// The completer sees to what is kept.
     fn end_inline_wait(&mut self) {
         for task in self.inline_wait.take_all() {
-            self.tasks.hand_over(task);
+            self.tasks.add(task);
         }
     }
 
@@ -263,7 +263,7 @@ impl<D: Device> Issuer<D> {
     /// Has the client told when the completion event behind frame `reached` of a stream has completed.
     fn report_when(&self, sequence: u64, completion: Arc<CompletionEvent<D>>, stream: StreamId, reached: u64) {
         let action = Action::Report { stream, reached };
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
+        self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
     }
 
     /// Has the request answered when the completion events have completed; when there are none because recording failed, at once.
@@ -277,19 +277,19 @@ impl<D: Device> Issuer<D> {
             Ok(completions) => (completions, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        self.hand_over(Task { sequence, lane, completions, action: Action::Reply { failed } });
+        self.wait_for(Task { sequence, lane, completions, action: Action::Reply { failed } });
         Answer::Later
     }
 
     /// Has a task seen to: by this thread, where nothing else is to be done, or the completer.
-    fn hand_over(&mut self, task: Task<D>) {
+    fn wait_for(&mut self, task: Task<D>) {
         // What a mirror has changed may be as much as a reader takes its time for.
         let left = if self.shared.mirrors.any() { Some(task) } else { self.inline_wait.keep(task, &self.tasks) };
         match left {
             None => self.shared.queue.expect(true),
             Some(task) => {
                 self.end_inline_wait();
-                self.tasks.hand_over(task);
+                self.tasks.add(task);
             }
         }
     }

@@ -15,7 +15,7 @@ use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, 
 use super::ending::{Ending, InputEnd};
 use super::shared::Shared;
 use super::threads::Threads;
-use crate::daemon::hand_over::{Handed, Role, Taker};
+use crate::daemon::descriptor_passing::{Passed, Role, Taker};
 use crate::wire_in::stripes;
 
 /// How long a client that has joined may take to say which connection it is, and to read the answer.
@@ -39,7 +39,7 @@ impl Joining {
     /// Those of `join`.
     pub(crate) fn each<E>(self, mut join: impl FnMut(Link) -> Result<(), E>) -> Result<(), E> {
         self.early.into_iter().try_for_each(&mut join)?;
-        while let Some(Ok(Some(Handed::Connection(Role::Joined, link)))) = self.taker.as_ref().map(Taker::take) {
+        while let Some(Ok(Some(Passed::Connection(Role::Joined, link)))) = self.taker.as_ref().map(Taker::take) {
             join(link)?;
         }
         Ok(())

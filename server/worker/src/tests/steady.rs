@@ -108,7 +108,7 @@ impl Line {
         for _ in 0..LAUNCHES {
             self.reader.read(&mut self.receiver, &mut self.batch).unwrap();
         }
-        self.reader.hand_over(&mut self.batch).unwrap();
+        self.reader.push_batch(&mut self.batch).unwrap();
         let mut left = LAUNCHES;
         while left > 0 {
             for command in self.shared.queue.next(&mut self.issuing).unwrap().commands() {

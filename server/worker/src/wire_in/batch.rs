@@ -6,9 +6,9 @@ use floe_transport::LinkError;
 
 use crate::memory::transfer_buffers::UploadRange;
 
-/// Bytes from which on a batch is handed over although more has been read: the issuer begins meanwhile.
+/// Bytes from which on a batch is pushed although more has been read: the issuer begins meanwhile.
 const FULL: usize = 16 << 10;
-/// The most bytes a batch keeps when it is emptied: a batch that is handed over when it is full, grown by doubling.
+/// The most bytes a batch keeps when it is emptied: a batch that is pushed when it is full, grown by doubling.
 const KEPT: usize = 4 * FULL;
 /// What a waiting batch costs beside its own memory.
 const OVERHEAD: usize = 64;
@@ -105,7 +105,7 @@ impl Batch {
         self.entries.is_empty()
     }
 
-    /// Whether it is handed over although more has been read.
+    /// Whether it is pushed although more has been read.
     pub(crate) fn is_full(&self) -> bool {
         self.payloads.len() + self.entries.len() * size_of::<Entry>() >= FULL
     }

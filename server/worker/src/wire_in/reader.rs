@@ -43,10 +43,10 @@ impl<D: Device> Reader<D> {
         }
     }
 
-    /// Takes the next frame into the batch, which is handed over first where that would wait.
+    /// Takes the next frame into the batch, which is pushed first where that would wait.
     pub(crate) fn read(&self, receiver: &mut Receiver, batch: &mut Batch) -> Result<(), InputEnd> {
         if batch.is_full() || !receiver.has_whole_frame() {
-            self.hand_over(batch)?;
+            self.push_batch(batch)?;
         }
         let shares = match receiver.next_arrival(CopyToDevice::KIND)? {
             Some(Arrival::Frame(frame)) => {
@@ -55,7 +55,7 @@ impl<D: Device> Reader<D> {
             }
             Some(Arrival::Bulk(bulk)) => {
                 // The wait for room or for data may be for what is in the batch.
-                self.hand_over(batch)?;
+                self.push_batch(batch)?;
                 self.take_bulk(bulk, batch)?;
                 false
             }
@@ -86,7 +86,7 @@ impl<D: Device> Reader<D> {
         if kind == CopyBulkToDevice::KIND {
             let message = CopyBulkToDevice::decode(payload).map_err(unreadable)?;
             // The wait for room may be for what is in the batch.
-            self.hand_over(batch)?;
+            self.push_batch(batch)?;
             batch.costs(self.announce(sequence, message.bytes)?);
         }
         let command = Command { sequence, kind, payload, range: None };
@@ -159,7 +159,7 @@ impl<D: Device> Reader<D> {
     }
 
     /// Has the batch stand in line, unless it is empty.
-    pub(crate) fn hand_over(&self, batch: &mut Batch) -> Result<(), InputEnd> {
+    pub(crate) fn push_batch(&self, batch: &mut Batch) -> Result<(), InputEnd> {
         if batch.is_empty() {
             self.shared.queue.tell_issuer();
             return Ok(());

@@ -33,7 +33,7 @@ impl<D: Device> Task<D> {
     }
 }
 
-/// Tasks of one lane complete in the order in which they were handed over.
+/// Tasks of one lane complete in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
     /// Work of one stream, by the client's id.

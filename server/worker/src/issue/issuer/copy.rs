@@ -348,7 +348,7 @@ impl<D: Device> Issuer<D> {
         }
         let completion = self.record_or_wait(stream)?;
         let action = Action::Deliver { range, offset: piece.offset };
-        self.hand_over(Task { sequence, lane, completions: vec![Arc::clone(&completion)], action });
+        self.wait_for(Task { sequence, lane, completions: vec![Arc::clone(&completion)], action });
         Ok(completion)
     }
 

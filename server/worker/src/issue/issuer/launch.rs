@@ -152,7 +152,7 @@ impl<D: Device> Issuer<D> {
         let tasks = self.tasks.clone();
         let reached = move || {
             let action = Action::RunHostFunction(function);
-            tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions: Vec::new(), action });
+            tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: Vec::new(), action });
             gate.pass();
         };
         if let Err(error) = self.device().launch_host_function(stream, Box::new(reached)) {

@@ -68,7 +68,7 @@ impl<D: Device> SharingRequests for Issuer<D> {
             Err(error) => (Vec::new(), Some(error)),
         };
         let action = Action::Release { pages, failed };
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions, action });
+        self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions, action });
         Ok(Answer::Later)
     }
 }

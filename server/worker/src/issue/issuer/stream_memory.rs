@@ -65,7 +65,7 @@ impl<D: Device> Issuer<D> {
         let Place { sequence, id, stream } = place;
         let completion = self.pool.record(stream)?;
         let action = Action::WordsDone { stream: id, reached: sequence, waits };
-        self.tasks.hand_over(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
+        self.tasks.add(Task { sequence, lane: Lane::Alone(sequence), completions: vec![completion], action });
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl From<Keys> for SealedKeys {
 
 /// What a worker is handed.
 #[derive(Debug)]
-pub enum Handed {
+pub enum Passed {
     /// A connection with what it is for.
     Connection(Role, Link),
     /// The way to the daemon's cache of modules; it comes ahead of the session's own connection.
@@ -195,7 +195,7 @@ impl Taker {
     ///
     /// # Errors
     /// When what comes is no grant and has no notice or no descriptor.
-    pub fn take(&self) -> io::Result<Option<Handed>> {
+    pub fn take(&self) -> io::Result<Option<Passed>> {
         let (mut bytes, mut connection) = ([0; NOTICE_BYTES], None);
         let count = loop {
             match receive_with(&self.socket, &mut bytes, &mut connection, RecvFlags::empty()) {
@@ -214,9 +214,9 @@ impl Taker {
             Said::Connection(Notice { role, sent, received, sealed }) => {
                 let parts = Parts { socket, sent, received, sealed: sealed.map(SealedKeys::from) };
                 let link = Link::resume(parts).map_err(|error| io::Error::other(error.to_string()))?;
-                Handed::Connection(role, link)
+                Passed::Connection(role, link)
             }
-            Said::Modules => Handed::Modules(CacheEnd::of(socket)),
+            Said::Modules => Passed::Modules(CacheEnd::of(socket)),
         }))
     }
 
@@ -244,8 +244,8 @@ mod tests {
 
     fn connection(taker: &Taker) -> (Role, Link) {
         match taker.take().unwrap().unwrap() {
-            Handed::Connection(role, link) => (role, link),
-            Handed::Modules(_) => panic!("the way to the cache"),
+            Passed::Connection(role, link) => (role, link),
+            Passed::Modules(_) => panic!("the way to the cache"),
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
         drop(worker);
         let (ours, _theirs) = UnixStream::pair().unwrap();
         giver.give(Role::Session, Link::new(ours.into())).unwrap();
-        let Handed::Modules(end) = taker.take().unwrap().unwrap() else { panic!("a connection") };
+        let Passed::Modules(end) = taker.take().unwrap().unwrap() else { panic!("a connection") };
         assert_eq!(connection(&taker).0, Role::Session);
         end.ask(CacheRequest::Damaged([1; 32])).unwrap();
         assert_eq!(daemon.request().unwrap(), Some(CacheRequest::Damaged([1; 32])));
