@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::{Driver, OpenError};
 
-/// What a device library is.
+/// The kind of a device library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// NVIDIA's driver.
@@ -81,7 +81,7 @@ pub(crate) fn open(library: &str) -> Result<(Driver, Kind), OpenLibraryError> {
     Ok((driver, kind))
 }
 
-/// Where the CPU device is: in an installation, or among the files of a build.
+/// The path of the CPU device: in an installation, or among the files of a build.
 fn cpu_device() -> Result<PathBuf, OpenLibraryError> {
     let executable = std::env::current_exe().unwrap_or_default();
     let folder = executable.parent().unwrap_or(Path::new("/"));

@@ -1,5 +1,5 @@
 //! Bytes of a module on the server: in memory of our own, or in a file that is mapped. Bytes or a file come in, a slice
-//! goes out that stays where it is until the value is dropped, so that a driver may look at it again later.
+//! goes out. It stays where it is until the value is dropped, so a driver may read it again later.
 //! It never writes to a file.
 
 use std::fs::File;
@@ -20,12 +20,13 @@ enum Held {
 }
 
 impl Content {
-    /// The first `bytes` of a file, without reading them: what nobody looks at takes no memory, and what was looked at can
-    /// be given back by the system.
+    /// The first `bytes` of a file, without reading them: unread pages take no memory, and the system can drop those
+    /// that were read.
     ///
-    /// The file must not change as long as the value lives. Files of the daemon's cache never do: they are complete before
-    /// they get their name, they are for reading only, workers have no other descriptor of them and cannot open their paths,
-    /// one that is removed stays as long as it is mapped, and a folder is refused where another user could write to it.
+    /// The file must not change as long as the value lives. Files of the daemon's cache never do. They are complete
+    /// before they get their name, and they are for reading only. Workers have no other descriptor of them and cannot
+    /// open their paths. A removed file stays as long as it is mapped, and the daemon refuses a folder that another
+    /// user could write to.
     ///
     /// # Errors
     /// INVALID_DATA for a file of another size, else the system's.

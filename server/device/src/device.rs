@@ -1,4 +1,4 @@
-//! What a worker needs of a device, as traits: the CUDA driver API with foreign memory kept behind safe calls.
+//! The device as a worker needs it, in traits: the CUDA driver API, with foreign memory kept behind safe calls.
 //! In: typed requests. Out: handles, bytes in pinned memory, CUDA results.
 //! It never hands out a pointer; the implementation over a real library is `gpu`, the worker's tests have one in memory.
 
@@ -18,8 +18,8 @@ use crate::{HostCall, LaunchRequest, LinkInput, LoadOption, PlainCalls};
 /// Bytes of a page of host memory.
 pub const PAGE: usize = 4096;
 
-/// Host memory the device reads and writes by itself. Ranges are checked; that nobody uses a range while the device
-/// does is kept by the transfer buffers, which give a range out again only after its event.
+/// Host memory the device reads and writes by itself. It checks ranges. The transfer buffers keep others from a range
+/// while the device uses it: they give it out again only after its completion event.
 pub trait Pinned: Send + Sync {
     /// Its size.
     fn bytes(&self) -> usize;
@@ -29,8 +29,8 @@ pub trait Pinned: Send + Sync {
     fn pin_again(&self);
     /// Copies `bytes` in at `offset`.
     fn write(&self, offset: usize, bytes: &[u8]);
-    /// Calls `write` once with what lies at `offset`, where it lies: a socket may be given the pages, and has them until the range
-    /// is used again. The caller has the range; no copy into it is under way.
+    /// Calls `write` once with the bytes at `offset`, where they lie. A socket may get the pages, and has them until
+    /// the range is used again. The caller has the range; no copy into it is under way.
     fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8]));
     /// Calls `fill` once with the place at `offset`. The caller has the range; no copy from it is under way.
     fn fill(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8]));
@@ -62,7 +62,7 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn enter(&self) -> CudaResult<()>;
     /// Gives the context up and makes a new one.
     fn reset(&self) -> CudaResult<()>;
-    /// What its driver takes by itself.
+    /// The memory that its driver takes by itself.
     fn costs(&self) -> CudaResult<Costs>;
     /// Sets a limit and returns the value in force.
     fn set_limit(&self, limit: i32, value: u64) -> CudaResult<u64>;
@@ -137,7 +137,7 @@ pub trait Device: PlainCalls + Send + Sync + 'static {
     fn kernel_names(&self, code: Code) -> CudaResult<Vec<String>>;
     /// A kernel by name: the function it is in this context.
     fn find_kernel(&self, code: Code, name: &str) -> CudaResult<Function>;
-    /// What a kernel is.
+    /// The facts of a kernel.
     fn kernel_facts(&self, function: Function) -> CudaResult<KernelFacts>;
     /// Changes a setting of a kernel.
     fn set_kernel(&self, function: Function, setting: KernelSetting, value: i32) -> CudaResult<()>;

@@ -92,7 +92,7 @@ impl Driver {
     /// The name of a kernel in its image. `cuKernelGetName`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn kernel_get_name(&self, kernel: Kernel) -> CudaResult<String> {
         let call = self.calls.cuKernelGetName.ok_or_else(|| missing("cuKernelGetName"))?;
         let mut name = std::ptr::null();
@@ -105,7 +105,7 @@ impl Driver {
     /// The name of a function in its image. `cuFuncGetName`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_get_name(&self, function: Function) -> CudaResult<String> {
         let call = self.calls.cuFuncGetName.ok_or_else(|| missing("cuFuncGetName"))?;
         let mut name = std::ptr::null();

@@ -839,7 +839,7 @@ impl Driver {
     /// `cuArray3DCreate_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn array_create(&self, descriptor: &Array3dDescriptor) -> CudaResult<Array> {
         let call = self.calls.cuArray3DCreate_v2.ok_or_else(|| missing("cuArray3DCreate_v2"))?;
         let mut array = <Array>::default();
@@ -854,7 +854,7 @@ impl Driver {
     /// `cuArrayDestroy`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn array_destroy(&self, array: Array) -> CudaResult<()> {
         let call = self.calls.cuArrayDestroy.ok_or_else(|| missing("cuArrayDestroy"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -868,7 +868,7 @@ impl Driver {
     /// `cuDevicePrimaryCtxRetain`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_primary_ctx_retain(&self, device: Device) -> CudaResult<Context> {
         let call = self.calls.cuDevicePrimaryCtxRetain.ok_or_else(|| missing("cuDevicePrimaryCtxRetain"))?;
         let mut context = <Context>::default();
@@ -883,7 +883,7 @@ impl Driver {
     /// `cuDevicePrimaryCtxRelease_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_primary_ctx_release(&self, device: Device) -> CudaResult<()> {
         let call = self.calls.cuDevicePrimaryCtxRelease_v2.ok_or_else(|| missing("cuDevicePrimaryCtxRelease_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -897,7 +897,7 @@ impl Driver {
     /// `cuDevicePrimaryCtxReset_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_primary_ctx_reset(&self, device: Device) -> CudaResult<()> {
         let call = self.calls.cuDevicePrimaryCtxReset_v2.ok_or_else(|| missing("cuDevicePrimaryCtxReset_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -911,7 +911,7 @@ impl Driver {
     /// `cuDevicePrimaryCtxGetState`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_primary_ctx_get_state(&self, device: Device) -> CudaResult<(u32, bool)> {
         let call = self.calls.cuDevicePrimaryCtxGetState.ok_or_else(|| missing("cuDevicePrimaryCtxGetState"))?;
         let mut flags = <u32>::default();
@@ -927,7 +927,7 @@ impl Driver {
     /// `cuDevicePrimaryCtxSetFlags_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_primary_ctx_set_flags(&self, device: Device, flags: u32) -> CudaResult<()> {
         let call = self.calls.cuDevicePrimaryCtxSetFlags_v2.ok_or_else(|| missing("cuDevicePrimaryCtxSetFlags_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -941,7 +941,7 @@ impl Driver {
     /// `cuCtxCreate_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_create(&self, flags: u32, device: Device) -> CudaResult<Context> {
         let call = self.calls.cuCtxCreate_v2.ok_or_else(|| missing("cuCtxCreate_v2"))?;
         let mut context = <Context>::default();
@@ -956,7 +956,7 @@ impl Driver {
     /// `cuCtxDestroy_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_destroy(&self, context: Context) -> CudaResult<()> {
         let call = self.calls.cuCtxDestroy_v2.ok_or_else(|| missing("cuCtxDestroy_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -970,7 +970,7 @@ impl Driver {
     /// `cuCtxPushCurrent_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_push_current(&self, context: Context) -> CudaResult<()> {
         let call = self.calls.cuCtxPushCurrent_v2.ok_or_else(|| missing("cuCtxPushCurrent_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -984,7 +984,7 @@ impl Driver {
     /// `cuCtxPopCurrent_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_pop_current(&self) -> CudaResult<Context> {
         let call = self.calls.cuCtxPopCurrent_v2.ok_or_else(|| missing("cuCtxPopCurrent_v2"))?;
         let mut context = <Context>::default();
@@ -999,7 +999,7 @@ impl Driver {
     /// `cuCtxSetCurrent`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_set_current(&self, context: Context) -> CudaResult<()> {
         let call = self.calls.cuCtxSetCurrent.ok_or_else(|| missing("cuCtxSetCurrent"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1013,7 +1013,7 @@ impl Driver {
     /// `cuCtxGetCurrent`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_current(&self) -> CudaResult<Context> {
         let call = self.calls.cuCtxGetCurrent.ok_or_else(|| missing("cuCtxGetCurrent"))?;
         let mut context = <Context>::default();
@@ -1028,7 +1028,7 @@ impl Driver {
     /// `cuCtxGetDevice`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_device(&self) -> CudaResult<Device> {
         let call = self.calls.cuCtxGetDevice.ok_or_else(|| missing("cuCtxGetDevice"))?;
         let mut device = <Device>::default();
@@ -1043,7 +1043,7 @@ impl Driver {
     /// `cuCtxGetFlags`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_flags(&self) -> CudaResult<u32> {
         let call = self.calls.cuCtxGetFlags.ok_or_else(|| missing("cuCtxGetFlags"))?;
         let mut flags = <u32>::default();
@@ -1058,7 +1058,7 @@ impl Driver {
     /// `cuCtxSetFlags`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_set_flags(&self, flags: u32) -> CudaResult<()> {
         let call = self.calls.cuCtxSetFlags.ok_or_else(|| missing("cuCtxSetFlags"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1072,7 +1072,7 @@ impl Driver {
     /// `cuCtxSynchronize`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_synchronize(&self) -> CudaResult<()> {
         let call = self.calls.cuCtxSynchronize.ok_or_else(|| missing("cuCtxSynchronize"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1086,7 +1086,7 @@ impl Driver {
     /// `cuCtxSetLimit`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_set_limit(&self, limit: u32, value: usize) -> CudaResult<()> {
         let call = self.calls.cuCtxSetLimit.ok_or_else(|| missing("cuCtxSetLimit"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1100,7 +1100,7 @@ impl Driver {
     /// `cuCtxGetLimit`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_limit(&self, limit: u32) -> CudaResult<usize> {
         let call = self.calls.cuCtxGetLimit.ok_or_else(|| missing("cuCtxGetLimit"))?;
         let mut value = <usize>::default();
@@ -1115,7 +1115,7 @@ impl Driver {
     /// `cuCtxGetCacheConfig`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_cache_config(&self) -> CudaResult<u32> {
         let call = self.calls.cuCtxGetCacheConfig.ok_or_else(|| missing("cuCtxGetCacheConfig"))?;
         let mut config = <u32>::default();
@@ -1130,7 +1130,7 @@ impl Driver {
     /// `cuCtxSetCacheConfig`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_set_cache_config(&self, config: u32) -> CudaResult<()> {
         let call = self.calls.cuCtxSetCacheConfig.ok_or_else(|| missing("cuCtxSetCacheConfig"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1144,7 +1144,7 @@ impl Driver {
     /// `cuCtxGetSharedMemConfig`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_shared_mem_config(&self) -> CudaResult<u32> {
         let call = self.calls.cuCtxGetSharedMemConfig.ok_or_else(|| missing("cuCtxGetSharedMemConfig"))?;
         let mut config = <u32>::default();
@@ -1159,7 +1159,7 @@ impl Driver {
     /// `cuCtxGetStreamPriorityRange`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_get_stream_priority_range(&self) -> CudaResult<(i32, i32)> {
         let call = self.calls.cuCtxGetStreamPriorityRange.ok_or_else(|| missing("cuCtxGetStreamPriorityRange"))?;
         let mut least = <i32>::default();
@@ -1175,7 +1175,7 @@ impl Driver {
     /// `cuCtxResetPersistingL2Cache`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_reset_persisting_l2_cache(&self) -> CudaResult<()> {
         let call = self.calls.cuCtxResetPersistingL2Cache.ok_or_else(|| missing("cuCtxResetPersistingL2Cache"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1189,7 +1189,7 @@ impl Driver {
     /// `cuCtxEnablePeerAccess`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_enable_peer_access(&self, peer: Context, flags: u32) -> CudaResult<()> {
         let call = self.calls.cuCtxEnablePeerAccess.ok_or_else(|| missing("cuCtxEnablePeerAccess"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1203,7 +1203,7 @@ impl Driver {
     /// `cuCtxDisablePeerAccess`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn ctx_disable_peer_access(&self, peer: Context) -> CudaResult<()> {
         let call = self.calls.cuCtxDisablePeerAccess.ok_or_else(|| missing("cuCtxDisablePeerAccess"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1217,7 +1217,7 @@ impl Driver {
     /// `cuMemcpy`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     ///
     /// # Safety
     /// Addresses of this process are valid for as many bytes until the operation has completed, and nobody uses them
@@ -1235,7 +1235,7 @@ impl Driver {
     /// `cuMemcpyAsync`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     ///
     /// # Safety
     /// Addresses of this process are valid for as many bytes until the operation has completed, and nobody uses them
@@ -1259,7 +1259,7 @@ impl Driver {
     /// `cuMemcpyHtoD_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memcpy_htod(&self, destination: DevicePtr, source: &[u8]) -> CudaResult<()> {
         let call = self.calls.cuMemcpyHtoD_v2.ok_or_else(|| missing("cuMemcpyHtoD_v2"))?;
         let bytes = source.len();
@@ -1274,7 +1274,7 @@ impl Driver {
     /// `cuMemcpyHtoDAsync_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     ///
     /// # Safety
     /// Addresses of this process are valid for as many bytes until the operation has completed, and nobody uses them
@@ -1298,7 +1298,7 @@ impl Driver {
     /// `cuMemcpyDtoH_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memcpy_dtoh(&self, destination: &mut [u8], source: DevicePtr) -> CudaResult<()> {
         let call = self.calls.cuMemcpyDtoH_v2.ok_or_else(|| missing("cuMemcpyDtoH_v2"))?;
         let bytes = destination.len();
@@ -1313,7 +1313,7 @@ impl Driver {
     /// `cuMemcpyDtoHAsync_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     ///
     /// # Safety
     /// Addresses of this process are valid for as many bytes until the operation has completed, and nobody uses them
@@ -1337,7 +1337,7 @@ impl Driver {
     /// `cuMemcpyDtoD_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memcpy_dtod(&self, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
         let call = self.calls.cuMemcpyDtoD_v2.ok_or_else(|| missing("cuMemcpyDtoD_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1351,7 +1351,7 @@ impl Driver {
     /// `cuMemcpyDtoDAsync_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memcpy_dtod_async(
         &self,
         destination: DevicePtr,
@@ -1371,7 +1371,7 @@ impl Driver {
     /// `cuMemcpyPeer`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memcpy_peer(
         &self,
         destination: DevicePtr,
@@ -1392,7 +1392,7 @@ impl Driver {
     /// `cuMemcpyPeerAsync`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memcpy_peer_async(
         &self,
         destination: DevicePtr,
@@ -1414,7 +1414,7 @@ impl Driver {
     /// `cuInit`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn init(&self, flags: u32) -> CudaResult<()> {
         let call = self.calls.cuInit.ok_or_else(|| missing("cuInit"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1428,7 +1428,7 @@ impl Driver {
     /// `cuDriverGetVersion`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn driver_get_version(&self) -> CudaResult<i32> {
         let call = self.calls.cuDriverGetVersion.ok_or_else(|| missing("cuDriverGetVersion"))?;
         let mut version = <i32>::default();
@@ -1443,7 +1443,7 @@ impl Driver {
     /// `cuDeviceGet`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_get(&self, ordinal: i32) -> CudaResult<Device> {
         let call = self.calls.cuDeviceGet.ok_or_else(|| missing("cuDeviceGet"))?;
         let mut device = <Device>::default();
@@ -1458,7 +1458,7 @@ impl Driver {
     /// `cuDeviceGetCount`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_get_count(&self) -> CudaResult<i32> {
         let call = self.calls.cuDeviceGetCount.ok_or_else(|| missing("cuDeviceGetCount"))?;
         let mut count = <i32>::default();
@@ -1473,7 +1473,7 @@ impl Driver {
     /// `cuDeviceGetName`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_get_name(&self, device: Device) -> CudaResult<String> {
         let call = self.calls.cuDeviceGetName.ok_or_else(|| missing("cuDeviceGetName"))?;
         let mut name = [0_u8; 256];
@@ -1489,7 +1489,7 @@ impl Driver {
     /// `cuDeviceGetUuid`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_get_uuid(&self, device: Device) -> CudaResult<Uuid> {
         let call = self.calls.cuDeviceGetUuid.ok_or_else(|| missing("cuDeviceGetUuid"))?;
         let mut uuid = <Uuid>::default();
@@ -1504,7 +1504,7 @@ impl Driver {
     /// `cuDeviceTotalMem_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_total_mem(&self, device: Device) -> CudaResult<usize> {
         let call = self.calls.cuDeviceTotalMem_v2.ok_or_else(|| missing("cuDeviceTotalMem_v2"))?;
         let mut bytes = <usize>::default();
@@ -1519,7 +1519,7 @@ impl Driver {
     /// `cuDeviceGetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_get_attribute(&self, attribute: u32, device: Device) -> CudaResult<i32> {
         let call = self.calls.cuDeviceGetAttribute.ok_or_else(|| missing("cuDeviceGetAttribute"))?;
         let mut value = <i32>::default();
@@ -1534,7 +1534,7 @@ impl Driver {
     /// `cuDeviceCanAccessPeer`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_can_access_peer(&self, device: Device, peer: Device) -> CudaResult<bool> {
         let call = self.calls.cuDeviceCanAccessPeer.ok_or_else(|| missing("cuDeviceCanAccessPeer"))?;
         let mut possible = 0_i32;
@@ -1549,7 +1549,7 @@ impl Driver {
     /// `cuDeviceGetP2PAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn device_get_p2p_attribute(&self, attribute: u32, source: Device, destination: Device) -> CudaResult<i32> {
         let call = self.calls.cuDeviceGetP2PAttribute.ok_or_else(|| missing("cuDeviceGetP2PAttribute"))?;
         let mut value = <i32>::default();
@@ -1564,7 +1564,7 @@ impl Driver {
     /// `cuEventCreate`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_create(&self, flags: u32) -> CudaResult<Event> {
         let call = self.calls.cuEventCreate.ok_or_else(|| missing("cuEventCreate"))?;
         let mut event = <Event>::default();
@@ -1579,7 +1579,7 @@ impl Driver {
     /// `cuEventRecord`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_record(&self, event: Event, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuEventRecord.ok_or_else(|| missing("cuEventRecord"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1593,7 +1593,7 @@ impl Driver {
     /// `cuEventRecordWithFlags`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_record_with_flags(&self, event: Event, stream: Stream, flags: u32) -> CudaResult<()> {
         let call = self.calls.cuEventRecordWithFlags.ok_or_else(|| missing("cuEventRecordWithFlags"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1607,7 +1607,7 @@ impl Driver {
     /// `cuEventQuery`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_query(&self, event: Event) -> CudaResult<()> {
         let call = self.calls.cuEventQuery.ok_or_else(|| missing("cuEventQuery"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1621,7 +1621,7 @@ impl Driver {
     /// `cuEventSynchronize`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_synchronize(&self, event: Event) -> CudaResult<()> {
         let call = self.calls.cuEventSynchronize.ok_or_else(|| missing("cuEventSynchronize"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1635,7 +1635,7 @@ impl Driver {
     /// `cuEventDestroy_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_destroy(&self, event: Event) -> CudaResult<()> {
         let call = self.calls.cuEventDestroy_v2.ok_or_else(|| missing("cuEventDestroy_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1649,7 +1649,7 @@ impl Driver {
     /// `cuEventElapsedTime_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn event_elapsed_time(&self, start: Event, end: Event) -> CudaResult<f32> {
         let call = self.calls.cuEventElapsedTime_v2.ok_or_else(|| missing("cuEventElapsedTime_v2"))?;
         let mut milliseconds = <f32>::default();
@@ -1664,7 +1664,7 @@ impl Driver {
     /// `cuGraphDestroy`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn graph_destroy(&self, graph: Graph) -> CudaResult<()> {
         let call = self.calls.cuGraphDestroy.ok_or_else(|| missing("cuGraphDestroy"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1678,7 +1678,7 @@ impl Driver {
     /// `cuGraphNodeSetEnabled`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: u32) -> CudaResult<()> {
         let call = self.calls.cuGraphNodeSetEnabled.ok_or_else(|| missing("cuGraphNodeSetEnabled"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1692,7 +1692,7 @@ impl Driver {
     /// `cuGraphLaunch`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn graph_launch(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuGraphLaunch.ok_or_else(|| missing("cuGraphLaunch"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1706,7 +1706,7 @@ impl Driver {
     /// `cuGraphUpload`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn graph_upload(&self, exec: GraphExec, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuGraphUpload.ok_or_else(|| missing("cuGraphUpload"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1720,7 +1720,7 @@ impl Driver {
     /// `cuGraphExecDestroy`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn graph_exec_destroy(&self, exec: GraphExec) -> CudaResult<()> {
         let call = self.calls.cuGraphExecDestroy.ok_or_else(|| missing("cuGraphExecDestroy"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1734,7 +1734,7 @@ impl Driver {
     /// `cuGraphExecUpdate_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> CudaResult<GraphUpdate> {
         let call = self.calls.cuGraphExecUpdate_v2.ok_or_else(|| missing("cuGraphExecUpdate_v2"))?;
         let mut info = <GraphUpdate>::default();
@@ -1749,7 +1749,7 @@ impl Driver {
     /// `cuKernelGetFunction`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn kernel_get_function(&self, kernel: Kernel) -> CudaResult<Function> {
         let call = self.calls.cuKernelGetFunction.ok_or_else(|| missing("cuKernelGetFunction"))?;
         let mut function = <Function>::default();
@@ -1764,7 +1764,7 @@ impl Driver {
     /// `cuKernelGetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn kernel_get_attribute(&self, attribute: u32, kernel: Kernel, device: Device) -> CudaResult<i32> {
         let call = self.calls.cuKernelGetAttribute.ok_or_else(|| missing("cuKernelGetAttribute"))?;
         let mut value = <i32>::default();
@@ -1779,7 +1779,7 @@ impl Driver {
     /// `cuKernelSetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn kernel_set_attribute(&self, attribute: u32, value: i32, kernel: Kernel, device: Device) -> CudaResult<()> {
         let call = self.calls.cuKernelSetAttribute.ok_or_else(|| missing("cuKernelSetAttribute"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1793,7 +1793,7 @@ impl Driver {
     /// `cuKernelSetCacheConfig`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn kernel_set_cache_config(&self, kernel: Kernel, config: u32, device: Device) -> CudaResult<()> {
         let call = self.calls.cuKernelSetCacheConfig.ok_or_else(|| missing("cuKernelSetCacheConfig"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1807,7 +1807,7 @@ impl Driver {
     /// `cuKernelGetParamInfo`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn kernel_get_param_info(&self, kernel: Kernel, index: usize) -> CudaResult<(usize, usize)> {
         let call = self.calls.cuKernelGetParamInfo.ok_or_else(|| missing("cuKernelGetParamInfo"))?;
         let mut offset = <usize>::default();
@@ -1823,7 +1823,7 @@ impl Driver {
     /// `cuFuncGetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_get_attribute(&self, attribute: u32, function: Function) -> CudaResult<i32> {
         let call = self.calls.cuFuncGetAttribute.ok_or_else(|| missing("cuFuncGetAttribute"))?;
         let mut value = <i32>::default();
@@ -1838,7 +1838,7 @@ impl Driver {
     /// `cuFuncSetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_set_attribute(&self, function: Function, attribute: u32, value: i32) -> CudaResult<()> {
         let call = self.calls.cuFuncSetAttribute.ok_or_else(|| missing("cuFuncSetAttribute"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1852,7 +1852,7 @@ impl Driver {
     /// `cuFuncSetCacheConfig`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_set_cache_config(&self, function: Function, config: u32) -> CudaResult<()> {
         let call = self.calls.cuFuncSetCacheConfig.ok_or_else(|| missing("cuFuncSetCacheConfig"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1866,7 +1866,7 @@ impl Driver {
     /// `cuFuncSetSharedMemConfig`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_set_shared_mem_config(&self, function: Function, config: u32) -> CudaResult<()> {
         let call = self.calls.cuFuncSetSharedMemConfig.ok_or_else(|| missing("cuFuncSetSharedMemConfig"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1880,7 +1880,7 @@ impl Driver {
     /// `cuFuncGetParamInfo`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_get_param_info(&self, function: Function, index: usize) -> CudaResult<(usize, usize)> {
         let call = self.calls.cuFuncGetParamInfo.ok_or_else(|| missing("cuFuncGetParamInfo"))?;
         let mut offset = <usize>::default();
@@ -1896,7 +1896,7 @@ impl Driver {
     /// `cuFuncIsLoaded`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_is_loaded(&self, function: Function) -> CudaResult<u32> {
         let call = self.calls.cuFuncIsLoaded.ok_or_else(|| missing("cuFuncIsLoaded"))?;
         let mut state = <u32>::default();
@@ -1911,7 +1911,7 @@ impl Driver {
     /// `cuFuncLoad`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn func_load(&self, function: Function) -> CudaResult<()> {
         let call = self.calls.cuFuncLoad.ok_or_else(|| missing("cuFuncLoad"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1925,7 +1925,7 @@ impl Driver {
     /// `cuLibraryUnload`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_unload(&self, library: Library) -> CudaResult<()> {
         let call = self.calls.cuLibraryUnload.ok_or_else(|| missing("cuLibraryUnload"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -1939,7 +1939,7 @@ impl Driver {
     /// `cuLibraryGetKernel`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_get_kernel(&self, library: Library, name: &CStr) -> CudaResult<Kernel> {
         let call = self.calls.cuLibraryGetKernel.ok_or_else(|| missing("cuLibraryGetKernel"))?;
         let mut kernel = <Kernel>::default();
@@ -1954,7 +1954,7 @@ impl Driver {
     /// `cuLibraryGetKernelCount`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_get_kernel_count(&self, library: Library) -> CudaResult<u32> {
         let call = self.calls.cuLibraryGetKernelCount.ok_or_else(|| missing("cuLibraryGetKernelCount"))?;
         let mut count = <u32>::default();
@@ -1969,7 +1969,7 @@ impl Driver {
     /// `cuLibraryEnumerateKernels`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_enumerate_kernels(&self, kernels: &mut [Kernel], library: Library) -> CudaResult<()> {
         let call = self.calls.cuLibraryEnumerateKernels.ok_or_else(|| missing("cuLibraryEnumerateKernels"))?;
         let count = kernels.len().try_into().map_err(|_| CudaError::INVALID_VALUE)?;
@@ -1984,7 +1984,7 @@ impl Driver {
     /// `cuLibraryGetModule`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_get_module(&self, library: Library) -> CudaResult<Module> {
         let call = self.calls.cuLibraryGetModule.ok_or_else(|| missing("cuLibraryGetModule"))?;
         let mut module = <Module>::default();
@@ -1999,7 +1999,7 @@ impl Driver {
     /// `cuLibraryGetGlobal`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_get_global(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         let call = self.calls.cuLibraryGetGlobal.ok_or_else(|| missing("cuLibraryGetGlobal"))?;
         let mut address = <DevicePtr>::default();
@@ -2015,7 +2015,7 @@ impl Driver {
     /// `cuLibraryGetManaged`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn library_get_managed(&self, library: Library, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         let call = self.calls.cuLibraryGetManaged.ok_or_else(|| missing("cuLibraryGetManaged"))?;
         let mut address = <DevicePtr>::default();
@@ -2031,7 +2031,7 @@ impl Driver {
     /// `cuMemGetInfo_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_get_info(&self) -> CudaResult<(usize, usize)> {
         let call = self.calls.cuMemGetInfo_v2.ok_or_else(|| missing("cuMemGetInfo_v2"))?;
         let mut free = <usize>::default();
@@ -2047,7 +2047,7 @@ impl Driver {
     /// `cuMemAlloc_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
         let call = self.calls.cuMemAlloc_v2.ok_or_else(|| missing("cuMemAlloc_v2"))?;
         let mut address = <DevicePtr>::default();
@@ -2062,7 +2062,7 @@ impl Driver {
     /// `cuMemFree_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_free(&self, address: DevicePtr) -> CudaResult<()> {
         let call = self.calls.cuMemFree_v2.ok_or_else(|| missing("cuMemFree_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2076,7 +2076,7 @@ impl Driver {
     /// `cuMemGetAddressRange_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_get_address_range(&self, address: DevicePtr) -> CudaResult<(DevicePtr, usize)> {
         let call = self.calls.cuMemGetAddressRange_v2.ok_or_else(|| missing("cuMemGetAddressRange_v2"))?;
         let mut base = <DevicePtr>::default();
@@ -2092,7 +2092,7 @@ impl Driver {
     /// `cuMemAllocHost_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_alloc_host(&self, bytes: usize) -> CudaResult<HostPointer> {
         let call = self.calls.cuMemAllocHost_v2.ok_or_else(|| missing("cuMemAllocHost_v2"))?;
         let mut pointer = <HostPointer>::default();
@@ -2107,7 +2107,7 @@ impl Driver {
     /// `cuMemFreeHost`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_free_host(&self, pointer: HostPointer) -> CudaResult<()> {
         let call = self.calls.cuMemFreeHost.ok_or_else(|| missing("cuMemFreeHost"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2121,7 +2121,7 @@ impl Driver {
     /// `cuMemHostAlloc`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_host_alloc(&self, bytes: usize, flags: u32) -> CudaResult<HostPointer> {
         let call = self.calls.cuMemHostAlloc.ok_or_else(|| missing("cuMemHostAlloc"))?;
         let mut pointer = <HostPointer>::default();
@@ -2136,7 +2136,7 @@ impl Driver {
     /// `cuMemHostGetDevicePointer_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         let call = self.calls.cuMemHostGetDevicePointer_v2.ok_or_else(|| missing("cuMemHostGetDevicePointer_v2"))?;
         let mut address = <DevicePtr>::default();
@@ -2151,7 +2151,7 @@ impl Driver {
     /// `cuMemHostRegister_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     ///
     /// # Safety
     /// Addresses of this process are valid for as many bytes until the operation has completed, and nobody uses them
@@ -2169,7 +2169,7 @@ impl Driver {
     /// `cuMemHostUnregister`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_host_unregister(&self, pointer: HostPointer) -> CudaResult<()> {
         let call = self.calls.cuMemHostUnregister.ok_or_else(|| missing("cuMemHostUnregister"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2183,7 +2183,7 @@ impl Driver {
     /// `cuMemsetD8_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d8(&self, address: DevicePtr, value: u8, count: usize) -> CudaResult<()> {
         let call = self.calls.cuMemsetD8_v2.ok_or_else(|| missing("cuMemsetD8_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2197,7 +2197,7 @@ impl Driver {
     /// `cuMemsetD8Async`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d8_async(&self, address: DevicePtr, value: u8, count: usize, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuMemsetD8Async.ok_or_else(|| missing("cuMemsetD8Async"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2211,7 +2211,7 @@ impl Driver {
     /// `cuMemsetD2D8_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d2d8(
         &self,
         address: DevicePtr,
@@ -2232,7 +2232,7 @@ impl Driver {
     /// `cuMemsetD2D8Async`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d2d8_async(
         &self,
         address: DevicePtr,
@@ -2254,7 +2254,7 @@ impl Driver {
     /// `cuMemsetD16_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d16(&self, address: DevicePtr, value: u16, count: usize) -> CudaResult<()> {
         let call = self.calls.cuMemsetD16_v2.ok_or_else(|| missing("cuMemsetD16_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2268,7 +2268,7 @@ impl Driver {
     /// `cuMemsetD16Async`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d16_async(&self, address: DevicePtr, value: u16, count: usize, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuMemsetD16Async.ok_or_else(|| missing("cuMemsetD16Async"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2282,7 +2282,7 @@ impl Driver {
     /// `cuMemsetD2D16_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d2d16(
         &self,
         address: DevicePtr,
@@ -2303,7 +2303,7 @@ impl Driver {
     /// `cuMemsetD2D16Async`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d2d16_async(
         &self,
         address: DevicePtr,
@@ -2325,7 +2325,7 @@ impl Driver {
     /// `cuMemsetD32_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d32(&self, address: DevicePtr, value: u32, count: usize) -> CudaResult<()> {
         let call = self.calls.cuMemsetD32_v2.ok_or_else(|| missing("cuMemsetD32_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2339,7 +2339,7 @@ impl Driver {
     /// `cuMemsetD32Async`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d32_async(&self, address: DevicePtr, value: u32, count: usize, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuMemsetD32Async.ok_or_else(|| missing("cuMemsetD32Async"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2353,7 +2353,7 @@ impl Driver {
     /// `cuMemsetD2D32_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d2d32(
         &self,
         address: DevicePtr,
@@ -2374,7 +2374,7 @@ impl Driver {
     /// `cuMemsetD2D32Async`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn memset_d2d32_async(
         &self,
         address: DevicePtr,
@@ -2396,7 +2396,7 @@ impl Driver {
     /// `cuModuleUnload`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn module_unload(&self, module: Module) -> CudaResult<()> {
         let call = self.calls.cuModuleUnload.ok_or_else(|| missing("cuModuleUnload"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2410,7 +2410,7 @@ impl Driver {
     /// `cuModuleGetLoadingMode`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn module_get_loading_mode(&self) -> CudaResult<u32> {
         let call = self.calls.cuModuleGetLoadingMode.ok_or_else(|| missing("cuModuleGetLoadingMode"))?;
         let mut mode = <u32>::default();
@@ -2425,7 +2425,7 @@ impl Driver {
     /// `cuModuleGetFunction`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn module_get_function(&self, module: Module, name: &CStr) -> CudaResult<Function> {
         let call = self.calls.cuModuleGetFunction.ok_or_else(|| missing("cuModuleGetFunction"))?;
         let mut function = <Function>::default();
@@ -2440,7 +2440,7 @@ impl Driver {
     /// `cuModuleGetFunctionCount`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn module_get_function_count(&self, module: Module) -> CudaResult<u32> {
         let call = self.calls.cuModuleGetFunctionCount.ok_or_else(|| missing("cuModuleGetFunctionCount"))?;
         let mut count = <u32>::default();
@@ -2455,7 +2455,7 @@ impl Driver {
     /// `cuModuleEnumerateFunctions`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn module_enumerate_functions(&self, functions: &mut [Function], module: Module) -> CudaResult<()> {
         let call = self.calls.cuModuleEnumerateFunctions.ok_or_else(|| missing("cuModuleEnumerateFunctions"))?;
         let count = functions.len().try_into().map_err(|_| CudaError::INVALID_VALUE)?;
@@ -2470,7 +2470,7 @@ impl Driver {
     /// `cuModuleGetGlobal_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn module_get_global(&self, module: Module, name: &CStr) -> CudaResult<(DevicePtr, usize)> {
         let call = self.calls.cuModuleGetGlobal_v2.ok_or_else(|| missing("cuModuleGetGlobal_v2"))?;
         let mut address = <DevicePtr>::default();
@@ -2486,7 +2486,7 @@ impl Driver {
     /// `cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn occupancy_max_active_blocks_per_multiprocessor(
         &self,
         function: Function,
@@ -2510,7 +2510,7 @@ impl Driver {
     /// `cuOccupancyAvailableDynamicSMemPerBlock`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn occupancy_available_dynamic_s_mem_per_block(
         &self,
         function: Function,
@@ -2533,7 +2533,7 @@ impl Driver {
     /// `cuProfilerStart`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn profiler_start(&self) -> CudaResult<()> {
         let call = self.calls.cuProfilerStart.ok_or_else(|| missing("cuProfilerStart"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2547,7 +2547,7 @@ impl Driver {
     /// `cuProfilerStop`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn profiler_stop(&self) -> CudaResult<()> {
         let call = self.calls.cuProfilerStop.ok_or_else(|| missing("cuProfilerStop"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2561,7 +2561,7 @@ impl Driver {
     /// `cuStreamCreate`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_create(&self, flags: u32) -> CudaResult<Stream> {
         let call = self.calls.cuStreamCreate.ok_or_else(|| missing("cuStreamCreate"))?;
         let mut stream = <Stream>::default();
@@ -2576,7 +2576,7 @@ impl Driver {
     /// `cuStreamCreateWithPriority`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_create_with_priority(&self, flags: u32, priority: i32) -> CudaResult<Stream> {
         let call = self.calls.cuStreamCreateWithPriority.ok_or_else(|| missing("cuStreamCreateWithPriority"))?;
         let mut stream = <Stream>::default();
@@ -2591,7 +2591,7 @@ impl Driver {
     /// `cuStreamDestroy_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuStreamDestroy_v2.ok_or_else(|| missing("cuStreamDestroy_v2"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2605,7 +2605,7 @@ impl Driver {
     /// `cuStreamSynchronize`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuStreamSynchronize.ok_or_else(|| missing("cuStreamSynchronize"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2619,7 +2619,7 @@ impl Driver {
     /// `cuStreamQuery`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_query(&self, stream: Stream) -> CudaResult<()> {
         let call = self.calls.cuStreamQuery.ok_or_else(|| missing("cuStreamQuery"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2633,7 +2633,7 @@ impl Driver {
     /// `cuStreamWaitEvent`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_wait_event(&self, stream: Stream, event: Event, flags: u32) -> CudaResult<()> {
         let call = self.calls.cuStreamWaitEvent.ok_or_else(|| missing("cuStreamWaitEvent"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2647,7 +2647,7 @@ impl Driver {
     /// `cuStreamCopyAttributes`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_copy_attributes(&self, destination: Stream, source: Stream) -> CudaResult<()> {
         let call = self.calls.cuStreamCopyAttributes.ok_or_else(|| missing("cuStreamCopyAttributes"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2661,7 +2661,7 @@ impl Driver {
     /// `cuStreamGetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_get_attribute(&self, stream: Stream, attribute: u32) -> CudaResult<LaunchAttributeValue> {
         let call = self.calls.cuStreamGetAttribute.ok_or_else(|| missing("cuStreamGetAttribute"))?;
         let mut value = <LaunchAttributeValue>::default();
@@ -2676,7 +2676,7 @@ impl Driver {
     /// `cuStreamSetAttribute`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_set_attribute(&self, stream: Stream, attribute: u32, value: &LaunchAttributeValue) -> CudaResult<()> {
         let call = self.calls.cuStreamSetAttribute.ok_or_else(|| missing("cuStreamSetAttribute"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2690,7 +2690,7 @@ impl Driver {
     /// `cuStreamBatchMemOp_v2`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn stream_batch_mem_op(
         &self,
         stream: Stream,
@@ -2710,7 +2710,7 @@ impl Driver {
     /// `cuTexObjectCreate`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn tex_object_create(
         &self,
         resource: &ResourceDescriptor,
@@ -2738,7 +2738,7 @@ impl Driver {
     /// `cuTexObjectDestroy`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn tex_object_destroy(&self, texture: TextureObject) -> CudaResult<()> {
         let call = self.calls.cuTexObjectDestroy.ok_or_else(|| missing("cuTexObjectDestroy"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2752,7 +2752,7 @@ impl Driver {
     /// `cuSurfObjectCreate`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn surf_object_create(&self, resource: &ResourceDescriptor) -> CudaResult<SurfaceObject> {
         let call = self.calls.cuSurfObjectCreate.ok_or_else(|| missing("cuSurfObjectCreate"))?;
         let mut surface = <SurfaceObject>::default();
@@ -2767,7 +2767,7 @@ impl Driver {
     /// `cuSurfObjectDestroy`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn surf_object_destroy(&self, surface: SurfaceObject) -> CudaResult<()> {
         let call = self.calls.cuSurfObjectDestroy.ok_or_else(|| missing("cuSurfObjectDestroy"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2781,7 +2781,7 @@ impl Driver {
     /// `cuMemAddressReserve`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_address_reserve(
         &self,
         bytes: usize,
@@ -2802,7 +2802,7 @@ impl Driver {
     /// `cuMemAddressFree`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
         let call = self.calls.cuMemAddressFree.ok_or_else(|| missing("cuMemAddressFree"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2816,7 +2816,7 @@ impl Driver {
     /// `cuMemCreate`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_create(&self, bytes: usize, properties: &MemAllocationProperties, flags: u64) -> CudaResult<MemHandle> {
         let call = self.calls.cuMemCreate.ok_or_else(|| missing("cuMemCreate"))?;
         let mut handle = <MemHandle>::default();
@@ -2831,7 +2831,7 @@ impl Driver {
     /// `cuMemRelease`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_release(&self, handle: MemHandle) -> CudaResult<()> {
         let call = self.calls.cuMemRelease.ok_or_else(|| missing("cuMemRelease"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2845,7 +2845,7 @@ impl Driver {
     /// `cuMemMap`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_map(
         &self,
         address: DevicePtr,
@@ -2866,7 +2866,7 @@ impl Driver {
     /// `cuMemUnmap`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> CudaResult<()> {
         let call = self.calls.cuMemUnmap.ok_or_else(|| missing("cuMemUnmap"))?;
         // SAFETY: the symbol has this signature; outputs and slices are this function's own or its caller's; handles are
@@ -2880,7 +2880,7 @@ impl Driver {
     /// `cuMemSetAccess`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_set_access(&self, address: DevicePtr, bytes: usize, access: &[MemAccess]) -> CudaResult<()> {
         let call = self.calls.cuMemSetAccess.ok_or_else(|| missing("cuMemSetAccess"))?;
         let count = access.len().try_into().map_err(|_| CudaError::INVALID_VALUE)?;
@@ -2895,7 +2895,7 @@ impl Driver {
     /// `cuMemGetAccess`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_get_access(&self, location: &MemLocation, address: DevicePtr) -> CudaResult<u64> {
         let call = self.calls.cuMemGetAccess.ok_or_else(|| missing("cuMemGetAccess"))?;
         let mut flags = <u64>::default();
@@ -2910,7 +2910,7 @@ impl Driver {
     /// `cuMemGetAllocationGranularity`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_get_allocation_granularity(
         &self,
         properties: &MemAllocationProperties,
@@ -2929,7 +2929,7 @@ impl Driver {
     /// `cuMemGetAllocationPropertiesFromHandle`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn mem_get_allocation_properties_from_handle(&self, handle: MemHandle) -> CudaResult<MemAllocationProperties> {
         let call = self
             .calls

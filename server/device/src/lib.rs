@@ -1,7 +1,7 @@
-//! The device a worker drives: the CUDA driver API as a typed library, loaded from the `libcuda.so.1` one names, NVIDIA's
-//! or floe's CPU device, which look the same from here; and on it `Gpu`, which keeps every address of this process behind
-//! safe calls. Typed calls come in, C calls of the library go out. It knows nothing of sessions, and no number from the
-//! wire reaches it without the worker's tables in between. NVIDIA's management library is found here too.
+//! The device a worker drives: the CUDA driver API as a typed library, loaded from a named `libcuda.so.1`. NVIDIA's and
+//! floe's CPU device look the same from here. On it `Gpu` keeps every address of this process behind safe calls. Typed
+//! calls come in, C calls of the library go out. It knows nothing of sessions, and no number from the wire reaches it
+//! without the worker's tables in between. NVIDIA's management library is found here too.
 
 mod choice;
 mod content;

@@ -1,4 +1,4 @@
-//! What a worker asks of a device and what the device answers, as plain values.
+//! Requests of a worker to its device, and the answers, as plain values.
 //! In and out: handles, numbers, contents of modules; of host memory an offset, never an address.
 //! Nothing here calls a driver.
 
@@ -20,10 +20,10 @@ pub enum ImageKind {
     Ptx,
 }
 
-/// What is to be loaded: complete contents.
+/// An image to load: complete contents.
 #[derive(Debug)]
 pub struct Image {
-    /// What the contents are.
+    /// The kind of the contents.
     pub kind: ImageKind,
     /// Content 0 is the main one.
     pub contents: Vec<Content>,
@@ -32,8 +32,8 @@ pub struct Image {
 /// How an image is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loading {
-    /// At once, as a module, so that what is wrong with the image is the load's own error; or as a library, whose
-    /// kernels the driver may compile when they are asked for.
+    /// At once, as a module, so that the load reports what is wrong with the image. Or as a library, whose kernels the
+    /// driver may compile when they are asked for.
     pub at_once: bool,
     /// Compiler options by number, with plain values.
     pub options: Vec<(i32, u64)>,
@@ -59,12 +59,12 @@ pub struct LoadFailure {
     pub log: String,
 }
 
-/// What is asked about clusters.
+/// A question about clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterQuestion {
-    /// How many are on the device at once.
+    /// The number on the device at once.
     MostActive,
-    /// How many blocks the largest has.
+    /// The blocks of the largest.
     LargestSize,
 }
 
@@ -99,7 +99,7 @@ pub struct ArrayPlace {
     pub at: [u64; 3],
 }
 
-/// What a texture reads.
+/// The memory or array that a texture reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TextureRequest<'a> {
     /// With the array's handle, where it is one.
@@ -125,7 +125,7 @@ pub struct Pattern {
     pub pitch: u64,
 }
 
-/// What a node of a graph does.
+/// The work of a node of a graph.
 #[derive(Clone, Copy, Debug)]
 pub enum NodeWork<'a> {
     /// Nothing.
@@ -210,7 +210,7 @@ pub enum RowsEnd<'a, P> {
     Array(ArrayPlace),
 }
 
-/// What the device says a kernel is.
+/// The device's facts of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
     /// Offset and size of each parameter; `None` where the driver cannot say.
@@ -241,7 +241,7 @@ pub struct Global {
     pub is_managed: bool,
 }
 
-/// What the device's driver takes by itself, as measured (docs/facts/device-memory.md).
+/// Memory that the device's driver takes by itself, as measured (docs/facts/device-memory.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Threads the device holds at once: each has a stack, and room for the largest frame.

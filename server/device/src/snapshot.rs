@@ -1,10 +1,10 @@
-//! What a device library offers: its version, and of each GPU what clients are told.
+//! A device library's offer: its version, and for each GPU the facts that clients get.
 //! In and out: plain data, which `floe-worker --probe` prints as JSON and the daemon reads.
 //! It asks no device; `gpu` fills it in.
 
 use serde::{Deserialize, Serialize};
 
-/// What `floe-worker --probe` prints.
+/// The output of `floe-worker --probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// The library that is the device, as an absolute path or a name for the loader.

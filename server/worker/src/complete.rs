@@ -1,4 +1,4 @@
-//! What happens when the GPU has done its work: replies, data for the client, events used again, what kernels printed.
+//! Completed GPU work: replies, data for the client, events that are used again, output of kernels.
 //! In: tasks with the events they wait for. Out: messages to the client.
 //! Nothing here issues commands of the client.
 

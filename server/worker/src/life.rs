@@ -1,4 +1,5 @@
-//! The session from its first connection to its end: its threads, those who join, who watches, and how it is said why it ended.
+//! The session from its first connection to its end: its threads, the connections that join, the watchers, and the
+//! reason of its end.
 //! In: connections and a plan. Out: the ending.
 //! Nothing here knows what a command means.
 

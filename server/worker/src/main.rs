@@ -1,5 +1,5 @@
 //! floe-worker: one session, or one look at the GPUs.
-//! In: a task in the environment and the session's connections, handed over at standard input; or `--probe LIBRARY`.
+//! In: a task in the environment and the session's connections, passed at standard input; or `--probe LIBRARY`.
 //! Out: reports on standard output, words on standard error; the session on its connection. People start `floed` instead.
 #![forbid(unsafe_code)]
 
@@ -27,13 +27,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
 const USAGE: &str = "floe-worker is started by floed: see floed --help\n  floe-worker --probe LIBRARY shows what a device library offers (auto, nvidia, cpu or a path)\n  floe-worker --check-sandbox LIBRARY shows what protects others from a worker on it";
-/// How often the use of memory and a missing client are reported at most.
+/// The shortest time between two reports of used memory and of a missing client.
 const REPORT_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Workers are ended before others when the machine runs out of memory: 1000 is the most.
 const OOM_SCORE_ADJUSTMENT: i32 = 500;
-/// How often the daemon is asked for memory at most, with a word of what is kept each time: it allows 1000 words a second.
+/// The shortest time between two requests for memory. Each comes with a report of what is held, and the daemon takes
+/// 1000 lines a second.
 const ASK_EVERY: Duration = Duration::from_millis(3);
-/// How long a grant of memory is waited for: the daemon answers at once.
+/// The longest wait for a grant of memory; the daemon answers at once.
 const GRANT_WAIT: Duration = Duration::from_secs(10);
 /// The exit status when the session ended otherwise than by its client's leaving.
 const FAILED: u8 = 1;
@@ -173,7 +174,7 @@ fn bound_host_memory(&Task { session, host_memory: bytes, .. }: &Task) {
     }
 }
 
-/// What the client speaks on.
+/// The client's connection.
 struct Connections {
     link: Link,
     joining: Joining,
@@ -181,7 +182,7 @@ struct Connections {
     cache: Option<Cache>,
 }
 
-/// Who is told how the session goes.
+/// The receivers of the session's reports.
 struct Told<'a> {
     reports: &'a Reports,
     log: &'a Log,
@@ -230,7 +231,7 @@ fn work(
     serve(Arc::new(gpu), link, plan, output, log.clone())
 }
 
-/// How long the session outlives its connections, where it does.
+/// The session's grace period, if it is resumable.
 fn lasting(task: &Task, client: Option<Process>, broken: &Arc<AtomicBool>) -> Option<Lasting> {
     let grace = Duration::from_millis(task.grace_ms);
     let bulk_connections = task.bulk_connections;
@@ -272,7 +273,7 @@ fn say_panics(log: Log, watchdog: Watchdog) {
     }));
 }
 
-/// What the daemon is told of the session while it lasts.
+/// The figures of a running session that the daemon is told.
 #[derive(Clone, Default)]
 struct Seen {
     /// Bytes of physical memory it holds.

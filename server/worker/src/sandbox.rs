@@ -1,8 +1,8 @@
-//! What keeps a worker whose driver was taken over from harming anybody but its own session.
+//! The sandbox: a worker whose driver was taken over harms nobody but its own session.
 //! In: the session's device library and how much the operator demands. Out: this process without what it does not need, and a
 //! list of what the kernel could not take from it.
-//! It begins while the process has one thread and has read nothing of the client, and ends when the driver has started; what
-//! it takes away never comes back.
+//! It begins while the process has one thread and has read nothing of the client. It ends when the driver has started;
+//! what it takes away never comes back.
 
 mod calls;
 mod files;
@@ -21,7 +21,7 @@ pub use privileges::{Standing, empty_bounding_set};
 pub enum Demand {
     /// None of it.
     Off,
-    /// What this kernel has.
+    /// The parts that this kernel has.
     #[default]
     Usual,
     /// All of it, or no session.
@@ -44,7 +44,7 @@ pub enum SandboxError {
     },
 }
 
-/// What protects now, as `floe-worker --check-sandbox` prints it.
+/// The protection in force, as `floe-worker --check-sandbox` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
     /// Landlock's version that is in force; 0: none.

@@ -17,7 +17,7 @@ impl<'d> HostMemory<'d> {
     /// `bytes` zeros. `cuMemHostAlloc`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn new(driver: &'d Driver, bytes: usize) -> CudaResult<Self> {
         let HostPointer(address) = driver.mem_host_alloc(bytes, 0)?;
         let address = usize::try_from(address).ok().filter(|address| *address != 0).ok_or(CudaError::OUT_OF_MEMORY)?;
@@ -30,7 +30,7 @@ impl<'d> HostMemory<'d> {
     /// Copies all bytes to `to`, `times` in a row, and waits once, at the end. `cuMemcpyHtoDAsync`, `cuCtxSynchronize`.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// The driver's error.
     pub fn copy_to_device_in_a_row(&self, to: DevicePtr, times: usize) -> CudaResult<()> {
         // SAFETY: the memory is this value's, which is borrowed until `in_a_row` has waited, so that nobody writes it.
         let copy = || unsafe { self.driver.memcpy_htod_async(to, self.start.cast(), self.bytes, Stream::default()) };
@@ -41,7 +41,7 @@ impl<'d> HostMemory<'d> {
     /// `cuCtxSynchronize`.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// The driver's error.
     pub fn copy_from_device_in_a_row(&mut self, from: DevicePtr, times: usize) -> CudaResult<()> {
         // SAFETY: the memory is this value's, which is borrowed for this alone until `in_a_row` has waited.
         let copy = || unsafe { self.driver.memcpy_dtoh_async(self.start.cast(), from, self.bytes, Stream::default()) };

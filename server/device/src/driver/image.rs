@@ -1,5 +1,5 @@
-//! An image as a driver is given it: an address. Contents come in and are owned from then on; for a fat binary that was
-//! prelinked with others the wrapper that compilers put before it is made anew around the contents.
+//! An image as a driver is given it: an address. Contents come in and are owned from then on. A fat binary that was
+//! prelinked with others gets a new wrapper, as compilers put before it.
 //! It looks into no content: whoever loads it has checked that each is whole.
 
 use std::ffi::c_void;
@@ -24,9 +24,9 @@ pub struct LoadImage {
 impl LoadImage {
     /// A fat binary, with those it was prelinked with behind it.
     pub fn fat_binary(contents: Vec<Content>) -> Self {
-        // A container alone is given as it is: with compiler options a driver takes a wrapper's first bytes for a
-        // container's and refuses them ("Binary format for key='0', ident='' is not recognized"), where the container has
-        // PTX only.
+        // A container alone goes as it is. With compiler options and a container of PTX only, a driver takes a
+        // wrapper's first bytes for a container's. It refuses them: "Binary format for key='0', ident='' is not
+        // recognized".
         if contents.len() <= 1 {
             return Self { contents, list: Vec::new(), wrapper: None };
         }

@@ -1,6 +1,6 @@
-//! Launches and calls back. Parameters come in as one packed block, which the driver takes without knowing a layout;
-//! work of this process goes in as a closure the driver calls when its stream gets there. Geometry is the driver's to
-//! judge.
+//! Launches and calls back. Parameters come in as one packed block, which the driver takes without knowing a layout.
+//! Work of this process goes in as a closure, which the driver calls when its stream gets there. Geometry is the
+//! driver's to judge.
 
 use crate::Driver;
 use crate::driver::missing;
@@ -36,7 +36,7 @@ impl Driver {
     /// Queues a launch. `cuLaunchKernelEx`, or `cuLaunchKernel` where there are no attributes and the library is too old.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn launch_kernel(&self, request: &LaunchRequest<'_>) -> CudaResult<()> {
         with_parameters(request.parameters, |extra| match self.calls.cuLaunchKernelEx {
             Some(call) => {
@@ -49,10 +49,10 @@ impl Driver {
         })
     }
 
-    /// How many clusters of such a launch are on the device at once. `cuOccupancyMaxActiveClusters`.
+    /// The clusters of such a launch that are on the device at once. `cuOccupancyMaxActiveClusters`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     pub fn occupancy_max_active_clusters(&self, request: &LaunchRequest<'_>) -> CudaResult<i32> {
         let call = self.calls.cuOccupancyMaxActiveClusters.ok_or_else(|| missing("cuOccupancyMaxActiveClusters"))?;
         let (mut count, config) = (0, config(request)?);
@@ -61,7 +61,7 @@ impl Driver {
         Ok(count)
     }
 
-    /// How many blocks the largest cluster of such a launch has. `cuOccupancyMaxPotentialClusterSize`.
+    /// The blocks of the largest cluster of such a launch. `cuOccupancyMaxPotentialClusterSize`.
     ///
     /// # Errors
     /// As [`Driver::occupancy_max_active_clusters`].
@@ -102,7 +102,7 @@ impl Driver {
     /// error. After an error in the context it may never run. `cuLaunchHostFunc`.
     ///
     /// # Errors
-    /// What the driver answers; then `work` is dropped unrun. NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; then `work` is dropped unrun. NOT_SUPPORTED where the library lacks the function.
     pub fn launch_host_func(&self, stream: Stream, work: HostCall) -> CudaResult<()> {
         let call = self.calls.cuLaunchHostFunc.ok_or_else(|| missing("cuLaunchHostFunc"))?;
         // Boxed twice, since a pointer to a closure of unknown type is two words and C has room for one.

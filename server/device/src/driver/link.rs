@@ -1,5 +1,6 @@
-//! Linking device code. Inputs and plain options come in; the image the driver's linker made goes out as bytes of our own,
-//! with what it had to say, also where the link failed. The driver keeps nothing of a link when the call returns.
+//! Linking device code. Inputs and plain options come in. The image that the driver's linker made goes out as bytes of
+//! our own, with the linker's log, also where the link failed. The driver keeps nothing of a link when the call
+//! returns.
 
 use super::module::{LoadLog, load_with, word};
 use crate::{Content, Driver, LoadOption, driver::missing};

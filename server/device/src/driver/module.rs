@@ -1,6 +1,6 @@
 //! Loading images into the device. An image and plain options come in, a handle and what the driver's compiler had to say
-//! go out, also where the load failed. A module's image is done with when the call returns; a library's is kept here until
-//! the library is unloaded, since the driver looks at it again when a kernel is first used.
+//! go out, also where the load failed. A module's image is no longer needed when the call returns. A library's is kept
+//! until the library is unloaded, since the driver reads it again when a kernel is first used.
 
 use crate::driver::{missing, text_of};
 use crate::{Driver, LoadImage};
@@ -70,7 +70,7 @@ impl Driver {
     /// Unloads a library, then gives its image up. `cuLibraryUnload`.
     ///
     /// # Errors
-    /// What the driver answers; the image is kept then.
+    /// The driver's error; the image is kept then.
     pub fn library_unload_kept(&self, library: Library) -> CudaResult<()> {
         self.library_unload(library)?;
         self.images.drop_of(library);

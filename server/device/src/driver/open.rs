@@ -45,9 +45,9 @@ impl fmt::Display for OpenError {
 }
 
 impl Driver {
-    /// Loads a driver library: the one named, or the first that will do of the system's `libcuda.so.1`, the container
-    /// tools' place for it, and the CPU device that comes with floe. A named one is loaded without further questions; one
-    /// that is found must also start (`cuInit`), since NVIDIA's library is often there where no GPU is.
+    /// Loads a driver library: the named one, or the first that works. The candidates are the system's `libcuda.so.1`,
+    /// the container tools' place for it, and floe's CPU device. A named library is loaded without further checks. A
+    /// found one must also start (`cuInit`), since NVIDIA's library is often there without a GPU.
     ///
     /// # Errors
     /// What was tried, and the loader's own words about each.

@@ -1,5 +1,5 @@
-//! Pitched copies, as C's structs. They come in filled by the caller and go to the driver as they are; which side is
-//! host memory only the struct says, so the caller vouches for it.
+//! Pitched copies, as C's structs. They come in filled by the caller and go to the driver as they are. Only the struct
+//! says which side is host memory, so the caller vouches for it.
 
 use crate::Driver;
 use crate::driver::missing;
@@ -9,7 +9,7 @@ impl Driver {
     /// Copies a rectangle. `cuMemcpy2D`.
     ///
     /// # Errors
-    /// What the driver answers; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; NOT_SUPPORTED where the library lacks the function.
     ///
     /// # Safety
     /// Host sides are valid for the whole rectangle until the copy has completed.

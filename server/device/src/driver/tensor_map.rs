@@ -9,7 +9,7 @@ impl Driver {
     /// The map of a tensor. `cuTensorMapEncodeTiled`, `…Im2col` or `…Im2colWide`.
     ///
     /// # Errors
-    /// What the driver answers; INVALID_VALUE for a rank no map has; NOT_SUPPORTED where the library lacks the function.
+    /// The driver's error; INVALID_VALUE for a rank no map has; NOT_SUPPORTED where the library lacks the function.
     pub fn tensor_map_encode(&self, shape: &TensorShape, address: DevicePtr) -> CudaResult<TensorMap> {
         let rank = u32::try_from(shape.rank).map_err(|_| CudaError::INVALID_VALUE)?;
         if !(1..=TENSOR_RANK).contains(&shape.rank) {

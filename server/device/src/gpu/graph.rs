@@ -1,4 +1,4 @@
-//! What nodes of graphs do, as the driver's structs have it.
+//! The work of graph nodes, as the driver's structs have it.
 //! In: checked numbers. Out: calls of the library.
 //! Pitches of a single row are left out: drivers refuse long ones although nothing is stepped over.
 

@@ -64,8 +64,8 @@ impl PinnedMemory {
 
     pub(super) fn upload(&self, to: DevicePtr, offset: usize, bytes: usize, stream: Stream) -> CudaResult<()> {
         let from = self.range(offset, bytes).cast::<c_void>();
-        // SAFETY: the range lies inside pinned memory, which lives until the work of its context is done (staging keeps
-        // it), and staging does not write into a range before its copy has completed.
+        // SAFETY: the range lies inside pinned memory, which the transfer buffers keep until the work of its context is
+        // done. They give nobody a range to write before its copy has completed.
         unsafe { self.driver.memcpy_htod_async(to, from, bytes, stream) }
     }
 
@@ -124,8 +124,9 @@ impl Pinned for PinnedMemory {
 
     fn lend(&self, offset: usize, bytes: usize, write: &mut dyn FnMut(&[u8])) {
         let from = self.range(offset, bytes);
-        // SAFETY: the range lies inside memory of ours that was zero when it was mapped. Staging gives a range to one
-        // holder, who calls this when the device's copy into it has completed, so nobody writes it meanwhile.
+        // SAFETY: the range lies inside memory of ours that was zero when it was mapped. The transfer buffers give a
+        // range to one holder. It calls this when the device's copy into the range has completed, so nobody writes it
+        // meanwhile.
         write(unsafe { std::slice::from_raw_parts(from, bytes) });
     }
 
@@ -140,8 +141,8 @@ impl Pinned for PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         self.unregister();
-        // SAFETY: the mapping is ours and `bytes` long; ranges of it have no holder any more, and staging drops it only
-        // when no copy is under way.
+        // SAFETY: the mapping is ours and `bytes` long. Its ranges have no holder any more, and the transfer buffers
+        // drop it only when no copy is in flight.
         let _ = unsafe { munmap(self.start, self.bytes) };
     }
 }

@@ -19,7 +19,7 @@ const PAGEABLE_MEMORY_ACCESS: u32 = 88;
 /// Bytes of the narrowest word that an operation writes or waits for; words are aligned, and so are the ends of memory.
 const WORD: u64 = 4;
 
-/// What a session may name on one GPU.
+/// The addresses that a session may name on one GPU.
 #[derive(Debug)]
 pub(super) struct Reach {
     /// Whether the device reaches ordinary memory.

@@ -1,8 +1,8 @@
-//! What waits for the GPU, so that the issuer need not.
+//! The completer: it waits for the GPU, so that the issuer need not.
 //! In: tasks in issue order, each with the completion events that must have completed. Out: deliveries, output, replies, progress,
 //! host functions.
-//! Before it answers a request it sends every delivery of an earlier command that has completed: what the request's
-//! work depended on has completed too, and must be at the client first.
+//! Before it answers a request, it sends every completed delivery of an earlier command. The request's work may depend
+//! on that one, so its data must reach the client first.
 
 mod open;
 mod order;

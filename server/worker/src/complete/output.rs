@@ -1,4 +1,4 @@
-//! What kernels print: fd 1 and 2 of this process are files in memory, and what is new there goes to the client.
+//! Output of kernels: fd 1 and 2 of this process are files in memory, and new bytes there go to the client.
 //! In: bytes the driver wrote to fd 1 and 2. Out: `Output` frames.
 //! It must be set up before the driver is initialized, and from then on nothing of the worker itself writes to these.
 

@@ -1,8 +1,8 @@
 //! Whether kernels of the session may print.
 //! In: the contents of every library that is loaded. Out: whether one of them calls `printf`, or may, as far as is known.
-//! Every answer that says that work is over comes behind what the work has printed, and to ask the driver for that costs more
-//! than a microsecond. Contents are looked through by a thread of their own, since what is compressed takes long; until one is
-//! known not to print, it may. A library that is unloaded may have printed: it counts to the end.
+//! The client must have a kernel's output before it learns that the work is over. Asking the driver for output costs
+//! more than a microsecond. Contents are looked through by a thread of their own, since what is compressed takes long;
+//! until one is known not to print, it may. A library that is unloaded may have printed: it counts to the end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,15 +12,15 @@ use std::thread;
 use floe_device::Content;
 use floe_image::{Limits, may_print};
 
-/// Bytes of a library up to which it is looked through. What expands to hundreds of megabytes would take processor and memory
-/// from the program for seconds, to save a microsecond where programs with such libraries spend many.
+/// Bytes of a library up to which it is looked through. A library that expands to hundreds of megabytes would take
+/// processor and memory for seconds. That saves a microsecond where such programs spend many.
 const SMALL: usize = 1 << 20;
 /// Libraries that wait to be looked through: one more stays under suspicion.
 const WAITING: usize = 64;
-/// What a library may expand to that is looked through: it comes from a client.
+/// The most bytes to which a searched library may expand: it comes from a client.
 const LIMITS: Limits = Limits { image_bytes: SMALL, entry_bytes: 16 << 20, entries: 16 };
 
-/// What is known of the session's libraries.
+/// Whether kernels of the session's libraries may print.
 #[derive(Debug, Default)]
 pub(crate) struct Printing {
     /// Libraries that print or may, the device's own among them.
@@ -49,7 +49,7 @@ impl Printing {
         }
     }
 
-    /// What cannot be looked through stays under suspicion.
+    /// A library that cannot be searched stays under suspicion.
     fn look_through(&self, contents: Vec<Content>) {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         if looking.is_none() {

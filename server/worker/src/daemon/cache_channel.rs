@@ -1,7 +1,7 @@
 //! The way between a worker and the daemon's cache of modules: one socket for each session, one answer to each request.
 //! In: at the worker's end, hashes. Out: descriptors of memory for contents, and for reading of files the daemon has written.
-//! No path goes over it, descriptors come from the daemon only, and neither end believes the other's bytes: the daemon hashes
-//! what it stores, the worker what it maps.
+//! No path goes over it, and descriptors come from the daemon only. Neither end believes the other's bytes: the daemon
+//! hashes what it stores, the worker what it maps.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ const MESSAGE_BYTES: usize = 1024;
 /// A BLAKE3 hash.
 pub type Hash = [u8; 32];
 
-/// What a worker asks.
+/// A worker's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheRequest {
@@ -31,7 +31,7 @@ pub enum CacheRequest {
     Damaged(Hash),
 }
 
-/// What the daemon answers; a descriptor comes with [`CacheAnswer::Here`] and [`CacheAnswer::Write`].
+/// The daemon's answer; a descriptor comes with [`CacheAnswer::Here`] and [`CacheAnswer::Write`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheAnswer {
@@ -59,12 +59,12 @@ pub fn cache_ends() -> io::Result<(CacheEnd, CacheEnd)> {
 }
 
 impl CacheEnd {
-    /// The worker's end as it was handed over.
+    /// The worker's end as it was passed.
     pub(crate) fn of(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
 
-    /// For whoever hands it over.
+    /// The descriptor to pass.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,4 +1,4 @@
-//! What daemon and worker say to each other: the worker's task in its environment, lines of JSON on its standard output.
+//! The contract of daemon and worker: the worker's task in its environment, lines of JSON on its standard output.
 //! In and out: plain data.
 //! The worker's standard input is where it is handed connections (`descriptor_passing`); the daemon's log is its standard error.
 
@@ -38,7 +38,7 @@ pub struct Task {
     pub shared_memory: u64,
     /// Bytes of pinned memory for its data on their way.
     pub transport_memory: u64,
-    /// What client and worker agree to go over to first of all.
+    /// The transport to which client and worker change first of all.
     #[serde(with = "by_name")]
     pub transport: Transport,
     /// Milliseconds for which the session outlives its connections; 0: it ends with any of them.
@@ -49,7 +49,7 @@ pub struct Task {
     pub bulk_connections: u32,
     /// The client's process, where that is of this machine.
     pub client: Option<i32>,
-    /// How much of the sandbox is demanded.
+    /// The part of the sandbox that the operator demands.
     pub sandbox: Demand,
     /// Whether addresses are the same in every worker, which migration needs and an attacker welcomes.
     pub fixed_addresses: bool,

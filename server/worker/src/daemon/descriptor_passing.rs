@@ -19,10 +19,10 @@ use crate::memory::ledger::Granted;
 
 /// The most bytes of a notice.
 const NOTICE_BYTES: usize = 1024;
-/// What the worker says when it has taken a connection.
+/// The worker's word that it has taken a connection.
 const TAKEN: &[u8] = b"t";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -56,7 +56,7 @@ impl From<Keys> for SealedKeys {
     }
 }
 
-/// What a worker is handed.
+/// What the daemon passes to a worker.
 #[derive(Debug)]
 pub enum Passed {
     /// A connection with what it is for.
@@ -65,7 +65,7 @@ pub enum Passed {
     Modules(CacheEnd),
 }
 
-/// What is said with what is handed over.
+/// The notice that goes with a passed descriptor.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
@@ -73,7 +73,7 @@ enum Said {
     Modules,
 }
 
-/// What is said with a connection.
+/// The notice that goes with a connection.
 #[derive(Serialize, Deserialize)]
 struct Notice {
     role: Role,
@@ -81,11 +81,11 @@ struct Notice {
     sent: u64,
     /// Frames it has received.
     received: u64,
-    /// Where it is sealed by the token: its keys.
+    /// Its keys, if the token seals it.
     sealed: Option<Keys>,
 }
 
-/// What is said without a connection: what the session may have of the device's memory.
+/// A notice without a connection: the device memory that the session may have.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Grant {
     granted: u64,
@@ -106,7 +106,7 @@ pub struct Giver {
 #[derive(Debug)]
 pub struct Taker {
     socket: OwnedFd,
-    /// Who waits for grants.
+    /// The thread that waits for grants.
     grants: Option<SyncSender<Granted>>,
 }
 
@@ -191,7 +191,7 @@ impl Taker {
         self.socket
     }
 
-    /// Waits for what is handed over next; `None` when the daemon gives no more.
+    /// Waits for what the daemon passes next; `None` when it passes no more.
     ///
     /// # Errors
     /// When what comes is no grant and has no notice or no descriptor.
@@ -220,11 +220,11 @@ impl Taker {
         }))
     }
 
-    /// Hands a grant on to who waits for it. False: it is none.
+    /// Passes a grant to the thread that waits for it. False: it is none.
     fn tell(&self, notice: &[u8]) -> bool {
         let Ok(Grant { granted: total, left }) = serde_json::from_slice(notice) else { return false };
         if let Some(grants) = &self.grants {
-            // Who has stopped to wait needs none.
+            // A thread that stopped waiting needs none.
             let _ = grants.try_send(Granted { total, left });
         }
         true

@@ -1,4 +1,4 @@
-//! What can be wrong with a command, by who must act.
+//! Errors of a command, by who must act.
 //! In: driver errors and broken promises. Out: one value the session answers or ends with.
 //! A device's failure shows as the driver's error and is answered like the program's mistakes.
 
@@ -21,7 +21,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What later uses of an object are answered whose creation failed so.
+    /// The answer to later uses of an object whose creation failed so.
     pub(crate) fn code(&self) -> CudaError {
         match self {
             Self::Program(error) | Self::Explained(error, _) => *error,

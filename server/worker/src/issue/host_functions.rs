@@ -1,6 +1,6 @@
 //! Host functions that stand in streams.
-//! In: from the driver, that a stream has got there; from the client, that the function has returned, or the data that the
-//! work behind it waits for.
+//! In: from the driver, that a stream has got there. From the client, that the function has returned, or the data of a
+//! deferred read.
 //! Out: the driver's callback returns, and the stream goes on. It never runs anything of the program's.
 
 use std::collections::{HashMap, HashSet};
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Closed {
     }
 }
 
-/// What the end of a host function means here.
+/// What follows the end of a host function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// Its stream goes on.

@@ -1,10 +1,10 @@
-//! A wait that the issuer sees to itself while it has nothing else to do.
-//! In: the tasks of one command, where the completer has none. Out: each when the GPU has come so far, or all of them for the
-//! completer. It never holds up a command: the next one ends it, and what is kept here is as short as the issuer's own replies, but
-//! for what kernels have printed.
+//! A wait that the issuer polls itself while it has nothing else to do.
+//! In: the tasks of one command, where the completer has none. Out: each task when the GPU has come so far, or all of
+//! them for the completer. It never delays a command: the next one ends it. A kept task sends no more than a reply of
+//! the issuer, but for output of kernels.
 //!
-//! Most programs wait with nothing behind the wait. Then a hand-over to the completer, and the driver's locks and events in
-//! another processor's cache, would be a part of every launch and its wait.
+//! Most programs wait with nothing behind the wait. Without it each launch and its wait would pay for a switch to the
+//! completer, and for the driver's locks and events in another processor's cache.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,18 +17,18 @@ use crate::complete::completer::{Action, Pace, Task, Tasks};
 /// The most bytes of a delivery: as much as a reply may be, whose sender waits for no reader.
 const MOST_BYTES: usize = 4 << 10;
 
-/// What the issuer keeps for itself: a delivery and the reply behind it, or a reply.
+/// The tasks that the issuer keeps: a delivery and the reply behind it, or a reply.
 pub(crate) struct InlineWait<D: Device> {
     kept: VecDeque<Task<D>>,
     spin: Spin,
     pace: Pace,
 }
 
-/// What the issuer does next about it.
+/// The issuer's next step.
 pub(crate) enum Next<D: Device> {
     /// Finish this: its work is over and has not failed.
     Finish(Task<D>),
-    /// Look again at once.
+    /// Poll again at once.
     PollAgain,
     /// Give the completer what is kept: it failed, or takes long.
     ToCompleter,

@@ -1,7 +1,7 @@
 //! The issuer: what a client's commands do, in their order.
 //! In: commands as they were read. Out: driver calls, replies, tasks for the completer; or the end of the session.
-//! It never waits for the GPU, except for room in a transfer buffer and when the context is reset. Nothing it is told is
-//! believed: ids are looked up, ranges checked, the rest is left to the driver's judgement.
+//! It never waits for the GPU, except for room in a transfer buffer and when the context is reset. It believes nothing:
+//! it looks ids up, checks ranges, and leaves the rest to the driver's judgement.
 
 mod array;
 mod context;
@@ -51,7 +51,7 @@ use crate::memory::window::Window;
 use crate::wire_in::batch::Command;
 use crate::wire_in::queue::Issuing;
 
-/// What the session may have.
+/// The session's limits and its memory.
 pub(crate) struct Allowance {
     pub(crate) window: Window,
     /// Of device memory.
@@ -78,7 +78,7 @@ pub(crate) struct Issuer<D: Device> {
     late: Arc<Uploads<D>>,
     /// The sequence of the present command.
     sequence: u64,
-    /// Where the data of the present command lie, if not in its payload.
+    /// The transfer buffer's range with the present command's data, if these are not in its payload.
     upload_range: Option<UploadRange>,
     downloads: Arc<Downloads<D>>,
     allowance: Allowance,
@@ -117,7 +117,7 @@ pub(crate) enum Answer {
 pub(crate) enum Stop {
     /// A protocol violation by the client.
     ProtocolViolation(String),
-    /// The client cannot be told any more.
+    /// The link to the client is gone.
     Link(LinkError),
 }
 
@@ -196,7 +196,7 @@ impl<D: Device> Issuer<D> {
         Ok(())
     }
 
-    /// Sees to what is kept until it is over, a command comes or the completer is the one to see to it.
+    /// Polls the kept tasks until they are over, a command comes, or the completer takes them.
     fn poll_inline_wait(&mut self, issuing: &Issuing) -> Result<(), LinkError> {
         let shared = Arc::clone(&self.shared);
         let mut finished = false;
@@ -218,7 +218,7 @@ impl<D: Device> Issuer<D> {
         Ok(())
     }
 
-    /// The completer sees to what is kept.
+    /// Gives the kept tasks to the completer.
     fn end_inline_wait(&mut self) {
         for task in self.inline_wait.take_all() {
             self.tasks.add(task);
@@ -281,9 +281,9 @@ impl<D: Device> Issuer<D> {
         Answer::Later
     }
 
-    /// Has a task seen to: by this thread, where nothing else is to be done, or the completer.
+    /// Waits for a task: inline, where there is nothing else to do, or through the completer.
     fn wait_for(&mut self, task: Task<D>) {
-        // What a mirror has changed may be as much as a reader takes its time for.
+        // The changes of a mirror may be more than a reply, so the completer sends them.
         let left = if self.shared.mirrors.any() { Some(task) } else { self.inline_wait.keep(task, &self.tasks) };
         match left {
             None => self.shared.queue.expect(true),

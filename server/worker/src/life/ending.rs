@@ -90,7 +90,7 @@ impl From<LinkError> for InputEnd {
     }
 }
 
-/// A client that goes away shows as a broken connection to whoever is just sending.
+/// A thread that sends sees a client that goes away as a broken connection.
 pub(crate) fn link_ending(error: &LinkError) -> Ending {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error {

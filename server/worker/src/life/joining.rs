@@ -1,6 +1,6 @@
 //! Connections that join a session.
-//! In: connections whose clients knew the session's key, handed over by the daemon. Out: each where it belongs: with bulk data
-//! to who reads and writes them, and where the session outlives its connections, whichever of them it says it is.
+//! In: connections whose clients knew the session's key, passed by the daemon. Out: each connection at its place. A
+//! bulk connection goes to its reader and writer; a resumable session's connection says itself which one it is.
 //! A client that says what cannot be ends its session; one that says nothing in time loses its connection and nothing else.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use super::threads::Threads;
 use crate::daemon::descriptor_passing::{Passed, Role, Taker};
 use crate::wire_in::stripes;
 
-/// How long a client that has joined may take to say which connection it is, and to read the answer.
+/// The longest time in which a client that has joined says which connection it is, and reads the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that have not said yet which they are: a client makes ten at a time.
 const MOST_UNKNOWN: usize = 64;
@@ -206,7 +206,7 @@ impl<D: Device> Reception<D> {
     }
 }
 
-/// What a client says first on a connection that has joined, and that frame's sequence; `None`: it has gone, or says nothing.
+/// A joined client's first message and its frame's sequence; `None`: it has gone, or says nothing.
 fn heard(link: &mut Link) -> Result<Option<(u64, Continue)>, Ending> {
     link.limit_payload(SETUP_PAYLOAD_LIMIT);
     if link.limit_writes(Some(PATIENCE)).is_err() {

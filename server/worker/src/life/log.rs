@@ -32,8 +32,8 @@ fn entry(session: u64, words: &str) -> String {
     format!("floe-worker: session {session}: {}\n", one_entry(words))
 }
 
-/// Words as they may stand in a log behind who says them. They may quote a client, or be those of a worker that is not itself
-/// any more, so nothing in them can look like another entry or move a cursor, and they are not long.
+/// Words as they may stand in a log behind who says them. They may quote a client, or come from a worker that was taken
+/// over. So nothing in them looks like another entry or moves a cursor, and they are short.
 #[must_use]
 pub fn one_entry(words: &str) -> String {
     let mut line = String::new();

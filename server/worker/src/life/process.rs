@@ -11,8 +11,8 @@ const ADDR_NO_RANDOMIZE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulon
 /// Asks `personality(2)` for the value in force.
 const ASK: libc::c_ulong = 0xffff_ffff;
 
-/// Starts this program anew without address-space randomization, unless it runs so already: what a driver loads then
-/// lies at the same addresses in every worker, which migration needs. Returns only without having done so.
+/// Restarts this program without address-space randomization, unless it runs so already. Then a driver's libraries lie
+/// at the same addresses in every worker, which migration needs. Returns only without having done so.
 ///
 /// # Errors
 /// When the kernel does not allow it (some containers do not), or the program does not start again.
@@ -32,8 +32,8 @@ pub fn without_randomization() -> io::Result<()> {
     Err(std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec())
 }
 
-/// Closes every descriptor but the three standard ones: the daemon's own are not inherited, but a library it has loaded, or
-/// whoever started it, may have left some open.
+/// Closes every descriptor but the three standard ones. The daemon's own are not inherited, but its libraries or its
+/// parent may have left some open.
 ///
 /// # Errors
 /// On kernels before 5.9, which cannot do it at once.
@@ -46,8 +46,8 @@ pub fn close_inherited() -> io::Result<()> {
     }
 }
 
-/// Ends this process at once. The driver's exit handlers do not run: they would wait for kernels, and one that never
-/// ends must not keep a session alive whose client is gone. The kernel frees what the GPU holds for the process.
+/// Ends this process at once. The driver's exit handlers do not run, as they would wait for kernels. A kernel that
+/// never ends must not keep a session alive whose client is gone. The kernel frees what the GPU holds for the process.
 pub fn end(code: u8) -> ! {
     // SAFETY: nothing of this process is used after this.
     unsafe { libc::_exit(i32::from(code)) }

@@ -1,4 +1,4 @@
-//! The agreement on rings in shared memory, before anything else is said.
+//! The handshake for rings in shared memory, ahead of all other messages.
 //! In: the session's connection, whose first frame offers the memory. Out: the same connection, over the rings or not.
 //! It starts no device, so that the client waits for nothing but this process.
 
@@ -11,10 +11,10 @@ use floe_wire::{Decode as _, Ended, Message as _, Reply, UseRings};
 use super::ending::{Ending, link_ending};
 use super::log::Log;
 
-/// How long the client may take: it has the memory ready.
+/// The client's longest time for its offer: it has the memory ready.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes the client's rings, or says that it goes on over the socket.
+/// Takes the client's rings, or tells the client that the socket stays in use.
 ///
 /// # Errors
 /// Why the session is over; the client has been told.

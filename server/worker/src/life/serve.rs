@@ -1,6 +1,6 @@
 //! A session from its first command to its end: the threads and how they end.
 //! In: a device whose context exists, the connection, what the session may have. Out: why the session ended.
-//! It does not end the process and frees nothing on the device: that is the caller's, who ends the process.
+//! It frees nothing on the device and does not end the process: the caller does.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
@@ -36,10 +36,10 @@ use crate::memory::window::Window;
 use crate::wire_in::queue::Queue;
 use crate::wire_in::reader::Reader;
 
-/// How long the last word to a client that does not read may take.
+/// The longest time for the last message to a client that does not read.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// What a session may have.
+/// The limits and connections of a session.
 pub struct Plan {
     /// The vGPU's ordinal in the client: it chooses the address window.
     pub ordinal: u32,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub granularity: u64,
     /// Bytes of host memory its worker may have; 0: all there is.
     pub host_memory: u64,
-    /// Where it asks for device memory, where the daemon shares that out.
+    /// The way to ask the daemon for device memory, if the daemon shares that out.
     pub grants: Option<Box<dyn Grants>>,
     /// The most bytes of host memory it may share with its client; 0: none.
     pub shared_memory: u64,
@@ -57,17 +57,17 @@ pub struct Plan {
     pub transport_memory: u64,
     /// Whether the device's library says things of its own, which go to the program as what kernels print does.
     pub device_speaks: bool,
-    /// Where contents of modules are kept for later sessions, where they are.
+    /// The cache of modules for later sessions, if there is one.
     pub cache: Option<Cache>,
-    /// Bytes of physical memory the session holds, kept up to date for whoever reports it.
+    /// Bytes of physical memory the session holds, kept up to date for the reports.
     pub used: Arc<AtomicU64>,
-    /// Where connections come from that join the session.
+    /// The source of connections that join the session.
     pub joining: Joining,
-    /// How long it outlives its connections; `None`: it ends with any of them.
+    /// Its grace period; `None`: it ends with any of its connections.
     pub lasting: Option<Lasting>,
-    /// How long the client may send nothing; `None`: for ever.
+    /// The longest time without a command; `None`: no limit.
     pub idle: Option<Duration>,
-    /// What ends the process when the session's own threads do not.
+    /// Ends the process when the session's own threads do not.
     pub watchdog: Watchdog,
 }
 
@@ -84,7 +84,7 @@ impl HostMemory {
     fn of(all: u64) -> Self {
         /// More than a line ever needed to have.
         const LINE: u64 = 1 << 30;
-        /// What an H100's driver takes for its context and for compiling, as far as seen.
+        /// Host memory that an H100's driver takes for its context and for compiling, as far as seen.
         const DRIVER: u64 = 512 << 20;
         let line = if all == 0 { LINE } else { LINE.min(all / 4) };
         let budget = if all == 0 { Budget::default() } else { Budget::new(all - line - DRIVER.min(all / 4)) };
@@ -97,7 +97,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
     let (link, lasting) = resumable(link, plan.lasting);
-    // Held to the end: who reads without a connection asks them whether the session goes on.
+    // Held to the end: a reader without a connection asks them whether the session goes on.
     let _places = lasting.as_ref().map(|(places, _)| places.clone());
     let joins = Joins { joining: plan.joining, lasting, idle: plan.idle };
     let watchdog = plan.watchdog;
@@ -223,7 +223,7 @@ fn run_threads<D: Device>(
     }
 }
 
-/// What more connections are for.
+/// The purpose of further connections.
 struct Joins {
     joining: Joining,
     lasting: Option<(Places, Lasting)>,

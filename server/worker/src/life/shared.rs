@@ -1,4 +1,4 @@
-//! What the threads of a worker share: the device, the way out, and what was noted for later replies.
+//! State that the threads of a worker share: the device, the sender, and failures for later replies.
 //! In: outcomes. Out: frames to the client.
 //! It keeps no objects of the session; these are the issuer's alone.
 
@@ -19,7 +19,7 @@ use crate::memory::mirrors::Mirrors;
 use crate::memory::upload::Upload;
 use crate::wire_in::queue::Queue;
 
-/// What the threads of a worker share.
+/// State that the threads of a worker share.
 pub(crate) struct Shared<D: Device> {
     pub(crate) device: Arc<D>,
     pub(crate) sender: Sender,
@@ -43,7 +43,7 @@ pub(crate) struct Shared<D: Device> {
 impl<D: Device> Shared<D> {
     /// Answers a request, with the first posted failure no reply has carried yet.
     pub(crate) fn reply(&self, request: u64, status: u32, detail: &str, body: &[u8]) -> Result<(), LinkError> {
-        // What is not ready has not failed, and is asked in loops.
+        // NOT_READY is no failure, and programs ask in loops.
         if status != 0 && status != CudaError::NOT_READY.code() {
             self.show_printed(true)?;
         }
@@ -57,8 +57,8 @@ impl<D: Device> Shared<D> {
         self.sender.queue(&Reply { request, status, earlier, detail: "", body: &[] }).map(|_| ())
     }
 
-    /// Posts what kernels have printed, where they may have: ahead of the word that they are over, which may be that
-    /// something `failed`, of which the driver may have said more.
+    /// Posts the output of kernels, where they may print. It comes ahead of the message that they are over. Where
+    /// something `failed`, the driver may have printed more.
     pub(crate) fn show_printed(&self, failed: bool) -> Result<(), LinkError> {
         if failed || self.printing.is_possible() { self.output.send_new(&self.sender) } else { Ok(()) }
     }

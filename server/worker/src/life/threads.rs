@@ -1,7 +1,7 @@
 //! The threads of a session.
 //! In: what each does. Out: why the session is over, from whichever knows it first.
-//! What a thread holds is not dropped when it has ended a session: the driver may wait, for work that never ends, before it
-//! lets go of memory. The process ends with it.
+//! A thread that ended a session drops nothing that it holds: the driver may wait in a release for work that never
+//! ends. The process ends with it.
 
 use std::mem::ManuallyDrop;
 use std::panic::AssertUnwindSafe;
@@ -32,8 +32,8 @@ impl Threads {
         &self.watchdog
     }
 
-    /// Starts a thread. One that ends because the others do knows no reason. It is called once, by reference, so that what
-    /// it holds is still there when the reason is reported; it takes out what may go before.
+    /// Starts a thread. One that ends because the others do knows no reason. It is called once, by reference. So its
+    /// captures are still there when the reason is reported; it takes out those that may go before.
     ///
     /// # Errors
     /// [`Ending::Bug`] where the system gives no thread.

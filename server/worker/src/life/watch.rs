@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Looks in the time for which a session may be idle.
 const LOOKS: u32 = 8;
 
-/// What a session outlives its connections by.
+/// How a session outlives its connections.
 #[derive(Debug)]
 pub struct Lasting {
     /// For so long a client may be missing.
@@ -30,7 +30,7 @@ pub struct Lasting {
     pub bulk_connections: u32,
     /// The client's process, where it is of this machine.
     pub client: Option<Process>,
-    /// Whether it is missing, kept up to date for whoever reports it.
+    /// Whether it is missing, kept up to date for the reports.
     pub broken: Arc<AtomicBool>,
 }
 
@@ -44,8 +44,8 @@ pub enum Process {
 }
 
 impl Process {
-    /// The process with this number, which is or was one of this machine; `None` where it is not shown: then the grace period
-    /// is what there is.
+    /// The process with this number, which is or was one of this machine. `None` where the kernel does not show it:
+    /// then only the grace period counts.
     #[must_use]
     pub fn of(id: i32) -> Option<Self> {
         match pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()) {
@@ -61,7 +61,7 @@ impl Process {
     }
 }
 
-/// What a client has done with its session.
+/// The client's use of its session.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
     /// The sequence of its latest command; 0: it has sent none.
@@ -82,8 +82,8 @@ impl Use {
         self.acknowledges.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is a client that could come back, and has something to come back to. Whoever only takes a session and goes
-    /// is not waited for.
+    /// Whether it is a client that could come back, and has something to come back to. A client that only attaches and
+    /// leaves is not waited for.
     fn is_worth_waiting(&self) -> bool {
         self.acknowledges.load(Ordering::Relaxed) && self.command.load(Ordering::Relaxed) != 0
     }

@@ -1,4 +1,4 @@
-//! What ends this process when nothing else does.
+//! Ends this process when nothing else does.
 //! In: words of other threads (a connection, the device is there, the session is over) and whether connections are there, as
 //! the system knows it. Out: the end of the process, at the latest when a session that is over has had its time.
 //! It waits for nothing that another thread may hold or be stuck in: no driver, no lock, no log, no pipe that is full.
@@ -13,13 +13,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
-/// How long threads have to end a session that is over: to say its last word, and why in the log.
+/// The time in which threads end a session that is over: its last message, and the reason in the log.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long a driver may take to start for a client that is not there any more, whose connections nobody takes meanwhile.
+/// The longest start of a driver for a client that has left; nobody takes its connections meanwhile.
 const START: Duration = Duration::from_secs(60);
 /// Connections of one epoch that are watched: more than a session has. Each of them tells that the epoch is over.
 const MOST: usize = 32;
-/// How often a thread looks for a place to lay a connection down, a millisecond apart: whoever watches takes them at once.
+/// The tries of a thread to hand in a connection, a millisecond apart: the watchdog takes them at once.
 const LOOKS: u32 = 1000;
 
 /// The way to the thread that watches; threads share it by cloning.
@@ -53,7 +53,7 @@ impl Way {
     }
 }
 
-/// What it is told.
+/// The watchdog's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     /// A connection lies there.
@@ -207,7 +207,7 @@ struct Watch {
     case: Case,
 }
 
-/// What there is to look at.
+/// The descriptors to poll.
 struct Seen {
     word: bool,
     daemon_gone: bool,

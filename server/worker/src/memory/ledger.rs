@@ -1,4 +1,4 @@
-//! What a session holds of its device's memory, against its quota.
+//! The session's device memory, counted against its quota.
 //! In: what is about to be taken, and what was given back. Out: leave to take it, or OUT_OF_MEMORY with the numbers.
 //! It asks no device and takes nothing itself: whoever takes memory asks here first.
 
@@ -30,7 +30,7 @@ pub struct Granted {
 /// Bytes a session may keep beyond what it holds before it says that it holds less.
 const SLACK: u64 = 64 << 20;
 
-/// What is taken, by kind.
+/// The bytes taken, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     /// Blocks, arrays, and what modules bring.
@@ -66,7 +66,7 @@ pub(crate) struct Ledger {
     quota: u64,
     costs: Costs,
     taken: Taken,
-    /// What is held, for whoever reports it.
+    /// The bytes held, for the reports.
     shown: Arc<AtomicU64>,
     grants: Option<Box<dyn Grants>>,
     granted: u64,

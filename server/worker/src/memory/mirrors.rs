@@ -14,12 +14,12 @@ use crate::issue::fault::{Fault, violation};
 
 /// All mirrors of a session together.
 const MOST_BYTES: usize = 16 << 20;
-/// How much is compared, and told in one message, at a time.
+/// The bytes that are compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;
 
 struct Mirror<P> {
     memory: P,
-    /// What the client has, as far as is known here.
+    /// The client's bytes, as far as the worker knows.
     known: Vec<u8>,
 }
 
@@ -89,7 +89,7 @@ impl<P: Mapped> Mirrors<P> {
         self.any.store(false, Ordering::Release);
     }
 
-    /// What the client has changed.
+    /// The client's changes.
     pub(crate) fn write(&self, at: DevicePtr, runs: &[MirrorRun<'_>]) -> Result<(), Fault> {
         let mut mirrors = self.lock();
         let Some(mirror) = mirrors.get_mut(&at.0) else {

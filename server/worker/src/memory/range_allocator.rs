@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ranges start at multiples of this, so that copies are aligned.
 const ALIGNMENT: usize = 256;
 
-/// Names a range that is in use. No other range of this process has it, so that one which outlives its allocator, as data still
-/// on their way to a client may, gives back nothing of another allocator in the same place.
+/// Names a range that is in use. No other range of this process has it: a range may outlive its allocator, as data in
+/// flight to a client do. Its release then frees nothing of another allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
@@ -20,11 +20,11 @@ impl Ticket {
     }
 }
 
-/// the ranges of a buffer.
+/// The ranges of a buffer, given out round and round.
 #[derive(Debug)]
 pub(crate) struct RangeAllocator {
     bytes: usize,
-    /// Where the next range starts, unless it does not fit before the end.
+    /// The start of the next range, unless it does not fit before the end.
     head: usize,
     ranges: VecDeque<Range>,
 }

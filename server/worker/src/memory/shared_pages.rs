@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What is mapped, with what is still being given up.
+/// The mapped pages, and those that are still being released.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     bytes: AtomicU64,
@@ -32,7 +32,7 @@ impl<P> SharedPages<P> {
         Self { memory, _share: Share::new(held, bytes) }
     }
 
-    /// What is mapped.
+    /// The mapped pages.
     pub(crate) fn memory(&self) -> &P {
         &self.memory
     }

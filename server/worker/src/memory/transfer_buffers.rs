@@ -1,8 +1,8 @@
-//! Pinned host memory between the link and the device, one buffer for each direction.
+//! Transfer buffers: pinned host memory between the link and the device, for each direction.
 //! In: bytes to upload, or room for bytes to download. Out: ranges of pinned memory.
-//! It waits for room only when a buffer is full, and it gives a range out again only after its work has completed. While a
-//! stream waits for a word of memory, which a later command may write, or for a host function, which may wait for another
-//! vGPU that waits for this, it takes more buffers rather than to wait for long, and gives them back when they lie idle.
+//! It waits for room only when a buffer is full, and it gives a range out again only after its work has completed.
+//! While a stream waits for a word of memory or a host function, a long wait for room could deadlock. Then it takes
+//! more buffers, and releases them when they lie idle.
 
 mod grown;
 
@@ -21,16 +21,16 @@ use super::range_allocator::Ticket;
 use crate::complete::events::CompletionEvent;
 use grown::{Buffers, Grows};
 
-/// How long to wait before looking again whether an upload has completed.
+/// The pause between two looks whether an upload has completed.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
-/// How long room is waited for while a stream is held: what is in flight may be behind that.
+/// The longest wait for room while a stream is held: work in flight may be behind that.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Pinned memory of one direction, at most: then the issuer waits.
 const MOST_BYTES: usize = 1 << 30;
 /// Uploads in flight from which on the oldest are looked at even when there is room.
 const LOOK_AT: usize = 64;
 
-/// Bytes of a session's buffers, each taken when it is first needed, and of its line.
+/// Bytes of a session's transfer buffers, each taken when it is first needed, and of its command queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BufferBytes {
     /// Towards the device: copies may stand behind work, and while they do nothing else is read.
@@ -39,7 +39,7 @@ pub(crate) struct BufferBytes {
     pub(crate) download: usize,
     /// For copies whose bytes the client reads when their stream gets there.
     pub(crate) late: usize,
-    /// No buffer: commands that were read and stand in line, with the data of small copies.
+    /// No buffer: queued commands, with the data of small copies.
     pub(crate) commands: usize,
 }
 
@@ -66,7 +66,7 @@ struct UploadState<D: Device> {
     in_flight: VecDeque<(UploadRange, Arc<CompletionEvent<D>>)>,
 }
 
-/// A range on its way to the device. Whoever has it says [`Uploads::fly`] or [`Uploads::drop_range`] in the end.
+/// A range on its way to the device. Its holder ends it by [`Uploads::put_in_flight`] or [`Uploads::drop_range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UploadRange {
     buffer: usize,
@@ -105,7 +105,7 @@ impl<D: Device> Uploads<D> {
         Ok(state.allocate(bytes))
     }
 
-    /// Whether room will come by itself: copies are under way. Ranges that wait in line come behind who asks.
+    /// Whether room will come by itself, as copies are in flight. Ranges of queued commands come behind the caller's.
     fn has_in_flight(&self) -> bool {
         !self.state().in_flight.is_empty()
     }
@@ -135,8 +135,8 @@ impl<D: Device> Uploads<D> {
         }
     }
 
-    /// Room for `bytes` (at most a buffer), after waiting for it: not for long while a stream is `held` by what a later
-    /// command may end, nor where all is taken by copies that come behind this one.
+    /// Room for `bytes` (at most a buffer). It waits, but not for long while a stream is `held` by something that a
+    /// later command may end. Nor does it wait long where later copies have taken all.
     pub(crate) fn take(
         self: &Arc<Self>,
         device: &Arc<D>,
@@ -177,7 +177,7 @@ impl<D: Device> Uploads<D> {
         self.state().release(range);
     }
 
-    /// The context is about to go and has no work left. What stands in line stays where it is.
+    /// The context is about to go and has no work left. Ranges of queued commands stay.
     pub(crate) fn unpin(&self) {
         let mut state = self.state();
         for (range, _) in std::mem::take(&mut state.in_flight) {
@@ -238,7 +238,7 @@ pub(crate) struct Downloads<D: Device> {
     bytes: usize,
     buffers: Mutex<Buffers<D>>,
     released: Condvar,
-    /// Who waits for room, changed under the buffers' lock: waking nobody is a system call, too.
+    /// Threads that wait for room, counted under the buffers' lock: waking nobody is a system call, too.
     waiting: AtomicUsize,
 }
 
@@ -266,8 +266,8 @@ impl<D: Device> Downloads<D> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for `bytes` (at most a buffer), after waiting for it: not for long while a stream is `held` by what a later
-    /// command may end.
+    /// Room for `bytes` (at most a buffer). It waits, but not for long while a stream is `held` by something that a
+    /// later command may end.
     pub(crate) fn room(
         self: &Arc<Self>,
         device: &Arc<D>,

@@ -1,4 +1,4 @@
-//! Where a transfer to the device is put together.
+//! A transfer to the device, while its chunks arrive.
 //! In: chunks of it, from whichever connection brings them. Out: the bytes in the upload buffer, or beside it.
 //! It waits for nobody, and copies nothing to the device.
 
@@ -10,7 +10,7 @@ use floe_wire::chunk_bytes;
 
 use super::transfer_buffers::UploadRange;
 
-/// Where a transfer to the device is put together.
+/// A transfer to the device, while its chunks arrive.
 pub(crate) enum Upload<D: Device> {
     /// In the upload buffer.
     Pinned { memory: Arc<D::Pinned>, range: UploadRange },

@@ -11,8 +11,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
-/// Calls that are allowed whatever their arguments: on descriptors the worker has, on its own memory, threads, clocks and
-/// signals' handling, and on paths, where Landlock decides.
+/// Calls that are allowed with any arguments. They act on the worker's descriptors, memory, threads, clocks and signal
+/// handling, and on paths, where Landlock decides.
 const PLAIN: &[c_long] = &[
     // Descriptors.
     libc::SYS_close,
@@ -127,9 +127,10 @@ const PLAIN: &[c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// What NVIDIA's driver asks for while it starts, for sockets of its own: to find MPS, and to be found by processes it shares
-/// memory with, which no session does. It removes a file without a name and does not start where that is refused; Landlock
-/// keeps those with names. All of it is allowed until the context is there, and sockets with addresses of this machine only.
+/// Calls with which NVIDIA's driver makes sockets while it starts. It looks for MPS, and lets processes find it with
+/// which it shares memory; no session does that. It removes a file without a name and does not start where that is
+/// refused; Landlock keeps those with names. All of it is allowed until the context is there, and sockets with
+/// addresses of this machine only.
 const STARTING: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_bind,
@@ -173,8 +174,8 @@ const REFUSED_CONTROLS: [u64; 5] = [0x5412, 0x540E, 0x541C, 0x8901, 0x8902];
 const REFUSED_KINDS: [u64; 2] = [0x66, 0x58];
 /// `fcntl` numbers that have a descriptor signal a process: `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`.
 const REFUSED_DESCRIPTOR_COMMANDS: [u64; 3] = [8, 10, 15];
-/// `fcntl` numbers from here on are Linux's own: leases, which keep others from opening a file, and what else comes, of which only
-/// these are allowed.
+/// `fcntl` numbers from here on are Linux's own, such as leases, which keep others from opening a file. Only these of
+/// them are allowed.
 const LINUX_DESCRIPTOR_COMMANDS: u64 = 1024;
 const ALLOWED_DESCRIPTOR_COMMANDS: [i32; 5] =
     [libc::F_DUPFD_CLOEXEC, libc::F_SETPIPE_SZ, libc::F_GETPIPE_SZ, libc::F_ADD_SEALS, libc::F_GET_SEALS];
@@ -205,8 +206,8 @@ pub(super) fn restrict() -> Result<(), String> {
     Ok(())
 }
 
-/// What there is not, and what is allowed. The C library asks for `clone3`, whose flags no filter can see, and takes `clone`
-/// where the kernel says that it does not have it; the list lets `clone3` through so that this is what the kernel says.
+/// What there is not, and what is allowed. No filter can see the flags of `clone3`, and the C library takes `clone`
+/// where the kernel lacks it. The list lets `clone3` through, so that this is what the kernel answers.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let absent = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
@@ -251,9 +252,9 @@ fn allowed() -> Result<Rules, BackendError> {
     let newer = ALLOWED_DESCRIPTOR_COMMANDS.iter().map(|command| equal(1, command.unsigned_abs().into()));
     let commands: Result<_, _> = std::iter::once(rule(older?)).chain(newer).collect();
     rules.insert(libc::SYS_fcntl, commands?);
-    // No address: neither a connection by MSG_FASTOPEN nor a datagram to somebody else. And when the driver has started, and
-    // before a byte of the client is read, no `sendmsg`, which carries descriptors: whoever gets one may have to wait as it is
-    // closed, and how many are on their way is counted by user.
+    // No address: neither a connection by MSG_FASTOPEN nor a datagram to somebody else. Once the driver has started,
+    // before a byte of the client is read, `sendmsg` goes too. It carries descriptors: their receiver may have to wait
+    // as it closes one, and the kernel counts those in flight by user.
     let fast_open = libc::MSG_FASTOPEN.unsigned_abs().into();
     rules.insert(
         libc::SYS_sendto,

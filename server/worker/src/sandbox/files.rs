@@ -1,6 +1,6 @@
 //! Files, sockets and signals a worker may reach, by Landlock.
-//! In: the device library. Out: a process that reads libraries and what kernel and driver say of the machine, opens NVIDIA's
-//! devices, and reaches no other file, no address and no other process.
+//! In: the device library. Out: a process that reads libraries and the machine's description, and opens NVIDIA's
+//! devices. It reaches no other file, no address and no other process.
 //! `docs/sandbox.md` names the reason of every path here; the two lists are kept alike.
 
 use std::path::{Path, PathBuf};
@@ -95,8 +95,9 @@ fn rules(library: &Path) -> Result<RulesetCreated, landlock::RulesetError> {
     Ok(rules)
 }
 
-/// Where `/proc` shows this process: `/proc/self` is a link, and a rule holds for what it leads to now. The kernel makes what
-/// lies there anew when nobody has it open, and rules would not hold for that; so this process has it open to its end.
+/// Where `/proc` shows this process: `/proc/self` is a link, and a rule holds for what it leads to now. The kernel
+/// makes it anew when nobody has it open, and rules would not hold for the new one. So this process has it open to its
+/// end.
 fn keep_own() -> PathBuf {
     let own = PathBuf::from(format!("/proc/{}", std::process::id()));
     for path in [own.clone(), own.join("task")] {

@@ -1,5 +1,5 @@
-//! Sessions that outlive their connections: what is cut is made again by a client that does as the real one, and nothing is lost
-//! or done twice; clients that do not come back, leave, die or lie.
+//! Resumable sessions: a client reconnects as the real one does, and nothing is lost or done twice. Other clients do
+//! not come back, leave, die or lie.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;

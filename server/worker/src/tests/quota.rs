@@ -1,4 +1,4 @@
-//! What sessions may have: a quota of device memory and a limit of host memory, against the device in memory.
+//! A session's quota of device memory and limit of host memory, against the device in memory.
 //! In: messages over a socket pair. Out: what is refused, and that nothing was taken for it.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! What a launch takes of memory on its way from the socket to the device, once a session has run for a moment.
+//! Allocations of a launch on its way from the socket to the device, once a session has run for a moment.
 //! In: frames on a socket pair, read and carried out on the test's own thread. Out: the number of allocations.
 
 use std::io::Write as _;

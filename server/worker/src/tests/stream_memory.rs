@@ -1,6 +1,6 @@
 //! Words of memory that streams write and wait for, against the device in memory.
 //! In: messages over a socket pair. Out: the verdict.
-//! What releases a wait stands behind it on the connection, as a program of one thread has it.
+//! The command that releases a wait comes behind it on the connection, as in a program of one thread.
 
 use floe_abi::stream_memory_operation::{WAIT_VALUE_32, WRITE_VALUE_32};
 
@@ -26,8 +26,8 @@ fn with_streams() -> Client {
     client
 }
 
-/// Stream 1 stands where `waiting` waits for the first word, and has not written the second, until stream 2 writes the
-/// first; then both `waiting` and the question `asked` behind it are over.
+/// Stream 1 waits in `waiting` for the first word, and has not written the second, until stream 2 writes the first.
+/// Then `waiting` and the query `asked` behind it are over.
 fn is_released(mut client: Client, waiting: u64, asked: u64) {
     client.nothing_comes();
     assert_eq!(client.device.memory(BASE + 4, 4), [0; 4]);

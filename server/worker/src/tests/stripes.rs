@@ -1,5 +1,5 @@
-//! Bulk connections: what comes in chunks goes to the device in command order, what leaves does so in chunks, and peers that
-//! violate the protocol there lose their session.
+//! Bulk connections: uploads reach the device in command order, downloads leave in chunks. Peers that violate the
+//! protocol there lose their session.
 
 use floe_device::PageSize;
 use floe_transport::LinkError;

@@ -10,7 +10,7 @@ use crate::memory::transfer_buffers::UploadRange;
 const FULL: usize = 16 << 10;
 /// The most bytes a batch keeps when it is emptied: a batch that is pushed when it is full, grown by doubling.
 const KEPT: usize = 4 * FULL;
-/// What a waiting batch costs beside its own memory.
+/// The cost of a waiting batch beside its own memory.
 const OVERHEAD: usize = 64;
 
 /// One frame as it was read.
@@ -19,7 +19,7 @@ pub(crate) struct Command<'a> {
     pub(crate) sequence: u64,
     pub(crate) kind: u16,
     pub(crate) payload: &'a [u8],
-    /// Where its data lie, which the payload then lacks.
+    /// The transfer buffer's range with its data, which the payload then lacks.
     pub(crate) range: Option<UploadRange>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 struct Entry {
     sequence: u64,
-    /// Where in the batch its payload ends; it begins where the one before it ends.
+    /// The end of its payload in the batch; it begins at the end of the one before.
     end: usize,
     kind: u16,
     range: Option<UploadRange>,

@@ -22,8 +22,8 @@ const SPARE: usize = 16;
 pub(crate) struct Queue {
     /// Bytes of waiting batches from which on the reader reads no further.
     limit: usize,
-    /// Bytes of waiting batches at which a session ends whose stream is held: what lets it go on comes behind everything
-    /// posted meanwhile, so reading must go on until then.
+    /// Bytes of waiting batches at which a session with a held stream ends. The command that releases the stream comes
+    /// behind everything posted meanwhile, so the worker reads until then.
     limit_while_held: usize,
     line: Mutex<Line>,
     /// Wakes the issuer.
@@ -52,7 +52,7 @@ struct Line {
     closed: bool,
 }
 
-/// What the issuer has of the queue.
+/// The issuer's part of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Issuing {
     /// Filled from the word queue.
@@ -82,7 +82,8 @@ impl Line {
 }
 
 impl Queue {
-    /// A queue of `limit` bytes, of `limit_while_held` while a stream is held, whose issuer looks again for a moment before it sleeps, and on while commands are expected.
+    /// A queue of `limit` bytes, or of `limit_while_held` while a stream is held. Its issuer polls for a moment before
+    /// it sleeps, and longer while commands are expected.
     pub(crate) fn new(limit: usize, limit_while_held: usize, spin: Spin, expected: Expected) -> Self {
         Self {
             limit,
@@ -114,7 +115,7 @@ impl Queue {
             if line.is_held() && line.bytes >= self.limit_while_held {
                 return Err(Overrun);
             }
-            // Whatever the limit, what is in line is never less than a batch.
+            // Whatever the limit, a batch always finds room in an empty queue.
             if line.is_held() || line.bytes == 0 || line.bytes < self.limit || line.closed {
                 break;
             }
@@ -187,8 +188,8 @@ impl Queue {
 
     /// Takes what is next without waiting; whether there was anything. `None`: the queue is closed.
     fn take(&self, issuing: &mut Issuing) -> Option<bool> {
-        // Whatever is of a lower sequence than a command was there before it: so commands are looked for, then batches, and
-        // where there is a batch, commands again.
+        // Commands of lower sequences were there before a command. So it looks for commands, then for batches, and
+        // where there is a batch, for commands again.
         let written = self.word_queue.written();
         if self.pushed.load(Ordering::Acquire) == issuing.had {
             self.word_queue.take(&mut issuing.own, written, u64::MAX);

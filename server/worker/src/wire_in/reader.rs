@@ -1,10 +1,9 @@
 //! The incoming half of the session's connection.
-//! In: frames. Out: commands in the queue; the ends of host functions and what copies behind them write straight to who
-//! waits for them, past the issuer, which may be in a call that waits for the very stream; the data of large
-//! copies to the device in the transfer buffers, so that they are touched once; the one descriptor a
-//! client may send.
-//! It decodes nothing else, and it stops reading while the queue or the the transfer buffers is full. What was read together it
-//! hands over together, and before it waits for anything.
+//! In: frames. Out: commands in the queue, the data of large copies in the transfer buffers, and the one descriptor a
+//! client may send. The ends of host functions and the bytes of deferred reads go past the issuer, which may be in a
+//! call that waits for the very stream.
+//! It decodes nothing else, and it stops reading while the queue or the the transfer buffers is full. It pushes
+//! together what it read together, and before it waits for anything.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
@@ -23,7 +22,7 @@ use crate::life::shared::Shared;
 use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
 
-/// What the thread works with.
+/// The reading thread's state.
 pub(crate) struct Reader<D: Device> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) functions: Arc<HostFunctions>,

@@ -134,7 +134,7 @@ fn parameters(entry: &Entry) -> Vec<(String, String)> {
 fn method(entry: &Entry) -> String {
     let promise = needs_promise(entry);
     let mut text = format!(
-        "/// {}\n///\n/// `{}`.\n///\n/// # Errors\n/// What the driver answers; NOT_SUPPORTED where the library lacks the function.\n",
+        "/// {}\n///\n/// `{}`.\n///\n/// # Errors\n/// The driver's error; NOT_SUPPORTED where the library lacks the function.\n",
         entry.raw.doc, entry.symbol
     );
     if promise {

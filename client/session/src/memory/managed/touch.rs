@@ -90,11 +90,7 @@ impl Vgpu {
         match opened {
             Ok(()) => true,
             Err(error) => {
-                log!(
-                    Error,
-                    "cannot fetch managed memory at {:#x} after a page fault: {error}",
-                    fault.address
-                );
+                log!(Error, "cannot fetch managed memory at {:#x} after a page fault: {error}", fault.address);
                 false
             }
         }

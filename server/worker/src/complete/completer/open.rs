@@ -1,9 +1,9 @@
-//! How many tasks are not done.
+//! The count of tasks that are not done.
 //! In: tasks that begin and end. Out: whether there is none, and a wait for that. It knows nothing of a task.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How many tasks are not done, and who waits for none.
+/// The tasks that are not done, and the threads that wait until there is none.
 #[derive(Default)]
 pub(super) struct Open {
     tasks: Mutex<OpenTasks>,

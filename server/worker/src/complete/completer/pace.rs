@@ -1,4 +1,4 @@
-//! How often to look whether the GPU has got there.
+//! The pace at which the GPU's progress is polled.
 //! In: how long nothing has completed. Out: how long to sleep before the next look.
 //! A program's own driver looks as long as it takes; so does this, for as long as steps of programs take. Of a longer wait it
 //! adds at most a small part, and takes a small part of a processor.

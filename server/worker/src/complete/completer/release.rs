@@ -1,6 +1,6 @@
 //! Gives shared memory up beside the completer.
-//! In: memory whose work is over, in order. Out: replies. It is one thread of a session, however much the client gives up: the
-//! driver may wait, as it lets go of memory, for work that waits for what the completer says.
+//! In: memory whose work is over, in order. Out: replies. One thread of a session does it, however much the client
+//! releases. The driver may wait in a release for work that waits for the completer.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

@@ -1,4 +1,4 @@
-//! What the completer does when the GPU has come so far.
+//! The completer's tasks.
 //! In: a command, the completion events it waits for, the action. Out: the same, and how the work before the completion events ended.
 //! It carries no action out.
 
@@ -18,7 +18,7 @@ pub(crate) struct Task<D: Device> {
     pub(crate) sequence: u64,
     /// Tasks of one lane complete in order.
     pub(crate) lane: Lane,
-    /// What must have completed.
+    /// The events that must have completed.
     pub(crate) completions: Vec<Arc<CompletionEvent<D>>>,
     pub(crate) action: Action<D>,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Lane {
     Alone(u64),
 }
 
-/// What is to be done then.
+/// What the completer does then.
 pub(crate) enum Action<D: Device> {
     /// Send a piece of a copy; `offset` is its place in the whole.
     Deliver { range: DownloadRange<D>, offset: u64 },

@@ -10,13 +10,13 @@ use super::{Answer, Issuer, body};
 use crate::issue::fault::{Fault, violation};
 use crate::issue::objects::array::ArrayObject;
 
-/// GPUs keep arrays in tiles of 64 bytes by 8 rows, of which up to 16 stand above each other in a block, and in volumes up to
+/// GPUs keep arrays in tiles of 64 bytes by 8 rows. A block has up to 16 tiles above each other, and in volumes up to
 /// 32 slices behind each other. Arrays begin and end with blocks.
 const TILE_BYTES: u64 = 64;
 const TILE_ROWS: u64 = 8;
 const BLOCK_ROWS: u64 = 128;
 const BLOCK_SLICES: u64 = 32;
-/// What memory is given out in: small arrays share such pages, large ones have whole large pages.
+/// Units of memory: small arrays share small pages, large ones have whole large pages.
 const SMALL_PAGE: u64 = 64 << 10;
 const LARGE_PAGE: u64 = 2 << 20;
 
@@ -32,7 +32,8 @@ fn charge(shape: &ArrayShape) -> Option<u64> {
     bytes.checked_next_multiple_of(if bytes < LARGE_PAGE / 2 { SMALL_PAGE } else { LARGE_PAGE })
 }
 
-/// The shape a message names. What the client has checked before it sent it, is a protocol violation.
+/// The shape a message names. The client has checked a shape before it sends it, so an impossible one is a protocol
+/// violation.
 fn shape(message: &CreateArray) -> Result<ArrayShape, Fault> {
     let size =
         |size: u64| usize::try_from(size).map_err(|_| Fault::ProtocolViolation(format!("no size of an array: {size}")));

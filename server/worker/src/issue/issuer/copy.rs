@@ -20,10 +20,10 @@ use crate::issue::fault::{Fault, violation};
 use crate::memory::transfer_buffers::{UploadRange, Uploads};
 use crate::memory::upload::Upload;
 
-/// Bytes of a copy to the client up to which sockets are given the pages its pieces lie in. Where a copy is larger than the
-/// processor's caches, who copies it fetches it from memory beside who reads it, and is worth more than it costs: on an H200
-/// host (300 MiB of third-level cache) four connections carried 64 MiB at 15 to 16 GB/s copied and 20 to 21 given, 256 MiB at 18
-/// to 19 and 12 to 13.
+/// Bytes of a copy to the client up to which sockets get the pages of its pieces (zero-copy send). Larger copies exceed
+/// the processor's caches, and copying them into the socket is faster. On an H200 host (300 MiB of third-level cache)
+/// four connections carried 64 MiB at 15 to 16 GB/s copied and 20 to 21 by pages. They carried 256 MiB at 18 to 19
+/// copied and 12 to 13 by pages.
 const MOST_GIVEN: u64 = 64 << 20;
 
 /// A copy to the client.
@@ -121,8 +121,8 @@ impl<D: Device> CopyRequests for Issuer<D> {
         })
     }
 
-    /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a buffer of their own,
-    /// of which no command that still waits in line has a part: so there is always room in the end.
+    /// A copy whose bytes the client reads when the stream gets there. They come past the issuer into a buffer of their
+    /// own. No queued command has a part of that buffer, so there is always room in the end.
     fn copy_late(&mut self, message: &CopyLate) -> Result<Answer, Fault> {
         let sequence = self.sequence;
         let CopyLate { stream, function, to, width, height } = *message;
@@ -274,7 +274,8 @@ impl<D: Device> Issuer<D> {
         Ok(Answer::Nothing)
     }
 
-    /// A completion event behind what the stream holds. Where there is none to be had, no work that uses staging is left on return.
+    /// A completion event behind what the stream holds. Where the driver gives none, no work that uses transfer buffers
+    /// is left on return.
     pub(super) fn record_or_wait(&self, stream: floe_abi::Stream) -> Result<Arc<CompletionEvent<D>>, CudaError> {
         self.pool.record(stream).inspect_err(|_| {
             // A context beyond use says so at once, and does nothing more either.
@@ -313,7 +314,7 @@ impl<D: Device> Issuer<D> {
         bytes: u64,
         slices: impl Iterator<Item = Result<Rows, Fault>>,
     ) -> Result<Option<Arc<CompletionEvent<D>>>, Fault> {
-        // Where several connections carry it, the first can leave the sooner, and the last be there.
+        // With bulk connections the first transfer is small, so that it leaves early.
         let is_striped = self.shared.stripes.any();
         let most = |done| if is_striped { transfer_bytes(bytes, done) } else { PIECE_BYTES as u64 };
         let (mut offset, mut last) = (0, None);
@@ -363,8 +364,8 @@ impl<D: Device> Issuer<D> {
     }
 }
 
-/// Cuts a slice into pieces of at most as many bytes as `most` says behind so many: rows together where they fit, else parts
-/// of rows.
+/// Cuts a slice into pieces. `most` gives a piece's largest size by the bytes before it. Rows stay together where they
+/// fit, else a piece is a part of a row.
 fn each_piece(
     slice: Rows,
     most: impl Fn(u64) -> u64,

@@ -55,7 +55,7 @@ impl<D: Device> EventRequests for Issuer<D> {
                 }
                 Err(CudaError::NOT_READY.into())
             }
-            // What was to be delivered before it goes out first.
+            // Earlier deliveries go out first.
             Some(outcome) => Ok(self.answer_after(sequence, Lane::Alone(sequence), outcome.map(|()| Vec::new()))),
         }
     }

@@ -24,11 +24,12 @@ pub(super) const LOG_BYTES: usize = 1 << 20;
 const PLAIN_OPTIONS: [i32; 23] =
     [0, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 23, 24, 29, 30, 31, 32, 33, 34];
 
-/// What a library is looked into for its demand: all of what one may have.
+/// Limits of the search for a library's demand: all that a library may have.
 const DEMAND: floe_image::Limits = floe_image::Limits { image_bytes: 1 << 30, entry_bytes: 1 << 28, entries: 4096 };
 /// `CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`.
 const LOCAL_SIZE: i32 = 3;
-/// What modules' memory is charged in: small ones share pages of the driver's, larger ones have pieces or large pages.
+/// Units in which modules' memory is charged: small modules share pages of the driver's, larger ones have pieces or
+/// large pages.
 const PIECES: [(u64, u64); 3] = [(64 << 10, 4 << 10), (1 << 20, 128 << 10), (u64::MAX, 2 << 20)];
 
 impl<D: Device> LibraryRequests for Issuer<D> {
@@ -167,7 +168,7 @@ fn frame(facts: &KernelFacts) -> u64 {
     u64::try_from(size).unwrap_or(0)
 }
 
-/// What the driver takes for a module's variables and code.
+/// The bytes that the driver takes for a module's variables and code.
 fn in_pieces(bytes: u64) -> u64 {
     let piece = PIECES.iter().find(|(below, _)| bytes < *below).map_or(1, |(_, piece)| *piece);
     bytes.checked_next_multiple_of(piece).unwrap_or(u64::MAX)

@@ -124,7 +124,7 @@ impl<D: Device> Issuer<D> {
         Ok(())
     }
 
-    /// Where the mappings start that fill the range exactly; an error of the program's when they do not.
+    /// The starts of the mappings that fill the range exactly; the program's error when they do not.
     fn whole_mappings(&self, at: DevicePtr, bytes: u64) -> Result<Vec<u64>, Fault> {
         // The window's check has shown that this does not overflow.
         let end = at.0 + bytes;

@@ -35,7 +35,7 @@ impl<D: Device> MirrorRequests for Issuer<D> {
     }
 
     fn unmirror_memory(&mut self, message: UnmirrorMemory) -> Result<Answer, Fault> {
-        // What the device wrote last goes ahead of the reply.
+        // The device's last writes go ahead of the reply.
         if let Err(error) = self.shared.mirrors.tell(&self.shared.sender) {
             self.shared.log.line(format_args!("the client cannot be told of mirrored memory: {error}"));
         }

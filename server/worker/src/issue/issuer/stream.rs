@@ -1,6 +1,6 @@
 //! Streams.
 //! In: the client's ids; 0 is the legacy default stream. Out: the driver's streams, and answers when they are done.
-//! It remembers which streams have ever had work, and the work of destroyed ones, for whoever waits for everything.
+//! It remembers which streams have ever had work, and the work of destroyed ones, for waits for the whole context.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl<D: Device> StreamRequests for Issuer<D> {
             }
             return Err(CudaError::NOT_READY.into());
         }
-        // What it had to deliver goes out first.
+        // Its deliveries go out first.
         Ok(self.answer_after(sequence, Lane::Alone(sequence), result.map(|()| Vec::new())))
     }
 }

@@ -1,6 +1,6 @@
 //! Words of memory that streams write and wait for.
-//! In: batches of operations. Out: the same for the driver, in stream order. A wait may stand for as long as the client
-//! likes and be released by a command behind it, so the session counts waits: while there is one, nothing stops for room.
+//! In: batches of operations. Out: the same for the driver, in stream order. A wait may last as long as the client
+//! likes, and a later command may release it. So the session counts waits: while there is one, nothing stops for room.
 //! Addresses are the driver's to judge, as with copies.
 
 use floe_abi::{
@@ -19,7 +19,7 @@ pub(super) struct Batch {
     pub(super) words: Vec<WordOperation>,
 }
 
-/// Where work with operations on words goes: the command, the client's stream and the driver's.
+/// The place of work with operations on words: the command, the client's stream and the driver's.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) sequence: u64,

@@ -1,5 +1,5 @@
 //! An array of the session.
-//! In: the driver's array, its shape and what it is charged. Out: the same, for whoever has the id. It holds no logic.
+//! In: the driver's array, its shape and what it is charged. Out: the same, by id. It holds no logic.
 
 use floe_abi::{Array, ArrayShape};
 

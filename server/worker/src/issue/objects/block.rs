@@ -1,5 +1,5 @@
 //! Blocks of physical memory, and where they are mapped.
-//! In: what the driver gave. Out: the same, for whoever has the id or the address. It holds no logic.
+//! In: what the driver gave. Out: the same, by id or address. It holds no logic.
 
 use floe_abi::MemHandle;
 use floe_wire::BlockId;

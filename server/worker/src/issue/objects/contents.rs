@@ -24,16 +24,16 @@ const PART: u64 = 128;
 #[derive(Debug)]
 pub(crate) struct Contents {
     cache: Option<Cache>,
-    /// What has come of libraries that are not loaded yet, by library and content.
+    /// Parts of libraries that are not loaded yet, by library and content.
     parts: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
     pending: u64,
-    /// What they are charged to.
+    /// The budget to which they are charged.
     budget: Budget,
     log: Log,
     cache_failed: bool,
 }
 
-/// What a library is made of.
+/// The contents of a library.
 #[derive(Debug)]
 pub(crate) enum Gathered {
     /// All of it.

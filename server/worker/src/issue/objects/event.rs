@@ -1,5 +1,5 @@
 //! An event of the program.
-//! In: the driver's event, and where it was recorded. Out: the same, for whoever has the id. It records nothing itself.
+//! In: the driver's event, and where it was recorded. Out: the same, by id. It records nothing itself.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::complete::events::CompletionEvent;
 pub(crate) struct EventObject<D: Device> {
     pub(crate) completion: Arc<CompletionEvent<D>>,
     pub(crate) flags: u32,
-    /// Where it was recorded last, and by which command; not where a launch records it, which may be over later.
+    /// The stream and command of its last record; `None` where a launch recorded it, which may be over later.
     pub(crate) recorded: Option<(StreamId, u64)>,
 }
 

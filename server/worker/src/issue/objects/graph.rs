@@ -16,7 +16,7 @@ pub(crate) struct GraphObject {
     pub(crate) graph: Graph,
     pub(crate) nodes: Vec<GraphNode>,
     pub(crate) exec: Option<GraphExec>,
-    /// What nodes do to words of memory, by their numbers.
+    /// The nodes' operations on words of memory, by the nodes' numbers.
     pub(crate) words: BTreeMap<u32, Vec<WordOperation>>,
     /// Bytes of host memory its nodes are charged.
     pub(crate) kept: u64,
@@ -45,7 +45,7 @@ impl GraphObject {
         after.iter().map(edge).collect()
     }
 
-    /// What a launch does to words of memory.
+    /// The operations of a launch on words of memory.
     pub(crate) fn words(&self) -> impl Iterator<Item = &WordOperation> + Clone {
         self.words.values().flatten()
     }

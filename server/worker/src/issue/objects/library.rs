@@ -1,5 +1,5 @@
 //! Libraries that are loaded, and the kernels of theirs that the client has ids for.
-//! In: what the driver gave, and what it is charged. Out: the same, for whoever has the id. It holds no logic.
+//! In: what the driver gave, and what it is charged. Out: the same, by id. It holds no logic.
 
 use floe_abi::Function;
 use floe_device::Code;

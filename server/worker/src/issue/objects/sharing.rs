@@ -15,7 +15,7 @@ use crate::memory::shared_pages::{Held, SharedPages};
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = floe_device::PAGE as u64;
 
-/// What is shared.
+/// The shared memory.
 pub(crate) struct Sharing<P> {
     pub(crate) memory: Option<Memory>,
     /// By first address.

@@ -1,5 +1,5 @@
 //! A stream of the program.
-//! In: the driver's stream, and the last completion event behind it. Out: the same, for whoever has the id. No logic.
+//! In: the driver's stream, and the last completion event behind it. Out: the same, by id. No logic.
 
 use std::sync::Arc;
 

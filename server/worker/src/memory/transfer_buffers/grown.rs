@@ -1,7 +1,7 @@
 //! The buffers of one direction: one for good, more while streams are held.
 //! In: lengths and releases. Out: ranges of pinned memory, and buffers that have lain idle, to be given back.
-//! Who gives a buffer back is a thread of its own: the driver may wait for work before it lets go of memory, and that work for
-//! what other threads here still have to do.
+//! A thread of its own releases buffers: the driver may wait for work before it frees memory, and that work may wait
+//! for other threads of the worker.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use floe_device::{Device, PageSize};
 use crate::memory::budget::{Budget, Kept};
 use crate::memory::range_allocator::{RangeAllocator, Ticket};
 
-/// How often it is looked whether grown buffers lie idle; the second time they are given back.
+/// The time between two looks for idle buffers; at the second look they are released.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A buffer with its memory.
@@ -32,13 +32,13 @@ pub(super) struct Buffers<D: Device> {
     given_up: Vec<Weak<D::Pinned>>,
     /// In which pages they lie.
     pages: PageSize,
-    /// What they are charged to.
+    /// The budget to which they are charged.
     budget: Budget,
     /// Whether a thread looks for idle ones.
     watched: bool,
 }
 
-/// What was found at a look for idle buffers.
+/// The idle buffers that a look found.
 pub(super) struct Idle<D: Device> {
     /// To be dropped.
     buffers: Vec<PinnedBuffer<D>>,
@@ -46,7 +46,7 @@ pub(super) struct Idle<D: Device> {
     others: bool,
 }
 
-/// What has buffers that grow.
+/// An owner of buffers that grow.
 pub(super) trait Grows<D: Device>: Send + Sync + 'static {
     /// Takes out what has lain idle.
     fn idle(&self, device: &D) -> Idle<D>;

@@ -1,7 +1,7 @@
 //! Small commands on their way from the reader to the issuer, in a queue of words that each side touches without a lock.
 //! In: commands, from the one thread that writes. Out: the same in the same order, to the one that takes them.
-//! What a lock and a batch cost is not their instructions: each of the dozen cache lines that both threads write goes from one
-//! processor to the other, 0.1 µs each and one after the other. Here there are those of the command and one index.
+//! A lock and a batch are costly for a dozen cache lines that both threads write. Each goes from one processor to the
+//! other, one after the other, in 0.1 µs. Here only the command's lines and one index go.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -14,13 +14,13 @@ const LONGEST: usize = 1 << 10;
 /// Words before a payload: its length and kind, its sequence.
 const HEAD: usize = 2;
 
-/// What the thread that writes writes and no other: on cache lines of its own, two since they are fetched in pairs.
+/// The state that only the writing thread writes, on cache lines of its own: two, since processors fetch pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Writer {
     /// Words it has gone through.
     index: AtomicUsize,
-    /// How far the taker had come when it last looked.
+    /// The taker's index when the writer last looked.
     seen: AtomicUsize,
 }
 
@@ -84,7 +84,7 @@ impl WordQueue {
         self.written() != self.taker.0.load(Ordering::Relaxed)
     }
 
-    /// How far the writer has come; everything it did before is seen by who asks.
+    /// The writer's index; the caller sees everything that the writer did before.
     pub(super) fn written(&self) -> usize {
         self.writer.index.load(Ordering::Acquire)
     }
