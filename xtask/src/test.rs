@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_too_long_is_ended_and_nothing_else_is() {
+    fn only_a_command_that_runs_too_long_is_ended() {
         let code = |program: &str, argument: &str| {
             limited(Command::new(program).arg(argument), 1).status().expect("timeout runs").code()
         };

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_starts_is_told() {
+    fn a_file_that_never_starts_is_reported() {
         assert_eq!(outcomes("exit 4")[START].failure.as_deref(), Some("exit code 4: "));
     }
 }

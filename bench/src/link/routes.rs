@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_this_machine_is_told_from_its_address() {
+    fn an_address_shows_whether_its_server_is_on_this_machine() {
         for (device, here) in [
             ("unix:///run/floe.sock:0", true),
             ("tcp://127.0.0.1:14833:0", true),

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_native_does_not_repeat_cannot_be_compared() {
+    fn results_that_native_does_not_repeat_are_not_compared() {
         let native = [texts(&["0x1.0p+0"]), texts(&["0x1.1p+0"])];
         let floe = [texts(&["0x1.1p+0"])];
         assert!(matches!(agreement(&native, &floe), Some(Agreement::NativeVaries { .. })));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_met_goes_on_when_all_have_and_begins_anew() {
+    fn members_that_met_continue_together_with_no_turns_counted() {
         let mut order = all_but_the_first_ask(2);
         order.meets(0, 0);
         assert_eq!(order.go_on(), [1], "who still has turns to come has them");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_starts_anew_in_a_later_section_waits_for_the_others_there() {
+    fn a_member_restarted_in_a_later_section_waits_for_the_others_there() {
         let mut order = all_but_the_first_ask(2);
         order.started(0);
         assert_eq!(order.go_on(), NOBODY, "it sets up");

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_up_is_found_a_while_and_its_number_never_anothers() {
+    fn a_destroyed_view_is_found_for_a_while_and_its_number_is_never_reused() {
         let views = Views::default();
         let texels = |base| Texels { base, channel: Channel::Float, channels: 1, extent: [1; 3], pitch: 4, slice: 4 };
         let first = views.add_surface(Surface { texels: texels(0x100) });

@@ -103,7 +103,7 @@ fn a_circle_is_found_in_whatever_way_an_item_is_named() {
 }
 
 #[test]
-fn what_names_no_item_of_another_file_makes_no_circle() {
+fn a_file_that_names_no_item_of_another_makes_no_circle() {
     for other in [
         "use crate::a;\npub struct Low;\n",
         "use other::a::High;\npub struct Low;\n",
@@ -148,7 +148,7 @@ fn a_crate_that_does_not_forbid_unsafe_code_is_found() {
 }
 
 #[test]
-fn what_pages_name_and_is_not_there_is_found() {
+fn missing_names_of_pages_are_found() {
     for name in [
         "`one/src/gone.rs`",
         "`one/gone/`",

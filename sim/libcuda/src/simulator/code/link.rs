@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_together_or_is_no_ptx_is_refused() {
+    fn inputs_that_do_not_fit_together_or_are_no_ptx_are_refused() {
         let simulator = simulator();
         let refused = |inputs: &[LinkInput]| simulator.link(inputs, &mut JitOptions::none()).err();
         let (uses, defines) = (input(jit_input::PTX, USES.as_bytes()), input(jit_input::PTX, DEFINES.as_bytes()));

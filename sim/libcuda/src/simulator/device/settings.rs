@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_leaves_the_default() {
+    fn a_value_that_cannot_be_read_leaves_the_default() {
         let settings = settings(&[("FLOE_CPU_DEVICES", "9"), ("FLOE_CPU_COMPUTE", "x"), ("FLOE_CPU_MEMORY", "1Q")]);
         assert_eq!((settings.devices, settings.compute, settings.memory), (1, (9, 0), 4 << 30));
     }

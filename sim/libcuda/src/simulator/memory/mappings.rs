@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn ranges_that_do_not_fit_are_refused() {
         let (_memory, mut virtual_memory) = setup(1);
         assert_eq!(virtual_memory.map(BASE, 2 * GRANULARITY, 0, 1), Err(CudaError::NOT_SUPPORTED));
         assert_eq!(virtual_memory.map(BASE, GRANULARITY, GRANULARITY, 1), Err(CudaError::NOT_SUPPORTED));

@@ -198,7 +198,7 @@ fn coordinates_that_are_no_numbers_read_something_inside() {
 }
 
 #[test]
-fn what_is_not_mapped_is_told_by_its_address() {
+fn an_unmapped_element_is_reported_by_its_address() {
     let mut rig = Rig::new([4, 4, 1], Channel::Float, 1, PLAIN);
     rig.memory.truncate(30);
     let read = |address, bytes| rig.read(address, bytes);
