@@ -34,18 +34,18 @@ use tree::Tree;
 /// The checks.
 #[derive(Subcommand)]
 pub(crate) enum Check {
-    /// Sizes, circles between files, unsafe code, and what the pages name
+    /// Sizes, circles between files, unsafe code, and names on the pages
     Shape {
-        /// Make the list of what is over a limit as small as the repository allows
+        /// Remove entries from the list of exceptions that the repository no longer needs
         #[arg(long)]
         shrink: bool,
-        /// Say of a crate, as client/session, which files stand in circles and by which lines
+        /// Print the circles between a crate's files (as client/session), with the lines that make them
         #[arg(long, value_name = "CRATE", conflicts_with = "shrink")]
         circles: Option<String>,
     },
-    /// Licences, registries and versions of what enters the build
+    /// Licences, registries and versions of the dependencies
     Dependencies {
-        /// Install cargo-deny into the cache folder, where it stays and is asked from then on
+        /// Install cargo-deny into the cache folder, for this and later checks
         #[arg(long)]
         install: bool,
     },
@@ -67,7 +67,7 @@ pub(crate) fn shape_in_ci() -> Result<()> {
     shape(&toolchain::repository())
 }
 
-/// Checks what enters the build of that repository; installs nothing.
+/// Checks the dependencies of that repository; installs nothing.
 pub(crate) fn dependencies_in_ci() -> Result<()> {
     dependencies::check(&toolchain::repository(), false)
 }

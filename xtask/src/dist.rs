@@ -69,7 +69,7 @@ pub(crate) fn dist() -> Result<PathBuf> {
 
 /// Builds what is given to others, by the profile for it, and lays it out. Returns the installation's folder.
 pub(crate) fn ship() -> Result<PathBuf> {
-    eprintln!("floe: building what is shipped (takes some minutes)");
+    eprintln!("floe: building for shipping (takes some minutes)");
     let arguments =
         ["build", "--profile", "shipping", "--locked", "--workspace", "--exclude", "xtask", "--exclude", "floe-tests"];
     run(cargo(&arguments).env("RUSTFLAGS", without_paths_of_this_machine()))?;

@@ -27,7 +27,7 @@ struct Arguments {
 enum Command {
     /// Writes the generated code from the call table
     Gen {
-        /// Only say whether the committed files are what the table gives; fails when one is stale
+        /// Only compare the committed files with the table; fail when one is stale
         #[arg(long)]
         check: bool,
     },
@@ -36,16 +36,16 @@ enum Command {
         /// Path of cudaTypedefs.h
         header: std::path::PathBuf,
     },
-    /// Checks what no compiler checks
+    /// Checks rules that no compiler checks
     Check {
         #[command(subcommand)]
         what: check::Check,
     },
     /// Compares the exported functions' arguments with NVIDIA's cuda.h
     CheckHeader,
-    /// Builds everything in release and lays an installation out in target/dist
+    /// Builds everything in release and writes an installation to target/dist
     Dist {
-        /// As it is given to others: optimized across crates, stripped, without paths of this machine, in target/shipped
+        /// Build for shipping, in target/shipped: optimized across crates, stripped, without paths of this machine
         #[arg(long)]
         shipping: bool,
     },
@@ -57,22 +57,22 @@ enum Command {
     Examples,
     /// Measures the CPU device and the path to it
     Bench {
-        /// Only lay out target/bench: a folder that measures floe on a machine with a GPU, to be carried there
+        /// Only write target/bench: a portable folder that measures floe on a machine with a GPU
         #[arg(long, conflicts_with = "gpu")]
         pack: bool,
-        /// Measure on this machine's GPU instead; what follows goes to `floe-bench speed`
+        /// Measure on this machine's GPU instead; flags after `--` go to `floe-bench speed`
         #[arg(long)]
         gpu: bool,
         /// Flags of `floe-bench speed`
         #[arg(last = true, requires = "gpu")]
         flags: Vec<String>,
     },
-    /// Fuzzes what decodes, lowers and runs foreign bytes
+    /// Fuzzes the code that decodes, lowers and runs foreign bytes
     Fuzz {
         /// Seconds for each target
         #[arg(long, default_value_t = 60)]
         seconds: u32,
-        /// With the address sanitizer: slower, and sees accesses outside of what was allocated
+        /// Use the address sanitizer: slower, and detects accesses outside of allocations
         #[arg(long)]
         address: bool,
         /// Only these targets

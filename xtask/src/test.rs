@@ -21,11 +21,11 @@ const STEPS: &[Step] = &[
     ("generated code is fresh", || generate::run(true)),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("shape of the repository", check::shape_in_ci),
-    ("what enters the build", check::dependencies_in_ci),
+    ("dependencies", check::dependencies_in_ci),
     ("lints", || {
         run(&mut cargo(&["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     }),
-    ("installation, and what measures it", || pack::pack().map(drop)),
+    ("installation and benchmarks", || pack::pack().map(drop)),
     ("exported functions against cuda.h", header::check),
     ("example programs", example_programs),
     ("CUDA runtimes of the boot matrix", boot_matrix),

@@ -21,7 +21,7 @@ const CARGO_DENY: &str = "0.20.2";
 /// The registry that crates come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Checks what enters the build, by cargo-deny where it is installed.
+/// Checks the dependencies, by cargo-deny where it is installed.
 pub(crate) fn check(repository: &Path, installs: bool) -> Result<()> {
     if let Some(tool) = tool(installs)? {
         // Named by what is asked for: `all` would ask for weaknesses, too.
@@ -39,13 +39,13 @@ pub(crate) fn check(repository: &Path, installs: bool) -> Result<()> {
         "cargo-deny is not installed: only licences, registries and versions are checked\ninstall it: cargo xtask check dependencies --install"
     );
     let rules = std::fs::read_to_string(repository.join(RULES)).with_context(|| format!("cannot read: {RULES}"))?;
-    let rules: Rules = toml::from_str(&rules).with_context(|| format!("cannot understand: {RULES}"))?;
+    let rules: Rules = toml::from_str(&rules).with_context(|| format!("cannot parse: {RULES}"))?;
     let mut found = rules.broken_by(&built(repository, &rules.graph.targets)?);
     let lock = std::fs::read_to_string(repository.join("Cargo.lock")).context("cannot read: Cargo.lock")?;
     found.extend(
         foreign(&lock)?
             .iter()
-            .map(|what| Finding::new(format!("crate from elsewhere than the registry: {what}"), "take a release")),
+            .map(|what| Finding::new(format!("crate that is not from the registry: {what}"), "take a release")),
     );
     for finding in &found {
         eprintln!("{finding}");

@@ -99,7 +99,7 @@ impl Shape {
             )
         }));
         found.extend(grown(&listed.folders, &self.now.folders, |name, entries, grew| {
-            let advice = "put what belongs together into a folder of its own";
+            let advice = "group its files by role in folders of their own";
             Finding::new(format!("folder over {FOLDER} entries{grew}: {name}: {entries}"), advice)
         }));
         found.extend(grown(&listed.circles, &self.now.circles, |name, files, grew| {
@@ -127,9 +127,8 @@ impl Shape {
             let is_new = |file: &&String| listed.r#unsafe.get(of).is_none_or(|known| !known.contains(*file));
             let finding = |file: &String| {
                 let at = self.unsafe_at.get(file).map_or(String::new(), |line| format!(":{line}"));
-                let advice =
-                    format!("put it where unsafe code is, or list the file by hand in {}", super::listed::FILE);
-                Finding::new(format!("unsafe code in a file that holds none by the list: {file}{at}"), advice)
+                let advice = format!("move it to a listed file, or list the file by hand in {}", super::listed::FILE);
+                Finding::new(format!("unsafe code in an unlisted file: {file}{at}"), advice)
             };
             files.iter().filter(is_new).map(finding).collect()
         };

@@ -131,7 +131,7 @@ fn groups_and_a_shortest_way_around_are_found() {
 fn unsafe_code_is_found_where_the_list_has_none() {
     let unsafe_file = ("one/src/b.rs", "pub struct Low;\nfn f() {\n    unsafe { g() }\n}\n");
     let root = ("one/src/lib.rs", "mod a;\nmod b;\n");
-    let expected = "unsafe code in a file that holds none by the list: one/src/b.rs:3";
+    let expected = "unsafe code in an unlisted file: one/src/b.rs:3";
     assert_eq!(found(&[unsafe_file, root]), [expected]);
     let list = (FILE, "[unsafe]\none = [\"one/src/b.rs\"]\n");
     assert_eq!(found(&[unsafe_file, root, list]), [""; 0]);
