@@ -116,7 +116,7 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// Runs files, some at once, and tells of each when it is over.
+    /// Runs files, some at once, and reports each when it is over.
     fn compare_all(&self, variants: &[Variant], jobs: usize) -> Result<Vec<Compared>> {
         let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let work = || -> Result<()> {

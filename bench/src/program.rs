@@ -73,7 +73,7 @@ impl Process {
         self.child.id()
     }
 
-    /// It stands still and reads a line: gives it one.
+    /// It pauses and reads a line: gives it one.
     pub(crate) fn go_on(&mut self) {
         if let Some(pipe) = &mut self.input {
             // A program that ended meanwhile reads nothing; its end is an event of its own.

@@ -192,7 +192,7 @@ impl Shared {
         drop(open);
         for from in [0, 1] {
             let (shared, wire) = (Arc::clone(self), Arc::clone(&wire));
-            // The daemon's direction tells when the session is there.
+            // The daemon's direction shows when the session exists.
             let watched = is_first && first.is_none() && from == 1;
             std::thread::spawn(move || shared.carry(&wire, from, watched));
         }

@@ -38,14 +38,14 @@ pub(crate) enum Line {
         /// The metric of the time since the program's start.
         name: String,
     },
-    /// The program stands still until it is answered.
+    /// The program pauses until it gets a reply.
     Pause {
         /// The name of the point.
         name: String,
     },
-    /// The program stands still until nothing else runs, and is timed then.
+    /// The program pauses until nothing else runs, and is timed then.
     Turn,
-    /// The program stands still until every way has come this far.
+    /// The program pauses until every way has reached this point.
     Meet,
     /// A section is over and all of it was said.
     Done {

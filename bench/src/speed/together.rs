@@ -51,7 +51,7 @@ struct Together<'a> {
     failures: Vec<Failure>,
 }
 
-/// Runs to the end what each way has left; `note` hears every finding.
+/// Runs the remaining sections of each way; `note` gets every finding.
 ///
 /// # Errors
 /// When a program does not start or cannot be waited for.

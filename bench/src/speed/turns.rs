@@ -7,9 +7,9 @@
 enum MemberState {
     /// It runs: it sets something up, or it has its turn.
     Busy,
-    /// It stands still until nothing else runs.
+    /// It pauses until nothing else runs.
     Asks,
-    /// It stands still until all have come this far.
+    /// It pauses until all have reached this point.
     Meets,
     /// It has ended.
     Gone,
@@ -46,12 +46,12 @@ impl Order {
         self.members[who] = Member::STARTED;
     }
 
-    /// It stands still in this section and asks for a turn.
+    /// It pauses in this section and asks for a turn.
     pub(crate) fn asks(&mut self, who: usize, section: usize) {
         self.members[who] = Member { state: MemberState::Asks, section, ..self.members[who] };
     }
 
-    /// It stands still in this section and waits for the others.
+    /// It pauses in this section and waits for the others.
     pub(crate) fn meets(&mut self, who: usize, section: usize) {
         self.members[who] = Member { state: MemberState::Meets, section, ..self.members[who] };
     }

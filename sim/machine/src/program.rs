@@ -303,7 +303,7 @@ fn target_number(module: &Module<'_>) -> u32 {
     digits[..end].parse().unwrap_or(0)
 }
 
-/// FNV-1a of all texts, by words of 8 bytes: tells programs apart, defends against nothing.
+/// FNV-1a of all texts, by words of 8 bytes: distinguishes programs, defends against nothing.
 fn hash(texts: &[Arc<String>]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let step = |state: u64, word: u64| (state ^ word).wrapping_mul(PRIME).rotate_left(23);

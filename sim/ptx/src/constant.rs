@@ -53,7 +53,7 @@ pub(crate) fn starts(scanner: &Scanner<'_>) -> bool {
 /// Reads a constant expression.
 pub(crate) fn expression(scanner: &mut Scanner<'_>, depth: usize) -> Result<Constant> {
     let first = unary(scanner, depth)?;
-    // Nearly every constant is one number; what may follow one tells at once.
+    // Nearly every constant is one number; the next byte shows it at once.
     if matches!(scanner.peek(), b',' | b';' | b']' | b'}' | b')' | b'(') {
         return Ok(first);
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::tree::Tree;
 
-/// Pages that tell of the past.
+/// Pages about the past.
 const HISTORY: &str = "CHANGELOG.md";
 /// Pages with a test of their own for the tests that they name.
 const PROMISES: &str = "docs/promises.md";

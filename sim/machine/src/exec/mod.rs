@@ -1,5 +1,6 @@
 //! Execution: from handlers for one instruction up to the pool of threads that runs grids.
-//! `instructions` executes, `schedule` decides which instruction is next; `context`, `lanes` and `address` are what handlers see.
+//! `instructions` executes, `schedule` decides which instruction is next; handlers see `context`, `lanes` and
+//! `address`.
 //! Only `state` holds state.
 
 mod address;

@@ -1,5 +1,5 @@
 //! Scheduling: a launch comes in, its outcome goes out.
-//! `pool` picks a grid, `grid` a block, `block` a warp, and `warp` the next instruction; `call` and `barrier` serve `warp`.
+//! `pool` picks a grid, `grid` a block, `block` a warp, and `warp` the next instruction.
 //! It never executes an instruction itself: handlers do.
 
 mod barrier;

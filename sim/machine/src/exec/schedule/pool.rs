@@ -84,7 +84,7 @@ impl Drop for Pool {
         drop(state);
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker that panicked has printed why; there is nobody left to tell.
+            // A worker that panicked has printed its reason; no receiver is left.
             let _ = worker.join();
         }
     }
