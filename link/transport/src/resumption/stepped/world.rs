@@ -2,7 +2,11 @@
 //! In: a seed and the weather. Out: how the session ended. It fails when neither all bytes arrive nor both sides end it, when
 //! what is kept has no bound, and when nobody has anything to do and no timer is set.
 
+mod client;
+
 use std::time::Duration;
+
+use client::Round;
 
 use super::end::{End, How};
 use super::network::{Id, Item, Network, Random, Said};
@@ -18,10 +22,6 @@ pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 const CHANNELS: usize = 3;
-/// Between attempts of the client to reconnect.
-const PAUSE: Duration = Duration::from_millis(20);
-/// How long the client waits for the connections of an epoch.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// After so long without an answer the kernel ends a connection.
 const KERNEL: Duration = Duration::from_secs(20);
 /// How long the server still hears what came before the end of another connection.
@@ -66,13 +66,6 @@ pub(super) enum Outcome {
     Arrived,
     /// Both sides ended it before.
     Over,
-}
-
-/// The connections of one epoch, while the client makes them.
-struct Round {
-    epoch: u64,
-    wires: Vec<(Id, u32, Option<Mark>)>,
-    until: Time,
 }
 
 pub(super) struct World {
@@ -346,81 +339,6 @@ impl World {
         self.ends[SERVER].take(&mut self.net, id, which, mark)
     }
 
-    /// The client hears what its attempt to resume came to.
-    fn answered(&mut self, id: Id, said: Said) -> Result<(), Impossible> {
-        let Some(round) = self.round.as_mut().filter(|round| round.has(id)) else {
-            self.net.close(id, CLIENT);
-            return Ok(());
-        };
-        let (client, epoch) = (&mut self.ends[CLIENT], round.epoch);
-        let Some((_, channel, agreed)) = round.wires.iter_mut().find(|wire| wire.0 == id) else { return Ok(()) };
-        match said {
-            Said::Joined => {
-                client.session.heard(self.now);
-                let mark = client.freeze(*channel);
-                self.net.say(id, SERVER, Said::Continue(epoch, *channel, mark));
-            }
-            Said::Gone => client.end(&mut self.net, Some(Lost::Gone)),
-            Said::Continued(mark) => {
-                client.session.heard(self.now);
-                client.check(*channel, mark)?;
-                *agreed = Some(mark);
-                if *channel == ACKNOWLEDGEMENTS_PLACE {
-                    client.take(&mut self.net, id, (epoch, *channel), mark)?;
-                }
-            }
-            _ => client.broke(&mut self.net, epoch, self.now),
-        }
-        if round.wires.iter().any(|(_, _, agreed)| agreed.is_none()) {
-            return Ok(());
-        }
-        // None goes on before it is certain of each that both sides have the same history.
-        let wires = self.round.take().map(|round| round.wires).unwrap_or_default();
-        wires.into_iter().filter(|(_, channel, _)| *channel != ACKNOWLEDGEMENTS_PLACE).try_for_each(
-            |(id, channel, mark)| client.take(&mut self.net, id, (epoch, channel), mark.unwrap_or(Mark::none())),
-        )
-    }
-
-    /// The client makes the connections of an epoch, of channels from this one on.
-    fn dial(&mut self, epoch: u64, from: u32) {
-        let channels = (from..CHANNELS as u32).chain([ACKNOWLEDGEMENTS_PLACE]);
-        let said = if self.ends[SERVER].is_over() { Said::Gone } else { Said::Joined };
-        let wires = channels.map(|channel| {
-            let id = self.net.dial(epoch, channel);
-            self.net.say(id, CLIENT, said);
-            (id, channel, None)
-        });
-        self.round = Some(Round { epoch, wires: wires.collect(), until: self.now + PATIENCE });
-    }
-
-    /// What the client does with a session whose connections have broken, as its keeper does.
-    fn keep(&mut self) {
-        let client = &mut self.ends[CLIENT];
-        if let Some(round) = &self.round {
-            let late = self.now >= round.until;
-            if late {
-                client.broke(&mut self.net, round.epoch, self.now);
-            }
-            if !client.session.is_of(round.epoch) {
-                round.wires.iter().for_each(|(id, ..)| self.net.close(*id, CLIENT));
-                (self.round, self.next_attempt) = (None, self.now + PAUSE);
-            }
-            return;
-        }
-        if client.session.standing() != Standing::Broken || self.now < self.next_attempt {
-            return;
-        }
-        if self.now < self.away_until {
-            self.next_attempt = self.now + PAUSE;
-            return;
-        }
-        client.session.heard(self.now);
-        let epoch = client.session.epoch() + 1;
-        let left = client.session.begin(epoch, self.now);
-        client.leave(&mut self.net, left);
-        self.dial(epoch, 0);
-    }
-
     /// Does what is due.
     fn timeouts(&mut self) {
         let (now, waits) = (self.now, !self.arrived);
@@ -491,11 +409,5 @@ impl std::fmt::Debug for World {
             writeln!(formatter, "{:?}\n{:?}", self.ends[side].session, self.currents(side))?;
         }
         write!(formatter, "{:?}", self.net.wires)
-    }
-}
-
-impl Round {
-    fn has(&self, id: Id) -> bool {
-        self.wires.iter().any(|wire| wire.0 == id)
     }
 }
