@@ -20,7 +20,7 @@ use crate::pipes::sealed::{self, Sealed, SealedKeys};
 use crate::pipes::socket::Socket;
 use crate::pipes::socket_options::{prepare_tcp, prepare_unix, watch_peer};
 use crate::pipes::tls::{ClientTls, ServerTls, Tls, Tunnel, tunnel};
-use crate::secret::{Channel, Secret};
+use crate::secret::{Protection, Secret};
 
 /// `CUDA_ERROR_NOT_PERMITTED`, `…_NOT_SUPPORTED` and `…_SYSTEM_NOT_READY`: the codes of refusals.
 const NOT_PERMITTED: u32 = 800;
@@ -84,7 +84,7 @@ pub struct Link {
     pipe: Arc<dyn Pipe>,
     has_gone_over: bool,
     keys: Keys,
-    channel: Channel,
+    protection: Protection,
     sender: Sender,
     receiver: Receiver,
 }
@@ -131,16 +131,16 @@ impl Link {
             Keys::Token(sealed) => Arc::clone(sealed) as _,
             _ => Arc::new(Socket::new(Arc::clone(&socket))),
         };
-        let channel = clear_channel(&*pipe);
+        let protection = clear_protection(&*pipe);
         let sender = Sender::new(Arc::clone(&pipe), sent);
         let receiver = Receiver::new(Arc::clone(&pipe), received);
-        Self { socket: Some(socket), pipe, has_gone_over: false, keys, channel, sender, receiver }
+        Self { socket: Some(socket), pipe, has_gone_over: false, keys, protection, sender, receiver }
     }
 
     /// How its bytes are protected, as both ends of the connection see it until it is handed to another process.
     #[must_use]
-    pub fn channel(&self) -> &Channel {
-        &self.channel
+    pub fn protection(&self) -> &Protection {
+        &self.protection
     }
 
     /// Who makes its bytes into sealed records.
@@ -271,8 +271,8 @@ impl Link {
     #[must_use]
     pub fn over(pipe: Arc<dyn Pipe>) -> Self {
         let (sender, receiver) = (Sender::new(Arc::clone(&pipe), 0), Receiver::new(Arc::clone(&pipe), 0));
-        let (keys, channel) = (Keys::None, clear_channel(&*pipe));
-        Self { socket: None, pipe, has_gone_over: true, keys, channel, sender, receiver }
+        let (keys, protection) = (Keys::None, clear_protection(&*pipe));
+        Self { socket: None, pipe, has_gone_over: true, keys, protection, sender, receiver }
     }
 
     /// Agrees on TLS with a server whose certificate is for `host`. Nothing has been said on the link.
@@ -288,7 +288,7 @@ impl Link {
     }
 
     fn go_on_with_keys(&mut self, tls: Tls) -> Result<(), LinkError> {
-        self.channel = Channel::Tls(tls.exported()?);
+        self.protection = Protection::Tls(tls.exported()?);
         self.go_on_with(Arc::new(tls));
         self.keys = Keys::Process;
         Ok(())
@@ -310,7 +310,7 @@ impl Link {
         let pipe = Arc::new(agreed.pipe);
         self.go_on_with(Arc::clone(&pipe) as _);
         (self.keys, self.has_gone_over) = (Keys::Token(pipe), false);
-        self.channel = Channel::Sealed(agreed.hash);
+        self.protection = Protection::Sealed(agreed.hash);
     }
 
     /// The link behind what a client says first, on which nothing has been said: itself in the clear, or where the client
@@ -377,9 +377,9 @@ impl Link {
 
     fn through_tunnel(self) -> Result<Self, LinkError> {
         let Some(socket) = self.socket.clone() else { return Ok(self) };
-        let channel = self.channel;
+        let protection = self.protection;
         let (clear, tunnel) = tunnel(self.into_pipe(), socket)?;
-        Ok(Self { keys: Keys::Tunnel(tunnel), channel, ..Self::new(clear) })
+        Ok(Self { keys: Keys::Tunnel(tunnel), protection, ..Self::new(clear) })
     }
 
     /// The tunnel it goes through, which stays with this process when the link is handed on.
@@ -434,6 +434,6 @@ impl Link {
 }
 
 /// How bytes are protected that nobody seals.
-fn clear_channel(pipe: &dyn Pipe) -> Channel {
-    if pipe.reach() == Reach::Machine { Channel::Local } else { Channel::Clear }
+fn clear_protection(pipe: &dyn Pipe) -> Protection {
+    if pipe.reach() == Reach::Machine { Protection::Local } else { Protection::Clear }
 }

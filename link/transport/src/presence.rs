@@ -11,7 +11,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use crate::error::LinkError;
 use crate::link::Link;
 use crate::peer::Peer;
-use crate::secret::Channel;
+use crate::secret::Protection;
 
 impl Link {
     /// Sends a message, over a Unix socket with a descriptor of this process, where the system has such.
@@ -19,7 +19,7 @@ impl Link {
     /// # Errors
     /// As [`Link::send`].
     pub fn send_in_person(&mut self, message: &impl Message) -> Result<u64, LinkError> {
-        let process = (*self.channel() == Channel::Local).then(|| pidfd_open(getpid(), PidfdFlags::empty()));
+        let process = (*self.protection() == Protection::Local).then(|| pidfd_open(getpid(), PidfdFlags::empty()));
         match process {
             Some(Ok(process)) => self.send_with(message, std::os::fd::AsFd::as_fd(&process)),
             // Who cannot show it proves the token.

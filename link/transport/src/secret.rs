@@ -17,7 +17,7 @@ const BYTES: usize = 32;
 
 /// How a connection's bytes are protected, as both of its ends see it. A proof holds for this connection alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Channel {
+pub enum Protection {
     /// A socket within this machine.
     Local,
     /// TCP in the clear.
@@ -28,7 +28,7 @@ pub enum Channel {
     Tls([u8; BYTES]),
 }
 
-impl fmt::Debug for Channel {
+impl fmt::Debug for Protection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Local => "Local",
@@ -39,7 +39,7 @@ impl fmt::Debug for Channel {
     }
 }
 
-impl Channel {
+impl Protection {
     /// Its name and what it is bound to, as a proof covers them.
     fn bound(&self) -> (&'static [u8], &[u8]) {
         match self {
@@ -90,26 +90,26 @@ impl Secret {
 
     /// The proof of one side that it knows the token.
     #[must_use]
-    pub fn proof(&self, side: Side, channel: &Channel, server: &[u8], client: &[u8]) -> [u8; BYTES] {
+    pub fn proof(&self, side: Side, protection: &Protection, server: &[u8], client: &[u8]) -> [u8; BYTES] {
         let mut proof = [0; BYTES];
-        proof.copy_from_slice(hmac::sign(&self.proving, &covered(side, channel, server, client)).as_ref());
+        proof.copy_from_slice(hmac::sign(&self.proving, &covered(side, protection, server, client)).as_ref());
         proof
     }
 
     /// Whether this is that proof.
     #[must_use]
-    pub fn proves(&self, side: Side, channel: &Channel, server: &[u8], client: &[u8], proof: &[u8]) -> bool {
-        hmac::verify(&self.proving, &covered(side, channel, server, client), proof).is_ok()
+    pub fn proves(&self, side: Side, protection: &Protection, server: &[u8], client: &[u8], proof: &[u8]) -> bool {
+        hmac::verify(&self.proving, &covered(side, protection, server, client), proof).is_ok()
     }
 }
 
 /// What a proof covers: each part behind its length, so that no two of them run together.
-fn covered(side: Side, channel: &Channel, server: &[u8], client: &[u8]) -> Vec<u8> {
+fn covered(side: Side, protection: &Protection, server: &[u8], client: &[u8]) -> Vec<u8> {
     let side: &[u8] = match side {
         Side::Client => b"C",
         Side::Server => b"S",
     };
-    let (name, bound) = channel.bound();
+    let (name, bound) = protection.bound();
     let mut covered = Vec::new();
     for part in [PROVING, side, name, bound, server, client] {
         let length = u32::try_from(part.len()).expect("a nonce is short");
@@ -126,21 +126,21 @@ mod tests {
     #[test]
     fn a_proof_is_bound_to_token_side_channel_and_nonces() {
         let secret = Secret::of("token");
-        let channel = Channel::Tls([1; 32]);
-        let proof = secret.proof(Side::Client, &channel, b"server", b"client");
-        assert!(secret.proves(Side::Client, &channel, b"server", b"client", &proof));
-        assert!(!Secret::of("another").proves(Side::Client, &channel, b"server", b"client", &proof));
-        assert!(!secret.proves(Side::Server, &channel, b"server", b"client", &proof));
-        for other in [Channel::Local, Channel::Clear, Channel::Sealed([1; 32]), Channel::Tls([2; 32])] {
+        let protection = Protection::Tls([1; 32]);
+        let proof = secret.proof(Side::Client, &protection, b"server", b"client");
+        assert!(secret.proves(Side::Client, &protection, b"server", b"client", &proof));
+        assert!(!Secret::of("another").proves(Side::Client, &protection, b"server", b"client", &proof));
+        assert!(!secret.proves(Side::Server, &protection, b"server", b"client", &proof));
+        for other in [Protection::Local, Protection::Clear, Protection::Sealed([1; 32]), Protection::Tls([2; 32])] {
             assert!(!secret.proves(Side::Client, &other, b"server", b"client", &proof), "{other:?}");
         }
-        assert!(!secret.proves(Side::Client, &channel, b"serverc", b"lient", &proof));
-        assert!(!secret.proves(Side::Client, &channel, b"server", b"", &proof));
-        assert!(!secret.proves(Side::Client, &channel, b"server", b"client", &proof[..31]));
+        assert!(!secret.proves(Side::Client, &protection, b"serverc", b"lient", &proof));
+        assert!(!secret.proves(Side::Client, &protection, b"server", b"", &proof));
+        assert!(!secret.proves(Side::Client, &protection, b"server", b"client", &proof[..31]));
     }
 
     #[test]
     fn what_is_shown_of_it_holds_nothing_secret() {
-        assert_eq!(format!("{:?} {:?}", Secret::of("token"), Channel::Sealed([7; 32])), "Secret(…) Sealed(…)");
+        assert_eq!(format!("{:?} {:?}", Secret::of("token"), Protection::Sealed([7; 32])), "Secret(…) Sealed(…)");
     }
 }

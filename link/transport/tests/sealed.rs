@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_transport::{Address, Answering, Channel, Link, LinkError, Listener, Sealer, Secret, Trust, connect};
+use floe_transport::{Address, Answering, Link, LinkError, Listener, Protection, Sealer, Secret, Trust, connect};
 use floe_transport::{Opening, Peer, Speech, first_bytes_needed, is_stranger, look};
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Ended, FrameHeader, Message as _, StreamId};
 
@@ -91,9 +91,9 @@ fn receive(link: &mut Link) -> Result<Vec<u8>, LinkError> {
 fn frames_of_all_sizes_pass_both_ways_and_the_channel_is_one() {
     let (mut client, mut server) = pair();
     assert_eq!((client.sealer(), server.sealer()), (Sealer::Token, Sealer::Token));
-    assert!(matches!(client.channel(), Channel::Sealed(_)));
-    assert_eq!(client.channel(), server.channel());
-    assert_ne!(client.channel(), pair().0.channel(), "another connection");
+    assert!(matches!(client.protection(), Protection::Sealed(_)));
+    assert_eq!(client.protection(), server.protection());
+    assert_ne!(client.protection(), pair().0.protection(), "another connection");
     for bytes in [0, 1, 100, 65_000, 65_536, 65_537, 200_000, 4 << 20] {
         let data = pattern(bytes);
         for turn in 0..2 {
@@ -285,7 +285,7 @@ fn without_a_token_nothing_leaves_this_machine_over_tcp() {
     server.accept().unwrap().0.read_to_end(&mut said).unwrap();
     assert_eq!(said, []);
     let clear = Address::Clear { host: own.to_string(), port };
-    assert_eq!(*connect(&clear, PATIENCE, &Trust::default()).unwrap().channel(), Channel::Clear);
+    assert_eq!(*connect(&clear, PATIENCE, &Trust::default()).unwrap().protection(), Protection::Clear);
 }
 
 /// What a man in the middle does with the sealed bytes of one direction, all of them at once.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_transport::{
-    Address, Answering, Channel, ClientTls, Identity, Link, LinkError, Listener, Sealer, Secret, Sender, ServerTls,
+    Address, Answering, ClientTls, Identity, Link, LinkError, Listener, Protection, Sealer, Secret, Sender, ServerTls,
     Side, TlsError, Trust, connect,
 };
 use floe_wire::{CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId};
@@ -331,14 +331,14 @@ fn a_byte_that_was_changed_on_the_way_ends_the_link() {
 fn both_ends_share_what_no_other_connection_has() {
     let authority = Authority::new();
     let (tls, server_tls) = (authority.client(), authority.server());
-    let channels = [(); 2].map(|()| {
+    let protections = [(); 2].map(|()| {
         let (ours, theirs) = meet(tls_to("localhost", &tls), Some(&server_tls), true);
         let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-        assert!(matches!(ours.channel(), Channel::Tls(_)));
-        assert_eq!(ours.channel(), theirs.channel());
-        *ours.channel()
+        assert!(matches!(ours.protection(), Protection::Tls(_)));
+        assert_eq!(ours.protection(), theirs.protection());
+        *ours.protection()
     });
-    assert_ne!(channels[0], channels[1], "two connections of the same client to the same server");
+    assert_ne!(protections[0], protections[1], "two connections of the same client to the same server");
 }
 
 #[test]
@@ -352,8 +352,8 @@ fn proofs_that_are_relayed_from_tls_to_tls_are_worth_nothing_at_either_end() {
     };
     let ((client, near), (far, server)) = (by_tls(), by_tls());
     let (secret, ours, theirs) = (Secret::of("token"), b"the client's nonce", b"the server's nonce");
-    let proof = |side, link: &Link| secret.proof(side, link.channel(), theirs, ours);
-    let proves = |side, link: &Link, proof: &[u8]| secret.proves(side, link.channel(), theirs, ours, proof);
+    let proof = |side, link: &Link| secret.proof(side, link.protection(), theirs, ours);
+    let proves = |side, link: &Link, proof: &[u8]| secret.proves(side, link.protection(), theirs, ours, proof);
     let (of_client, of_server) = (proof(Side::Client, &client), proof(Side::Server, &server));
     assert!(proves(Side::Client, &near, &of_client) && proves(Side::Server, &far, &of_server), "straight");
     assert!(!proves(Side::Client, &server, &of_client), "the client's at the server");

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub use bulk::Joined;
 #[allow(unused_imports, reason = "some test files use them")]
 pub use bulk::{drain, drain_once, end};
-use floe_transport::{Channel, Link, Listener, Receiver, Secret, Sender, Side};
+use floe_transport::{Link, Listener, Protection, Receiver, Secret, Sender, Side};
 use floe_wire::*;
 pub use lasting::Wires;
 #[allow(unused_imports, reason = "some test files use it")]
@@ -537,12 +537,12 @@ impl Peer {
 
     fn authenticate(&mut self, message: &Authenticate<'_>, sequence: u64) {
         let token = self.options.token.clone().expect("asked for only with a token");
-        let (secret, channel) = (Secret::of(&token), Channel::Local);
-        if !secret.proves(Side::Client, &channel, &self.nonce, message.nonce, message.proof) {
+        let (secret, protection) = (Secret::of(&token), Protection::Local);
+        if !secret.proves(Side::Client, &protection, &self.nonce, message.nonce, message.proof) {
             self.reply_with(sequence, 1, 0, "the token is wrong", &[]);
             return;
         }
-        let own = secret.proof(Side::Server, &channel, &self.nonce, message.nonce);
+        let own = secret.proof(Side::Server, &protection, &self.nonce, message.nonce);
         self.reply_borrowed(sequence, &AuthenticateReply { proof: &own });
     }
 

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
-use floe_transport::{Channel, Link, LinkError, Peer, Sealer, Side};
+use floe_transport::{Link, LinkError, Peer, Protection, Sealer, Side};
 use floe_wire::{
     Attach, AttachReply, Authenticate, AuthenticateReply, Class, DecodeError, Ended, Field, Hello, HelloReply, Join,
     ListGpusReply, ListSessionsReply, MAGIC, MOST_WORDS, NEWEST_VERSION, OLDEST_VERSION, ReadTelemetry,
@@ -196,7 +196,7 @@ impl Conversation<'_> {
             );
             return self.refuse(sequence, status::SYSTEM_DRIVER_MISMATCH, words);
         }
-        if *self.link.channel() == Channel::Clear && !self.host.takes_clear_text() {
+        if *self.link.protection() == Protection::Clear && !self.host.takes_clear_text() {
             return self.refuse(sequence, status::NOT_PERMITTED, NOT_IN_THE_CLEAR.to_owned());
         }
         self.is_known = self.shows_itself();
@@ -213,13 +213,13 @@ impl Conversation<'_> {
     /// Whether the peer has proved who it is before it said anything: by the token that seals its connection, or as a process
     /// of this machine that may come in without.
     fn shows_itself(&mut self) -> bool {
-        match self.link.channel() {
-            Channel::Sealed(_) => true,
-            Channel::Local if self.host.trusts(self.peer) => {
+        match self.link.protection() {
+            Protection::Sealed(_) => true,
+            Protection::Local if self.host.trusts(self.peer) => {
                 let shown = self.link.descriptor();
                 self.host.trusts_forwarded() || self.peer.is_shown_by(shown.as_ref())
             }
-            Channel::Local | Channel::Clear | Channel::Tls(_) => false,
+            Protection::Local | Protection::Clear | Protection::Tls(_) => false,
         }
     }
 
@@ -228,13 +228,14 @@ impl Conversation<'_> {
             let words = format!("a client's nonce has 16 to 64 bytes, this one: {}", message.nonce.len());
             return self.refuse(sequence, status::INVALID_VALUE, words);
         }
-        let (channel, theirs) = (*self.link.channel(), message.nonce);
+        let (protection, theirs) = (*self.link.protection(), message.nonce);
         let secret = self.host.token().map(Token::secret);
-        let secret = secret.filter(|secret| secret.proves(Side::Client, &channel, &self.nonce, theirs, message.proof));
+        let secret =
+            secret.filter(|secret| secret.proves(Side::Client, &protection, &self.nonce, theirs, message.proof));
         let Some(secret) = secret else {
             return self.refuse(sequence, status::NOT_PERMITTED, "the token is wrong".to_owned());
         };
-        let proof = secret.proof(Side::Server, &channel, &self.nonce, theirs);
+        let proof = secret.proof(Side::Server, &protection, &self.nonce, theirs);
         self.is_welcome()?;
         self.answer(sequence, &AuthenticateReply { proof: &proof })
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, Channel, Link, LinkError, Places, Secret, Side, Transport, Trust};
+use floe_transport::{Address, Link, LinkError, Places, Protection, Secret, Side, Transport, Trust};
 use floe_wire::{
     Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, PAYLOAD_LIMIT,
     Push, SETUP_PAYLOAD_LIMIT, Setting, printable,
@@ -145,19 +145,19 @@ impl<'a> Dialogue<'a> {
             return Err(ConnectError::Version { server: self.server.to_owned(), version });
         }
         let server = || self.server.to_owned();
-        match (authenticate, secret, *self.link.channel()) {
-            (true, Some(secret), channel) => self.authenticate(secret, &channel, &theirs),
+        match (authenticate, secret, *self.link.protection()) {
+            (true, Some(secret), protection) => self.authenticate(secret, &protection, &theirs),
             (true, None, _) => Err(ConnectError::NoToken { server: server() }),
             // Without the token there would be no such connection.
-            (false, _, Channel::Sealed(_)) | (false, _, Channel::Local) | (false, None, _) => Ok(()),
-            (false, Some(_), Channel::Clear | Channel::Tls(_)) => Err(ConnectError::NoProof { server: server() }),
+            (false, _, Protection::Sealed(_)) | (false, _, Protection::Local) | (false, None, _) => Ok(()),
+            (false, Some(_), Protection::Clear | Protection::Tls(_)) => Err(ConnectError::NoProof { server: server() }),
         }
     }
 
-    fn authenticate(&mut self, secret: &Secret, channel: &Channel, theirs: &[u8]) -> Result<(), ConnectError> {
+    fn authenticate(&mut self, secret: &Secret, protection: &Protection, theirs: &[u8]) -> Result<(), ConnectError> {
         let mut ours = [0; 32];
         getrandom::fill(&mut ours).map_err(|error| ConnectError::Random(error.to_string()))?;
-        let proof = secret.proof(Side::Client, channel, theirs, &ours);
+        let proof = secret.proof(Side::Client, protection, theirs, &ours);
         let message = Authenticate { nonce: &ours, proof: &proof };
         let body = self.ask(&message, "the token", self.limit).map_err(|error| match error {
             ConnectError::Refused { server, error: CudaError::NOT_PERMITTED, .. } => {
@@ -166,7 +166,7 @@ impl<'a> Dialogue<'a> {
             other => other,
         })?;
         let reply = Authenticate::decode_reply(&body).map_err(|source| self.garbled(source))?;
-        let is_proved = secret.proves(Side::Server, channel, theirs, &ours, reply.proof);
+        let is_proved = secret.proves(Side::Server, protection, theirs, &ours, reply.proof);
         if is_proved { Ok(()) } else { Err(ConnectError::Impostor { server: self.server.to_owned() }) }
     }
 
@@ -449,7 +449,7 @@ mod tests {
             }
         });
         let link = Link::new(ours.into());
-        assert_eq!(*link.channel(), Channel::Clear);
+        assert_eq!(*link.protection(), Protection::Clear);
         let mut dialogue = Dialogue { link, server: "clear://there", limit: LIMIT, trip: Duration::ZERO };
         let outcome = dialogue.greet(Some(&Secret::of(TOKEN)));
         drop(dialogue);
@@ -458,23 +458,23 @@ mod tests {
     }
 
     /// The proof of a side that knows this token, as if the connection were of this kind.
-    fn proof(token: &str, side: Side, channel: Channel, client: &[u8]) -> Vec<u8> {
-        Secret::of(token).proof(side, &channel, NONCE, client).to_vec()
+    fn proof(token: &str, side: Side, protection: Protection, client: &[u8]) -> Vec<u8> {
+        Secret::of(token).proof(side, &protection, NONCE, client).to_vec()
     }
 
     #[test]
     fn a_server_whose_proof_is_wrong_or_empty_is_an_impostor() {
-        let right: Proving = |message| proof(TOKEN, Side::Server, Channel::Clear, message.nonce);
+        let right: Proving = |message| proof(TOKEN, Side::Server, Protection::Clear, message.nonce);
         assert!(proved(Some(right)).is_ok());
         let wrong: [(&str, Proving); 8] = [
             ("nothing", |_| Vec::new()),
             ("zeros", |_| vec![0; 32]),
             ("what the client has said", |message| message.proof.to_vec()),
-            ("the client's side", |message| proof(TOKEN, Side::Client, Channel::Clear, message.nonce)),
-            ("another token", |message| proof("another", Side::Server, Channel::Clear, message.nonce)),
-            ("another connection", |message| proof(TOKEN, Side::Server, Channel::Tls([1; 32]), message.nonce)),
-            ("another question", |_| proof(TOKEN, Side::Server, Channel::Clear, &[7; 32])),
-            ("a part", |message| proof(TOKEN, Side::Server, Channel::Clear, message.nonce)[..31].to_vec()),
+            ("the client's side", |message| proof(TOKEN, Side::Client, Protection::Clear, message.nonce)),
+            ("another token", |message| proof("another", Side::Server, Protection::Clear, message.nonce)),
+            ("another connection", |message| proof(TOKEN, Side::Server, Protection::Tls([1; 32]), message.nonce)),
+            ("another question", |_| proof(TOKEN, Side::Server, Protection::Clear, &[7; 32])),
+            ("a part", |message| proof(TOKEN, Side::Server, Protection::Clear, message.nonce)[..31].to_vec()),
         ];
         for (name, proving) in wrong {
             let outcome = proved(Some(proving));

@@ -247,12 +247,12 @@ fn the_right_proof_is_let_in_and_answered() {
     assert!(reply.authenticate);
     let nonce = reply.nonce.to_vec();
     let secret = token.secret();
-    let proof = secret.proof(Side::Client, &Channel::Local, &nonce, OURS);
+    let proof = secret.proof(Side::Client, &Protection::Local, &nonce, OURS);
     link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
     let (status, body) = hear(&mut link);
     assert_eq!(status, 0);
     let reply = Authenticate::decode_reply(&body).expect("a reply");
-    assert!(secret.proves(Side::Server, &Channel::Local, &nonce, OURS, reply.proof));
+    assert!(secret.proves(Side::Server, &Protection::Local, &nonce, OURS, reply.proof));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_nonce_of_the_wrong_length_is_refused_also_with_the_right_proof() {
         link.send(&hello()).expect("sent");
         let (_, body) = hear(&mut link);
         let theirs = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
-        let proof = token.secret().proof(Side::Client, &Channel::Local, &theirs, nonce);
+        let proof = token.secret().proof(Side::Client, &Protection::Local, &theirs, nonce);
         link.send(&Authenticate { nonce, proof: &proof }).expect("sent");
         assert_eq!(hear(&mut link).0, status::INVALID_VALUE);
         ends_refused(daemon);
@@ -298,7 +298,7 @@ fn a_proof_for_another_connection_is_refused() {
     let (_, body) = hear(&mut link);
     let nonce = Hello::decode_reply(&body).expect("a reply").nonce.to_vec();
     // What a relay gets from a client that has connected to it by TLS.
-    let proof = token.secret().proof(Side::Client, &Channel::Tls([1; 32]), &nonce, OURS);
+    let proof = token.secret().proof(Side::Client, &Protection::Tls([1; 32]), &nonce, OURS);
     link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
     assert_eq!(hear(&mut link).0, status::NOT_PERMITTED);
     ends_refused(daemon);
@@ -411,7 +411,7 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
     let (_, body) = hear(&mut link);
     let reply = Hello::decode_reply(&body).expect("a reply");
     if reply.authenticate {
-        let proof = token.secret().proof(Side::Client, &Channel::Local, reply.nonce, OURS);
+        let proof = token.secret().proof(Side::Client, &Protection::Local, reply.nonce, OURS);
         link.send(&Authenticate { nonce: OURS, proof: &proof }).expect("sent");
         assert_eq!(hear(&mut link).0, 0);
     }
