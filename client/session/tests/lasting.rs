@@ -347,7 +347,7 @@ fn the_server_hears_who_leaves() {
     client.ctx_set_current(context).unwrap();
     let at = client.mem_alloc(16).unwrap();
     post(client, at, 0..100);
-    assert_eq!(server.wires().places().standing(), Standing::There);
+    assert_eq!(server.wires().channels().standing(), Standing::There);
     client.exiting();
     server.wires().wait_for_leave();
     server.wait_for("Fill", 100);

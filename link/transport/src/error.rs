@@ -103,10 +103,10 @@ pub enum LinkError {
     #[error(transparent)]
     Index(BadIndex),
     /// The peer says that more or fewer bytes have come than can have.
-    #[error("place {place}: {received} bytes cannot have come: {acknowledged} had before, {sent} were sent")]
+    #[error("channel {channel}: {received} bytes cannot have come: {acknowledged} had before, {sent} were sent")]
     Acknowledgement {
-        /// The connection's place in its session.
-        place: u32,
+        /// The channel.
+        channel: u32,
         /// What the peer says.
         received: u64,
         /// What it said before.
@@ -116,13 +116,13 @@ pub enum LinkError {
     },
     /// What the peer has read is not what was sent.
     #[error(
-        "place {place}: the {received} bytes that came are not those that were sent: one side has been set back to an earlier \
+        "channel {channel}: the {received} bytes that came are not those that were sent: one side has been set back to an earlier \
          state while the session went on\n  a session goes on in one process only: a restored image, snapshot or clone of it \
          cannot"
     )]
     History {
-        /// The connection's place in its session.
-        place: u32,
+        /// The channel.
+        channel: u32,
         /// How many the peer says it has.
         received: u64,
     },

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use authority::Authority;
 use floe_transport::{
-    Address, Answering, ClientTls, Giving, Help, Identity, Lent, Link, LinkError, Load, Mark, OWN_PLACE, Receiver,
+    Address, Answering, ClientTls, Giving, Help, Identity, Lent, Link, LinkError, Load, MAIN_CHANNEL, Mark, Receiver,
     Secret, Sender, ServerTls, Spin, Stripes, Target, Transfers, Trust, connect, pull,
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
@@ -407,12 +407,12 @@ fn a_connection_of_an_earlier_time_is_not_read() {
     let _limit = ends.limit(|| ());
     let [ours, _theirs] = ends.own();
     let (_sender, mut receiver) = ours.split();
-    let places = ends.ours();
-    assert!(places.begin(2));
-    assert!(!places.begin(2) && !places.begin(1));
+    let channels = ends.ours();
+    assert!(channels.begin(2));
+    assert!(!channels.begin(2) && !channels.begin(1));
     let (late, mut other) = UnixStream::pair().unwrap();
     other.write_all(&[7; 100]).unwrap();
-    places.go_on(OWN_PLACE, 1, Link::new(late.into()), Mark::none()).unwrap();
+    channels.go_on(MAIN_CHANNEL, 1, Link::new(late.into()), Mark::none()).unwrap();
     other.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     let read = other.read(&mut [0]);
     assert!(
@@ -420,16 +420,16 @@ fn a_connection_of_an_earlier_time_is_not_read() {
         "it is closed"
     );
     let (now, other) = UnixStream::pair().unwrap();
-    assert_eq!(places.freeze(OWN_PLACE), Mark::none());
-    places.go_on(OWN_PLACE, 2, Link::new(now.into()), Mark::none()).unwrap();
+    assert_eq!(channels.freeze(MAIN_CHANNEL), Mark::none());
+    channels.go_on(MAIN_CHANNEL, 2, Link::new(now.into()), Mark::none()).unwrap();
     let mut other = Link::new(other.into());
     other.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
     let frame = receiver.next().unwrap().unwrap();
     assert_eq!(SynchronizeStream::decode(frame.payload).unwrap().stream, StreamId(4));
     // What nobody has sent cannot have come.
-    assert!(places.begin(3));
+    assert!(channels.begin(3));
     let (wrong, _other) = UnixStream::pair().unwrap();
-    let error = places.go_on(OWN_PLACE, 3, Link::new(wrong.into()), Mark { received: 1, digest: 0 }).unwrap_err();
+    let error = channels.go_on(MAIN_CHANNEL, 3, Link::new(wrong.into()), Mark { received: 1, digest: 0 }).unwrap_err();
     assert!(matches!(error, LinkError::Acknowledgement { received: 1, sent: 0, .. }) && error.is_broken_contract());
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, OWN_PLACE, Places, Rings, Transport};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, MAIN_CHANNEL, Mark, Rings, Transport};
 use floe_wire::*;
 use floe_worker::contract::{Demand, Protection, Report, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Giver, Role, pair};
@@ -794,7 +794,7 @@ fn acknowledge(giver: &Giver) -> Link {
     giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
     let mut acknowledgements = Link::new(ours.into());
     let Mark { received, digest } = Mark::none();
-    acknowledgements.send(&Continue { epoch: 1, place: ACKNOWLEDGEMENTS_PLACE, received, digest }).unwrap();
+    acknowledgements.send(&Continue { epoch: 1, channel: ACKNOWLEDGEMENT_CHANNEL, received, digest }).unwrap();
     acknowledgements.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     acknowledgements
 }
@@ -804,7 +804,7 @@ fn a_worker_goes_on_with_the_next_connection_and_reports_the_pause() {
     let (mut child, link, giver) = spawn_open(&Task { grace_ms: 600_000, ..task() });
     let reports = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut reports = reports.map(|line| serde_json::from_str::<Report>(&line.unwrap()).unwrap());
-    let (places, link) = Places::take_over(link, PATIENCE);
+    let (channels, link) = Channels::take_over(link, PATIENCE);
     let mut session = Session { child, link: Some(link), printed: String::new() };
     let acknowledgements = acknowledge(&giver);
     session.memory();
@@ -818,21 +818,21 @@ fn a_worker_goes_on_with_the_next_connection_and_reports_the_pause() {
         width: 100,
         height: 1,
     });
-    places.broke(1);
+    channels.broke(1);
     drop(acknowledgements);
     assert!(reports.any(|report| report == Report::Broken(true)));
     // Posted while there is no connection.
     session.launch(1, 0, 1, 128, &add_parameters(BASE, 5, 100));
-    assert!(places.begin(2));
+    assert!(channels.begin(2));
     let (ours, theirs) = UnixStream::pair().unwrap();
     giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
     let mut next = Link::new(ours.into());
-    let Mark { received, digest } = places.freeze(OWN_PLACE);
-    next.send(&Continue { epoch: 2, place: OWN_PLACE, received, digest }).unwrap();
+    let Mark { received, digest } = channels.freeze(MAIN_CHANNEL);
+    next.send(&Continue { epoch: 2, channel: MAIN_CHANNEL, received, digest }).unwrap();
     let reply = next.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ContinueReply { received, digest } =
         Continue::decode_reply(Reply::decode(reply.payload).unwrap().body).unwrap();
-    places.go_on(OWN_PLACE, 2, next, Mark { received, digest }).unwrap();
+    channels.go_on(MAIN_CHANNEL, 2, next, Mark { received, digest }).unwrap();
     assert!(session.read(BASE, 400).chunks(4).all(|word| word == 12_u32.to_le_bytes()));
     assert!(reports.any(|report| report == Report::Broken(false)));
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use floe_abi::{CudaError, CudaResult};
-use floe_transport::{Link, LinkError, Places, Sender, Spin, Wait};
+use floe_transport::{Channels, Link, LinkError, Sender, Spin, Wait};
 use floe_wire::{Call, CopyLate, DecodeError, Message};
 
 pub(crate) use dial::Joining;
@@ -93,7 +93,7 @@ impl Connection {
     pub(crate) fn start(
         link: Link,
         joining: Joining,
-        places: Option<Places>,
+        channels: Option<Channels>,
         statistics: Arc<Statistics>,
         errors: Arc<Errors>,
         order: Arc<Order>,
@@ -102,7 +102,7 @@ impl Connection {
         let (sender, receiver) = link.split();
         let (host, arrivals) = HostFunctions::new();
         let joining = Arc::new(joining);
-        let keeper = places.map(|places| Keeper::new(places, &joining, Arc::clone(&statistics)));
+        let keeper = channels.map(|channels| Keeper::new(channels, &joining, Arc::clone(&statistics)));
         let shared = Arc::new(Shared {
             sender: sender.clone(),
             incoming: Incoming::new(receiver, Spin::of_process()),

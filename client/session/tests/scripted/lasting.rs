@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Listener, Mark, Places, Standing};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, Listener, Mark, Standing};
 use floe_wire::*;
 
 use super::bulk::{self, Joined};
@@ -19,7 +19,7 @@ pub struct Wires(Arc<State>);
 
 #[derive(Default)]
 struct State {
-    places: OnceLock<Places>,
+    channels: OnceLock<Channels>,
     /// Whoever comes is sent away.
     is_away: AtomicBool,
     /// The session is not there any more.
@@ -28,45 +28,45 @@ struct State {
     counts_wrong: AtomicBool,
     /// It says that it has other bytes than were sent.
     has_others: AtomicBool,
-    /// One connection at a time is given its place.
-    placing: Mutex<()>,
+    /// One connection at a time is given its channel.
+    admitting: Mutex<()>,
 }
 
 impl Wires {
     /// Takes over the session's own connection.
     pub fn take_over(&self, link: Link, grace: Duration) -> Link {
-        let (places, link) = Places::take_over(link, grace);
-        assert!(self.0.places.set(places).is_ok(), "a scripted server has one session");
+        let (channels, link) = Channels::take_over(link, grace);
+        assert!(self.0.channels.set(channels).is_ok(), "a scripted server has one session");
         link
     }
 
-    pub fn places(&self) -> &Places {
-        self.0.places.wait()
+    pub fn channels(&self) -> &Channels {
+        self.0.channels.wait()
     }
 
     /// Ends the session for good, where there is one.
     pub fn end(&self) {
-        if let Some(places) = self.0.places.get() {
-            places.end();
+        if let Some(channels) = self.0.channels.get() {
+            channels.end();
         }
     }
 
     /// Cuts what connections there are.
     pub fn cut(&self) {
-        self.places().broke(self.places().epoch());
+        self.channels().broke(self.channels().epoch());
     }
 
     /// As `cut`, and waits until the client has come again.
     pub fn cut_and_wait(&self) {
-        let before = self.places().epoch();
+        let before = self.channels().epoch();
         self.cut();
-        self.wait(|places| places.epoch() > before);
+        self.wait(|channels| channels.epoch() > before);
     }
 
     /// Waits for something to become true of the connections.
-    pub fn wait(&self, is: impl Fn(&Places) -> bool) {
+    pub fn wait(&self, is: impl Fn(&Channels) -> bool) {
         let until = Instant::now() + LIMIT;
-        while !is(self.places()) {
+        while !is(self.channels()) {
             assert!(Instant::now() < until, "it never came to be");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -74,7 +74,7 @@ impl Wires {
 
     /// Waits until the client has said that it leaves.
     pub fn wait_for_leave(&self) {
-        self.wait(|places| places.standing() == Standing::Over);
+        self.wait(|channels| channels.standing() == Standing::Over);
     }
 
     /// Whether whoever comes is sent away from now on.
@@ -99,7 +99,7 @@ impl Wires {
 
     /// Greets whoever comes, until the session is over.
     pub fn welcome(&self, listener: &Listener, joined: &Joined) {
-        while !self.places().is_over() {
+        while !self.channels().is_over() {
             let Ok(Some((link, _))) = listener.accept() else {
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
@@ -111,7 +111,7 @@ impl Wires {
         }
     }
 
-    /// `None`: it was cut before it had its place.
+    /// `None`: it was cut before it had its channel.
     fn greet(&self, mut link: Link, joined: &Joined) -> Option<()> {
         let (request, _) = next::<Hello>(&mut link)?;
         reply(&mut link, request, 0, &bulk::greeting())?;
@@ -125,34 +125,34 @@ impl Wires {
         }
         let (request, message) = next::<Continue>(&mut link)?;
         let message = Continue::decode(&message).expect("how it goes on");
-        self.place(link, request, &message, joined)
+        self.admit(link, request, &message, joined)
     }
 
-    fn place(&self, mut link: Link, request: u64, message: &Continue, joined: &Joined) -> Option<()> {
-        let places = self.places();
-        let &Continue { epoch, place, .. } = message;
+    fn admit(&self, mut link: Link, request: u64, message: &Continue, joined: &Joined) -> Option<()> {
+        let channels = self.channels();
+        let &Continue { epoch, channel, .. } = message;
         let theirs = Mark { received: message.received, digest: message.digest };
-        let placing = self.0.placing.lock().unwrap();
-        if epoch < places.epoch() {
+        let admitting = self.0.admitting.lock().unwrap();
+        if epoch < channels.epoch() {
             return reply(&mut link, request, 1, &());
         }
-        let _ = places.begin(epoch);
-        let is_new = place != ACKNOWLEDGEMENTS_PLACE && !places.has(place);
-        let has = places.freeze(place);
+        let _ = channels.begin(epoch);
+        let is_new = channel != ACKNOWLEDGEMENT_CHANNEL && !channels.has(channel);
+        let has = channels.freeze(channel);
         let wrong = if self.0.counts_wrong.load(Ordering::Acquire) { 1 << 40 } else { 0 };
         let digest = has.digest ^ u64::from(self.0.has_others.load(Ordering::Acquire));
         let replied = reply(&mut link, request, 0, &ContinueReply { received: has.received + wrong, digest });
         if is_new {
             // It is there from now on, whatever becomes of this connection.
-            joined.lock().unwrap().push(places.link(place));
+            joined.lock().unwrap().push(channels.link(channel));
         }
-        drop(placing);
+        drop(admitting);
         replied?;
-        if place == ACKNOWLEDGEMENTS_PLACE {
-            let receiver = places.hear(epoch, link);
-            places.listen(epoch, receiver);
+        if channel == ACKNOWLEDGEMENT_CHANNEL {
+            let receiver = channels.hear(epoch, link);
+            channels.listen(epoch, receiver);
         } else {
-            places.go_on(place, epoch, link, theirs).expect("clients count right");
+            channels.go_on(channel, epoch, link, theirs).expect("clients count right");
         }
         Some(())
     }

@@ -1,4 +1,4 @@
-//! What tells one history of a place from another: a running digest of the bytes that have gone through it.
+//! What tells one history of a channel from another: a running digest of the bytes that have gone through it.
 //! In: the bytes of one direction as they come, and how many of large data are passed over. Out: how many there have been, and
 //! their digest. It keeps no bytes, and is no defence against a peer that lies: that one harms its own session only.
 //!
@@ -16,24 +16,24 @@ use crate::frames::salt::SALTED_FROM;
 /// Bytes of a header that say how many follow it.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// How many bytes have come at a place, and their digest.
+/// How many bytes have come on a channel, and their digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes since the place began.
+    /// Bytes since the channel began.
     pub received: u64,
     /// What tells them from others.
     pub digest: u64,
 }
 
 impl Mark {
-    /// Before the first byte, and at the place of acknowledgements, which has no history.
+    /// Before the first byte, and on the channel of acknowledgements, which has no history.
     #[must_use]
     pub fn none() -> Self {
         History::default().mark()
     }
 }
 
-/// The bytes of one direction of a place, up to one of them.
+/// The bytes of one direction of a channel, up to one of them.
 #[derive(Clone)]
 pub(super) struct History {
     hash: Hasher,
@@ -105,8 +105,8 @@ impl History {
     fn header(&mut self, bytes: &[u8]) -> usize {
         let now = (HEADER_BYTES - self.header).min(bytes.len());
         for byte in &bytes[..now] {
-            if let Some(place) = self.length.get_mut(self.header) {
-                *place = *byte;
+            if let Some(channel) = self.length.get_mut(self.header) {
+                *channel = *byte;
             }
             self.header += 1;
         }

@@ -1,18 +1,18 @@
-//! A place as the pipe that the layers above it have.
+//! A channel as the pipe that the layers above it have.
 //! In: bytes to write, and whoever waits for bytes. Out: each write kept until the peer has it, whether there is a connection
 //! or not; reads that wait for the next connection where there is none.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::channel::{Attempt, Channel, HOLE_BYTES, Siblings, lock};
 use super::log::Held;
-use super::place::{Attempt, HOLE_BYTES, Place, Siblings, lock};
 use crate::error::Failure;
 use crate::frames::outgoing::BULK_BYTES;
 use crate::pipes::lent::{Giving, Lent};
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
-impl<S: Siblings> Pipe for Place<S> {
+impl<S: Siblings> Pipe for Channel<S> {
     fn write(&self, head: &[u8], tail: &[u8]) -> Result<(), Failure> {
         if tail.len() >= HOLE_BYTES {
             return self.write_through(head, tail);

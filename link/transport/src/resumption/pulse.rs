@@ -57,7 +57,7 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// `passed` since the last time. Whether something `waits`, and whether bytes have come at any place meanwhile.
+    /// `passed` since the last time. Whether something `waits`, and whether bytes have come on any channel meanwhile.
     pub(super) fn tick(&mut self, passed: Duration, waits: bool, has_heard: bool) -> Step {
         // Who was not given a processor for longer has not listened either.
         let passed = passed.min(2 * TICK);

@@ -1,6 +1,6 @@
 //! The lock, clock and sockets around a session's state.
 //! In: breaks, ends, and counts that are to be told. Out: connections that are closed, acknowledgements and heartbeats that
-//! are sent, and whoever waits for that awake. No place is touched while the state is locked.
+//! are sent, and whoever waits for that awake. No channel is touched while the state is locked.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use floe_wire::{Acknowledge, Beat, Leave};
 
+use super::channel::{self, Siblings};
 use super::history::Mark;
-use super::place::{self, Siblings};
 use super::session::{Admission, Left, Session, Time};
 use super::waits::Waits;
 use crate::error::{Failure, Lost};
@@ -22,11 +22,11 @@ use crate::pipes::socket_options::limit_silence;
 const TELLING: u8 = 1;
 /// The peer is to be told what it has not been.
 const ASKED: u8 = 2;
-/// The peer is to be told of all places.
+/// The peer is to be told of all channels.
 const ASKED_ANEW: u8 = 4;
 
-/// A place of this session.
-type Place = place::Place<Shared>;
+/// A channel of this session.
+type Channel = channel::Channel<Shared>;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -44,7 +44,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) session: Session<Acknowledgements>,
-    pub(super) places: Vec<Arc<Place>>,
+    pub(super) channels: Vec<Arc<Channel>>,
 }
 
 /// A connection for acknowledgements.
@@ -58,19 +58,19 @@ pub(super) struct Acknowledgements {
 /// Connections to be left, without a lock.
 pub(super) struct Leaving {
     left: Left<Acknowledgements>,
-    places: Vec<Arc<Place>>,
+    channels: Vec<Arc<Channel>>,
 }
 
 impl Leaving {
     pub(super) fn leave(self) {
-        self.places.iter().for_each(|place| place.detach(self.left.epoch));
+        self.channels.iter().for_each(|channel| channel.detach(self.left.epoch));
         self.left.acknowledgements.into_iter().flatten().for_each(|connection| connection.sender.close());
     }
 }
 
 impl State {
     pub(super) fn leaving(&self, left: Left<Acknowledgements>) -> Leaving {
-        Leaving { left, places: self.places.clone() }
+        Leaving { left, channels: self.channels.clone() }
     }
 
     fn acknowledgements(&self) -> Option<(Acknowledgements, u64)> {
@@ -84,7 +84,7 @@ impl Shared {
         Self {
             began: Instant::now(),
             reach,
-            state: Mutex::new(State { session: Session::new(grace, first), places: Vec::new() }),
+            state: Mutex::new(State { session: Session::new(grace, first), channels: Vec::new() }),
             telling: AtomicU8::new(0),
             waits: Arc::default(),
             changed: Condvar::new(),
@@ -100,14 +100,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn place(self: &Arc<Self>, index: u32) -> Arc<Place> {
+    pub(super) fn channel(self: &Arc<Self>, index: u32) -> Arc<Channel> {
         let mut state = self.state();
-        if let Some(place) = state.places.iter().find(|place| place.index == index) {
-            return Arc::clone(place);
+        if let Some(channel) = state.channels.iter().find(|channel| channel.index == index) {
+            return Arc::clone(channel);
         }
-        let place = Arc::new(Place::new(index, self.reach, Arc::downgrade(self), Arc::clone(&self.waits)));
-        state.places.push(Arc::clone(&place));
-        place
+        let channel = Arc::new(Channel::new(index, self.reach, Arc::downgrade(self), Arc::clone(&self.waits)));
+        state.channels.push(Arc::clone(&channel));
+        channel
     }
 
     pub(super) fn is_of(&self, epoch: u64) -> bool {
@@ -132,12 +132,12 @@ impl Shared {
         self.change(|session| session.begin(epoch, self.now()))
     }
 
-    /// A connection that the peer made names its epoch and its place.
-    pub(super) fn admit(&self, epoch: u64, place: u32) -> Admission {
+    /// A connection that the peer made names its epoch and its channel.
+    pub(super) fn admit(&self, epoch: u64, channel: u32) -> Admission {
         let mut admission = Admission::Twice;
         self.change(|session| {
             let left;
-            (admission, left) = session.admit(epoch, place, self.now());
+            (admission, left) = session.admit(epoch, channel, self.now());
             left
         });
         admission
@@ -145,15 +145,15 @@ impl Shared {
 
     fn tell_now(&self, mut anew: bool) {
         loop {
-            let (sender, epoch, places) = {
+            let (sender, epoch, channels) = {
                 let state = self.state();
                 let Some((connection, epoch)) = state.session.acknowledgements() else { return };
-                (connection.sender.clone(), epoch, state.places.clone())
+                (connection.sender.clone(), epoch, state.channels.clone())
             };
             let mut sent = Ok(0);
-            for place in places {
-                if let Some(Mark { received, digest }) = place.untold(anew) {
-                    sent = sent.and_then(|_| sender.queue(&Acknowledge { place: place.index, received, digest }));
+            for channel in channels {
+                if let Some(Mark { received, digest }) = channel.untold(anew) {
+                    sent = sent.and_then(|_| sender.queue(&Acknowledge { channel: channel.index, received, digest }));
                 }
             }
             if sent.and_then(|_| sender.flush()).is_err() {
@@ -198,21 +198,21 @@ impl Shared {
         }
     }
 
-    /// How many bytes have come at all places.
+    /// How many bytes have come on all channels.
     pub(super) fn received(&self) -> u64 {
-        let places = self.state().places.clone();
-        places.iter().map(|place| place.received()).fold(0, u64::wrapping_add)
+        let channels = self.state().channels.clone();
+        channels.iter().map(|channel| channel.received()).fold(0, u64::wrapping_add)
     }
 
     pub(super) fn peer_leaves(&self) {
-        let places = {
+        let channels = {
             let mut state = self.state();
             state.session.peer_leaves();
-            state.places.clone()
+            state.channels.clone()
         };
         self.waits.end();
         self.changed.notify_all();
-        places.iter().for_each(|place| place.nudge());
+        channels.iter().for_each(|channel| channel.nudge());
     }
 
     pub(super) fn say_leave(&self) {
@@ -241,7 +241,7 @@ impl Siblings for Shared {
         self.change(|session| session.broke(epoch, self.now()));
     }
 
-    /// Has the peer told how many bytes have come at each place where it has not been told, or `anew` at all of them. One
+    /// Has the peer told how many bytes have come on each channel where it has not been told, or `anew` at all of them. One
     /// thread tells; others that ask meanwhile leave it to that one, so that who reads bulk data stands in no line here.
     fn tell(&self, anew: bool) {
         let asked = if anew { ASKED_ANEW } else { ASKED };
@@ -269,7 +269,7 @@ impl Siblings for Shared {
         };
         self.waits.end();
         self.changed.notify_all();
-        leaving.places.iter().for_each(|place| place.end());
+        leaving.channels.iter().for_each(|channel| channel.end());
         leaving.leave();
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Link, Mark, Places};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, Mark};
 
 use super::limit::Limit;
 
@@ -64,7 +64,7 @@ pub(crate) fn pass(cut: usize, mut from: impl Read, mut to: impl Write) {
 
 /// Both ends of a session.
 pub(crate) struct Ends {
-    ends: [Places; 2],
+    ends: [Channels; 2],
     own: Mutex<Option<[Link; 2]>>,
     bulk: u32,
     made: Arc<AtomicUsize>,
@@ -87,14 +87,14 @@ impl Ends {
 
     fn with(bulk: u32, make: Make, grace: Duration, again: bool) -> Self {
         let (ours, theirs) = make();
-        let ((a, ours), (b, theirs)) = (Places::take_over(ours, grace), Places::take_over(theirs, grace));
+        let ((a, ours), (b, theirs)) = (Channels::take_over(ours, grace), Channels::take_over(theirs, grace));
         let made = Arc::new(AtomicUsize::new(1));
         let ends = Self { ends: [a, b], own: Mutex::new(Some([ours, theirs])), bulk, made };
-        let (places, made) = (ends.ends.clone(), Arc::clone(&ends.made));
-        for place in 1..=bulk {
-            go_on(&places, place, 1, &make);
+        let (channels, made) = (ends.ends.clone(), Arc::clone(&ends.made));
+        for channel in 1..=bulk {
+            go_on(&channels, channel, 1, &make);
         }
-        std::thread::spawn(move || keep(&places, &make, &made, again));
+        std::thread::spawn(move || keep(&channels, &make, &made, again));
         ends
     }
 
@@ -105,11 +105,11 @@ impl Ends {
 
     /// Either end of each bulk link, once.
     pub(crate) fn bulk(&self) -> Vec<[Link; 2]> {
-        (1..=self.bulk).map(|place| [0, 1].map(|side: usize| self.ends[side].link(place))).collect()
+        (1..=self.bulk).map(|channel| [0, 1].map(|side: usize| self.ends[side].link(channel))).collect()
     }
 
     /// The end that makes connections.
-    pub(crate) fn ours(&self) -> &Places {
+    pub(crate) fn ours(&self) -> &Channels {
         &self.ends[0]
     }
 
@@ -132,24 +132,24 @@ impl Ends {
     pub(crate) fn limit(&self, more: impl Fn() + Send + Sync + 'static) -> Limit {
         let ends = self.ends.clone();
         Limit::new(move || {
-            ends.iter().for_each(Places::end);
+            ends.iter().for_each(Channels::end);
             more();
         })
     }
 }
 
-/// Both sides go on at a place with a new wire.
-fn go_on(ends: &[Places; 2], place: u32, epoch: u64, make: &Make) {
+/// Both sides resume a channel with a new wire.
+fn go_on(ends: &[Channels; 2], channel: u32, epoch: u64, make: &Make) {
     let (ours, theirs) = make();
-    let received = [0, 1].map(|side: usize| ends[side].freeze(place));
+    let received = [0, 1].map(|side: usize| ends[side].freeze(channel));
     for (side, link) in [(0, ours), (1, theirs)] {
         let end = ends[side].clone();
-        std::thread::spawn(move || end.go_on(place, epoch, link, received[1 - side]).unwrap());
+        std::thread::spawn(move || end.go_on(channel, epoch, link, received[1 - side]).unwrap());
     }
 }
 
 /// Makes the connection for acknowledgements, and all others again when they break.
-fn keep(ends: &[Places; 2], make: &Make, made: &AtomicUsize, again: bool) {
+fn keep(ends: &[Channels; 2], make: &Make, made: &AtomicUsize, again: bool) {
     let mut epoch = 1;
     loop {
         let (ours, theirs) = make();
@@ -161,7 +161,7 @@ fn keep(ends: &[Places; 2], make: &Make, made: &AtomicUsize, again: bool) {
             })
         });
         let (_, _) = (ours.join().unwrap(), theirs.join().unwrap());
-        if !again || ends.iter().any(Places::is_over) {
+        if !again || ends.iter().any(Channels::is_over) {
             return;
         }
         epoch += 1;
@@ -169,9 +169,9 @@ fn keep(ends: &[Places; 2], make: &Make, made: &AtomicUsize, again: bool) {
             return;
         }
         made.fetch_add(1, Ordering::SeqCst);
-        for place in ends[0].all() {
-            go_on(ends, place, epoch, make);
+        for channel in ends[0].all() {
+            go_on(ends, channel, epoch, make);
         }
-        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENTS_PLACE), Mark::none());
+        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENT_CHANNEL), Mark::none());
     }
 }

@@ -658,7 +658,7 @@ impl<'a> Sample<'a> for Continue {
     fn sample(source: &mut Source<'a>) -> Self {
         Self {
             epoch: Sample::sample(source),
-            place: Sample::sample(source),
+            channel: Sample::sample(source),
             received: Sample::sample(source),
             digest: Sample::sample(source),
         }
@@ -667,7 +667,7 @@ impl<'a> Sample<'a> for Continue {
 
 impl<'a> Sample<'a> for Acknowledge {
     fn sample(source: &mut Source<'a>) -> Self {
-        Self { place: Sample::sample(source), received: Sample::sample(source), digest: Sample::sample(source) }
+        Self { channel: Sample::sample(source), received: Sample::sample(source), digest: Sample::sample(source) }
     }
 }
 

@@ -470,13 +470,13 @@ impl Call for UseRings {
     type Reply<'a> = ();
 }
 
-/// Resumes a channel of the session on this connection. `place` is the channel: 0 is the main connection's, 1 and more are those of bulk connections, 0xffffffff is that of acknowledgements. `epoch` counts from 1 how often the client has made its connections; at a new epoch the server leaves all earlier connections. `received` is how many bytes of the channel the sender has received since `Attach`'s reply (since the reply to `UseRings`, if that was refused), 0 where none could come. `digest` is the digest of these bytes. The reply says the same of the server. Each side then checks the peer's digest against what it sent, and continues behind the peer's last byte.
+/// Resumes a channel of the session on this connection. `channel` is its number: 0 is the main connection's, 1 and more are those of bulk connections, 0xffffffff is that of acknowledgements. `epoch` counts from 1 how often the client has made its connections; at a new epoch the server leaves all earlier connections. `received` is how many bytes of the channel the sender has received since `Attach`'s reply (since the reply to `UseRings`, if that was refused), 0 where none could come. `digest` is the digest of these bytes. The reply says the same of the server. Each side then checks the peer's digest against what it sent, and continues behind the peer's last byte.
 ///
 /// Kind 0x0009, called: one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Continue {
     pub epoch: u64,
-    pub place: u32,
+    pub channel: u32,
     pub received: u64,
     pub digest: u64,
 }
@@ -488,7 +488,7 @@ impl<'a> Field<'a> for Continue {
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<28>(out);
         room[0..8].copy_from_slice(&self.epoch.to_le_bytes());
-        room[8..12].copy_from_slice(&self.place.to_le_bytes());
+        room[8..12].copy_from_slice(&self.channel.to_le_bytes());
         room[12..20].copy_from_slice(&self.received.to_le_bytes());
         room[20..28].copy_from_slice(&self.digest.to_le_bytes());
     }
@@ -496,7 +496,7 @@ impl<'a> Field<'a> for Continue {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(Self {
             epoch: reader.field("epoch")?,
-            place: reader.field("place")?,
+            channel: reader.field("channel")?,
             received: reader.field("received")?,
             digest: reader.field("digest")?,
         })
@@ -545,7 +545,7 @@ impl<'a> Field<'a> for ContinueReply {
 /// Kind 0x000a, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Acknowledge {
-    pub place: u32,
+    pub channel: u32,
     pub received: u64,
     pub digest: u64,
 }
@@ -555,13 +555,17 @@ impl<'a> Field<'a> for Acknowledge {
 
     fn write(&self, out: &mut Vec<u8>) {
         let room = crate::reader::room::<20>(out);
-        room[0..4].copy_from_slice(&self.place.to_le_bytes());
+        room[0..4].copy_from_slice(&self.channel.to_le_bytes());
         room[4..12].copy_from_slice(&self.received.to_le_bytes());
         room[12..20].copy_from_slice(&self.digest.to_le_bytes());
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { place: reader.field("place")?, received: reader.field("received")?, digest: reader.field("digest")? })
+        Ok(Self {
+            channel: reader.field("channel")?,
+            received: reader.field("received")?,
+            digest: reader.field("digest")?,
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
 use floe_device::Device;
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Admission, Heard, Link, LinkError, Mark, OWN_PLACE, Places};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, Link, LinkError, MAIN_CHANNEL, Mark};
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
 use super::ending::{Ending, InputEnd};
@@ -68,7 +68,7 @@ fn carry<D: Device>(shared: &Arc<Shared<D>>, link: Link, threads: &Threads) -> R
 /// Takes connections of a session that outlives them.
 pub(crate) struct Reception<D: Device> {
     shared: Arc<Shared<D>>,
-    places: Places,
+    channels: Channels,
     /// The most connections with bulk data.
     bulk_connections: u32,
     threads: Threads,
@@ -80,7 +80,7 @@ pub(crate) struct Reception<D: Device> {
 /// A connection as its client names it, and what it was answered.
 struct Agreed {
     epoch: u64,
-    place: u32,
+    channel: u32,
     /// What has come to the client there.
     peer: Mark,
 }
@@ -97,9 +97,14 @@ enum Refused {
 
 impl<D: Device> Reception<D> {
     /// The session's own connection is there, of the first epoch.
-    pub(crate) fn new(shared: Arc<Shared<D>>, places: Places, bulk_connections: u32, threads: Threads) -> Arc<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared<D>>,
+        channels: Channels,
+        bulk_connections: u32,
+        threads: Threads,
+    ) -> Arc<Self> {
         let (agreeing, unknown) = (Mutex::default(), AtomicUsize::new(0));
-        Arc::new(Self { shared, places, bulk_connections, threads, agreeing, unknown })
+        Arc::new(Self { shared, channels, bulk_connections, threads, agreeing, unknown })
     }
 
     /// Takes every connection, each on a thread of its own: what the client lacks there may take long to write.
@@ -120,7 +125,7 @@ impl<D: Device> Reception<D> {
             return self.shared.log.line(format_args!("more connections than {MOST_UNKNOWN} joined and said nothing"));
         }
         let (this, mut link) = (Arc::clone(self), Some(link));
-        if self.threads.start("floe-place", move || this.take(link.take()?)).is_err() {
+        if self.threads.start("floe-channel", move || this.take(link.take()?)).is_err() {
             // The connection is closed, and the client tries again.
             self.unknown.fetch_sub(1, Ordering::Relaxed);
         }
@@ -130,32 +135,32 @@ impl<D: Device> Reception<D> {
     fn take(&self, mut link: Link) -> Option<Ending> {
         let agreed = self.agree(&mut link);
         self.unknown.fetch_sub(1, Ordering::Relaxed);
-        let Agreed { epoch, place, peer } = match agreed {
+        let Agreed { epoch, channel, peer } = match agreed {
             Ok(agreed) => agreed?,
             Err(ending) => return Some(ending),
         };
         if link.limit_writes(None).is_err() {
-            self.places.broke(epoch);
+            self.channels.broke(epoch);
             return None;
         }
         if let Some(socket) = link.socket() {
             self.threads.watchdog().connected(epoch, socket);
         }
-        if place == ACKNOWLEDGEMENTS_PLACE {
-            let receiver = self.places.hear(epoch, link);
-            return match self.places.listen(epoch, receiver) {
+        if channel == ACKNOWLEDGEMENT_CHANNEL {
+            let receiver = self.channels.hear(epoch, link);
+            return match self.channels.listen(epoch, receiver) {
                 Heard::Broke => None,
                 Heard::Contract(error) => Some(Ending::ProtocolViolation(error.to_string())),
             };
         }
-        let went_on = self.places.go_on(place, epoch, link, peer);
+        let went_on = self.channels.go_on(channel, epoch, link, peer);
         went_on.err().map(|error| Ending::ProtocolViolation(error.to_string()))
     }
 
     /// Hears which connection it is and answers; `None`: it is of no use.
     fn agree(&self, link: &mut Link) -> Result<Option<Agreed>, Ending> {
         let Some((request, message)) = heard(link)? else { return Ok(None) };
-        let Continue { epoch, place, received, digest } = message;
+        let Continue { epoch, channel, received, digest } = message;
         let (status, detail, here) = match self.admit(&message) {
             Ok(mark) => (0, String::new(), mark),
             Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, Mark::none()),
@@ -163,7 +168,7 @@ impl<D: Device> Reception<D> {
             Err(Refused::Ending(ending)) => return Err(ending),
         };
         // Before it is told: whatever it does next, it is a client that can come back.
-        if status == 0 && place == ACKNOWLEDGEMENTS_PLACE {
+        if status == 0 && channel == ACKNOWLEDGEMENT_CHANNEL {
             self.shared.client.has_acknowledgements();
         }
         let mut body = Vec::new();
@@ -173,36 +178,36 @@ impl<D: Device> Reception<D> {
             return Ok(None);
         }
         if answered.is_err() {
-            self.places.broke(epoch);
+            self.channels.broke(epoch);
             return Ok(None);
         }
-        Ok(Some(Agreed { epoch, place, peer: Mark { received, digest } }))
+        Ok(Some(Agreed { epoch, channel, peer: Mark { received, digest } }))
     }
 
-    /// Whether a connection may be at its place; what has come there, where nothing is read before it goes on.
+    /// Whether a connection may be on its channel; what has come there, where nothing is read before it goes on.
     fn admit(&self, message: &Continue) -> Result<Mark, Refused> {
-        let &Continue { epoch, place, received, digest } = message;
+        let &Continue { epoch, channel, received, digest } = message;
         let violation = |words: String| Err(Refused::ProtocolViolation(words));
-        let is_bulk = (1..=self.bulk_connections).contains(&place);
-        if !is_bulk && ![OWN_PLACE, ACKNOWLEDGEMENTS_PLACE].contains(&place) {
-            return violation(format!("no connection of the session has the place: {place}"));
+        let is_bulk = (1..=self.bulk_connections).contains(&channel);
+        if !is_bulk && ![MAIN_CHANNEL, ACKNOWLEDGEMENT_CHANNEL].contains(&channel) {
+            return violation(format!("no connection of the session has the channel: {channel}"));
         }
         let _agreeing = self.agreeing.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.places.admit(epoch, place) {
+        match self.channels.admit(epoch, channel) {
             Admission::Taken => {}
             Admission::Late { now } => {
                 return Err(Refused::Late(format!("not a connection of epoch {now}: {epoch}")));
             }
-            Admission::Twice => return violation(format!("place {place} has a connection of epoch {epoch}")),
+            Admission::Twice => return violation(format!("channel {channel} has a connection of epoch {epoch}")),
         }
-        if is_bulk && !self.places.has(place) {
-            carry(&self.shared, self.places.link(place), &self.threads).map_err(Refused::Ending)?;
+        if is_bulk && !self.channels.has(channel) {
+            carry(&self.shared, self.channels.link(channel), &self.threads).map_err(Refused::Ending)?;
         }
-        // Before the client goes on anywhere: what it has may be another history's at this place only.
-        self.places
-            .check(place, Mark { received, digest })
+        // Before the client goes on anywhere: what it has may be another history's on this channel only.
+        self.channels
+            .check(channel, Mark { received, digest })
             .map_err(|error| Refused::ProtocolViolation(error.to_string()))?;
-        Ok(self.places.freeze(place))
+        Ok(self.channels.freeze(channel))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use floe_abi::CudaError;
 use floe_device::Device;
-use floe_transport::{Expected, Link, Places, Spin, Stripes, Transfers};
+use floe_transport::{Channels, Expected, Link, Spin, Stripes, Transfers};
 use floe_wire::DevicePtr;
 
 use super::ending::{Ending, link_ending};
@@ -98,7 +98,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
     let timed = link.limit_writes(None);
     let (link, lasting) = resumable(link, plan.lasting);
     // Held to the end: a reader without a connection asks them whether the session goes on.
-    let _places = lasting.as_ref().map(|(places, _)| places.clone());
+    let _channels = lasting.as_ref().map(|(channels, _)| channels.clone());
     let joins = Joins { joining: plan.joining, lasting, idle: plan.idle };
     let watchdog = plan.watchdog;
     watchdog.serves();
@@ -153,11 +153,11 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
 }
 
 /// Has a link that is to outlive its connections resumed by the worker; the link to use, and what resumes it.
-fn resumable(link: Link, lasting: Option<Lasting>) -> (Link, Option<(Places, Lasting)>) {
+fn resumable(link: Link, lasting: Option<Lasting>) -> (Link, Option<(Channels, Lasting)>) {
     let Some(lasting) = lasting else { return (link, None) };
-    let (places, link) = Places::take_over(link, lasting.grace);
-    places.hear_out();
-    (link, Some((places, lasting)))
+    let (channels, link) = Channels::take_over(link, lasting.grace);
+    channels.hear_out();
+    (link, Some((channels, lasting)))
 }
 
 /// Reserves the vGPU's window at exactly its place.
@@ -226,7 +226,7 @@ fn run_threads<D: Device>(
 /// The purpose of further connections.
 struct Joins {
     joining: Joining,
-    lasting: Option<(Places, Lasting)>,
+    lasting: Option<(Channels, Lasting)>,
     idle: Option<Duration>,
 }
 
@@ -237,26 +237,26 @@ impl Joins {
             let used = Arc::clone(&shared.client);
             threads.start("floe-idle", move || Some(watch::until_idle(&used, limit)))?;
         }
-        let Some((places, lasting)) = self.lasting else { return joining::take_all(shared, self.joining, threads) };
-        let (watched, log, broken) = (places.clone(), shared.log.clone(), lasting.broken);
+        let Some((channels, lasting)) = self.lasting else { return joining::take_all(shared, self.joining, threads) };
+        let (watched, log, broken) = (channels.clone(), shared.log.clone(), lasting.broken);
         let (used, watchdog) = (Arc::clone(&shared.client), threads.watchdog().clone());
         threads.start("floe-watch", move || {
             let ending = watch::until_given_up(&watched, &used, &broken, &log);
             watchdog.client_left();
             ending
         })?;
-        let asking = places.clone();
+        let asking = channels.clone();
         threads.start("floe-pulse", move || {
             // A client that does not answer may be stopped. Where its machine is gone, the system ends the connection.
             while asking.await_doubt().is_some() {}
             None
         })?;
         if let Some(client) = lasting.client {
-            let watched = places.clone();
+            let watched = channels.clone();
             threads.start("floe-client", move || watch::until_gone(&client, &watched))?;
         }
         let shared = Arc::clone(shared);
-        Reception::new(shared, places, lasting.bulk_connections, threads.clone()).take_all(self.joining)
+        Reception::new(shared, channels, lasting.bulk_connections, threads.clone()).take_all(self.joining)
     }
 }
 

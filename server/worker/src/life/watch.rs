@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_transport::{LinkError, Places, Standing};
+use floe_transport::{Channels, LinkError, Standing};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -108,27 +108,27 @@ pub(crate) fn until_idle(used: &Use, limit: Duration) -> Ending {
 }
 
 /// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.
-pub(crate) fn until_given_up(places: &Places, used: &Use, broken: &AtomicBool, log: &Log) -> Option<Ending> {
+pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBool, log: &Log) -> Option<Ending> {
     loop {
-        if places.await_change(Standing::There, None) == Standing::Over {
+        if channels.await_change(Standing::There, None) == Standing::Over {
             return None;
         }
-        let (broke, grace) = (Instant::now(), places.grace());
+        let (broke, grace) = (Instant::now(), channels.grace());
         broken.store(true, Ordering::Relaxed);
-        let mut standing = places.await_change(Standing::Broken, Some(QUIET.min(grace)));
+        let mut standing = channels.await_change(Standing::Broken, Some(QUIET.min(grace)));
         if standing == Standing::Broken && !used.is_worth_waiting() {
             return Some(Ending::ClientLeft);
         }
         if standing == Standing::Broken {
-            places.end_hearing();
+            channels.end_hearing();
             log.line(format_args!("the connection broke; its client has {} s to make it again", grace.as_secs_f32()));
         }
         while standing == Standing::Broken {
-            let left = places.grace_left();
+            let left = channels.grace_left();
             if left.is_zero() {
                 return Some(link_ending(&LinkError::NotMadeAgain(grace)));
             }
-            standing = places.await_change(Standing::Broken, Some(left));
+            standing = channels.await_change(Standing::Broken, Some(left));
         }
         if standing == Standing::Over {
             return None;
@@ -139,10 +139,10 @@ pub(crate) fn until_given_up(places: &Places, used: &Use, broken: &AtomicBool, l
 }
 
 /// Watches the client's process: connections that break when it has ended are not made again.
-pub(crate) fn until_gone(client: &Process, places: &Places) -> Option<Ending> {
+pub(crate) fn until_gone(client: &Process, channels: &Channels) -> Option<Ending> {
     client.await_end();
     // A process that it started may have its connections.
-    match places.await_change(Standing::There, None) {
+    match channels.await_change(Standing::There, None) {
         Standing::Broken => Some(Ending::ClientLeft),
         Standing::There | Standing::Over => None,
     }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::process::{Child, Command};
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Mark, OWN_PLACE, Places, Standing};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, MAIN_CHANNEL, Mark, Standing};
 use floe_wire::ContinueReply;
 
 use super::*;
@@ -41,17 +41,17 @@ fn cut_after(bytes: usize) -> (UnixStream, UnixStream) {
 
 impl Client {
     /// A session that outlives its connections, the first of which are these two ends.
-    fn lasting(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Places) {
+    fn lasting(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Channels) {
         let client = client.map(|client| Process::of(client.id().cast_signed()).unwrap());
         let lasting = Lasting { grace, bulk_connections: 2, client, broken: Arc::default() };
         let mut client = Self::over(ends, Arc::new(Fake::default()), 0, Some(lasting));
         let unused = Link::new(UnixStream::pair().unwrap().0.into());
-        let (places, link) = Places::take_over(std::mem::replace(&mut client.link, unused), HOUR);
+        let (channels, link) = Channels::take_over(std::mem::replace(&mut client.link, unused), HOUR);
         client.link = link;
-        (client, places)
+        (client, channels)
     }
 
-    fn lasting_for(grace: Duration) -> (Self, Places) {
+    fn lasting_for(grace: Duration) -> (Self, Channels) {
         Self::lasting(UnixStream::pair().unwrap(), grace, None)
     }
 
@@ -91,39 +91,39 @@ fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) ->
     (link, answer)
 }
 
-/// What a client says that goes on at a place.
-fn at(epoch: u64, place: u32, Mark { received, digest }: Mark) -> Continue {
-    Continue { epoch, place, received, digest }
+/// What a client says that resumes a channel.
+fn at(epoch: u64, channel: u32, Mark { received, digest }: Mark) -> Continue {
+    Continue { epoch, channel, received, digest }
 }
 
 /// Makes one of the session's connections as the client does, and reads it where it is the one with acknowledgements.
-fn make(places: &Places, giver: &Giver, ends: (UnixStream, UnixStream), epoch: u64, place: u32) {
-    match say(giver, ends, &at(epoch, place, places.freeze(place))) {
-        (_, None) => places.broke(epoch),
-        (link, Some((0, _))) if place == ACKNOWLEDGEMENTS_PLACE => {
-            let receiver = places.hear(epoch, link);
-            let heard = places.listen(epoch, receiver);
+fn make(channels: &Channels, giver: &Giver, ends: (UnixStream, UnixStream), epoch: u64, channel: u32) {
+    match say(giver, ends, &at(epoch, channel, channels.freeze(channel))) {
+        (_, None) => channels.broke(epoch),
+        (link, Some((0, _))) if channel == ACKNOWLEDGEMENT_CHANNEL => {
+            let receiver = channels.hear(epoch, link);
+            let heard = channels.listen(epoch, receiver);
             assert!(matches!(heard, floe_transport::Heard::Broke), "{heard:?}");
         }
-        (link, Some((0, mark))) => places.go_on(place, epoch, link, mark).unwrap(),
+        (link, Some((0, mark))) => channels.go_on(channel, epoch, link, mark).unwrap(),
         // It was too late.
-        (_, Some((1, _))) => places.broke(epoch),
+        (_, Some((1, _))) => channels.broke(epoch),
         (_, other) => panic!("{other:?}"),
     }
 }
 
 /// Makes all connections anew as often as they break, each of the kind that `ends` gives; how often in the end.
-fn keep(client: &Client, places: &Places, ends: fn() -> (UnixStream, UnixStream)) -> JoinHandle<u64> {
-    let (giver, places) = (Arc::clone(&client.giver), places.clone());
+fn keep(client: &Client, channels: &Channels, ends: fn() -> (UnixStream, UnixStream)) -> JoinHandle<u64> {
+    let (giver, channels) = (Arc::clone(&client.giver), channels.clone());
     let all = move |epoch| {
         // The first time the others are made as they are needed.
-        let others = if epoch > 1 { places.all() } else { vec![] };
-        for place in others.into_iter().chain([ACKNOWLEDGEMENTS_PLACE]) {
-            let (places, giver) = (places.clone(), Arc::clone(&giver));
-            std::thread::spawn(move || make(&places, &giver, ends(), epoch, place));
+        let others = if epoch > 1 { channels.all() } else { vec![] };
+        for channel in others.into_iter().chain([ACKNOWLEDGEMENT_CHANNEL]) {
+            let (channels, giver) = (channels.clone(), Arc::clone(&giver));
+            std::thread::spawn(move || make(&channels, &giver, ends(), epoch, channel));
         }
-        match places.await_change(Standing::There, None) {
-            Standing::Broken => places.begin(epoch + 1),
+        match channels.await_change(Standing::There, None) {
+            Standing::Broken => channels.begin(epoch + 1),
             Standing::There | Standing::Over => false,
         }
     };
@@ -170,33 +170,33 @@ fn work(client: &mut Client) {
 #[test]
 fn a_session_goes_on_wherever_its_connection_is_cut() {
     for bytes in [1, 15, 16, 17, 40, 100, 3050, 70_000, 199_000, 1_000_000] {
-        let (mut client, places) = Client::lasting(cut_after(bytes), HOUR, None);
-        let keeper = keep(&client, &places, || UnixStream::pair().unwrap());
+        let (mut client, channels) = Client::lasting(cut_after(bytes), HOUR, None);
+        let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
         work(&mut client);
-        places.say_leave(PATIENCE);
-        places.end();
+        channels.say_leave(PATIENCE);
+        channels.end();
         assert_eq!((client.ending(), join(keeper)), (Ending::ClientLeft, 2), "cut after {bytes}");
     }
 }
 
 #[test]
 fn a_session_goes_on_however_often_its_connections_are_cut() {
-    let (mut client, places) = Client::lasting(cut_after(9000), HOUR, None);
-    let keeper = keep(&client, &places, || cut_after(9000));
+    let (mut client, channels) = Client::lasting(cut_after(9000), HOUR, None);
+    let keeper = keep(&client, &channels, || cut_after(9000));
     work(&mut client);
     // That it leaves may be cut, too.
-    places.end();
+    channels.end();
     assert!(join(keeper) > 100);
 }
 
 #[test]
 fn bulk_connections_go_on_behind_what_has_come() {
-    let (mut client, places) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::lasting_for(HOUR);
     client.memory();
-    let keeper = keep(&client, &places, || UnixStream::pair().unwrap());
-    let mut links = [1, 2].map(|place| {
-        make(&places, &client.giver, UnixStream::pair().unwrap(), 1, place);
-        places.link(place)
+    let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
+    let mut links = [1, 2].map(|channel| {
+        make(&channels, &client.giver, UnixStream::pair().unwrap(), 1, channel);
+        channels.link(channel)
     });
     let all = data(4 * CHUNK_BYTES, 3);
     for epoch in 1..20 {
@@ -205,7 +205,7 @@ fn bulk_connections_go_on_behind_what_has_come() {
         for (part, bytes) in all.chunks(CHUNK_BYTES).enumerate() {
             links[part % 2].send(&Chunk { transfer: sent, offset: part as u64 * CHUNK, bytes }).unwrap();
             if part == 1 {
-                places.broke(epoch);
+                channels.broke(epoch);
             }
         }
         let sent = client.send(&CopyFromDevice { stream: StreamId(0), from: to, bytes: 4 * CHUNK });
@@ -223,36 +223,36 @@ fn bulk_connections_go_on_behind_what_has_come() {
         }
         assert!(came.concat() == all);
         // The next round's cut is of connections that are there.
-        assert_eq!(places.await_change(Standing::Broken, Some(PATIENCE)), Standing::There);
+        assert_eq!(channels.await_change(Standing::Broken, Some(PATIENCE)), Standing::There);
     }
-    places.say_leave(PATIENCE);
-    places.end();
+    channels.say_leave(PATIENCE);
+    channels.end();
     assert_eq!((client.ending(), join(keeper)), (Ending::ClientLeft, 20));
 }
 
 #[test]
 fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
-    let (mut client, places) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::lasting_for(HOUR);
     client.memory();
-    places.broke(1);
-    assert!(places.begin(3));
-    make(&places, &client.giver, UnixStream::pair().unwrap(), 3, OWN_PLACE);
-    for (epoch, place) in [(2, OWN_PLACE), (1, ACKNOWLEDGEMENTS_PLACE), (0, 1)] {
-        let (mut link, answer) = client.say(&at(epoch, place, Mark::none()));
+    channels.broke(1);
+    assert!(channels.begin(3));
+    make(&channels, &client.giver, UnixStream::pair().unwrap(), 3, MAIN_CHANNEL);
+    for (epoch, channel) in [(2, MAIN_CHANNEL), (1, ACKNOWLEDGEMENT_CHANNEL), (0, 1)] {
+        let (mut link, answer) = client.say(&at(epoch, channel, Mark::none()));
         assert_eq!(answer, Some((1, Mark::none())));
         assert!(link.receive(Some(Instant::now() + PATIENCE)).unwrap().is_none(), "it is closed");
     }
     client.ok(&MemoryInfo {});
-    let (heard, giver) = (places.clone(), Arc::clone(&client.giver));
-    std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 3, ACKNOWLEDGEMENTS_PLACE));
-    places.say_leave(PATIENCE);
-    places.end();
+    let (heard, giver) = (channels.clone(), Arc::clone(&client.giver));
+    std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 3, ACKNOWLEDGEMENT_CHANNEL));
+    channels.say_leave(PATIENCE);
+    channels.end();
     assert_eq!(client.ending(), Ending::ClientLeft);
 }
 
 #[test]
 fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
-    let (mut client, _places) = Client::lasting_for(HOUR);
+    let (mut client, _channels) = Client::lasting_for(HOUR);
     for _ in 0..100 {
         let (ours, theirs) = UnixStream::pair().unwrap();
         client.giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
@@ -264,18 +264,18 @@ fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
 
 #[test]
 fn counts_that_cannot_be_end_the_session() {
-    let (client, _places) = Client::lasting_for(HOUR);
+    let (client, _channels) = Client::lasting_for(HOUR);
     let mark = Mark { received: 1 << 40, ..Mark::none() };
-    assert_eq!(client.say(&at(2, OWN_PLACE, mark)).1, None);
+    assert_eq!(client.say(&at(2, MAIN_CHANNEL, mark)).1, None);
     let words = client.broken_by();
-    assert!(words.contains("place 0: 1099511627776 bytes cannot have come"), "{words}");
+    assert!(words.contains("channel 0: 1099511627776 bytes cannot have come"), "{words}");
 
-    let (client, _places) = Client::lasting_for(HOUR);
-    let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENTS_PLACE, Mark::none()));
+    let (client, _channels) = Client::lasting_for(HOUR);
+    let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, Mark::none()));
     assert_eq!(answer, Some((0, Mark::none())));
-    link.send(&Acknowledge { place: 1, received: 5, digest: 0 }).unwrap();
+    link.send(&Acknowledge { channel: 1, received: 5, digest: 0 }).unwrap();
     let words = client.broken_by();
-    assert!(words.contains("place 1: 5 bytes cannot have come"), "{words}");
+    assert!(words.contains("channel 1: 5 bytes cannot have come"), "{words}");
 }
 
 #[test]
@@ -283,11 +283,11 @@ fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() 
     let fill =
         |value| Fill { stream: StreamId(0), at: DevicePtr(BASE), pitch: 0, element: 4, value, width: 1, height: 1 };
     for (before, after, is_same) in [(1, 1, true), (1, 2, false)] {
-        let (mut client, _places) = Client::lasting_for(HOUR);
+        let (mut client, _channels) = Client::lasting_for(HOUR);
         client.memory();
         // As it was then, with connections of its own that lead nowhere.
         let (ours, _nowhere) = UnixStream::pair().unwrap();
-        let (image, mut own) = Places::take_over(Link::new(ours.into()), HOUR);
+        let (image, mut own) = Channels::take_over(Link::new(ours.into()), HOUR);
         own.send(&CreateBlock { block: BlockId(1), bytes: BLOCK }).unwrap();
         own.send(&MapBlock { block: BlockId(1), offset: 0, at: DevicePtr(BASE), bytes: BLOCK, access: 3 }).unwrap();
         client.send(&fill(before));
@@ -298,11 +298,13 @@ fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() 
         own.send(&MemoryInfo {}).unwrap();
         image.broke(1);
         assert!(image.begin(2));
-        let (_link, answer) = client.say(&at(2, OWN_PLACE, image.freeze(OWN_PLACE)));
+        let (_link, answer) = client.say(&at(2, MAIN_CHANNEL, image.freeze(MAIN_CHANNEL)));
         let Some((0, has)) = answer else { panic!("{answer:?}") };
-        match image.check(OWN_PLACE, has) {
+        match image.check(MAIN_CHANNEL, has) {
             Ok(()) => assert!(is_same),
-            Err(LinkError::History { place: OWN_PLACE, received }) => assert!(!is_same && received == has.received),
+            Err(LinkError::History { channel: MAIN_CHANNEL, received }) => {
+                assert!(!is_same && received == has.received)
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -310,13 +312,13 @@ fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() 
 
 #[test]
 fn a_client_that_has_read_what_was_not_sent_ends_the_session() {
-    let (mut client, places) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::lasting_for(HOUR);
     client.ok(&MemoryInfo {});
-    places.broke(1);
-    assert!(places.begin(2));
-    let Mark { received, digest } = places.freeze(OWN_PLACE);
+    channels.broke(1);
+    assert!(channels.begin(2));
+    let Mark { received, digest } = channels.freeze(MAIN_CHANNEL);
     assert!(received > 0);
-    assert_eq!(client.say(&at(2, OWN_PLACE, Mark { received, digest: digest ^ 1 })).1, None);
+    assert_eq!(client.say(&at(2, MAIN_CHANNEL, Mark { received, digest: digest ^ 1 })).1, None);
     let words = client.broken_by();
     assert!(words.contains("are not those that were sent"), "{words}");
 }
@@ -324,10 +326,10 @@ fn a_client_that_has_read_what_was_not_sent_ends_the_session() {
 #[test]
 fn places_that_cannot_be_end_the_session() {
     for (message, expected) in [
-        (at(1, 3, Mark::none()), "no connection of the session has the place: 3"),
-        (at(1, OWN_PLACE, Mark::none()), "place 0 has a connection of epoch 1"),
+        (at(1, 3, Mark::none()), "no connection of the session has the channel: 3"),
+        (at(1, MAIN_CHANNEL, Mark::none()), "channel 0 has a connection of epoch 1"),
     ] {
-        let (client, _places) = Client::lasting_for(HOUR);
+        let (client, _channels) = Client::lasting_for(HOUR);
         let _link = client.say(&message);
         assert_eq!(client.broken_by(), expected);
     }
@@ -335,7 +337,7 @@ fn places_that_cannot_be_end_the_session() {
 
 #[test]
 fn a_connection_that_says_something_else_first_ends_the_session() {
-    let (client, _places) = Client::lasting_for(HOUR);
+    let (client, _channels) = Client::lasting_for(HOUR);
     let _link = client.say(&MemoryInfo {});
     let words = client.broken_by();
     assert!(words.contains("says first: 0x0106, not 0x0009"), "{words}");
@@ -343,52 +345,52 @@ fn a_connection_that_says_something_else_first_ends_the_session() {
 
 #[test]
 fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
-    let (mut client, places) = Client::lasting_for(Duration::from_millis(200));
-    let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENTS_PLACE, Mark::none()));
+    let (mut client, channels) = Client::lasting_for(Duration::from_millis(200));
+    let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, Mark::none()));
     assert_eq!(answer, Some((0, Mark::none())));
     client.ok(&MemoryInfo {});
-    places.broke(1);
+    channels.broke(1);
     assert_eq!(client.ending(), Ending::Link("its client did not make it again within 0.200 s".into()));
 }
 
 #[test]
 fn a_client_that_has_asked_for_nothing_or_cannot_come_back_is_not_waited_for() {
     for (asks, can_come_back) in [(false, false), (false, true), (true, false)] {
-        let (mut client, places) = Client::lasting_for(HOUR);
+        let (mut client, channels) = Client::lasting_for(HOUR);
         let _acknowledgements = can_come_back.then(|| {
-            let (link, answer) = client.say(&at(1, ACKNOWLEDGEMENTS_PLACE, Mark::none()));
+            let (link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, Mark::none()));
             assert_eq!(answer, Some((0, Mark::none())));
             link
         });
         if asks {
             client.ok(&MemoryInfo {});
         }
-        places.broke(1);
+        channels.broke(1);
         assert_eq!(client.ending(), Ending::ClientLeft, "asks: {asks}, can come back: {can_come_back}");
     }
 }
 
 #[test]
 fn a_client_that_says_that_it_leaves_is_not_waited_for() {
-    let (mut client, places) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::lasting_for(HOUR);
     // Nobody makes connections again: the worker might leave the one on which it is said, before it has read that.
-    let (heard, giver) = (places.clone(), Arc::clone(&client.giver));
+    let (heard, giver) = (channels.clone(), Arc::clone(&client.giver));
     let hearing =
-        std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 1, ACKNOWLEDGEMENTS_PLACE));
+        std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 1, ACKNOWLEDGEMENT_CHANNEL));
     client.memory();
-    places.say_leave(PATIENCE);
+    channels.say_leave(PATIENCE);
     // A process that ends closes its connections in any order.
-    places.broke(1);
+    channels.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);
-    places.end();
+    channels.end();
     join(hearing);
 }
 
 #[test]
 fn a_client_of_this_machine_that_is_killed_is_not_waited_for() {
     let mut process = Command::new("sleep").arg("3600").spawn().unwrap();
-    let (client, places) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
-    places.broke(1);
+    let (client, channels) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
+    channels.broke(1);
     let worker = client.worker.as_ref().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     assert!(!worker.is_finished(), "the process is there");
@@ -401,7 +403,7 @@ fn a_client_of_this_machine_that_is_killed_is_not_waited_for() {
 fn a_client_of_this_machine_that_was_killed_while_its_worker_started_is_not_waited_for() {
     let mut process = Command::new("true").spawn().unwrap();
     process.wait().unwrap();
-    let (client, places) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
-    places.broke(1);
+    let (client, channels) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
+    channels.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);
 }

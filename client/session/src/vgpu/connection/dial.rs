@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Address, Link, Mark, suitable_copiers};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Address, Link, Mark, suitable_copiers};
 use floe_wire::{Call as _, Continue, Join};
 
 use super::error::ConnectError;
@@ -50,15 +50,15 @@ impl Joining {
         Ok((dialogue.link, dialogue.trip))
     }
 
-    /// Has a connection that has joined go on at its place, where this side has this; with what the server has there.
+    /// Has a connection that has joined resume its channel, where this side has this; with what the server has there.
     pub(super) fn go_on(
         &self,
         link: Link,
-        (epoch, place): (u64, u32),
+        (epoch, channel): (u64, u32),
         mark: Mark,
         limit: Duration,
     ) -> Result<(Link, Mark), ConnectError> {
-        let message = &Continue { epoch, place, received: mark.received, digest: mark.digest };
+        let message = &Continue { epoch, channel, received: mark.received, digest: mark.digest };
         let mut dialogue = Dialogue { link, server: &self.server, limit, trip: Duration::ZERO };
         let body = dialogue.ask(message, GOING_ON, limit)?;
         let reply = Continue::decode_reply(&body).map_err(|source| dialogue.garbled(source))?;
@@ -69,15 +69,15 @@ impl Joining {
 impl Attached {
     /// Gives up a session that nobody has used. Its server hears it, so that it does not wait for other connections.
     pub(crate) fn leave(self) {
-        let Some(places) = self.places else { return };
-        let which = (places.epoch(), ACKNOWLEDGEMENTS_PLACE);
+        let Some(channels) = self.channels else { return };
+        let which = (channels.epoch(), ACKNOWLEDGEMENT_CHANNEL);
         let made =
             self.joining.join(CONNECT).and_then(|(link, _)| self.joining.go_on(link, which, Mark::none(), CONNECT));
         match made {
-            Ok((link, _)) => drop(places.hear(places.epoch(), link)),
+            Ok((link, _)) => drop(channels.hear(channels.epoch(), link)),
             Err(error) => log!(Info, "a session that is not used ends when its server stops waiting: {error}"),
         }
-        places.end();
+        channels.end();
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{Address, Link, LinkError, Places, Protection, Secret, Side, Transport, Trust};
+use floe_transport::{Address, Channels, Link, LinkError, Protection, Secret, Side, Transport, Trust};
 use floe_wire::{
     Attach, AttachReply, Authenticate, Call, DecodeError, Hello, MAGIC, NEWEST_VERSION, OLDEST_VERSION, PAYLOAD_LIMIT,
     Push, SETUP_PAYLOAD_LIMIT, Setting, printable,
@@ -61,7 +61,7 @@ pub(crate) struct Attached {
     /// How further connections join it.
     pub(crate) joining: Joining,
     /// Where the link outlives its connections: these.
-    pub(crate) places: Option<Places>,
+    pub(crate) channels: Option<Channels>,
 }
 
 /// Connects and attaches vGPU `ordinal`.
@@ -200,10 +200,10 @@ impl<'a> Dialogue<'a> {
             copy_threads: greeting.copy_threads,
         };
         offer.settle(&mut self, Transport::taken(&reply))?;
-        let (places, link) = last(self.link, &reply);
+        let (channels, link) = last(self.link, &reply);
         Ok(Attached {
             joining,
-            places,
+            channels,
             snapshot: Snapshot::new(&reply.device, reply.memory),
             window: reply.window.0,
             window_bytes: reply.window_bytes,
@@ -276,12 +276,12 @@ impl<'a> Dialogue<'a> {
 }
 
 /// The link as it goes on behind the reply to Attach: where the server keeps the session for a while without it, at its place.
-fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Places>, Link) {
+fn last(link: Link, reply: &AttachReply<'_>) -> (Option<Channels>, Link) {
     if reply.grace_ms == 0 || !Transport::taken(reply).can_break() {
         return (None, link);
     }
-    let (places, link) = Places::take_over(link, Duration::from_millis(reply.grace_ms).min(LONGEST_GRACE));
-    (Some(places), link)
+    let (channels, link) = Channels::take_over(link, Duration::from_millis(reply.grace_ms).min(LONGEST_GRACE));
+    (Some(channels), link)
 }
 
 /// A conversation with a server that asks for no GPU: what `floe gpus`, `floe ps`, `floe doctor` and the management

@@ -1,12 +1,12 @@
 //! What keeps a session on its connections. It makes the one for acknowledgements, and all of them anew when one has broken,
 //! for as long as the server keeps the session: the program notices a pause at most. Breaks come in, connections at their
-//! places go out. A server that has given the session up, or is not reached in time, loses it.
+//! channels go out. A server that has given the session up, or is not reached in time, loses it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{ACKNOWLEDGEMENTS_PLACE, Heard, Link, LinkError, Mark, Places, Standing, Wait};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Heard, Link, LinkError, Mark, Standing, Wait};
 
 use super::Shared;
 use super::dial::Joining;
@@ -37,9 +37,9 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Keeper {
     joining: Arc<Joining>,
-    places: Places,
+    channels: Channels,
     statistics: Arc<Statistics>,
-    /// Held where an epoch begins, and where a place is frozen for one: none is for an epoch that is over, and none that is
+    /// Held where an epoch begins, and where a channel is frozen for one: none is for an epoch that is over, and none that is
     /// new is missing in the next.
     beginning: Mutex<()>,
     outage: Mutex<Option<Outage>>,
@@ -61,7 +61,7 @@ struct Outage {
 #[derive(Debug)]
 struct Round {
     epoch: u64,
-    places: Vec<u32>,
+    channels: Vec<u32>,
     /// How long each step may take.
     patience: Duration,
     /// How many are not agreed on, that for acknowledgements among them.
@@ -81,8 +81,8 @@ enum Made {
 }
 
 impl Round {
-    fn new(epoch: u64, places: Vec<u32>, patience: Duration) -> Self {
-        Self { epoch, left: Mutex::new(places.len() + 1), agreed: Condvar::new(), places, patience }
+    fn new(epoch: u64, channels: Vec<u32>, patience: Duration) -> Self {
+        Self { epoch, left: Mutex::new(channels.len() + 1), agreed: Condvar::new(), channels, patience }
     }
 
     fn is_whole(&self) -> bool {
@@ -109,9 +109,9 @@ impl Round {
 }
 
 impl Keeper {
-    pub(super) fn new(places: Places, joining: &Arc<Joining>, statistics: Arc<Statistics>) -> Arc<Self> {
+    pub(super) fn new(channels: Channels, joining: &Arc<Joining>, statistics: Arc<Statistics>) -> Arc<Self> {
         let joining = Arc::clone(joining);
-        Arc::new(Self { joining, places, statistics, beginning: Mutex::default(), outage: Mutex::default() })
+        Arc::new(Self { joining, channels, statistics, beginning: Mutex::default(), outage: Mutex::default() })
     }
 
     /// Starts the threads that keep the connections, and that find out when they are dead.
@@ -124,21 +124,21 @@ impl Keeper {
 
     /// Something waits for the server, until this is dropped.
     pub(super) fn waiting(&self) -> Wait<'_> {
-        self.places.wait()
+        self.channels.wait()
     }
 
     /// Leaves connections on which the server does not answer, where it does on a new one: a server that does not answer
     /// there either is stopped, or away, and new connections would not help.
     fn find_dead(&self) {
         let mut patience = FIRST_PATIENCE;
-        while let Some(doubt) = self.places.await_doubt() {
+        while let Some(doubt) = self.channels.await_doubt() {
             match self.joining.join(self.limit(patience)) {
                 Err(error) if !error.is_final() => {
                     log!(Debug, "no answer, and no new connection: {error}");
                     patience = (2 * patience).min(CONNECT);
                 }
                 Ok(_) | Err(_) => {
-                    self.places.broke_in(doubt);
+                    self.channels.broke_in(doubt);
                     patience = FIRST_PATIENCE;
                 }
             }
@@ -147,18 +147,18 @@ impl Keeper {
 
     fn run(self: &Arc<Self>, shared: &Arc<Shared>) {
         let (mut pause, mut patience) = (SHORTEST_PAUSE, FIRST_PATIENCE);
-        while !self.places.is_over() {
+        while !self.channels.is_over() {
             self.note_outage();
             self.tell_long_outage();
-            if self.places.grace_left().is_zero() {
+            if self.channels.grace_left().is_zero() {
                 return shared.lose(CudaError::DEVICE_UNAVAILABLE, &self.silence());
             }
             let made = self.round(shared, patience);
             if made == Made::All {
                 (pause, patience) = (SHORTEST_PAUSE, FIRST_PATIENCE);
-            } else if !self.places.is_over() {
+            } else if !self.channels.is_over() {
                 let longest = if made == Made::Some { LONGEST_PAUSE_OF_REACHED } else { LONGEST_PAUSE };
-                std::thread::sleep(pause.min(longest).min(self.places.grace_left()));
+                std::thread::sleep(pause.min(longest).min(self.channels.grace_left()));
                 (pause, patience) = ((2 * pause).min(LONGEST_PAUSE), (2 * patience).min(CONNECT));
             }
         }
@@ -176,11 +176,11 @@ impl Keeper {
             }
         };
         let round = Arc::new(self.begin(patience));
-        for place in round.places.iter().copied() {
+        for channel in round.channels.iter().copied() {
             let (own, shared, of) = (Arc::clone(self), Arc::clone(shared), Arc::clone(&round));
             let thread = std::thread::Builder::new().name("floe-again".into());
-            if thread.spawn(move || own.make(&shared, &of, place)).is_err() {
-                self.places.broke(round.epoch);
+            if thread.spawn(move || own.make(&shared, &of, channel)).is_err() {
+                self.channels.broke(round.epoch);
             }
         }
         self.listen(shared, &round, link);
@@ -190,106 +190,106 @@ impl Keeper {
     /// Begins with new connections, where those there were have broken.
     fn begin(&self, patience: Duration) -> Round {
         let _beginning = lock(&self.beginning);
-        let epoch = self.places.epoch();
-        let has_broken = self.places.standing() == Standing::Broken;
+        let epoch = self.channels.epoch();
+        let has_broken = self.channels.standing() == Standing::Broken;
         if has_broken {
             // Also where it did so since the last look.
             self.note_outage();
         }
-        let begins = has_broken && self.places.begin(epoch + 1);
-        let (epoch, places) = if begins { (epoch + 1, self.places.all()) } else { (epoch, Vec::new()) };
-        Round::new(epoch, places, patience)
+        let begins = has_broken && self.channels.begin(epoch + 1);
+        let (epoch, channels) = if begins { (epoch + 1, self.channels.all()) } else { (epoch, Vec::new()) };
+        Round::new(epoch, channels, patience)
     }
 
     /// Makes the connection for acknowledgements of a joined one, and reads it to its end.
     fn listen(&self, shared: &Shared, round: &Round, link: Link) {
         let epoch = round.epoch;
-        let which = (epoch, ACKNOWLEDGEMENTS_PLACE);
+        let which = (epoch, ACKNOWLEDGEMENT_CHANNEL);
         let Some((link, _)) = self.go_on(shared, link, which, Mark::none(), round.patience) else { return };
-        let receiver = self.places.hear(epoch, link);
+        let receiver = self.channels.hear(epoch, link);
         self.is_there(round);
-        if let Heard::Contract(error) = self.places.listen(epoch, receiver) {
+        if let Heard::Contract(error) = self.channels.listen(epoch, receiver) {
             Self::lose_by(shared, "the server acknowledged what cannot be", &error);
         }
     }
 
     /// Makes one connection of an epoch, and writes on it what the server lacks.
-    fn make(&self, shared: &Shared, round: &Round, place: u32) {
+    fn make(&self, shared: &Shared, round: &Round, channel: u32) {
         let epoch = round.epoch;
         let link = match self.join(round.patience) {
             Ok(link) => link,
             Err(error) => {
                 self.failed(shared, &error);
-                return self.places.broke(epoch);
+                return self.channels.broke(epoch);
             }
         };
-        let Some(mark) = self.freeze(epoch, place) else { return };
-        let Some((link, mark)) = self.go_on(shared, link, (epoch, place), mark, round.patience) else { return };
-        if let Err(error) = self.places.check(place, mark) {
+        let Some(mark) = self.freeze(epoch, channel) else { return };
+        let Some((link, mark)) = self.go_on(shared, link, (epoch, channel), mark, round.patience) else { return };
+        if let Err(error) = self.channels.check(channel, mark) {
             return self.lose_to(shared, epoch, &error);
         }
         self.is_there(round);
-        let goes_on = || self.places.epoch() == epoch && self.places.standing() == Standing::There;
+        let goes_on = || self.channels.epoch() == epoch && self.channels.standing() == Standing::There;
         if round.await_others(goes_on) {
-            self.attach(shared, epoch, place, link, mark);
+            self.attach(shared, epoch, channel, link, mark);
         }
     }
 
-    /// Makes a bulk connection for the first time; the link at its place, which goes on whatever becomes of this connection.
-    pub(super) fn make_first(&self, shared: &Shared, place: u32) -> Result<Link, ConnectError> {
+    /// Makes a bulk connection for the first time; the link on its channel, which goes on whatever becomes of this connection.
+    pub(super) fn make_first(&self, shared: &Shared, channel: u32) -> Result<Link, ConnectError> {
         let link = self.join(CONNECT)?;
         let (epoch, mark) = {
             let _beginning = lock(&self.beginning);
-            (self.places.epoch(), self.places.freeze(place))
+            (self.channels.epoch(), self.channels.freeze(channel))
         };
-        if let Some((link, mark)) = self.go_on(shared, link, (epoch, place), mark, CONNECT) {
-            self.attach(shared, epoch, place, link, mark);
+        if let Some((link, mark)) = self.go_on(shared, link, (epoch, channel), mark, CONNECT) {
+            self.attach(shared, epoch, channel, link, mark);
         }
-        Ok(self.places.link(place))
+        Ok(self.channels.link(channel))
     }
 
-    /// Has nobody read at a place any more, unless its epoch is over; what has been read there.
-    fn freeze(&self, epoch: u64, place: u32) -> Option<Mark> {
+    /// Has nobody read on a channel any more, unless its epoch is over; what has been read there.
+    fn freeze(&self, epoch: u64, channel: u32) -> Option<Mark> {
         let _beginning = lock(&self.beginning);
-        (self.places.epoch() == epoch).then(|| self.places.freeze(place))
+        (self.channels.epoch() == epoch).then(|| self.channels.freeze(channel))
     }
 
-    /// Says to the server what this side has at a place; what the server has. `None`: the connection is of no use, and its
+    /// Says to the server what this side has on a channel; what the server has. `None`: the connection is of no use, and its
     /// epoch has broken.
     fn go_on(
         &self,
         shared: &Shared,
         link: Link,
-        (epoch, place): (u64, u32),
+        (epoch, channel): (u64, u32),
         mark: Mark,
         patience: Duration,
     ) -> Option<(Link, Mark)> {
-        match self.joining.go_on(link, (epoch, place), mark, patience) {
+        match self.joining.go_on(link, (epoch, channel), mark, patience) {
             Ok(made) => {
-                self.places.heard();
+                self.channels.heard();
                 Some(made)
             }
             Err(error) => {
                 // Of an epoch that is over the server may have heard that from another connection.
-                if self.places.epoch() == epoch {
+                if self.channels.epoch() == epoch {
                     self.failed(shared, &error);
                 }
-                self.places.broke(epoch);
+                self.channels.broke(epoch);
                 None
             }
         }
     }
 
-    /// Goes on at a place, behind what the server has.
-    fn attach(&self, shared: &Shared, epoch: u64, place: u32, link: Link, mark: Mark) {
-        if let Err(error) = self.places.go_on(place, epoch, link, mark) {
+    /// Resumes a channel, behind what the server has.
+    fn attach(&self, shared: &Shared, epoch: u64, channel: u32, link: Link, mark: Mark) {
+        if let Err(error) = self.channels.go_on(channel, epoch, link, mark) {
             self.lose_to(shared, epoch, &error);
         }
     }
 
     /// The server has what it cannot have from here, unless that was for another epoch.
     fn lose_to(&self, shared: &Shared, epoch: u64, error: &LinkError) {
-        if self.places.epoch() == epoch {
+        if self.channels.epoch() == epoch {
             Self::lose_by(shared, "the server has what it cannot have", error);
         }
     }
@@ -325,11 +325,11 @@ impl Keeper {
     /// Says that the link is broken, once.
     fn note_outage(&self) {
         let mut outage = lock(&self.outage);
-        if self.places.standing() != Standing::Broken || outage.is_some() {
+        if self.channels.standing() != Standing::Broken || outage.is_some() {
             return;
         }
-        *outage = Some(Outage { began: Instant::now(), epoch: self.places.epoch(), last: None, told: false });
-        let (server, grace) = (&self.joining.server, self.places.grace().as_secs_f32());
+        *outage = Some(Outage { began: Instant::now(), epoch: self.channels.epoch(), last: None, told: false });
+        let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
         log!(Info, "the connection to {server} broke; the program goes on when it is made again, within {grace} s");
     }
 
@@ -341,7 +341,7 @@ impl Keeper {
             return;
         };
         outage.told = true;
-        let (server, grace) = (&self.joining.server, self.places.grace().as_secs_f32());
+        let (server, grace) = (&self.joining.server, self.channels.grace().as_secs_f32());
         let words = "the program waits until it is made again, at most";
         line(Level::Error, format_args!("the connection to {server} broke; {words} {grace} s"));
     }
@@ -365,19 +365,19 @@ impl Keeper {
     fn join(&self, patience: Duration) -> Result<Link, ConnectError> {
         let (link, trip) = self.joining.join(self.limit(patience))?;
         // The daemon has the session, whatever holds up its worker.
-        self.places.heard();
-        self.places.went(trip);
+        self.channels.heard();
+        self.channels.went(trip);
         Ok(link)
     }
 
     /// How long one step may take.
     fn limit(&self, patience: Duration) -> Duration {
-        self.places.grace_left().min(patience)
+        self.channels.grace_left().min(patience)
     }
 
     /// Why a session whose server is not reached is lost.
     fn silence(&self) -> String {
-        let grace = self.places.grace().as_secs_f32();
+        let grace = self.channels.grace().as_secs_f32();
         format!("it broke, and could not be made again within {grace} s")
     }
 
@@ -388,6 +388,6 @@ impl Keeper {
 
     /// Tells the server that this side ends the session.
     pub(super) fn say_leave(&self) {
-        self.places.say_leave(LAST_WORD);
+        self.channels.say_leave(LAST_WORD);
     }
 }

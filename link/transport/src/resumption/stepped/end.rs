@@ -9,11 +9,11 @@ use floe_wire::Beat;
 use super::network::{Id, Network, Said};
 use crate::error::Lost;
 use crate::pipes::lent::Lent;
+use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::history::{Mark, frame};
 use crate::resumption::inbound::Inbound;
 use crate::resumption::log::{Held, Impossible};
 use crate::resumption::outbound::{CatchUp, MOST_COPIED, Next, Outbound, Through, Under};
-use crate::resumption::places::ACKNOWLEDGEMENTS_PLACE;
 use crate::resumption::pulse::{Step, TICK};
 use crate::resumption::session::{Left, Session, Standing, Time};
 
@@ -182,7 +182,7 @@ impl End {
     }
 
     pub(super) fn freeze(&mut self, channel: u32) -> Mark {
-        if channel == ACKNOWLEDGEMENTS_PLACE {
+        if channel == ACKNOWLEDGEMENT_CHANNEL {
             return Mark::none();
         }
         let channel = &mut self.channels[channel as usize];
@@ -197,7 +197,7 @@ impl End {
     /// Resumes a channel, or takes the acknowledgement connection.
     pub(super) fn take(&mut self, net: &mut Network, id: Id, which: (u64, u32), mark: Mark) -> Result<(), Impossible> {
         let (epoch, channel) = which;
-        if channel == ACKNOWLEDGEMENTS_PLACE {
+        if channel == ACKNOWLEDGEMENT_CHANNEL {
             match self.session.hear(epoch, id) {
                 Ok(()) => self.tell(net, true),
                 Err(late) => net.close(late, self.side),

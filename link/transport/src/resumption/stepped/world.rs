@@ -12,10 +12,10 @@ use super::end::{End, How};
 use super::network::{Id, Item, Network, Random, Said};
 use crate::error::Lost;
 use crate::frames::salt::SALTED_FROM;
+use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::history::Mark;
 use crate::resumption::log::Impossible;
 use crate::resumption::outbound::Under;
-use crate::resumption::places::ACKNOWLEDGEMENTS_PLACE;
 use crate::resumption::session::{Admission, Standing, Time};
 
 pub(super) const CLIENT: usize = 0;
@@ -310,7 +310,7 @@ impl World {
     }
 
     fn said_by(&self, side: usize, channel: u32, mark: Mark) -> Mark {
-        if channel == ACKNOWLEDGEMENTS_PLACE {
+        if channel == ACKNOWLEDGEMENT_CHANNEL {
             return mark;
         }
         self.said(self.said(mark, Wrong::Count(side)), Wrong::Digest(side))

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{CHANNELS, CLIENT, Id, SERVER, Said, World};
 use crate::error::Lost;
+use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::history::Mark;
 use crate::resumption::log::Impossible;
-use crate::resumption::places::ACKNOWLEDGEMENTS_PLACE;
 use crate::resumption::session::{Standing, Time};
 
 /// Between attempts of the client to reconnect.
@@ -47,7 +47,7 @@ impl World {
                 client.session.heard(self.now);
                 client.check(*channel, mark)?;
                 *agreed = Some(mark);
-                if *channel == ACKNOWLEDGEMENTS_PLACE {
+                if *channel == ACKNOWLEDGEMENT_CHANNEL {
                     client.take(&mut self.net, id, (epoch, *channel), mark)?;
                 }
             }
@@ -58,14 +58,14 @@ impl World {
         }
         // None goes on before it is certain of each that both sides have the same history.
         let wires = self.round.take().map(|round| round.wires).unwrap_or_default();
-        wires.into_iter().filter(|(_, channel, _)| *channel != ACKNOWLEDGEMENTS_PLACE).try_for_each(
+        wires.into_iter().filter(|(_, channel, _)| *channel != ACKNOWLEDGEMENT_CHANNEL).try_for_each(
             |(id, channel, mark)| client.take(&mut self.net, id, (epoch, channel), mark.unwrap_or(Mark::none())),
         )
     }
 
     /// The client makes the connections of an epoch, of channels from this one on.
     pub(super) fn dial(&mut self, epoch: u64, from: u32) {
-        let channels = (from..CHANNELS as u32).chain([ACKNOWLEDGEMENTS_PLACE]);
+        let channels = (from..CHANNELS as u32).chain([ACKNOWLEDGEMENT_CHANNEL]);
         let said = if self.ends[SERVER].is_over() { Said::Gone } else { Said::Joined };
         let wires = channels.map(|channel| {
             let id = self.net.dial(epoch, channel);

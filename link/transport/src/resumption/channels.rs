@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
 
+use super::channel::Siblings as _;
 use super::history::Mark;
-use super::place::Siblings as _;
 use super::pulse::{Step, TICK};
 use super::session::{Admission, Standing};
 use super::shared::{Acknowledgements, Shared, State};
@@ -17,10 +17,10 @@ use crate::error::{LinkError, Lost};
 use crate::frames::receiver::Receiver;
 use crate::link::Link;
 
-/// The place of the session's own connection.
-pub const OWN_PLACE: u32 = 0;
-/// The place of the connection that carries acknowledgements.
-pub const ACKNOWLEDGEMENTS_PLACE: u32 = u32::MAX;
+/// The channel of the session's own connection.
+pub const MAIN_CHANNEL: u32 = 0;
+/// The channel of the connection that carries acknowledgements.
+pub const ACKNOWLEDGEMENT_CHANNEL: u32 = u32::MAX;
 
 /// What a connection for acknowledgements came to.
 #[derive(Debug)]
@@ -40,11 +40,11 @@ pub struct Doubt {
 
 /// The connections of one session; threads share it by cloning.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Channels {
     shared: Arc<Shared>,
 }
 
-impl Places {
+impl Channels {
     /// Takes over a link on which both sides have said the same, as the session's own: what it carries from here on outlives
     /// it. A connection that breaks may be made again for `grace`.
     ///
@@ -53,16 +53,16 @@ impl Places {
     #[must_use]
     pub fn take_over(link: Link, grace: Duration) -> (Self, Link) {
         let reach = link.pipe().reach();
-        let places = Self { shared: Arc::new(Shared::new(grace, reach, OWN_PLACE)) };
-        let place = places.shared.place(OWN_PLACE);
-        // Nothing has been said at this place, so nothing can be wrong.
-        let _ = place.attach(1, link.pipe(), Mark::none(), || true);
-        let link = link.go_on_over(place);
-        (places, link)
+        let channels = Self { shared: Arc::new(Shared::new(grace, reach, MAIN_CHANNEL)) };
+        let channel = channels.shared.channel(MAIN_CHANNEL);
+        // Nothing has been said on this channel, so nothing can be wrong.
+        let _ = channel.attach(1, link.pipe(), Mark::none(), || true);
+        let link = link.go_on_over(channel);
+        (channels, link)
     }
 
     /// When connections break, the one with acknowledgements is still read: that the peer leaves may come behind the ends of the
-    /// others. For the side that waits for new ones; it ends with these, or by [`Places::end_hearing`].
+    /// others. For the side that waits for new ones; it ends with these, or by [`Channels::end_hearing`].
     pub fn hear_out(&self) {
         self.shared.state().session.hear_out();
     }
@@ -75,22 +75,22 @@ impl Places {
         }
     }
 
-    /// The link at a place, on which nothing has been said; it is to be had once. There need not be a connection.
+    /// The link on a channel, on which nothing has been said; it is to be had once. There need not be a connection.
     #[must_use]
-    pub fn link(&self, place: u32) -> Link {
-        Link::over(self.shared.place(place))
+    pub fn link(&self, channel: u32) -> Link {
+        Link::over(self.shared.channel(channel))
     }
 
-    /// Whether a place has been named before.
+    /// Whether a channel has been named before.
     #[must_use]
-    pub fn has(&self, place: u32) -> bool {
-        self.shared.state().places.iter().any(|other| other.index == place)
+    pub fn has(&self, channel: u32) -> bool {
+        self.shared.state().channels.iter().any(|other| other.index == channel)
     }
 
-    /// All places there are but that of acknowledgements.
+    /// All channels there are but that of acknowledgements.
     #[must_use]
     pub fn all(&self) -> Vec<u32> {
-        self.shared.state().places.iter().map(|place| place.index).collect()
+        self.shared.state().channels.iter().map(|channel| channel.index).collect()
     }
 
     /// How often connections have been made.
@@ -106,41 +106,41 @@ impl Places {
         self.shared.begin(epoch)
     }
 
-    /// What this side does with a connection that the peer made for a place of an epoch, which begins with the first of it.
+    /// What this side does with a connection that the peer made for a channel of an epoch, which begins with the first of it.
     #[must_use]
-    pub fn admit(&self, epoch: u64, place: u32) -> Admission {
-        self.shared.admit(epoch, place)
+    pub fn admit(&self, epoch: u64, channel: u32) -> Admission {
+        self.shared.admit(epoch, channel)
     }
 
-    /// What has been read at a place; none is before it goes on. The place of acknowledgements has no history.
+    /// What has been read on a channel; none is before it goes on. The channel of acknowledgements has no history.
     #[must_use]
-    pub fn freeze(&self, place: u32) -> Mark {
-        if place == ACKNOWLEDGEMENTS_PLACE { Mark::none() } else { self.shared.place(place).freeze() }
+    pub fn freeze(&self, channel: u32) -> Mark {
+        if channel == ACKNOWLEDGEMENT_CHANNEL { Mark::none() } else { self.shared.channel(channel).freeze() }
     }
 
-    /// Whether a peer that says it has read this at a place can have.
+    /// Whether a peer that says it has read this on a channel can have.
     ///
     /// # Errors
     /// [`LinkError::Acknowledgement`] where it cannot have read so many bytes, [`LinkError::History`] where it has read others.
-    pub fn check(&self, place: u32, mark: Mark) -> Result<(), LinkError> {
-        if place == ACKNOWLEDGEMENTS_PLACE { Ok(()) } else { self.shared.place(place).check(mark) }
+    pub fn check(&self, channel: u32, mark: Mark) -> Result<(), LinkError> {
+        if channel == ACKNOWLEDGEMENT_CHANNEL { Ok(()) } else { self.shared.channel(channel).check(mark) }
     }
 
-    /// Goes on at a place with a new connection, whose peer has read this there. What it lacks is written first,
+    /// Resumes a channel with a new connection, whose peer has read this there. What it lacks is written first,
     /// which may take until it reads. A connection of another epoch is closed.
     ///
     /// # Errors
-    /// As [`Places::check`].
+    /// As [`Channels::check`].
     ///
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
-    pub fn go_on(&self, place: u32, epoch: u64, link: Link, mark: Mark) -> Result<(), LinkError> {
+    pub fn go_on(&self, channel: u32, epoch: u64, link: Link, mark: Mark) -> Result<(), LinkError> {
         let shared = Arc::clone(&self.shared);
         let is_valid = move || shared.is_of(epoch);
-        self.shared.place(place).attach(epoch, link.into_pipe(), mark, is_valid)
+        self.shared.channel(channel).attach(epoch, link.into_pipe(), mark, is_valid)
     }
 
-    /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Places::listen`].
+    /// Takes the connection for acknowledgements of an epoch; what is to be read by [`Channels::listen`].
     #[must_use]
     pub fn hear(&self, epoch: u64, link: Link) -> Receiver {
         link.watch_peer();
@@ -186,9 +186,9 @@ impl Places {
     }
 
     fn acknowledged(&self, payload: &[u8]) -> Result<(), LinkError> {
-        let Acknowledge { place, received, digest } = Acknowledge::decode(payload)?;
-        let there = self.shared.state().places.iter().find(|other| other.index == place).cloned();
-        let there = there.ok_or(LinkError::Acknowledgement { place, received, acknowledged: 0, sent: 0 })?;
+        let Acknowledge { channel, received, digest } = Acknowledge::decode(payload)?;
+        let there = self.shared.state().channels.iter().find(|other| other.index == channel).cloned();
+        let there = there.ok_or(LinkError::Acknowledgement { channel, received, acknowledged: 0, sent: 0 })?;
         there.acknowledge(Mark { received, digest })
     }
 
@@ -208,7 +208,7 @@ impl Places {
     /// ought to have been answered. `None`: the session is over. For one thread.
     ///
     /// A peer that has not answered may be stopped, or have no processor: the caller finds out otherwise that its connections
-    /// are dead, and leaves them by [`Places::broke_in`].
+    /// are dead, and leaves them by [`Channels::broke_in`].
     #[must_use]
     pub fn await_doubt(&self) -> Option<Doubt> {
         let (mut last, mut received) = (Instant::now(), self.shared.received());

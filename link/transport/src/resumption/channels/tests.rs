@@ -13,7 +13,7 @@ use crate::pipes::lent::{Giving, Lent};
 use crate::pipes::noting::Noting;
 use crate::pipes::pipe::{Pipe, Reach};
 use crate::resumption::session::Left;
-use crate::resumption::{history, place};
+use crate::resumption::{channel, history};
 
 const GRACE: Duration = Duration::from_secs(300);
 
@@ -26,38 +26,38 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + GRACE)
 }
 
-/// The first frame of a place, where it is this.
+/// The first frame of a channel, where it is this.
 fn memory_info() -> [u8; 16] {
     floe_wire::FrameHeader { length: 0, kind: MemoryInfo::KIND, sequence: 1 }.encode()
 }
 
 /// Two ends of a session.
-fn session() -> [(Places, Link); 2] {
+fn session() -> [(Channels, Link); 2] {
     let (ours, theirs) = pair();
-    [ours, theirs].map(|link| Places::take_over(link, GRACE))
+    [ours, theirs].map(|link| Channels::take_over(link, GRACE))
 }
 
-/// A connection of an epoch at the session's own place, at both ends.
-fn meet(ends: &mut [(Places, Link); 2], epoch: u64) {
+/// A connection of an epoch at the session's own channel, at both ends.
+fn meet(ends: &mut [(Channels, Link); 2], epoch: u64) {
     let links = pair();
-    assert!(ends.iter().all(|(places, _)| places.begin(epoch)));
-    let [one, other] = [0, 1].map(|end: usize| ends[end].0.freeze(OWN_PLACE));
-    ends[0].0.go_on(OWN_PLACE, epoch, links.0, other).unwrap();
-    ends[1].0.go_on(OWN_PLACE, epoch, links.1, one).unwrap();
+    assert!(ends.iter().all(|(channels, _)| channels.begin(epoch)));
+    let [one, other] = [0, 1].map(|end: usize| ends[end].0.freeze(MAIN_CHANNEL));
+    ends[0].0.go_on(MAIN_CHANNEL, epoch, links.0, other).unwrap();
+    ends[1].0.go_on(MAIN_CHANNEL, epoch, links.1, one).unwrap();
 }
 
 #[test]
 fn a_count_that_was_overtaken_says_nothing_and_one_that_cannot_be_breaks_the_contract() {
-    let [(places, mut own), _peer] = session();
+    let [(channels, mut own), _peer] = session();
     let sent = own.send(&MemoryInfo {}).unwrap() * 16;
     let has = |received| {
         let Mark { digest, .. } = history::marked(&memory_info()[..usize::try_from(received).unwrap().min(16)]);
-        Acknowledge { place: OWN_PLACE, received, digest }
+        Acknowledge { channel: MAIN_CHANNEL, received, digest }
     };
     let (ours, mut theirs) = pair();
     let listening = {
-        let (places, receiver) = (places.clone(), places.hear(1, ours));
-        std::thread::spawn(move || places.listen(1, receiver))
+        let (channels, receiver) = (channels.clone(), channels.hear(1, ours));
+        std::thread::spawn(move || channels.listen(1, receiver))
     };
     for received in [sent, sent - 1, 0, sent, sent + 1] {
         theirs.send(&has(received)).unwrap();
@@ -75,7 +75,7 @@ fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
     meet(&mut ends, 2);
     let (late, mut its_peer) = pair();
     // What its peer said is less than what is known by now.
-    ends[0].0.go_on(OWN_PLACE, 1, late, Mark::none()).unwrap();
+    ends[0].0.go_on(MAIN_CHANNEL, 1, late, Mark::none()).unwrap();
     assert!(its_peer.receive(soon()).unwrap().is_none());
     ends[0].1.send(&ReleaseBlock { block: floe_wire::BlockId(7) }).unwrap();
     ends[1].1.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
@@ -92,7 +92,7 @@ fn who_leaves_old_connections_too_late_leaves_the_new_ones_alone() {
     late.leave();
     ends[0].1.send(&MemoryInfo {}).unwrap();
     assert!(ends[1].1.receive(soon()).unwrap().is_some());
-    assert_eq!(ends.map(|(places, _)| (places.standing(), places.epoch())), [(Standing::There, 2); 2]);
+    assert_eq!(ends.map(|(channels, _)| (channels.standing(), channels.epoch())), [(Standing::There, 2); 2]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
         let _receiver = ends[1].0.hear(epoch, ours);
         let told = theirs.receive(soon()).unwrap().unwrap();
         let Mark { received, digest } = history::marked(&memory_info());
-        assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { place: OWN_PLACE, received, digest });
+        assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { channel: MAIN_CHANNEL, received, digest });
     }
 }
 
@@ -131,7 +131,7 @@ impl Drop for Data {
     }
 }
 
-/// Data whose place the peer may see later.
+/// Data whose pages the peer may see later.
 struct Pinned(Data);
 
 impl Lent for Pinned {
@@ -148,49 +148,49 @@ impl Lent for Pinned {
     }
 }
 
-/// One end of a session whose own place goes on with this connection.
-fn over(pipe: &Arc<Noting>) -> (Places, Arc<place::Place<Shared>>) {
-    let [(places, _), _] = session();
-    assert!(places.begin(2));
-    let place = places.shared.place(OWN_PLACE);
-    place.attach(2, Arc::<Noting>::clone(pipe), Mark::none(), || true).unwrap();
-    (places, place)
+/// One end of a session whose own channel goes on with this connection.
+fn over(pipe: &Arc<Noting>) -> (Channels, Arc<channel::Channel<Shared>>) {
+    let [(channels, _), _] = session();
+    assert!(channels.begin(2));
+    let channel = channels.shared.channel(MAIN_CHANNEL);
+    channel.attach(2, Arc::<Noting>::clone(pipe), Mark::none(), || true).unwrap();
+    (channels, channel)
 }
 
 #[test]
 fn only_data_whose_place_the_peer_may_see_later_go_as_the_pages_they_lie_in() {
     let (pipe, back) = (Noting::new(Reach::Network, Ok(())), Arc::new(Mutex::new(0)));
-    let (_places, place) = over(&pipe);
-    place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
-    place.write_lent(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
+    let (_channels, channel) = over(&pipe);
+    channel.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    channel.write_lent(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
     assert_eq!((pipe.ways(), *back.lock().unwrap()), (vec!["copied", "given"], 0));
 }
 
 #[test]
 fn memory_that_cannot_be_read_ends_the_session_instead_of_each_of_its_connections() {
     let (pipe, back) = (Noting::new(Reach::Network, Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
-    let (places, place) = over(&pipe);
-    place.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
-    assert_eq!((places.standing(), *back.lock().unwrap()), (Standing::Over, 1));
-    assert_eq!(place.write(&[1], &[]), Err(Failure::Lost(Lost::Unreadable)));
+    let (channels, channel) = over(&pipe);
+    channel.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    assert_eq!((channels.standing(), *back.lock().unwrap()), (Standing::Over, 1));
+    assert_eq!(channel.write(&[1], &[]), Err(Failure::Lost(Lost::Unreadable)));
 }
 
 #[test]
 fn what_has_come_is_heard_while_the_rest_is_written_again() {
-    let [(places, own), _peer] = session();
+    let [(channels, own), _peer] = session();
     let (sender, _receiver) = own.split();
-    places.broke(1);
+    channels.broke(1);
     let (bytes, back) = (2 << 20, Arc::new(Mutex::new(0)));
     let message = floe_wire::CopyToDevice { stream: floe_wire::StreamId(1), to: DevicePtr(1), bytes: &[] };
     for _ in 0..4 {
         sender.post_lent(&message, Box::new(Data(bytes, Arc::clone(&back)))).unwrap();
     }
     sender.flush().unwrap();
-    assert!(places.begin(2));
+    assert!(channels.begin(2));
     let ((ours, theirs), (link, mut peer)) = (pair(), pair());
-    let (listener, writer) = (places.clone(), places.clone());
+    let (listener, writer) = (channels.clone(), channels.clone());
     let listening = std::thread::spawn(move || listener.listen(2, listener.hear(2, ours)));
-    let writing = std::thread::spawn(move || writer.go_on(OWN_PLACE, 2, link, Mark::none()));
+    let writing = std::thread::spawn(move || writer.go_on(MAIN_CHANNEL, 2, link, Mark::none()));
     let mut history = history::History::default();
     let mut acknowledgements = theirs;
     for came in 1..=4 {
@@ -202,7 +202,7 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
             history.absorb(payload);
         }
         let Mark { received, digest } = history.mark();
-        acknowledgements.send(&Acknowledge { place: OWN_PLACE, received, digest }).unwrap();
+        acknowledgements.send(&Acknowledge { channel: MAIN_CHANNEL, received, digest }).unwrap();
         let until = Instant::now() + GRACE;
         while *back.lock().unwrap() < came {
             assert!(Instant::now() < until, "{came} have come, the owner has: {}", back.lock().unwrap());
@@ -213,7 +213,7 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
     writing.join().unwrap().unwrap();
     sender.send(&MemoryInfo {}, |_| ()).unwrap();
     assert_eq!(peer.receive(soon()).unwrap().unwrap().sequence, 9);
-    places.end();
+    channels.end();
     assert!(matches!(listening.join().unwrap(), Heard::Broke));
 }
 
@@ -221,8 +221,8 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
 fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_ended() {
     let mut ends = session();
     let (ours, theirs) = pair();
-    let (places, receiver) = (ends[0].0.clone(), ends[0].0.hear(1, ours));
-    let listening = std::thread::spawn(move || places.listen(1, receiver));
+    let (channels, receiver) = (ends[0].0.clone(), ends[0].0.hear(1, ours));
+    let listening = std::thread::spawn(move || channels.listen(1, receiver));
     let mut acknowledgements = theirs;
     acknowledgements.send(&Leave {}).unwrap();
     drop(acknowledgements);
@@ -236,83 +236,83 @@ fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_end
 
 #[test]
 fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
-    let (places, _link) = Places::take_over(pair().0, GRACE);
-    assert_eq!(places.standing(), Standing::There);
-    let change = |seen, what: fn(&Places)| {
+    let (channels, _link) = Channels::take_over(pair().0, GRACE);
+    assert_eq!(channels.standing(), Standing::There);
+    let change = |seen, what: fn(&Channels)| {
         let watching = {
-            let places = places.clone();
-            std::thread::spawn(move || places.await_change(seen, None))
+            let channels = channels.clone();
+            std::thread::spawn(move || channels.await_change(seen, None))
         };
-        what(&places);
+        what(&channels);
         watching.join().unwrap()
     };
-    assert_eq!(change(Standing::There, |places| places.broke(1)), Standing::Broken);
-    assert_eq!(places.await_change(Standing::Broken, Some(Duration::ZERO)), Standing::Broken);
-    assert_eq!(change(Standing::Broken, |places| assert!(places.begin(2))), Standing::There);
-    assert_eq!(change(Standing::There, Places::end), Standing::Over);
+    assert_eq!(change(Standing::There, |channels| channels.broke(1)), Standing::Broken);
+    assert_eq!(channels.await_change(Standing::Broken, Some(Duration::ZERO)), Standing::Broken);
+    assert_eq!(change(Standing::Broken, |channels| assert!(channels.begin(2))), Standing::There);
+    assert_eq!(change(Standing::There, Channels::end), Standing::Over);
 }
 
 #[test]
 fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection() {
     for hears_out in [true, false] {
-        let [(places, _own), _peer] = session();
+        let [(channels, _own), _peer] = session();
         if hears_out {
-            places.hear_out();
+            channels.hear_out();
         }
         let (ours, mut theirs) = pair();
         let listening = {
-            let (places, receiver) = (places.clone(), places.hear(1, ours));
-            std::thread::spawn(move || places.listen(1, receiver))
+            let (channels, receiver) = (channels.clone(), channels.hear(1, ours));
+            std::thread::spawn(move || channels.listen(1, receiver))
         };
-        places.broke(1);
+        channels.broke(1);
         // Where nobody hears it, the system says so or not.
         let _ = theirs.send(&Leave {});
         drop(theirs);
         assert!(matches!(listening.join().unwrap(), Heard::Broke));
         let expected = if hears_out { Standing::Over } else { Standing::Broken };
-        assert_eq!(places.standing(), expected);
+        assert_eq!(channels.standing(), expected);
     }
 }
 
 #[test]
 fn a_peer_that_says_nothing_is_heard_out_for_as_long_as_this_side_wants() {
-    let [(places, _own), _peer] = session();
-    places.hear_out();
+    let [(channels, _own), _peer] = session();
+    channels.hear_out();
     let (ours, mut theirs) = pair();
-    let receiver = places.hear(1, ours);
-    places.broke(1);
-    places.end_hearing();
+    let receiver = channels.hear(1, ours);
+    channels.broke(1);
+    channels.end_hearing();
     assert!(theirs.receive(soon()).unwrap().is_none());
-    assert!(matches!(places.listen(1, receiver), Heard::Broke));
-    assert_eq!(places.standing(), Standing::Broken);
+    assert!(matches!(channels.listen(1, receiver), Heard::Broke));
+    assert_eq!(channels.standing(), Standing::Broken);
 }
 
 #[test]
 fn what_is_heard_out_ends_when_new_connections_begin() {
-    let [(places, _own), _peer] = session();
-    places.hear_out();
+    let [(channels, _own), _peer] = session();
+    channels.hear_out();
     let (ours, theirs) = pair();
-    let receiver = places.hear(1, ours);
-    places.broke(1);
-    assert!(places.begin(2));
-    assert!(matches!(places.listen(1, receiver), Heard::Broke));
-    assert_eq!(places.standing(), Standing::There);
+    let receiver = channels.hear(1, ours);
+    channels.broke(1);
+    assert!(channels.begin(2));
+    assert!(matches!(channels.listen(1, receiver), Heard::Broke));
+    assert_eq!(channels.standing(), Standing::There);
     drop(theirs);
 }
 
 #[test]
 fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
-    const PLACES: u32 = 6;
+    const CHANNELS: u32 = 6;
     const MESSAGES: u64 = 300;
     let [(ours, _own), (theirs, _its)] = session();
     let (here, mut there) = pair();
     let _receiver = theirs.hear(1, here);
-    let readers: Vec<_> = (10..10 + PLACES)
-        .map(|place| {
+    let readers: Vec<_> = (10..10 + CHANNELS)
+        .map(|channel| {
             let (one, other) = pair();
-            let (mut sending, receiving) = (ours.link(place), theirs.link(place));
-            ours.go_on(place, 1, one, Mark::none()).unwrap();
-            theirs.go_on(place, 1, other, Mark::none()).unwrap();
+            let (mut sending, receiving) = (ours.link(channel), theirs.link(channel));
+            ours.go_on(channel, 1, one, Mark::none()).unwrap();
+            theirs.go_on(channel, 1, other, Mark::none()).unwrap();
             std::thread::spawn(move || {
                 let (_, mut receiver) = receiving.halves();
                 let peer = receiver.readiness();
@@ -324,7 +324,7 @@ fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
             })
         })
         .collect();
-    let mut left = PLACES;
+    let mut left = CHANNELS;
     while left > 0 {
         let told = there.receive(soon()).unwrap().unwrap();
         left -= u32::from(Acknowledge::decode(told.payload).unwrap().received == 16 * MESSAGES);
@@ -334,18 +334,18 @@ fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
 
 #[test]
 fn who_waits_asks_and_leaves_connections_on_which_nobody_answers() {
-    let [(places, _own), _peer] = session();
+    let [(channels, _own), _peer] = session();
     let (ours, mut theirs) = pair();
-    let _receiver = places.hear(1, ours);
+    let _receiver = channels.hear(1, ours);
     let doubt = {
-        let _waiting = places.wait();
-        places.await_doubt().unwrap()
+        let _waiting = channels.wait();
+        channels.await_doubt().unwrap()
     };
     let asked = theirs.receive(soon()).unwrap().unwrap();
     assert_eq!(Beat::decode(asked.payload).unwrap(), Beat { asks: 1, answers: 0 });
-    assert_eq!(places.standing(), Standing::There);
-    places.broke_in(doubt);
-    assert_eq!(places.standing(), Standing::Broken);
+    assert_eq!(channels.standing(), Standing::There);
+    channels.broke_in(doubt);
+    assert_eq!(channels.standing(), Standing::Broken);
 }
 
 #[test]
@@ -353,8 +353,8 @@ fn a_question_is_answered_at_once_where_it_is_heard() {
     let [(ours, _own), (theirs, _its)] = session();
     let (here, mut there) = pair();
     let listening = {
-        let (places, receiver) = (theirs.clone(), theirs.hear(1, here));
-        std::thread::spawn(move || places.listen(1, receiver))
+        let (channels, receiver) = (theirs.clone(), theirs.hear(1, here));
+        std::thread::spawn(move || channels.listen(1, receiver))
     };
     there.send(&Beat { asks: 5, answers: 0 }).unwrap();
     let answer = there.receive(soon()).unwrap().unwrap();

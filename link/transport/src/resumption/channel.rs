@@ -1,5 +1,5 @@
-//! One connection's place in a session: the pipe that stays while sockets come and go under it.
-//! In: bytes of both directions, and the connections that are made for the place. Out: the same bytes at the other end, each
+//! One connection's channel in a session: the pipe that stays while sockets come and go under it.
+//! In: bytes of both directions, and the connections that are made for the channel. Out: the same bytes at the other end, each
 //! once and in order; a pause while there is no connection.
 //!
 //! Who reads counts what it has read; who writes keeps what the peer may not have. A connection that fails is left by both,
@@ -25,7 +25,7 @@ pub(super) const HOLE_BYTES: usize = 512 << 10;
 /// A connection of the session that carries the channel.
 pub(super) type Under = super::outbound::Under<Arc<dyn Pipe>>;
 
-/// All places of a session, as one of them asks and tells them.
+/// All channels of a session, as one of them asks and tells them.
 pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
     /// Whether bytes still come: `Ok(false)` where either side has left.
     fn goes_on(&self) -> Result<bool, Failure>;
@@ -39,7 +39,7 @@ pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
     /// A connection of this epoch has failed.
     fn broke(&self, epoch: u64);
 
-    /// The peer is to be told what has come, where it has not been told, or `anew` of all places.
+    /// The peer is to be told what has come, where it has not been told, or `anew` of all channels.
     fn tell(&self, anew: bool);
 
     /// This side ends the session.
@@ -48,7 +48,7 @@ pub(super) trait Siblings: fmt::Debug + Send + Sync + 'static {
 
 /// A connection of a session, whichever socket carries it.
 #[derive(Debug)]
-pub(super) struct Place<S> {
+pub(super) struct Channel<S> {
     pub(super) index: u32,
     pub(super) reach: Reach,
     pub(super) shared: Weak<S>,
@@ -78,7 +78,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<S: Siblings> Place<S> {
+impl<S: Siblings> Channel<S> {
     pub(super) fn new(index: u32, reach: Reach, shared: Weak<S>, waits: Arc<Waits>) -> Self {
         Self {
             index,
@@ -120,12 +120,12 @@ impl<S: Siblings> Place<S> {
     }
 
     fn impossible(&self, Mark { received, .. }: Mark, impossible: Impossible) -> LinkError {
-        let place = self.index;
+        let channel = self.index;
         match impossible {
             Impossible::Outside { acknowledged, sent } => {
-                LinkError::Acknowledgement { place, received, acknowledged, sent }
+                LinkError::Acknowledgement { channel, received, acknowledged, sent }
             }
-            Impossible::Others => LinkError::History { place, received },
+            Impossible::Others => LinkError::History { channel, received },
         }
     }
 
@@ -145,7 +145,7 @@ impl<S: Siblings> Place<S> {
     }
 
     /// Goes on with a connection whose peer has these bytes. `is_valid` is asked in the moment from which on
-    /// [`Place::detach`] ends it; what the peer lacks is written before anything else, which holds up nobody who posts or
+    /// [`Channel::detach`] ends it; what the peer lacks is written before anything else, which holds up nobody who posts or
     /// hears what has come. One that is not valid is ended.
     pub(super) fn attach(
         &self,
