@@ -12,7 +12,7 @@ use std::time::Duration;
 use floe_abi::{CudaError, DevicePtr, Stream};
 use floe_session::Client;
 use floe_surface::*;
-use floe_transport::Standing;
+use floe_transport::LinkState;
 use floe_wire::{CHUNK_BYTES, Chunk, DeliveryFollows, Request, chunk_bytes};
 use scripted::*;
 
@@ -347,7 +347,7 @@ fn the_server_hears_who_leaves() {
     client.ctx_set_current(context).unwrap();
     let at = client.mem_alloc(16).unwrap();
     post(client, at, 0..100);
-    assert_eq!(server.wires().channels().standing(), Standing::There);
+    assert_eq!(server.wires().channels().link_state(), LinkState::Whole);
     client.exiting();
     server.wires().wait_for_leave();
     server.wait_for("Fill", 100);

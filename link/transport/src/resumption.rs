@@ -27,5 +27,5 @@ mod waits;
 
 pub use channels::{ACKNOWLEDGEMENT_CHANNEL, Channels, Doubt, Heard, MAIN_CHANNEL};
 pub use history::Mark;
-pub use session::{Admission, Standing};
+pub use session::{Admission, LinkState};
 pub use waits::Wait;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, Listener, Mark, Standing};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, LinkState, Listener, Mark};
 use floe_wire::*;
 
 use super::bulk::{self, Joined};
@@ -74,7 +74,7 @@ impl Wires {
 
     /// Waits until the client has said that it leaves.
     pub fn wait_for_leave(&self) {
-        self.wait(|channels| channels.standing() == Standing::Over);
+        self.wait(|channels| channels.link_state() == LinkState::Over);
     }
 
     /// Whether whoever comes is sent away from now on.

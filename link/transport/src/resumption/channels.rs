@@ -10,7 +10,7 @@ use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
 use super::channel::Siblings as _;
 use super::history::Mark;
 use super::pulse::{Step, TICK};
-use super::session::{Admission, Standing};
+use super::session::{Admission, LinkState};
 use super::shared::{Acknowledgements, Shared, State};
 use super::waits::Wait;
 use crate::error::{LinkError, Lost};
@@ -290,19 +290,19 @@ impl Channels {
     /// Whether this side has ended the session, or the peer has left.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.standing() == Standing::Over
+        self.link_state() == LinkState::Over
     }
 
     /// How the connections are.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.shared.state().session.standing()
+    pub fn link_state(&self) -> LinkState {
+        self.shared.state().session.link_state()
     }
 
     /// Sleeps until they are otherwise than `seen`, or for `time`; how they are then.
     #[must_use]
-    pub fn await_change(&self, seen: Standing, time: Option<Duration>) -> Standing {
-        let unchanged = |state: &mut State| state.session.standing() == seen;
+    pub fn await_change(&self, seen: LinkState, time: Option<Duration>) -> LinkState {
+        let unchanged = |state: &mut State| state.session.link_state() == seen;
         let state = self.shared.state();
         let state = match time {
             None => self.shared.changed.wait_while(state, unchanged).unwrap_or_else(PoisonError::into_inner),
@@ -311,7 +311,7 @@ impl Channels {
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        state.session.standing()
+        state.session.link_state()
     }
 
     /// Tells the peer that this side leaves: connections that end from here on are not made again. A peer that is not told

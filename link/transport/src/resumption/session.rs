@@ -14,9 +14,9 @@ pub(super) type Time = Duration;
 
 /// How a session's connections are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LinkState {
     /// They are there, or are being made.
-    There,
+    Whole,
     /// One has broken, and nobody has begun with new ones.
     Broken,
     /// Either side has left.
@@ -103,13 +103,13 @@ impl<A> Session<A> {
         self.epoch
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn link_state(&self) -> LinkState {
         if self.over.is_some() || self.has_left {
-            Standing::Over
+            LinkState::Over
         } else if self.failed >= self.epoch {
-            Standing::Broken
+            LinkState::Broken
         } else {
-            Standing::There
+            LinkState::Whole
         }
     }
 
@@ -146,7 +146,7 @@ impl<A> Session<A> {
     /// A connection that the peer made names its epoch and its channel. What a newer epoch leaves is to be closed.
     pub(super) fn admit(&mut self, epoch: u64, channel: u32, now: Time) -> (Admission, Option<Left<A>>) {
         let left = self.begin(epoch, now);
-        if left.is_none() && (epoch != self.epoch || self.standing() == Standing::Over) {
+        if left.is_none() && (epoch != self.epoch || self.link_state() == LinkState::Over) {
             return (Admission::Late { now: self.epoch }, left);
         }
         if self.taken.contains(&channel) {

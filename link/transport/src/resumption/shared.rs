@@ -37,7 +37,7 @@ pub(super) struct Shared {
     telling: AtomicU8,
     /// What waits for the peer.
     pub(super) waits: Arc<Waits>,
-    /// Wakes who waits for another standing, or for the connection for acknowledgements.
+    /// Wakes whoever waits for another link state, or for the connection for acknowledgements.
     pub(super) changed: Condvar,
 }
 

@@ -9,7 +9,7 @@ mod world;
 use std::time::Duration;
 
 use super::pulse::{Step, TICK};
-use super::session::{Session, Standing, Time};
+use super::session::{LinkState, Session, Time};
 use world::{CLIENT, GRACE, Outcome, SERVER, Weather, World, Wrong};
 
 /// Says which seed it was when a test fails.
@@ -129,7 +129,7 @@ fn a_question_that_is_answered_late_leaves_no_connection() {
         }
     }
     assert!(asked > 3 && doubted + 1 >= asked, "{asked} questions, {doubted} late");
-    assert_eq!(ours.standing(), Standing::There);
+    assert_eq!(ours.link_state(), LinkState::Whole);
     assert!(!theirs.peer_waits(now + GRACE));
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The waits of a session.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    standing: AtomicUsize,
+    open: AtomicUsize,
     /// Who looks sleeps until a wait begins.
     rests: AtomicBool,
     over: Mutex<bool>,
@@ -22,14 +22,14 @@ pub struct Wait<'a>(&'a Waits);
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.0.standing.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Waits {
     /// A wait begins.
     pub(super) fn begin(&self) -> Wait<'_> {
-        self.standing.fetch_add(1, Ordering::SeqCst);
+        self.open.fetch_add(1, Ordering::SeqCst);
         if self.rests.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -46,7 +46,7 @@ impl Waits {
 
     /// Whether there is one.
     pub(super) fn any(&self) -> bool {
-        self.standing.load(Ordering::SeqCst) > 0
+        self.open.load(Ordering::SeqCst) > 0
     }
 
     /// Nobody looks any more.

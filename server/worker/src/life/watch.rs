@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Channels, LinkError, Standing};
+use floe_transport::{Channels, LinkError, LinkState};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -110,27 +110,27 @@ pub(crate) fn until_idle(used: &Use, limit: Duration) -> Ending {
 /// Watches connections that break, and says so in `broken`, until nobody has made them again for the grace period.
 pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBool, log: &Log) -> Option<Ending> {
     loop {
-        if channels.await_change(Standing::There, None) == Standing::Over {
+        if channels.await_change(LinkState::Whole, None) == LinkState::Over {
             return None;
         }
         let (broke, grace) = (Instant::now(), channels.grace());
         broken.store(true, Ordering::Relaxed);
-        let mut standing = channels.await_change(Standing::Broken, Some(QUIET.min(grace)));
-        if standing == Standing::Broken && !used.is_worth_waiting() {
+        let mut link_state = channels.await_change(LinkState::Broken, Some(QUIET.min(grace)));
+        if link_state == LinkState::Broken && !used.is_worth_waiting() {
             return Some(Ending::ClientLeft);
         }
-        if standing == Standing::Broken {
+        if link_state == LinkState::Broken {
             channels.end_hearing();
             log.line(format_args!("the connection broke; its client has {} s to make it again", grace.as_secs_f32()));
         }
-        while standing == Standing::Broken {
+        while link_state == LinkState::Broken {
             let left = channels.grace_left();
             if left.is_zero() {
                 return Some(link_ending(&LinkError::NotMadeAgain(grace)));
             }
-            standing = channels.await_change(Standing::Broken, Some(left));
+            link_state = channels.await_change(LinkState::Broken, Some(left));
         }
-        if standing == Standing::Over {
+        if link_state == LinkState::Over {
             return None;
         }
         broken.store(false, Ordering::Relaxed);
@@ -142,9 +142,9 @@ pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBoo
 pub(crate) fn until_gone(client: &Process, channels: &Channels) -> Option<Ending> {
     client.await_end();
     // A process that it started may have its connections.
-    match channels.await_change(Standing::There, None) {
-        Standing::Broken => Some(Ending::ClientLeft),
-        Standing::There | Standing::Over => None,
+    match channels.await_change(LinkState::Whole, None) {
+        LinkState::Broken => Some(Ending::ClientLeft),
+        LinkState::Whole | LinkState::Over => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::process::{Child, Command};
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, MAIN_CHANNEL, Mark, Standing};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, LinkState, MAIN_CHANNEL, Mark};
 use floe_wire::ContinueReply;
 
 use super::*;
@@ -122,9 +122,9 @@ fn keep(client: &Client, channels: &Channels, ends: fn() -> (UnixStream, UnixStr
             let (channels, giver) = (channels.clone(), Arc::clone(&giver));
             std::thread::spawn(move || make(&channels, &giver, ends(), epoch, channel));
         }
-        match channels.await_change(Standing::There, None) {
-            Standing::Broken => channels.begin(epoch + 1),
-            Standing::There | Standing::Over => false,
+        match channels.await_change(LinkState::Whole, None) {
+            LinkState::Broken => channels.begin(epoch + 1),
+            LinkState::Whole | LinkState::Over => false,
         }
     };
     std::thread::spawn(move || {
@@ -223,7 +223,7 @@ fn bulk_connections_go_on_behind_what_has_come() {
         }
         assert!(came.concat() == all);
         // The next round's cut is of connections that are there.
-        assert_eq!(channels.await_change(Standing::Broken, Some(PATIENCE)), Standing::There);
+        assert_eq!(channels.await_change(LinkState::Broken, Some(PATIENCE)), LinkState::Whole);
     }
     channels.say_leave(PATIENCE);
     channels.end();

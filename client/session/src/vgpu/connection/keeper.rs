@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Heard, Link, LinkError, Mark, Standing, Wait};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Heard, Link, LinkError, LinkState, Mark, Wait};
 
 use super::Shared;
 use super::dial::Joining;
@@ -191,7 +191,7 @@ impl Keeper {
     fn begin(&self, patience: Duration) -> Round {
         let _beginning = lock(&self.beginning);
         let epoch = self.channels.epoch();
-        let has_broken = self.channels.standing() == Standing::Broken;
+        let has_broken = self.channels.link_state() == LinkState::Broken;
         if has_broken {
             // Also where it did so since the last look.
             self.note_outage();
@@ -229,7 +229,7 @@ impl Keeper {
             return self.lose_to(shared, epoch, &error);
         }
         self.is_there(round);
-        let goes_on = || self.channels.epoch() == epoch && self.channels.standing() == Standing::There;
+        let goes_on = || self.channels.epoch() == epoch && self.channels.link_state() == LinkState::Whole;
         if round.await_others(goes_on) {
             self.attach(shared, epoch, channel, link, mark);
         }
@@ -325,7 +325,7 @@ impl Keeper {
     /// Says that the link is broken, once.
     fn note_outage(&self) {
         let mut outage = lock(&self.outage);
-        if self.channels.standing() != Standing::Broken || outage.is_some() {
+        if self.channels.link_state() != LinkState::Broken || outage.is_some() {
             return;
         }
         *outage = Some(Outage { began: Instant::now(), epoch: self.channels.epoch(), last: None, told: false });

@@ -92,7 +92,7 @@ fn who_leaves_old_connections_too_late_leaves_the_new_ones_alone() {
     late.leave();
     ends[0].1.send(&MemoryInfo {}).unwrap();
     assert!(ends[1].1.receive(soon()).unwrap().is_some());
-    assert_eq!(ends.map(|(channels, _)| (channels.standing(), channels.epoch())), [(Standing::There, 2); 2]);
+    assert_eq!(ends.map(|(channels, _)| (channels.link_state(), channels.epoch())), [(LinkState::Whole, 2); 2]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn memory_that_cannot_be_read_ends_the_session_instead_of_each_of_its_connection
     let (pipe, back) = (Noting::new(Reach::Network, Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
     let (channels, channel) = over(&pipe);
     channel.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
-    assert_eq!((channels.standing(), *back.lock().unwrap()), (Standing::Over, 1));
+    assert_eq!((channels.link_state(), *back.lock().unwrap()), (LinkState::Over, 1));
     assert_eq!(channel.write(&[1], &[]), Err(Failure::Lost(Lost::Unreadable)));
 }
 
@@ -227,7 +227,7 @@ fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_end
     acknowledgements.send(&Leave {}).unwrap();
     drop(acknowledgements);
     assert!(matches!(listening.join().unwrap(), Heard::Broke));
-    assert_eq!(ends[0].0.standing(), Standing::Over);
+    assert_eq!(ends[0].0.link_state(), LinkState::Over);
     ends[1].1.send(&MemoryInfo {}).unwrap();
     assert!(ends[0].1.receive(soon()).unwrap().is_some());
     ends[1].0.end();
@@ -237,7 +237,7 @@ fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_end
 #[test]
 fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
     let (channels, _link) = Channels::take_over(pair().0, GRACE);
-    assert_eq!(channels.standing(), Standing::There);
+    assert_eq!(channels.link_state(), LinkState::Whole);
     let change = |seen, what: fn(&Channels)| {
         let watching = {
             let channels = channels.clone();
@@ -246,10 +246,10 @@ fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
         what(&channels);
         watching.join().unwrap()
     };
-    assert_eq!(change(Standing::There, |channels| channels.broke(1)), Standing::Broken);
-    assert_eq!(channels.await_change(Standing::Broken, Some(Duration::ZERO)), Standing::Broken);
-    assert_eq!(change(Standing::Broken, |channels| assert!(channels.begin(2))), Standing::There);
-    assert_eq!(change(Standing::There, Channels::end), Standing::Over);
+    assert_eq!(change(LinkState::Whole, |channels| channels.broke(1)), LinkState::Broken);
+    assert_eq!(channels.await_change(LinkState::Broken, Some(Duration::ZERO)), LinkState::Broken);
+    assert_eq!(change(LinkState::Broken, |channels| assert!(channels.begin(2))), LinkState::Whole);
+    assert_eq!(change(LinkState::Whole, Channels::end), LinkState::Over);
 }
 
 #[test]
@@ -269,8 +269,8 @@ fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection()
         let _ = theirs.send(&Leave {});
         drop(theirs);
         assert!(matches!(listening.join().unwrap(), Heard::Broke));
-        let expected = if hears_out { Standing::Over } else { Standing::Broken };
-        assert_eq!(channels.standing(), expected);
+        let expected = if hears_out { LinkState::Over } else { LinkState::Broken };
+        assert_eq!(channels.link_state(), expected);
     }
 }
 
@@ -284,7 +284,7 @@ fn a_peer_that_says_nothing_is_heard_out_for_as_long_as_this_side_wants() {
     channels.end_hearing();
     assert!(theirs.receive(soon()).unwrap().is_none());
     assert!(matches!(channels.listen(1, receiver), Heard::Broke));
-    assert_eq!(channels.standing(), Standing::Broken);
+    assert_eq!(channels.link_state(), LinkState::Broken);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn what_is_heard_out_ends_when_new_connections_begin() {
     channels.broke(1);
     assert!(channels.begin(2));
     assert!(matches!(channels.listen(1, receiver), Heard::Broke));
-    assert_eq!(channels.standing(), Standing::There);
+    assert_eq!(channels.link_state(), LinkState::Whole);
     drop(theirs);
 }
 
@@ -343,9 +343,9 @@ fn who_waits_asks_and_leaves_connections_on_which_nobody_answers() {
     };
     let asked = theirs.receive(soon()).unwrap().unwrap();
     assert_eq!(Beat::decode(asked.payload).unwrap(), Beat { asks: 1, answers: 0 });
-    assert_eq!(channels.standing(), Standing::There);
+    assert_eq!(channels.link_state(), LinkState::Whole);
     channels.broke_in(doubt);
-    assert_eq!(channels.standing(), Standing::Broken);
+    assert_eq!(channels.link_state(), LinkState::Broken);
 }
 
 #[test]

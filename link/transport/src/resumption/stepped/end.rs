@@ -15,7 +15,7 @@ use crate::resumption::inbound::Inbound;
 use crate::resumption::log::{Held, Impossible};
 use crate::resumption::outbound::{CatchUp, MOST_COPIED, Next, Outbound, Through, Under};
 use crate::resumption::pulse::{Step, TICK};
-use crate::resumption::session::{Left, Session, Standing, Time};
+use crate::resumption::session::{Left, LinkState, Session, Time};
 
 /// How a frame's payload is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl End {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.session.standing() == Standing::Over
+        self.session.link_state() == LinkState::Over
     }
 
     /// How much is lent and not back.

@@ -16,7 +16,7 @@ use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::history::Mark;
 use crate::resumption::log::Impossible;
 use crate::resumption::outbound::Under;
-use crate::resumption::session::{Admission, Standing, Time};
+use crate::resumption::session::{Admission, LinkState, Time};
 
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
@@ -353,7 +353,7 @@ impl World {
         while let Some((_, id)) = self.net.silent().filter(|(since, _)| now >= *since + KERNEL) {
             self.net.end(id);
         }
-        let is_broken = self.ends[SERVER].session.standing() == Standing::Broken;
+        let is_broken = self.ends[SERVER].session.link_state() == LinkState::Broken;
         self.quiet = is_broken.then(|| self.quiet.unwrap_or(now + QUIET));
         if self.quiet.is_some_and(|until| now >= until)
             && let Some(id) = self.ends[SERVER].session.end_hearing()
@@ -369,7 +369,7 @@ impl World {
         let ends = self.ends.iter().filter_map(End::deadline);
         let kernel = self.net.silent().map(|(since, _)| since + KERNEL);
         let round = self.round.as_ref().map(|round| round.until);
-        let is_broken = round.is_none() && client.standing() == Standing::Broken;
+        let is_broken = round.is_none() && client.link_state() == LinkState::Broken;
         let attempt = is_broken.then_some(self.next_attempt);
         let quiet = self.quiet.filter(|until| *until > self.now);
         ends.chain(kernel).chain(round).chain(attempt).chain(quiet).min()

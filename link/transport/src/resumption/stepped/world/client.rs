@@ -8,7 +8,7 @@ use crate::error::Lost;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::history::Mark;
 use crate::resumption::log::Impossible;
-use crate::resumption::session::{Standing, Time};
+use crate::resumption::session::{LinkState, Time};
 
 /// Between attempts of the client to reconnect.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -89,7 +89,7 @@ impl World {
             }
             return;
         }
-        if client.session.standing() != Standing::Broken || self.now < self.next_attempt {
+        if client.session.link_state() != LinkState::Broken || self.now < self.next_attempt {
             return;
         }
         if self.now < self.away_until {
