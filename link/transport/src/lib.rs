@@ -36,7 +36,9 @@ pub use pipes::rings::{RING_BYTES, Rings};
 pub use pipes::sealed::SealedKeys;
 pub use pipes::socket::{receive_with, send_with, try_send_with, write_without_descriptors};
 pub use pipes::tls::{ClientTls, Identity, ServerTls, TlsError, Tunnel};
-pub use resumption::{ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Doubt, Heard, LinkState, MAIN_CHANNEL, Mark, Wait};
+pub use resumption::{
+    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Doubt, Heard, HistoryDigest, LinkState, MAIN_CHANNEL, Wait,
+};
 pub use secret::{Protection, Secret, Side};
 pub use spin::{Expected, SPIN_VARIABLE, Spin, processors, sleep_precisely};
 pub use transport::Transport;

@@ -26,6 +26,6 @@ mod stepped;
 mod waits;
 
 pub use channels::{ACKNOWLEDGEMENT_CHANNEL, Channels, Doubt, Heard, MAIN_CHANNEL};
-pub use history::Mark;
+pub use history::HistoryDigest;
 pub use session::{Admission, LinkState};
 pub use waits::Wait;

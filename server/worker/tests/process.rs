@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floe_device::Probe;
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, MAIN_CHANNEL, Mark, Rings, Transport};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, Link, MAIN_CHANNEL, Rings, Transport};
 use floe_wire::*;
 use floe_worker::contract::{Demand, Protection, Report, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Giver, Role, pair};
@@ -793,7 +793,7 @@ fn acknowledge(giver: &Giver) -> Link {
     let (ours, theirs) = UnixStream::pair().unwrap();
     giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
     let mut acknowledgements = Link::new(ours.into());
-    let Mark { received, digest } = Mark::none();
+    let HistoryDigest { received, digest } = HistoryDigest::none();
     acknowledgements.send(&Continue { epoch: 1, channel: ACKNOWLEDGEMENT_CHANNEL, received, digest }).unwrap();
     acknowledgements.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     acknowledgements
@@ -827,12 +827,12 @@ fn a_worker_goes_on_with_the_next_connection_and_reports_the_pause() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
     let mut next = Link::new(ours.into());
-    let Mark { received, digest } = channels.freeze(MAIN_CHANNEL);
+    let HistoryDigest { received, digest } = channels.freeze(MAIN_CHANNEL);
     next.send(&Continue { epoch: 2, channel: MAIN_CHANNEL, received, digest }).unwrap();
     let reply = next.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ContinueReply { received, digest } =
         Continue::decode_reply(Reply::decode(reply.payload).unwrap().body).unwrap();
-    channels.go_on(MAIN_CHANNEL, 2, next, Mark { received, digest }).unwrap();
+    channels.go_on(MAIN_CHANNEL, 2, next, HistoryDigest { received, digest }).unwrap();
     assert!(session.read(BASE, 400).chunks(4).all(|word| word == 12_u32.to_le_bytes()));
     assert!(reports.any(|report| report == Report::Broken(false)));
 }

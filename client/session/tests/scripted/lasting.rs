@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, LinkState, Listener, Mark};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, Link, LinkState, Listener};
 use floe_wire::*;
 
 use super::bulk::{self, Joined};
@@ -131,7 +131,7 @@ impl Wires {
     fn admit(&self, mut link: Link, request: u64, message: &Continue, joined: &Joined) -> Option<()> {
         let channels = self.channels();
         let &Continue { epoch, channel, .. } = message;
-        let theirs = Mark { received: message.received, digest: message.digest };
+        let theirs = HistoryDigest { received: message.received, digest: message.digest };
         let admitting = self.0.admitting.lock().unwrap();
         if epoch < channels.epoch() {
             return reply(&mut link, request, 1, &());

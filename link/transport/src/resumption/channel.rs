@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::history::Mark;
+use super::history::HistoryDigest;
 use super::inbound::Inbound;
 use super::log::{Impossible, Log};
 use super::outbound::{CatchUp, Next, Outbound};
@@ -95,7 +95,7 @@ impl<S: Siblings> Channel<S> {
     }
 
     /// What has come, where the peer has not been told or is to be told `anew`.
-    pub(super) fn untold(&self, anew: bool) -> Option<Mark> {
+    pub(super) fn untold(&self, anew: bool) -> Option<HistoryDigest> {
         lock(&self.read).untold(anew)
     }
 
@@ -105,7 +105,7 @@ impl<S: Siblings> Channel<S> {
     }
 
     /// The peer has these bytes, or more: connections overtake each other.
-    pub(super) fn acknowledge(&self, mark: Mark) -> Result<(), LinkError> {
+    pub(super) fn acknowledge(&self, mark: HistoryDigest) -> Result<(), LinkError> {
         let free = lock(&self.outbound).acknowledge(mark);
         let free = free.map_err(|impossible| self.impossible(mark, impossible))?;
         self.moved.notify_all();
@@ -114,12 +114,12 @@ impl<S: Siblings> Channel<S> {
     }
 
     /// Whether the peer can have what it says it has.
-    pub(super) fn check(&self, mark: Mark) -> Result<(), LinkError> {
+    pub(super) fn check(&self, mark: HistoryDigest) -> Result<(), LinkError> {
         let checked = lock(&self.outbound).check(mark);
         checked.map_err(|impossible| self.impossible(mark, impossible))
     }
 
-    fn impossible(&self, Mark { received, .. }: Mark, impossible: Impossible) -> LinkError {
+    fn impossible(&self, HistoryDigest { received, .. }: HistoryDigest, impossible: Impossible) -> LinkError {
         let channel = self.index;
         match impossible {
             Impossible::Outside { acknowledged, sent } => {
@@ -138,7 +138,7 @@ impl<S: Siblings> Channel<S> {
     }
 
     /// No byte is read before the next connection is there; which have been.
-    pub(super) fn freeze(&self) -> Mark {
+    pub(super) fn freeze(&self) -> HistoryDigest {
         let mut inbound = lock(&self.inbound);
         *inbound = None;
         lock(&self.read).mark()
@@ -151,7 +151,7 @@ impl<S: Siblings> Channel<S> {
         &self,
         epoch: u64,
         pipe: Arc<dyn Pipe>,
-        mark: Mark,
+        mark: HistoryDigest,
         is_valid: impl FnOnce() -> bool,
     ) -> Result<(), LinkError> {
         let under = Under { pipe, epoch };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
 
 use super::channel::Siblings as _;
-use super::history::Mark;
+use super::history::HistoryDigest;
 use super::pulse::{Step, TICK};
 use super::session::{Admission, LinkState};
 use super::shared::{Acknowledgements, Shared, State};
@@ -56,7 +56,7 @@ impl Channels {
         let channels = Self { shared: Arc::new(Shared::new(grace, reach, MAIN_CHANNEL)) };
         let channel = channels.shared.channel(MAIN_CHANNEL);
         // Nothing has been said on this channel, so nothing can be wrong.
-        let _ = channel.attach(1, link.pipe(), Mark::none(), || true);
+        let _ = channel.attach(1, link.pipe(), HistoryDigest::none(), || true);
         let link = link.go_on_over(channel);
         (channels, link)
     }
@@ -114,15 +114,15 @@ impl Channels {
 
     /// What has been read on a channel; none is before it goes on. The channel of acknowledgements has no history.
     #[must_use]
-    pub fn freeze(&self, channel: u32) -> Mark {
-        if channel == ACKNOWLEDGEMENT_CHANNEL { Mark::none() } else { self.shared.channel(channel).freeze() }
+    pub fn freeze(&self, channel: u32) -> HistoryDigest {
+        if channel == ACKNOWLEDGEMENT_CHANNEL { HistoryDigest::none() } else { self.shared.channel(channel).freeze() }
     }
 
     /// Whether a peer that says it has read this on a channel can have.
     ///
     /// # Errors
     /// [`LinkError::Acknowledgement`] where it cannot have read so many bytes, [`LinkError::History`] where it has read others.
-    pub fn check(&self, channel: u32, mark: Mark) -> Result<(), LinkError> {
+    pub fn check(&self, channel: u32, mark: HistoryDigest) -> Result<(), LinkError> {
         if channel == ACKNOWLEDGEMENT_CHANNEL { Ok(()) } else { self.shared.channel(channel).check(mark) }
     }
 
@@ -134,7 +134,7 @@ impl Channels {
     ///
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
-    pub fn go_on(&self, channel: u32, epoch: u64, link: Link, mark: Mark) -> Result<(), LinkError> {
+    pub fn go_on(&self, channel: u32, epoch: u64, link: Link, mark: HistoryDigest) -> Result<(), LinkError> {
         let shared = Arc::clone(&self.shared);
         let is_valid = move || shared.is_of(epoch);
         self.shared.channel(channel).attach(epoch, link.into_pipe(), mark, is_valid)
@@ -189,7 +189,7 @@ impl Channels {
         let Acknowledge { channel, received, digest } = Acknowledge::decode(payload)?;
         let there = self.shared.state().channels.iter().find(|other| other.index == channel).cloned();
         let there = there.ok_or(LinkError::Acknowledgement { channel, received, acknowledged: 0, sent: 0 })?;
-        there.acknowledge(Mark { received, digest })
+        there.acknowledge(HistoryDigest { received, digest })
     }
 
     /// Something of this side waits for the peer, until the wait is dropped: while that is long, the peer is asked whether it is

@@ -18,24 +18,24 @@ const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// How many bytes have come on a channel, and their digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct HistoryDigest {
     /// Bytes since the channel began.
     pub received: u64,
     /// What tells them from others.
     pub digest: u64,
 }
 
-impl Mark {
+impl HistoryDigest {
     /// Before the first byte, and on the channel of acknowledgements, which has no history.
     #[must_use]
     pub fn none() -> Self {
-        History::default().mark()
+        RunningDigest::default().mark()
     }
 }
 
 /// The bytes of one direction of a channel, up to one of them.
 #[derive(Clone)]
-pub(super) struct History {
+pub(super) struct RunningDigest {
     hash: Hasher,
     at: u64,
     /// The header that has begun: how much of it has come, and the first bytes of it.
@@ -47,27 +47,27 @@ pub(super) struct History {
     counts: bool,
 }
 
-impl Default for History {
+impl Default for RunningDigest {
     fn default() -> Self {
         Self { hash: Hasher::new(), at: 0, header: 0, length: [0; LENGTH_BYTES], left: 0, counts: true }
     }
 }
 
-impl std::fmt::Debug for History {
+impl std::fmt::Debug for RunningDigest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "History {{ at: {} }}", self.at)
+        write!(formatter, "RunningDigest {{ at: {} }}", self.at)
     }
 }
 
-impl History {
+impl RunningDigest {
     /// How many bytes there have been.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
     /// Where it is.
-    pub(super) fn mark(&self) -> Mark {
-        Mark { received: self.at, digest: self.hash.finish() }
+    pub(super) fn mark(&self) -> HistoryDigest {
+        HistoryDigest { received: self.at, digest: self.hash.finish() }
     }
 
     /// These bytes follow.

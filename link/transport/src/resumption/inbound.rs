@@ -1,14 +1,14 @@
 //! One direction of a channel, from its reader's side: what has come, and how much of that the peer knows.
 //! In: bytes as they are read. Out: counts and digests for the peer, when they are due. It reads nothing itself.
 
-use super::history::{History, Mark};
+use super::history::{HistoryDigest, RunningDigest};
 
 /// Bytes after which the peer is told how many have come.
 pub(super) const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
-    read: History,
+    read: RunningDigest,
     /// How many of these bytes the peer has been told of.
     told: u64,
 }
@@ -21,13 +21,13 @@ impl Inbound {
     }
 
     /// What has come, where the peer has not been told or is to be told `anew`.
-    pub(super) fn untold(&mut self, anew: bool) -> Option<Mark> {
+    pub(super) fn untold(&mut self, anew: bool) -> Option<HistoryDigest> {
         let told = std::mem::replace(&mut self.told, self.read.at());
         (told != self.read.at() || anew && self.read.at() > 0).then(|| self.read.mark())
     }
 
     /// What has come.
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> HistoryDigest {
         self.read.mark()
     }
 

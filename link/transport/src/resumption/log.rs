@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use super::history::{History, Mark};
+use super::history::{HistoryDigest, RunningDigest};
 use crate::pipes::lent::Lent;
 
 /// A buffer is filled up to this before the next is begun.
@@ -104,7 +104,7 @@ pub(super) enum Impossible {
 #[derive(Default)]
 pub(super) struct Log {
     /// The bytes that have arrived.
-    acknowledged: History,
+    acknowledged: RunningDigest,
     /// So many have been sent.
     end: u64,
     entries: VecDeque<Entry>,
@@ -183,8 +183,8 @@ impl Log {
     }
 
     /// Where the peer says it is; an error where it cannot be. How the bytes go on there that it has not.
-    pub(super) fn check(&self, mark: Mark) -> Result<History, Impossible> {
-        let Mark { received, .. } = mark;
+    pub(super) fn check(&self, mark: HistoryDigest) -> Result<RunningDigest, Impossible> {
+        let HistoryDigest { received, .. } = mark;
         if received < self.acknowledged.at() || received > self.end {
             return Err(Impossible::Outside { acknowledged: self.acknowledged.at(), sent: self.end });
         }
@@ -193,7 +193,7 @@ impl Log {
     }
 
     /// The bytes up to one that has been sent and not acknowledged before.
-    fn history(&self, until: u64) -> History {
+    fn history(&self, until: u64) -> RunningDigest {
         let mut history = self.acknowledged.clone();
         for entry in self.entries.iter().take_while(|entry| entry.start < until) {
             // A hole ends where the next entry begins, or has not ended.
@@ -210,7 +210,7 @@ impl Log {
     }
 
     /// The peer has these bytes. What is not needed any more is returned, to be dropped without a lock.
-    pub(super) fn acknowledge(&mut self, mark: Mark) -> Result<Vec<Held>, Impossible> {
+    pub(super) fn acknowledge(&mut self, mark: HistoryDigest) -> Result<Vec<Held>, Impossible> {
         self.acknowledged = self.check(mark)?;
         let received = mark.received;
         let mut free = Vec::new();

@@ -2,7 +2,7 @@
 //! In: bytes to keep, counts of the peer, and connections that resume the channel. Out: where to write, and what to write again.
 //! It writes nothing, waits for nobody and knows no clock; `P` is a connection's pipe, or a number in tests.
 
-use super::history::Mark;
+use super::history::HistoryDigest;
 use super::log::{Held, Impossible, Log, Part};
 
 /// Bytes of copies kept for one channel, at which its writer waits for the peer.
@@ -98,17 +98,17 @@ impl<P: Clone> Outbound<P> {
     }
 
     /// The peer has these bytes, or more: connections overtake each other. What goes back is dropped without a lock.
-    pub(super) fn acknowledge(&mut self, mark: Mark) -> Result<Vec<Held>, Impossible> {
+    pub(super) fn acknowledge(&mut self, mark: HistoryDigest) -> Result<Vec<Held>, Impossible> {
         if mark.received <= self.log.acknowledged() { Ok(Vec::new()) } else { self.log.acknowledge(mark) }
     }
 
     /// Whether the peer can have these bytes.
-    pub(super) fn check(&self, mark: Mark) -> Result<(), Impossible> {
+    pub(super) fn check(&self, mark: HistoryDigest) -> Result<(), Impossible> {
         self.log.check(mark).map(drop)
     }
 
     /// A connection of this epoch resumes the channel, whose peer has these bytes. What goes back is dropped without a lock.
-    pub(super) fn resume(&mut self, epoch: u64, mark: Mark) -> Result<Vec<Held>, Impossible> {
+    pub(super) fn resume(&mut self, epoch: u64, mark: HistoryDigest) -> Result<Vec<Held>, Impossible> {
         let free = self.log.acknowledge(mark)?;
         (self.under, self.behind) = (None, Some(epoch));
         Ok(free)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use floe_wire::{Acknowledge, Beat, Leave};
 
 use super::channel::{self, Siblings};
-use super::history::Mark;
+use super::history::HistoryDigest;
 use super::session::{Admission, Left, Session, Time};
 use super::waits::Waits;
 use crate::error::{Failure, Lost};
@@ -152,7 +152,7 @@ impl Shared {
             };
             let mut sent = Ok(0);
             for channel in channels {
-                if let Some(Mark { received, digest }) = channel.untold(anew) {
+                if let Some(HistoryDigest { received, digest }) = channel.untold(anew) {
                     sent = sent.and_then(|_| sender.queue(&Acknowledge { channel: channel.index, received, digest }));
                 }
             }

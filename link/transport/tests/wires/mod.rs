@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Link, Mark};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, Link};
 
 use super::limit::Limit;
 
@@ -172,6 +172,6 @@ fn keep(ends: &[Channels; 2], make: &Make, made: &AtomicUsize, again: bool) {
         for channel in ends[0].all() {
             go_on(ends, channel, epoch, make);
         }
-        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENT_CHANNEL), Mark::none());
+        assert_eq!(ends[0].freeze(ACKNOWLEDGEMENT_CHANNEL), HistoryDigest::none());
     }
 }

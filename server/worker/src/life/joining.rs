@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
 use floe_device::Device;
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, Link, LinkError, MAIN_CHANNEL, Mark};
+use floe_transport::{
+    ACKNOWLEDGEMENT_CHANNEL, Admission, Channels, Heard, HistoryDigest, Link, LinkError, MAIN_CHANNEL,
+};
 use floe_wire::{Continue, ContinueReply, Decode as _, Field as _, Message as _, Reply, SETUP_PAYLOAD_LIMIT};
 
 use super::ending::{Ending, InputEnd};
@@ -82,7 +84,7 @@ struct Agreed {
     epoch: u64,
     channel: u32,
     /// What has come to the client there.
-    peer: Mark,
+    peer: HistoryDigest,
 }
 
 /// Why a connection is not taken.
@@ -163,7 +165,7 @@ impl<D: Device> Reception<D> {
         let Continue { epoch, channel, received, digest } = message;
         let (status, detail, here) = match self.admit(&message) {
             Ok(mark) => (0, String::new(), mark),
-            Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, Mark::none()),
+            Err(Refused::Late(words)) => (CudaError::INVALID_VALUE.code(), words, HistoryDigest::none()),
             Err(Refused::ProtocolViolation(words)) => return Err(Ending::ProtocolViolation(words)),
             Err(Refused::Ending(ending)) => return Err(ending),
         };
@@ -181,11 +183,11 @@ impl<D: Device> Reception<D> {
             self.channels.broke(epoch);
             return Ok(None);
         }
-        Ok(Some(Agreed { epoch, channel, peer: Mark { received, digest } }))
+        Ok(Some(Agreed { epoch, channel, peer: HistoryDigest { received, digest } }))
     }
 
     /// Whether a connection may be on its channel; what has come there, where nothing is read before it goes on.
-    fn admit(&self, message: &Continue) -> Result<Mark, Refused> {
+    fn admit(&self, message: &Continue) -> Result<HistoryDigest, Refused> {
         let &Continue { epoch, channel, received, digest } = message;
         let violation = |words: String| Err(Refused::ProtocolViolation(words));
         let is_bulk = (1..=self.bulk_connections).contains(&channel);
@@ -205,7 +207,7 @@ impl<D: Device> Reception<D> {
         }
         // Before the client goes on anywhere: what it has may be another history's on this channel only.
         self.channels
-            .check(channel, Mark { received, digest })
+            .check(channel, HistoryDigest { received, digest })
             .map_err(|error| Refused::ProtocolViolation(error.to_string()))?;
         Ok(self.channels.freeze(channel))
     }

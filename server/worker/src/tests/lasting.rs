@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::process::{Child, Command};
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, LinkState, MAIN_CHANNEL, Mark};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, HistoryDigest, LinkState, MAIN_CHANNEL};
 use floe_wire::ContinueReply;
 
 use super::*;
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// A connection that has joined, on which the client has said this; what it was answered: status and what has come.
-    fn say(&self, message: &impl Message) -> (Link, Option<(u32, Mark)>) {
+    fn say(&self, message: &impl Message) -> (Link, Option<(u32, HistoryDigest)>) {
         say(&self.giver, UnixStream::pair().unwrap(), message)
     }
 
@@ -74,7 +74,7 @@ impl Client {
     }
 }
 
-fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) -> (Link, Option<(u32, Mark)>) {
+fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) -> (Link, Option<(u32, HistoryDigest)>) {
     giver.give(Role::Joined, Link::new(ends.1.into())).unwrap();
     let mut link = Link::new(ends.0.into());
     link.send(message).unwrap();
@@ -82,8 +82,8 @@ fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) ->
         Ok(Some(frame)) => {
             let reply = Reply::decode(frame.payload).unwrap();
             let has = (reply.status == 0).then(|| Continue::decode_reply(reply.body).unwrap());
-            let mark = has.map(|ContinueReply { received, digest }| Mark { received, digest });
-            Some((reply.status, mark.unwrap_or(Mark::none())))
+            let mark = has.map(|ContinueReply { received, digest }| HistoryDigest { received, digest });
+            Some((reply.status, mark.unwrap_or(HistoryDigest::none())))
         }
         Ok(None) | Err(LinkError::CutOff { .. } | LinkError::System { .. }) => None,
         Err(error) => panic!("{error}"),
@@ -92,7 +92,7 @@ fn say(giver: &Giver, ends: (UnixStream, UnixStream), message: &impl Message) ->
 }
 
 /// What a client says that resumes a channel.
-fn at(epoch: u64, channel: u32, Mark { received, digest }: Mark) -> Continue {
+fn at(epoch: u64, channel: u32, HistoryDigest { received, digest }: HistoryDigest) -> Continue {
     Continue { epoch, channel, received, digest }
 }
 
@@ -238,8 +238,8 @@ fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
     assert!(channels.begin(3));
     make(&channels, &client.giver, UnixStream::pair().unwrap(), 3, MAIN_CHANNEL);
     for (epoch, channel) in [(2, MAIN_CHANNEL), (1, ACKNOWLEDGEMENT_CHANNEL), (0, 1)] {
-        let (mut link, answer) = client.say(&at(epoch, channel, Mark::none()));
-        assert_eq!(answer, Some((1, Mark::none())));
+        let (mut link, answer) = client.say(&at(epoch, channel, HistoryDigest::none()));
+        assert_eq!(answer, Some((1, HistoryDigest::none())));
         assert!(link.receive(Some(Instant::now() + PATIENCE)).unwrap().is_none(), "it is closed");
     }
     client.ok(&MemoryInfo {});
@@ -265,14 +265,14 @@ fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
 #[test]
 fn counts_that_cannot_be_end_the_session() {
     let (client, _channels) = Client::lasting_for(HOUR);
-    let mark = Mark { received: 1 << 40, ..Mark::none() };
+    let mark = HistoryDigest { received: 1 << 40, ..HistoryDigest::none() };
     assert_eq!(client.say(&at(2, MAIN_CHANNEL, mark)).1, None);
     let words = client.broken_by();
     assert!(words.contains("channel 0: 1099511627776 bytes cannot have come"), "{words}");
 
     let (client, _channels) = Client::lasting_for(HOUR);
-    let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, Mark::none()));
-    assert_eq!(answer, Some((0, Mark::none())));
+    let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
+    assert_eq!(answer, Some((0, HistoryDigest::none())));
     link.send(&Acknowledge { channel: 1, received: 5, digest: 0 }).unwrap();
     let words = client.broken_by();
     assert!(words.contains("channel 1: 5 bytes cannot have come"), "{words}");
@@ -316,9 +316,9 @@ fn a_client_that_has_read_what_was_not_sent_ends_the_session() {
     client.ok(&MemoryInfo {});
     channels.broke(1);
     assert!(channels.begin(2));
-    let Mark { received, digest } = channels.freeze(MAIN_CHANNEL);
+    let HistoryDigest { received, digest } = channels.freeze(MAIN_CHANNEL);
     assert!(received > 0);
-    assert_eq!(client.say(&at(2, MAIN_CHANNEL, Mark { received, digest: digest ^ 1 })).1, None);
+    assert_eq!(client.say(&at(2, MAIN_CHANNEL, HistoryDigest { received, digest: digest ^ 1 })).1, None);
     let words = client.broken_by();
     assert!(words.contains("are not those that were sent"), "{words}");
 }
@@ -326,8 +326,8 @@ fn a_client_that_has_read_what_was_not_sent_ends_the_session() {
 #[test]
 fn places_that_cannot_be_end_the_session() {
     for (message, expected) in [
-        (at(1, 3, Mark::none()), "no connection of the session has the channel: 3"),
-        (at(1, MAIN_CHANNEL, Mark::none()), "channel 0 has a connection of epoch 1"),
+        (at(1, 3, HistoryDigest::none()), "no connection of the session has the channel: 3"),
+        (at(1, MAIN_CHANNEL, HistoryDigest::none()), "channel 0 has a connection of epoch 1"),
     ] {
         let (client, _channels) = Client::lasting_for(HOUR);
         let _link = client.say(&message);
@@ -346,8 +346,8 @@ fn a_connection_that_says_something_else_first_ends_the_session() {
 #[test]
 fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
     let (mut client, channels) = Client::lasting_for(Duration::from_millis(200));
-    let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, Mark::none()));
-    assert_eq!(answer, Some((0, Mark::none())));
+    let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
+    assert_eq!(answer, Some((0, HistoryDigest::none())));
     client.ok(&MemoryInfo {});
     channels.broke(1);
     assert_eq!(client.ending(), Ending::Link("its client did not make it again within 0.200 s".into()));
@@ -358,8 +358,8 @@ fn a_client_that_has_asked_for_nothing_or_cannot_come_back_is_not_waited_for() {
     for (asks, can_come_back) in [(false, false), (false, true), (true, false)] {
         let (mut client, channels) = Client::lasting_for(HOUR);
         let _acknowledgements = can_come_back.then(|| {
-            let (link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, Mark::none()));
-            assert_eq!(answer, Some((0, Mark::none())));
+            let (link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
+            assert_eq!(answer, Some((0, HistoryDigest::none())));
             link
         });
         if asks {

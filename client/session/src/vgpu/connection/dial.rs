@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Address, Link, Mark, suitable_copiers};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Address, HistoryDigest, Link, suitable_copiers};
 use floe_wire::{Call as _, Continue, Join};
 
 use super::error::ConnectError;
@@ -55,14 +55,14 @@ impl Joining {
         &self,
         link: Link,
         (epoch, channel): (u64, u32),
-        mark: Mark,
+        mark: HistoryDigest,
         limit: Duration,
-    ) -> Result<(Link, Mark), ConnectError> {
+    ) -> Result<(Link, HistoryDigest), ConnectError> {
         let message = &Continue { epoch, channel, received: mark.received, digest: mark.digest };
         let mut dialogue = Dialogue { link, server: &self.server, limit, trip: Duration::ZERO };
         let body = dialogue.ask(message, GOING_ON, limit)?;
         let reply = Continue::decode_reply(&body).map_err(|source| dialogue.garbled(source))?;
-        Ok((dialogue.link, Mark { received: reply.received, digest: reply.digest }))
+        Ok((dialogue.link, HistoryDigest { received: reply.received, digest: reply.digest }))
     }
 }
 
@@ -71,8 +71,10 @@ impl Attached {
     pub(crate) fn leave(self) {
         let Some(channels) = self.channels else { return };
         let which = (channels.epoch(), ACKNOWLEDGEMENT_CHANNEL);
-        let made =
-            self.joining.join(CONNECT).and_then(|(link, _)| self.joining.go_on(link, which, Mark::none(), CONNECT));
+        let made = self
+            .joining
+            .join(CONNECT)
+            .and_then(|(link, _)| self.joining.go_on(link, which, HistoryDigest::none(), CONNECT));
         match made {
             Ok((link, _)) => drop(channels.hear(channels.epoch(), link)),
             Err(error) => log!(Info, "a session that is not used ends when its server stops waiting: {error}"),

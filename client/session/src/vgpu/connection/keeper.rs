@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
-use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Heard, Link, LinkError, LinkState, Mark, Wait};
+use floe_transport::{ACKNOWLEDGEMENT_CHANNEL, Channels, Heard, HistoryDigest, Link, LinkError, LinkState, Wait};
 
 use super::Shared;
 use super::dial::Joining;
@@ -205,7 +205,7 @@ impl Keeper {
     fn listen(&self, shared: &Shared, round: &Round, link: Link) {
         let epoch = round.epoch;
         let which = (epoch, ACKNOWLEDGEMENT_CHANNEL);
-        let Some((link, _)) = self.go_on(shared, link, which, Mark::none(), round.patience) else { return };
+        let Some((link, _)) = self.go_on(shared, link, which, HistoryDigest::none(), round.patience) else { return };
         let receiver = self.channels.hear(epoch, link);
         self.is_there(round);
         if let Heard::Contract(error) = self.channels.listen(epoch, receiver) {
@@ -249,7 +249,7 @@ impl Keeper {
     }
 
     /// Has nobody read on a channel any more, unless its epoch is over; what has been read there.
-    fn freeze(&self, epoch: u64, channel: u32) -> Option<Mark> {
+    fn freeze(&self, epoch: u64, channel: u32) -> Option<HistoryDigest> {
         let _beginning = lock(&self.beginning);
         (self.channels.epoch() == epoch).then(|| self.channels.freeze(channel))
     }
@@ -261,9 +261,9 @@ impl Keeper {
         shared: &Shared,
         link: Link,
         (epoch, channel): (u64, u32),
-        mark: Mark,
+        mark: HistoryDigest,
         patience: Duration,
-    ) -> Option<(Link, Mark)> {
+    ) -> Option<(Link, HistoryDigest)> {
         match self.joining.go_on(link, (epoch, channel), mark, patience) {
             Ok(made) => {
                 self.channels.heard();
@@ -281,7 +281,7 @@ impl Keeper {
     }
 
     /// Resumes a channel, behind what the server has.
-    fn attach(&self, shared: &Shared, epoch: u64, channel: u32, link: Link, mark: Mark) {
+    fn attach(&self, shared: &Shared, epoch: u64, channel: u32, link: Link, mark: HistoryDigest) {
         if let Err(error) = self.channels.go_on(channel, epoch, link, mark) {
             self.lose_to(shared, epoch, &error);
         }

@@ -51,7 +51,8 @@ fn a_count_that_was_overtaken_says_nothing_and_one_that_cannot_be_breaks_the_con
     let [(channels, mut own), _peer] = session();
     let sent = own.send(&MemoryInfo {}).unwrap() * 16;
     let has = |received| {
-        let Mark { digest, .. } = history::marked(&memory_info()[..usize::try_from(received).unwrap().min(16)]);
+        let HistoryDigest { digest, .. } =
+            history::marked(&memory_info()[..usize::try_from(received).unwrap().min(16)]);
         Acknowledge { channel: MAIN_CHANNEL, received, digest }
     };
     let (ours, mut theirs) = pair();
@@ -75,7 +76,7 @@ fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
     meet(&mut ends, 2);
     let (late, mut its_peer) = pair();
     // What its peer said is less than what is known by now.
-    ends[0].0.go_on(MAIN_CHANNEL, 1, late, Mark::none()).unwrap();
+    ends[0].0.go_on(MAIN_CHANNEL, 1, late, HistoryDigest::none()).unwrap();
     assert!(its_peer.receive(soon()).unwrap().is_none());
     ends[0].1.send(&ReleaseBlock { block: floe_wire::BlockId(7) }).unwrap();
     ends[1].1.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
@@ -107,7 +108,7 @@ fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
         let (ours, mut theirs) = pair();
         let _receiver = ends[1].0.hear(epoch, ours);
         let told = theirs.receive(soon()).unwrap().unwrap();
-        let Mark { received, digest } = history::marked(&memory_info());
+        let HistoryDigest { received, digest } = history::marked(&memory_info());
         assert_eq!(Acknowledge::decode(told.payload).unwrap(), Acknowledge { channel: MAIN_CHANNEL, received, digest });
     }
 }
@@ -153,7 +154,7 @@ fn over(pipe: &Arc<Noting>) -> (Channels, Arc<channel::Channel<Shared>>) {
     let [(channels, _), _] = session();
     assert!(channels.begin(2));
     let channel = channels.shared.channel(MAIN_CHANNEL);
-    channel.attach(2, Arc::<Noting>::clone(pipe), Mark::none(), || true).unwrap();
+    channel.attach(2, Arc::<Noting>::clone(pipe), HistoryDigest::none(), || true).unwrap();
     (channels, channel)
 }
 
@@ -190,8 +191,8 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
     let ((ours, theirs), (link, mut peer)) = (pair(), pair());
     let (listener, writer) = (channels.clone(), channels.clone());
     let listening = std::thread::spawn(move || listener.listen(2, listener.hear(2, ours)));
-    let writing = std::thread::spawn(move || writer.go_on(MAIN_CHANNEL, 2, link, Mark::none()));
-    let mut history = history::History::default();
+    let writing = std::thread::spawn(move || writer.go_on(MAIN_CHANNEL, 2, link, HistoryDigest::none()));
+    let mut history = history::RunningDigest::default();
     let mut acknowledgements = theirs;
     for came in 1..=4 {
         // The rest is not read before this has gone back.
@@ -201,7 +202,7 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
             history.absorb(&floe_wire::FrameHeader { length, kind, sequence }.encode());
             history.absorb(payload);
         }
-        let Mark { received, digest } = history.mark();
+        let HistoryDigest { received, digest } = history.mark();
         acknowledgements.send(&Acknowledge { channel: MAIN_CHANNEL, received, digest }).unwrap();
         let until = Instant::now() + GRACE;
         while *back.lock().unwrap() < came {
@@ -311,8 +312,8 @@ fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
         .map(|channel| {
             let (one, other) = pair();
             let (mut sending, receiving) = (ours.link(channel), theirs.link(channel));
-            ours.go_on(channel, 1, one, Mark::none()).unwrap();
-            theirs.go_on(channel, 1, other, Mark::none()).unwrap();
+            ours.go_on(channel, 1, one, HistoryDigest::none()).unwrap();
+            theirs.go_on(channel, 1, other, HistoryDigest::none()).unwrap();
             std::thread::spawn(move || {
                 let (_, mut receiver) = receiving.halves();
                 let peer = receiver.readiness();

@@ -23,8 +23,8 @@ pub(in crate::resumption) fn frame(payload: &[u8], word: u64) -> Vec<u8> {
 }
 
 /// Where who has read these bytes is.
-pub(in crate::resumption) fn marked(bytes: &[u8]) -> Mark {
-    let mut history = History::default();
+pub(in crate::resumption) fn marked(bytes: &[u8]) -> HistoryDigest {
+    let mut history = RunningDigest::default();
     history.absorb(bytes);
     history.mark()
 }
@@ -49,7 +49,7 @@ fn every_byte_of_small_frames_counts_and_of_large_ones_the_header_and_the_word()
 
 #[test]
 fn the_digest_of_nothing_is_what_the_protocol_says() {
-    assert_eq!(Mark::none(), Mark { received: 0, digest: 0x2d06_8005_38d3_94c2 });
+    assert_eq!(HistoryDigest::none(), HistoryDigest { received: 0, digest: 0x2d06_8005_38d3_94c2 });
     let twice = [frame(&[1; 10], 1), frame(&[2; 5000], 2)].concat();
     let counted = [&twice[..26], &twice[26..26 + 24 + HEADER_BYTES]].concat();
     assert_eq!(marked(&twice).digest, twox_hash::XxHash3_64::oneshot(&counted));
@@ -131,7 +131,7 @@ proptest! {
     ) {
         let bytes: Vec<u8> =
             payloads.iter().enumerate().flat_map(|(index, payload)| frame(&vec![7; *payload], index as u64)).collect();
-        let (mut history, mut rest, mut cut) = (History::default(), bytes.as_slice(), cuts.iter().cycle());
+        let (mut history, mut rest, mut cut) = (RunningDigest::default(), bytes.as_slice(), cuts.iter().cycle());
         while !rest.is_empty() {
             let (now, later) = rest.split_at((*cut.next().expect("there is one")).min(rest.len()));
             history.absorb(now);

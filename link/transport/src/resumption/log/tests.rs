@@ -124,7 +124,7 @@ proptest! {
 }
 
 /// Where a peer is that has so many of the bytes of `sent`.
-fn at(sent: &[u8], received: usize) -> Mark {
+fn at(sent: &[u8], received: usize) -> HistoryDigest {
     marked(&sent[..received])
 }
 
@@ -133,7 +133,7 @@ fn counts_that_cannot_be_are_refused() {
     let mut log = Log::default();
     let sent = frame(&[1; 84], 1);
     log.append(&sent);
-    let count = |received| Mark { received, digest: 0 };
+    let count = |received| HistoryDigest { received, digest: 0 };
     let outside = |acknowledged| Some(Impossible::Outside { acknowledged, sent: 100 });
     assert_eq!(log.acknowledge(count(101)).err(), outside(0));
     assert!(log.acknowledge(at(&sent, 60)).is_ok());

@@ -10,7 +10,7 @@ use super::network::{Id, Network, Said};
 use crate::error::Lost;
 use crate::pipes::lent::Lent;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
-use crate::resumption::history::{Mark, frame};
+use crate::resumption::history::{HistoryDigest, frame};
 use crate::resumption::inbound::Inbound;
 use crate::resumption::log::{Held, Impossible};
 use crate::resumption::outbound::{CatchUp, MOST_COPIED, Next, Outbound, Through, Under};
@@ -181,21 +181,27 @@ impl End {
         self.broke(net, epoch, now);
     }
 
-    pub(super) fn freeze(&mut self, channel: u32) -> Mark {
+    pub(super) fn freeze(&mut self, channel: u32) -> HistoryDigest {
         if channel == ACKNOWLEDGEMENT_CHANNEL {
-            return Mark::none();
+            return HistoryDigest::none();
         }
         let channel = &mut self.channels[channel as usize];
         channel.inbound = None;
         channel.read.mark()
     }
 
-    pub(super) fn check(&self, channel: u32, mark: Mark) -> Result<(), Impossible> {
+    pub(super) fn check(&self, channel: u32, mark: HistoryDigest) -> Result<(), Impossible> {
         self.channels.get(channel as usize).map_or(Ok(()), |channel| channel.outbound.check(mark))
     }
 
     /// Resumes a channel, or takes the acknowledgement connection.
-    pub(super) fn take(&mut self, net: &mut Network, id: Id, which: (u64, u32), mark: Mark) -> Result<(), Impossible> {
+    pub(super) fn take(
+        &mut self,
+        net: &mut Network,
+        id: Id,
+        which: (u64, u32),
+        mark: HistoryDigest,
+    ) -> Result<(), Impossible> {
         let (epoch, channel) = which;
         if channel == ACKNOWLEDGEMENT_CHANNEL {
             match self.session.hear(epoch, id) {
@@ -215,7 +221,7 @@ impl End {
         Ok(())
     }
 
-    pub(super) fn acknowledged(&mut self, channel: u32, mark: Mark) -> Result<(), Impossible> {
+    pub(super) fn acknowledged(&mut self, channel: u32, mark: HistoryDigest) -> Result<(), Impossible> {
         self.channels[channel as usize].outbound.acknowledge(mark).map(drop)
     }
 

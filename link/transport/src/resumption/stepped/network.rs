@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use floe_wire::Beat;
 
-use crate::resumption::history::Mark;
+use crate::resumption::history::HistoryDigest;
 use crate::resumption::session::Time;
 
 /// A wire's number.
@@ -32,10 +32,10 @@ pub(super) enum Said {
     /// The daemon knows the session, or does not.
     Joined,
     Gone,
-    Continue(u64, u32, Mark),
-    Continued(Mark),
+    Continue(u64, u32, HistoryDigest),
+    Continued(HistoryDigest),
     Refused,
-    Acknowledge(u32, Mark),
+    Acknowledge(u32, HistoryDigest),
     Beat(Beat),
     Leave,
 }

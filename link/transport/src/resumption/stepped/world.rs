@@ -13,7 +13,7 @@ use super::network::{Id, Item, Network, Random, Said};
 use crate::error::Lost;
 use crate::frames::salt::SALTED_FROM;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
-use crate::resumption::history::Mark;
+use crate::resumption::history::HistoryDigest;
 use crate::resumption::log::Impossible;
 use crate::resumption::outbound::Under;
 use crate::resumption::session::{Admission, LinkState, Time};
@@ -80,7 +80,7 @@ pub(super) struct World {
     /// Until when the server hears out what it has left.
     quiet: Option<Time>,
     /// Attempts to resume that the server has heard.
-    heard: Vec<(u64, u32, Mark)>,
+    heard: Vec<(u64, u32, HistoryDigest)>,
     frames: usize,
     arrived: bool,
 }
@@ -93,7 +93,7 @@ impl World {
         ends[SERVER].session.hear_out();
         let own = net.dial(1, 0);
         for end in &mut ends {
-            end.take(&mut net, own, (1, 0), Mark::none()).expect("nothing has been said");
+            end.take(&mut net, own, (1, 0), HistoryDigest::none()).expect("nothing has been said");
         }
         let zero = Time::ZERO;
         let mut world = Self {
@@ -227,7 +227,7 @@ impl World {
     /// The server hears again what a client said when it resumed a channel, of the `present` epoch or of one before.
     fn repeat(&mut self, present: bool) -> bool {
         let epoch = self.ends[SERVER].session.epoch();
-        let fits = |(of, ..): &&(u64, u32, Mark)| (*of == epoch) == present;
+        let fits = |(of, ..): &&(u64, u32, HistoryDigest)| (*of == epoch) == present;
         let Some(&(epoch, channel, mark)) = self.heard.iter().rev().find(fits) else { return false };
         let id = self.net.dial(epoch, channel);
         self.net.say(id, SERVER, Said::Continue(epoch, channel, mark));
@@ -298,18 +298,18 @@ impl World {
     }
 
     /// What a peer says that it has; it lies where the weather says so.
-    fn said(&self, mark: Mark, by: Wrong) -> Mark {
-        let Mark { received, digest } = mark;
+    fn said(&self, mark: HistoryDigest, by: Wrong) -> HistoryDigest {
+        let HistoryDigest { received, digest } = mark;
         match self.weather.wrong {
             Some(wrong) if self.frames < self.weather.frames / 2 && wrong == by => match wrong {
-                Wrong::Digest(_) => Mark { received, digest: digest ^ 1 },
-                _ => Mark { received: received + (1 << 40), digest },
+                Wrong::Digest(_) => HistoryDigest { received, digest: digest ^ 1 },
+                _ => HistoryDigest { received: received + (1 << 40), digest },
             },
             _ => mark,
         }
     }
 
-    fn said_by(&self, side: usize, channel: u32, mark: Mark) -> Mark {
+    fn said_by(&self, side: usize, channel: u32, mark: HistoryDigest) -> HistoryDigest {
         if channel == ACKNOWLEDGEMENT_CHANNEL {
             return mark;
         }
@@ -317,7 +317,7 @@ impl World {
     }
 
     /// The server hears which connection it is.
-    fn admit(&mut self, id: Id, which: (u64, u32), mark: Mark) -> Result<(), Impossible> {
+    fn admit(&mut self, id: Id, which: (u64, u32), mark: HistoryDigest) -> Result<(), Impossible> {
         self.heard.push((which.0, which.1, mark));
         let mark = self.said_by(CLIENT, which.1, mark);
         let (server, net) = (&mut self.ends[SERVER], &mut self.net);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{CHANNELS, CLIENT, Id, SERVER, Said, World};
 use crate::error::Lost;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
-use crate::resumption::history::Mark;
+use crate::resumption::history::HistoryDigest;
 use crate::resumption::log::Impossible;
 use crate::resumption::session::{LinkState, Time};
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The connections of one epoch, while the client makes them.
 pub(super) struct Round {
     epoch: u64,
-    wires: Vec<(Id, u32, Option<Mark>)>,
+    wires: Vec<(Id, u32, Option<HistoryDigest>)>,
     pub(super) until: Time,
 }
 
@@ -59,7 +59,9 @@ impl World {
         // None goes on before it is certain of each that both sides have the same history.
         let wires = self.round.take().map(|round| round.wires).unwrap_or_default();
         wires.into_iter().filter(|(_, channel, _)| *channel != ACKNOWLEDGEMENT_CHANNEL).try_for_each(
-            |(id, channel, mark)| client.take(&mut self.net, id, (epoch, channel), mark.unwrap_or(Mark::none())),
+            |(id, channel, mark)| {
+                client.take(&mut self.net, id, (epoch, channel), mark.unwrap_or(HistoryDigest::none()))
+            },
         )
     }
 
