@@ -8,17 +8,17 @@
 //! others are full of, and what the peer has need not be kept. What this side's process is told of a peer that is gone for
 //! good is that connection's end, too: the system ends it when the peer's machine does not answer.
 //!
-//! The state is in `session`, `outbound`, `inbound`, `log`, `history` and `pulse`: no clock, thread, lock of its own or socket, so
+//! The state is in `session`, `outbound`, `inbound`, `log`, `history` and `heartbeat`: no clock, thread, lock of its own or socket, so
 //! that `stepped` tests it with a time of its own. `channels`, `shared`, `channel`, `pipe` and `waits` are the shell around it.
 
 mod channel;
 mod channels;
+mod heartbeat;
 mod history;
 mod inbound;
 mod log;
 mod outbound;
 mod pipe;
-mod pulse;
 mod session;
 mod shared;
 #[cfg(test)]

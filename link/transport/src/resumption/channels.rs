@@ -5,11 +5,11 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_wire::{Acknowledge, Beat, Decode as _, Leave, Message as _};
+use floe_wire::{Acknowledge, Decode as _, Heartbeat, Leave, Message as _};
 
 use super::channel::Siblings as _;
+use super::heartbeat::{Step, TICK};
 use super::history::HistoryDigest;
-use super::pulse::{Step, TICK};
 use super::session::{Admission, LinkState};
 use super::shared::{Acknowledgements, Shared, State};
 use super::waits::Wait;
@@ -168,8 +168,8 @@ impl Channels {
             };
             let heard = match frame.kind {
                 Acknowledge::KIND => self.acknowledged(frame.payload),
-                Beat::KIND => Beat::decode(frame.payload).map_err(LinkError::from).map(|beat| {
-                    self.shared.peer_beats(beat);
+                Heartbeat::KIND => Heartbeat::decode(frame.payload).map_err(LinkError::from).map(|heartbeat| {
+                    self.shared.hear_heartbeat(heartbeat);
                 }),
                 Leave::KIND => {
                     self.shared.peer_leaves();
@@ -243,7 +243,7 @@ impl Channels {
         match look.step {
             Step::Nothing => None,
             Step::Ask(_) => {
-                self.shared.beat();
+                self.shared.send_heartbeat();
                 None
             }
             Step::Doubt(question) => look.epoch.map(|epoch| Doubt { epoch, question }),

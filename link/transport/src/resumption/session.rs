@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use floe_wire::Beat;
+use floe_wire::Heartbeat;
 
-use super::pulse::{LONGEST, Pulse, Step};
+use super::heartbeat::{HeartbeatTimer, LONGEST, Step};
 use crate::error::Lost;
 
 /// The time since the session began.
@@ -72,7 +72,7 @@ pub(super) struct Session<A> {
     heard_out: Option<A>,
     /// The channels that have a connection of this epoch, where the peer makes them.
     taken: Vec<u32>,
-    pulse: Pulse,
+    heartbeat: HeartbeatTimer,
     /// The peer's last question, and when it came.
     asked: (u64, Option<Time>),
     has_left: bool,
@@ -92,7 +92,7 @@ impl<A> Session<A> {
             hears_out: false,
             heard_out: None,
             taken: vec![first],
-            pulse: Pulse::default(),
+            heartbeat: HeartbeatTimer::default(),
             asked: (0, None),
             has_left: false,
             over: None,
@@ -235,18 +235,18 @@ impl<A> Session<A> {
 
     /// The way to the peer and back took so long.
     pub(super) fn went(&mut self, trip: Duration) {
-        self.pulse.went(trip);
+        self.heartbeat.went(trip);
     }
 
     /// What this side's heartbeat says, and whether its question is open.
-    pub(super) fn beat(&self) -> (Beat, bool) {
-        let asks = self.pulse.asked();
-        (Beat { asks, answers: self.asked.0 }, self.pulse.is_open(asks))
+    pub(super) fn heartbeat(&self) -> (Heartbeat, bool) {
+        let asks = self.heartbeat.asked();
+        (Heartbeat { asks, answers: self.asked.0 }, self.heartbeat.is_open(asks))
     }
 
     /// The peer's heartbeat. Whether it asks something new, which is to be answered at once.
-    pub(super) fn peer_beats(&mut self, Beat { asks, answers }: Beat, now: Time) -> bool {
-        self.pulse.answered(answers);
+    pub(super) fn hear_heartbeat(&mut self, Heartbeat { asks, answers }: Heartbeat, now: Time) -> bool {
+        self.heartbeat.answered(answers);
         let is_new = asks > self.asked.0;
         if is_new {
             self.asked = (asks, Some(now));
@@ -261,12 +261,12 @@ impl<A> Session<A> {
 
     /// Whether a question has not been answered.
     pub(super) fn is_open(&self, question: u64) -> bool {
-        self.pulse.is_open(question)
+        self.heartbeat.is_open(question)
     }
 
     /// Nothing is in doubt.
     pub(super) fn calm(&mut self) {
-        self.pulse.calm();
+        self.heartbeat.calm();
     }
 
     /// What is to be done `passed` after the last look, where something of this side `waits` or not, and bytes have come since
@@ -282,6 +282,6 @@ impl<A> Session<A> {
         }
         let waits = waits || self.peer_waits(now);
         // The peer is told also where little comes: so a peer that was set back within a connection is found out.
-        Look { tell: has_heard, step: self.pulse.tick(passed, waits, has_heard), epoch: Some(epoch) }
+        Look { tell: has_heard, step: self.heartbeat.tick(passed, waits, has_heard), epoch: Some(epoch) }
     }
 }

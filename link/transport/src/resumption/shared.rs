@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_wire::{Acknowledge, Beat, Leave};
+use floe_wire::{Acknowledge, Heartbeat, Leave};
 
 use super::channel::{self, Siblings};
 use super::history::HistoryDigest;
@@ -169,32 +169,32 @@ impl Shared {
     }
 
     /// Says which questions this side has and has heard, where there is a connection for it.
-    pub(super) fn beat(&self) {
-        let (connection, (beat, is_open)) = {
+    pub(super) fn send_heartbeat(&self) {
+        let (connection, (heartbeat, is_open)) = {
             let state = self.state();
-            (state.acknowledgements(), state.session.beat())
+            (state.acknowledgements(), state.session.heartbeat())
         };
         let Some((connection, epoch)) = connection else { return };
         if let Some(socket) = &connection.socket {
             limit_silence(socket, is_open);
         }
-        if connection.sender.send(&beat, |_| ()).is_err() {
+        if connection.sender.send(&heartbeat, |_| ()).is_err() {
             self.broke(epoch);
         }
     }
 
     /// The peer says which questions it has and has heard.
-    pub(super) fn peer_beats(&self, beat: Beat) {
+    pub(super) fn hear_heartbeat(&self, heartbeat: Heartbeat) {
         let (is_new, connection) = {
             let mut state = self.state();
-            (state.session.peer_beats(beat, self.now()), state.acknowledgements())
+            (state.session.hear_heartbeat(heartbeat, self.now()), state.acknowledgements())
         };
         if let Some(socket) = connection.and_then(|(connection, _)| connection.socket) {
             limit_silence(&socket, false);
         }
         if is_new {
             self.waits.wake();
-            self.beat();
+            self.send_heartbeat();
         }
     }
 

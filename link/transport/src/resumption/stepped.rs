@@ -8,7 +8,7 @@ mod world;
 
 use std::time::Duration;
 
-use super::pulse::{Step, TICK};
+use super::heartbeat::{Step, TICK};
 use super::session::{LinkState, Session, Time};
 use world::{CLIENT, GRACE, Outcome, SERVER, Weather, World, Wrong};
 
@@ -120,9 +120,9 @@ fn a_question_that_is_answered_late_leaves_no_connection() {
             Step::Ask(question) => asked = question,
             Step::Doubt(question) => {
                 assert!(ours.is_open(question));
-                assert!(theirs.peer_beats(ours.beat().0, now), "the question is new");
+                assert!(theirs.hear_heartbeat(ours.heartbeat().0, now), "the question is new");
                 assert!(theirs.peer_waits(now));
-                ours.peer_beats(theirs.beat().0, now);
+                ours.hear_heartbeat(theirs.heartbeat().0, now);
                 assert!(!ours.is_open(question), "nothing is left then");
                 doubted += 1;
             }

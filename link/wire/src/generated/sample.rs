@@ -683,7 +683,7 @@ impl<'a> Sample<'a> for Salt {
     }
 }
 
-impl<'a> Sample<'a> for Beat {
+impl<'a> Sample<'a> for Heartbeat {
     fn sample(source: &mut Source<'a>) -> Self {
         Self { asks: Sample::sample(source), answers: Sample::sample(source) }
     }
@@ -1097,7 +1097,7 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         71 => Request::Acknowledge(Sample::sample(source)),
         72 => Request::Leave(Sample::sample(source)),
         73 => Request::Salt(Sample::sample(source)),
-        74 => Request::Beat(Sample::sample(source)),
+        74 => Request::Heartbeat(Sample::sample(source)),
         75 => Request::ShareMemory(Sample::sample(source)),
         76 => Request::MapShared(Sample::sample(source)),
         77 => Request::UnmapShared(Sample::sample(source)),

@@ -645,12 +645,12 @@ impl Message for Salt {
 ///
 /// Kind 0x000e, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Beat {
+pub struct Heartbeat {
     pub asks: u64,
     pub answers: u64,
 }
 
-impl<'a> Field<'a> for Beat {
+impl<'a> Field<'a> for Heartbeat {
     const LEAST: usize = <u64 as Field<'a>>::LEAST + <u64 as Field<'a>>::LEAST;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -664,10 +664,10 @@ impl<'a> Field<'a> for Beat {
     }
 }
 
-impl Message for Beat {
+impl Message for Heartbeat {
     const KIND: u16 = 0x000e;
     const CLASS: Class = Class::Post;
-    const NAME: &'static str = "Beat";
+    const NAME: &'static str = "Heartbeat";
     const TAIL: bool = false;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {

@@ -246,7 +246,7 @@ impl Joins {
             ending
         })?;
         let asking = channels.clone();
-        threads.start("floe-pulse", move || {
+        threads.start("floe-heartbeat", move || {
             // A client that does not answer may be stopped. Where its machine is gone, the system ends the connection.
             while asking.await_doubt().is_some() {}
             None

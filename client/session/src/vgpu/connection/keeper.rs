@@ -117,7 +117,7 @@ impl Keeper {
     /// Starts the threads that keep the connections, and that find out when they are dead.
     pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
         let doubting = Arc::clone(self);
-        std::thread::Builder::new().name("floe-pulse".into()).spawn(move || doubting.find_dead())?;
+        std::thread::Builder::new().name("floe-heartbeat".into()).spawn(move || doubting.find_dead())?;
         let (own, shared) = (Arc::clone(self), Arc::clone(shared));
         std::thread::Builder::new().name("floe-keep".into()).spawn(move || own.run(&shared)).map(drop)
     }

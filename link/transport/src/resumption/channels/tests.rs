@@ -343,7 +343,7 @@ fn who_waits_asks_and_leaves_connections_on_which_nobody_answers() {
         channels.await_doubt().unwrap()
     };
     let asked = theirs.receive(soon()).unwrap().unwrap();
-    assert_eq!(Beat::decode(asked.payload).unwrap(), Beat { asks: 1, answers: 0 });
+    assert_eq!(Heartbeat::decode(asked.payload).unwrap(), Heartbeat { asks: 1, answers: 0 });
     assert_eq!(channels.link_state(), LinkState::Whole);
     channels.broke_in(doubt);
     assert_eq!(channels.link_state(), LinkState::Broken);
@@ -357,9 +357,9 @@ fn a_question_is_answered_at_once_where_it_is_heard() {
         let (channels, receiver) = (theirs.clone(), theirs.hear(1, here));
         std::thread::spawn(move || channels.listen(1, receiver))
     };
-    there.send(&Beat { asks: 5, answers: 0 }).unwrap();
+    there.send(&Heartbeat { asks: 5, answers: 0 }).unwrap();
     let answer = there.receive(soon()).unwrap().unwrap();
-    assert_eq!(Beat::decode(answer.payload).unwrap(), Beat { asks: 0, answers: 5 });
+    assert_eq!(Heartbeat::decode(answer.payload).unwrap(), Heartbeat { asks: 0, answers: 5 });
     assert!(theirs.peer_waits());
     theirs.end();
     assert!(theirs.await_doubt().is_none());

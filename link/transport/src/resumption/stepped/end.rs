@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use floe_wire::Beat;
+use floe_wire::Heartbeat;
 
 use super::network::{Id, Network, Said};
 use crate::error::Lost;
 use crate::pipes::lent::Lent;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
+use crate::resumption::heartbeat::{Step, TICK};
 use crate::resumption::history::{HistoryDigest, frame};
 use crate::resumption::inbound::Inbound;
 use crate::resumption::log::{Held, Impossible};
 use crate::resumption::outbound::{CatchUp, MOST_COPIED, Next, Outbound, Through, Under};
-use crate::resumption::pulse::{Step, TICK};
 use crate::resumption::session::{Left, LinkState, Session, Time};
 
 /// How a frame's payload is written.
@@ -234,15 +234,15 @@ impl End {
         }
     }
 
-    pub(super) fn beats(&mut self, net: &mut Network, beat: Beat, now: Time) {
-        if self.session.peer_beats(beat, now) {
-            self.beat(net);
+    pub(super) fn hear_heartbeat(&mut self, net: &mut Network, heartbeat: Heartbeat, now: Time) {
+        if self.session.hear_heartbeat(heartbeat, now) {
+            self.send_heartbeat(net);
         }
     }
 
-    fn beat(&self, net: &mut Network) {
+    fn send_heartbeat(&self, net: &mut Network) {
         if let Some((&id, _)) = self.session.acknowledgements() {
-            net.say(id, self.peer(), Said::Beat(self.session.beat().0));
+            net.say(id, self.peer(), Said::Heartbeat(self.session.heartbeat().0));
         }
     }
 
@@ -301,7 +301,7 @@ impl End {
         match look.step {
             Step::Nothing => None,
             Step::Ask(_) => {
-                self.beat(net);
+                self.send_heartbeat(net);
                 None
             }
             Step::Doubt(question) => look.epoch.map(|epoch| (epoch, question)),

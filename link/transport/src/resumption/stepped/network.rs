@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use floe_wire::Beat;
+use floe_wire::Heartbeat;
 
 use crate::resumption::history::HistoryDigest;
 use crate::resumption::session::Time;
@@ -36,7 +36,7 @@ pub(super) enum Said {
     Continued(HistoryDigest),
     Refused,
     Acknowledge(u32, HistoryDigest),
-    Beat(Beat),
+    Heartbeat(Heartbeat),
     Leave,
 }
 

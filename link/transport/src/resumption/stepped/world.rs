@@ -281,8 +281,8 @@ impl World {
                 let mark = self.said(mark, Wrong::Acknowledges(1 - side));
                 self.ends[side].acknowledged(channel, mark)
             }
-            Said::Beat(beat) => {
-                self.ends[side].beats(&mut self.net, beat, now);
+            Said::Heartbeat(heartbeat) => {
+                self.ends[side].hear_heartbeat(&mut self.net, heartbeat, now);
                 Ok(())
             }
             Said::Leave => {

@@ -29,7 +29,7 @@ pub(super) enum Step {
 
 /// Questions and answers of one session.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct HeartbeatTimer {
     /// How long something has waited and nothing has come.
     silence: Duration,
     /// How long before the next question.
@@ -43,7 +43,7 @@ pub(super) struct Pulse {
     trip: Duration,
 }
 
-impl Default for Pulse {
+impl Default for HeartbeatTimer {
     fn default() -> Self {
         Self {
             silence: Duration::ZERO,
@@ -56,7 +56,7 @@ impl Default for Pulse {
     }
 }
 
-impl Pulse {
+impl HeartbeatTimer {
     /// `passed` since the last time. Whether something `waits`, and whether bytes have come on any channel meanwhile.
     pub(super) fn tick(&mut self, passed: Duration, waits: bool, has_heard: bool) -> Step {
         // Who was not given a processor for longer has not listened either.
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     /// Lets `time` pass while something waits, with answers that take `answer`; what was to be done, and when.
-    fn wait(pulse: &mut Pulse, time: Duration, answer: Option<Duration>) -> Vec<(u64, Step)> {
+    fn wait(heartbeat: &mut HeartbeatTimer, time: Duration, answer: Option<Duration>) -> Vec<(u64, Step)> {
         let (mut done, mut asked) = (Vec::new(), None);
         let mut now = Duration::ZERO;
         while now < time {
@@ -131,10 +131,10 @@ mod tests {
             if let (Some((question, at)), Some(answer)) = (asked, answer)
                 && now >= at + answer
             {
-                pulse.answered(question);
+                heartbeat.answered(question);
                 asked = None;
             }
-            let step = pulse.tick(TICK, true, false);
+            let step = heartbeat.tick(TICK, true, false);
             if let Step::Ask(question) = step {
                 asked = Some((question, now));
             }
@@ -149,57 +149,57 @@ mod tests {
 
     #[test]
     fn a_wait_in_silence_asks_within_a_quarter_of_a_second_and_doubts_within_a_second() {
-        let done = wait(&mut Pulse::default(), SECOND, None);
+        let done = wait(&mut HeartbeatTimer::default(), SECOND, None);
         assert_eq!(done, [(200, Step::Ask(1)), (700, Step::Doubt(1))]);
     }
 
     #[test]
     fn short_waits_and_those_in_which_bytes_come_ask_nothing() {
-        let mut pulse = Pulse::default();
+        let mut heartbeat = HeartbeatTimer::default();
         for round in 0..1000 {
             let (waits, has_heard) = (round % 2 == 0, round % 3 == 0);
-            assert_eq!(pulse.tick(TICK, waits, has_heard), Step::Nothing);
+            assert_eq!(heartbeat.tick(TICK, waits, has_heard), Step::Nothing);
         }
     }
 
     #[test]
     fn a_long_wait_that_is_answered_asks_ever_less_often() {
-        let mut pulse = Pulse::default();
-        let done = wait(&mut pulse, 60 * SECOND, Some(Duration::from_millis(1)));
+        let mut heartbeat = HeartbeatTimer::default();
+        let done = wait(&mut heartbeat, 60 * SECOND, Some(Duration::from_millis(1)));
         assert!(done.iter().all(|(_, step)| matches!(step, Step::Ask(_))), "{done:?}");
         assert!((10..=20).contains(&done.len()), "{done:?}");
-        pulse.calm();
-        assert_eq!(wait(&mut pulse, SECOND, None)[0].0, 200, "the next wait is a new one");
+        heartbeat.calm();
+        assert_eq!(wait(&mut heartbeat, SECOND, None)[0].0, 200, "the next wait is a new one");
     }
 
     #[test]
     fn a_slow_network_is_not_doubted_and_its_time_is_learnt() {
         for trip in [300, 450] {
-            let done = wait(&mut Pulse::default(), 60 * SECOND, Some(Duration::from_millis(trip)));
+            let done = wait(&mut HeartbeatTimer::default(), 60 * SECOND, Some(Duration::from_millis(trip)));
             assert!(done.iter().all(|(_, step)| matches!(step, Step::Ask(_))), "{done:?}");
         }
-        let mut pulse = Pulse::default();
-        pulse.went(SECOND);
-        let done = wait(&mut pulse, 60 * SECOND, Some(2 * SECOND));
+        let mut heartbeat = HeartbeatTimer::default();
+        heartbeat.went(SECOND);
+        let done = wait(&mut heartbeat, 60 * SECOND, Some(2 * SECOND));
         assert!(done.iter().all(|(_, step)| matches!(step, Step::Ask(_))), "{done:?}");
     }
 
     #[test]
     fn what_was_doubted_and_found_to_be_there_is_doubted_again_later() {
-        let mut pulse = Pulse::default();
-        let done = wait(&mut pulse, 2 * SECOND, None);
+        let mut heartbeat = HeartbeatTimer::default();
+        let done = wait(&mut heartbeat, 2 * SECOND, None);
         assert_eq!(done, [(200, Step::Ask(1)), (700, Step::Doubt(1)), (1200, Step::Doubt(1)), (1700, Step::Doubt(1))]);
-        assert!(pulse.is_open(1));
-        pulse.answered(1);
-        assert!(!pulse.is_open(1));
+        assert!(heartbeat.is_open(1));
+        heartbeat.answered(1);
+        assert!(!heartbeat.is_open(1));
     }
 
     #[test]
     fn time_in_which_this_side_did_not_run_is_not_the_others() {
-        let mut pulse = Pulse::default();
-        assert_eq!(pulse.tick(TICK, true, false), Step::Nothing);
-        assert_eq!(pulse.tick(TICK, true, false), Step::Ask(1));
+        let mut heartbeat = HeartbeatTimer::default();
+        assert_eq!(heartbeat.tick(TICK, true, false), Step::Nothing);
+        assert_eq!(heartbeat.tick(TICK, true, false), Step::Ask(1));
         // It was stopped; the answer may lie unread.
-        assert_eq!(pulse.tick(60 * SECOND, true, false), Step::Nothing);
+        assert_eq!(heartbeat.tick(60 * SECOND, true, false), Step::Nothing);
     }
 }
