@@ -342,14 +342,14 @@ fn the_server_hears_who_leaves() {
     client.init(0).unwrap();
     assert_eq!(client.device_get_count(), Ok(1));
     // The other server's device is not the program's.
-    other.wires().wait_for_leave();
+    other.wires().wait_for_goodbye();
     let context = client.device_primary_ctx_retain(floe_abi::Device(0)).unwrap();
     client.ctx_set_current(context).unwrap();
     let at = client.mem_alloc(16).unwrap();
     post(client, at, 0..100);
     assert_eq!(server.wires().channels().link_state(), LinkState::Whole);
     client.exiting();
-    server.wires().wait_for_leave();
+    server.wires().wait_for_goodbye();
     server.wait_for("Fill", 100);
     assert_eq!(client.mem_alloc(16), Err(CudaError::DEINITIALIZED));
 }
@@ -359,7 +359,7 @@ fn a_server_that_refuses_one_vgpu_keeps_none_of_the_others() {
     let server = usual(LONG);
     let addresses = [server.address.as_str(), "unix:///nonexistent/floe.sock"];
     assert_eq!(client_of_places(&addresses, &[]).init(0), Err(CudaError::SYSTEM_NOT_READY));
-    server.wires().wait_for_leave();
+    server.wires().wait_for_goodbye();
 }
 
 #[test]

@@ -418,7 +418,7 @@ impl Connection {
         // A server that is gone already needs no goodbye.
         let _ = self.sender.flush();
         if let Some(keeper) = &self.shared.keeper {
-            keeper.say_leave();
+            keeper.say_goodbye();
         }
         self.sender.close();
         self.shared.bulk.close();

@@ -73,7 +73,7 @@ impl Wires {
     }
 
     /// Waits until the client has said that it leaves.
-    pub fn wait_for_leave(&self) {
+    pub fn wait_for_goodbye(&self) {
         self.wait(|channels| channels.link_state() == LinkState::Over);
     }
 

@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_wire::{Acknowledge, Decode as _, Heartbeat, Leave, Message as _};
+use floe_wire::{Acknowledge, Decode as _, Goodbye, Heartbeat, Message as _};
 
 use super::channel::Siblings as _;
 use super::heartbeat::{Step, TICK};
@@ -62,15 +62,15 @@ impl Channels {
     }
 
     /// When connections break, the one with acknowledgements is still read: that the peer leaves may come behind the ends of the
-    /// others. For the side that waits for new ones; it ends with these, or by [`Channels::end_hearing`].
-    pub fn hear_out(&self) {
-        self.shared.state().session.hear_out();
+    /// others. For the side that waits for new ones; it ends with these, or by [`Channels::stop_hearing`].
+    pub fn hear_goodbye(&self) {
+        self.shared.state().session.hear_goodbye();
     }
 
     /// Whoever has not said anything by now has not left.
-    pub fn end_hearing(&self) {
-        let heard_out = self.shared.state().session.end_hearing();
-        if let Some(connection) = heard_out {
+    pub fn stop_hearing(&self) {
+        let hearing = self.shared.state().session.stop_hearing();
+        if let Some(connection) = hearing {
             connection.sender.close();
         }
     }
@@ -171,8 +171,8 @@ impl Channels {
                 Heartbeat::KIND => Heartbeat::decode(frame.payload).map_err(LinkError::from).map(|heartbeat| {
                     self.shared.hear_heartbeat(heartbeat);
                 }),
-                Leave::KIND => {
-                    self.shared.peer_leaves();
+                Goodbye::KIND => {
+                    self.shared.peer_says_goodbye();
                     Ok(())
                 }
                 got => Err(LinkError::Kind { expected: Acknowledge::KIND, got }),
@@ -316,7 +316,7 @@ impl Channels {
 
     /// Tells the peer that this side leaves: connections that end from here on are not made again. A peer that is not told
     /// waits for the grace period. Waits for the connection for acknowledgements where it is being made, so long at most.
-    pub fn say_leave(&self, patience: Duration) {
+    pub fn say_goodbye(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let mut state = self.shared.state();
         while state.session.acknowledgements().is_none() && !state.session.is_ended() {
@@ -327,7 +327,7 @@ impl Channels {
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
-        self.shared.say_leave();
+        self.shared.say_goodbye();
     }
 
     /// The session is not there any more: whoever reads or writes hears it.

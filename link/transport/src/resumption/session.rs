@@ -68,14 +68,14 @@ pub(super) struct Session<A> {
     heard: Time,
     acknowledgements: Option<(A, u64)>,
     /// Whether the acknowledgement connection of a failed epoch is read to its end, for the peer's goodbye.
-    hears_out: bool,
-    heard_out: Option<A>,
+    hears_goodbye: bool,
+    hearing: Option<A>,
     /// The channels that have a connection of this epoch, where the peer makes them.
     taken: Vec<u32>,
     heartbeat: HeartbeatTimer,
     /// The peer's last question, and when it came.
     asked: (u64, Option<Time>),
-    has_left: bool,
+    peer_left: bool,
     /// This side has ended the session, and why.
     over: Option<Option<Lost>>,
 }
@@ -89,12 +89,12 @@ impl<A> Session<A> {
             failed: 0,
             heard: Time::ZERO,
             acknowledgements: None,
-            hears_out: false,
-            heard_out: None,
+            hears_goodbye: false,
+            hearing: None,
             taken: vec![first],
             heartbeat: HeartbeatTimer::default(),
             asked: (0, None),
-            has_left: false,
+            peer_left: false,
             over: None,
         }
     }
@@ -104,7 +104,7 @@ impl<A> Session<A> {
     }
 
     pub(super) fn link_state(&self) -> LinkState {
-        if self.over.is_some() || self.has_left {
+        if self.over.is_some() || self.peer_left {
             LinkState::Over
         } else if self.failed >= self.epoch {
             LinkState::Broken
@@ -118,7 +118,7 @@ impl<A> Session<A> {
         match self.over {
             Some(Some(lost)) => Err(lost),
             Some(None) => Ok(false),
-            None => Ok(!self.has_left),
+            None => Ok(!self.peer_left),
         }
     }
 
@@ -159,13 +159,13 @@ impl<A> Session<A> {
     /// A connection of this epoch has failed: the others are left, too. `None`: its epoch is over. So it is where the peer has
     /// left: each connection ends by itself then, behind what the peer has said last.
     pub(super) fn broke(&mut self, epoch: u64, now: Time) -> Option<Left<A>> {
-        if self.epoch != epoch || self.failed >= epoch || self.has_left {
+        if self.epoch != epoch || self.failed >= epoch || self.peer_left {
             return None;
         }
         (self.failed, self.heard) = (epoch, now);
         let mut left = self.leave_all();
-        if self.hears_out {
-            self.heard_out = left.acknowledgements[0].take();
+        if self.hears_goodbye {
+            self.hearing = left.acknowledgements[0].take();
         }
         Some(left)
     }
@@ -180,13 +180,13 @@ impl<A> Session<A> {
     }
 
     /// The peer has said goodbye.
-    pub(super) fn peer_leaves(&mut self) {
-        self.has_left = true;
+    pub(super) fn peer_says_goodbye(&mut self) {
+        self.peer_left = true;
     }
 
     fn leave_all(&mut self) -> Left<A> {
         let acknowledgements = self.acknowledgements.take().map(|(connection, _)| connection);
-        Left { epoch: self.epoch, acknowledgements: [acknowledgements, self.heard_out.take()] }
+        Left { epoch: self.epoch, acknowledgements: [acknowledgements, self.hearing.take()] }
     }
 
     /// Takes the acknowledgement connection of an epoch; one of another epoch comes back, to be closed.
@@ -205,13 +205,13 @@ impl<A> Session<A> {
     }
 
     /// From now on the acknowledgement connection of a failed epoch is still read.
-    pub(super) fn hear_out(&mut self) {
-        self.hears_out = true;
+    pub(super) fn hear_goodbye(&mut self) {
+        self.hears_goodbye = true;
     }
 
     /// The one that is still read, to be closed.
-    pub(super) fn end_hearing(&mut self) -> Option<A> {
-        self.heard_out.take()
+    pub(super) fn stop_hearing(&mut self) -> Option<A> {
+        self.hearing.take()
     }
 
     pub(super) fn grace(&self) -> Duration {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_wire::{Acknowledge, Heartbeat, Leave};
+use floe_wire::{Acknowledge, Goodbye, Heartbeat};
 
 use super::channel::{self, Siblings};
 use super::history::HistoryDigest;
@@ -204,10 +204,10 @@ impl Shared {
         channels.iter().map(|channel| channel.received()).fold(0, u64::wrapping_add)
     }
 
-    pub(super) fn peer_leaves(&self) {
+    pub(super) fn peer_says_goodbye(&self) {
         let channels = {
             let mut state = self.state();
-            state.session.peer_leaves();
+            state.session.peer_says_goodbye();
             state.channels.clone()
         };
         self.waits.end();
@@ -215,11 +215,11 @@ impl Shared {
         channels.iter().for_each(|channel| channel.nudge());
     }
 
-    pub(super) fn say_leave(&self) {
+    pub(super) fn say_goodbye(&self) {
         let connection = self.state().acknowledgements();
         if let Some((connection, _)) = connection {
             // A peer that does not hear it waits for as long as it may.
-            let _ = connection.sender.send(&Leave {}, |_| ());
+            let _ = connection.sender.send(&Goodbye {}, |_| ());
         }
     }
 }
@@ -261,7 +261,7 @@ impl Siblings for Shared {
         if self.state().session.is_ended() {
             return;
         }
-        self.say_leave();
+        self.say_goodbye();
         let leaving = {
             let mut state = self.state();
             let Some(left) = state.session.end(lost) else { return };

@@ -671,7 +671,7 @@ impl<'a> Sample<'a> for Acknowledge {
     }
 }
 
-impl<'a> Sample<'a> for Leave {
+impl<'a> Sample<'a> for Goodbye {
     fn sample(_source: &mut Source<'a>) -> Self {
         Self {}
     }
@@ -1095,7 +1095,7 @@ pub(crate) fn request_sample<'a>(which: usize, source: &mut Source<'a>) -> Reque
         69 => Request::UseRings(Sample::sample(source)),
         70 => Request::Continue(Sample::sample(source)),
         71 => Request::Acknowledge(Sample::sample(source)),
-        72 => Request::Leave(Sample::sample(source)),
+        72 => Request::Goodbye(Sample::sample(source)),
         73 => Request::Salt(Sample::sample(source)),
         74 => Request::Heartbeat(Sample::sample(source)),
         75 => Request::ShareMemory(Sample::sample(source)),

@@ -585,9 +585,9 @@ impl Message for Acknowledge {
 ///
 /// Kind 0x000b, posted: no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Leave {}
+pub struct Goodbye {}
 
-impl<'a> Field<'a> for Leave {
+impl<'a> Field<'a> for Goodbye {
     const LEAST: usize = 0;
 
     fn write(&self, _out: &mut Vec<u8>) {}
@@ -597,10 +597,10 @@ impl<'a> Field<'a> for Leave {
     }
 }
 
-impl Message for Leave {
+impl Message for Goodbye {
     const KIND: u16 = 0x000b;
     const CLASS: Class = Class::Post;
-    const NAME: &'static str = "Leave";
+    const NAME: &'static str = "Goodbye";
     const TAIL: bool = false;
 
     fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {

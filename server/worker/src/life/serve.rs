@@ -156,7 +156,7 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
 fn resumable(link: Link, lasting: Option<Lasting>) -> (Link, Option<(Channels, Lasting)>) {
     let Some(lasting) = lasting else { return (link, None) };
     let (channels, link) = Channels::take_over(link, lasting.grace);
-    channels.hear_out();
+    channels.hear_goodbye();
     (link, Some((channels, lasting)))
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn until_given_up(channels: &Channels, used: &Use, broken: &AtomicBoo
             return Some(Ending::ClientLeft);
         }
         if link_state == LinkState::Broken {
-            channels.end_hearing();
+            channels.stop_hearing();
             log.line(format_args!("the connection broke; its client has {} s to make it again", grace.as_secs_f32()));
         }
         while link_state == LinkState::Broken {

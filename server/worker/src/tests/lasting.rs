@@ -173,7 +173,7 @@ fn a_session_goes_on_wherever_its_connection_is_cut() {
         let (mut client, channels) = Client::lasting(cut_after(bytes), HOUR, None);
         let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
         work(&mut client);
-        channels.say_leave(PATIENCE);
+        channels.say_goodbye(PATIENCE);
         channels.end();
         assert_eq!((client.ending(), join(keeper)), (Ending::ClientLeft, 2), "cut after {bytes}");
     }
@@ -225,7 +225,7 @@ fn bulk_connections_go_on_behind_what_has_come() {
         // The next round's cut is of connections that are there.
         assert_eq!(channels.await_change(LinkState::Broken, Some(PATIENCE)), LinkState::Whole);
     }
-    channels.say_leave(PATIENCE);
+    channels.say_goodbye(PATIENCE);
     channels.end();
     assert_eq!((client.ending(), join(keeper)), (Ending::ClientLeft, 20));
 }
@@ -245,7 +245,7 @@ fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
     client.ok(&MemoryInfo {});
     let (heard, giver) = (channels.clone(), Arc::clone(&client.giver));
     std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 3, ACKNOWLEDGEMENT_CHANNEL));
-    channels.say_leave(PATIENCE);
+    channels.say_goodbye(PATIENCE);
     channels.end();
     assert_eq!(client.ending(), Ending::ClientLeft);
 }
@@ -378,7 +378,7 @@ fn a_client_that_says_that_it_leaves_is_not_waited_for() {
     let hearing =
         std::thread::spawn(move || make(&heard, &giver, UnixStream::pair().unwrap(), 1, ACKNOWLEDGEMENT_CHANNEL));
     client.memory();
-    channels.say_leave(PATIENCE);
+    channels.say_goodbye(PATIENCE);
     // A process that ends closes its connections in any order.
     channels.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);

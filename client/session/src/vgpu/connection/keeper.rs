@@ -387,7 +387,7 @@ impl Keeper {
     }
 
     /// Tells the server that this side ends the session.
-    pub(super) fn say_leave(&self) {
-        self.channels.say_leave(LAST_WORD);
+    pub(super) fn say_goodbye(&self) {
+        self.channels.say_goodbye(LAST_WORD);
     }
 }

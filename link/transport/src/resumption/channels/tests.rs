@@ -225,7 +225,7 @@ fn what_a_peer_says_before_it_leaves_is_read_although_another_connection_has_end
     let (channels, receiver) = (ends[0].0.clone(), ends[0].0.hear(1, ours));
     let listening = std::thread::spawn(move || channels.listen(1, receiver));
     let mut acknowledgements = theirs;
-    acknowledgements.send(&Leave {}).unwrap();
+    acknowledgements.send(&Goodbye {}).unwrap();
     drop(acknowledgements);
     assert!(matches!(listening.join().unwrap(), Heard::Broke));
     assert_eq!(ends[0].0.link_state(), LinkState::Over);
@@ -255,10 +255,10 @@ fn who_watches_hears_of_a_break_a_beginning_and_the_end() {
 
 #[test]
 fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection() {
-    for hears_out in [true, false] {
+    for hears_goodbye in [true, false] {
         let [(channels, _own), _peer] = session();
-        if hears_out {
-            channels.hear_out();
+        if hears_goodbye {
+            channels.hear_goodbye();
         }
         let (ours, mut theirs) = pair();
         let listening = {
@@ -267,10 +267,10 @@ fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection()
         };
         channels.broke(1);
         // Where nobody hears it, the system says so or not.
-        let _ = theirs.send(&Leave {});
+        let _ = theirs.send(&Goodbye {});
         drop(theirs);
         assert!(matches!(listening.join().unwrap(), Heard::Broke));
-        let expected = if hears_out { LinkState::Over } else { LinkState::Broken };
+        let expected = if hears_goodbye { LinkState::Over } else { LinkState::Broken };
         assert_eq!(channels.link_state(), expected);
     }
 }
@@ -278,11 +278,11 @@ fn who_hears_out_hears_that_the_peer_left_behind_the_end_of_another_connection()
 #[test]
 fn a_peer_that_says_nothing_is_heard_out_for_as_long_as_this_side_wants() {
     let [(channels, _own), _peer] = session();
-    channels.hear_out();
+    channels.hear_goodbye();
     let (ours, mut theirs) = pair();
     let receiver = channels.hear(1, ours);
     channels.broke(1);
-    channels.end_hearing();
+    channels.stop_hearing();
     assert!(theirs.receive(soon()).unwrap().is_none());
     assert!(matches!(channels.listen(1, receiver), Heard::Broke));
     assert_eq!(channels.link_state(), LinkState::Broken);
@@ -291,7 +291,7 @@ fn a_peer_that_says_nothing_is_heard_out_for_as_long_as_this_side_wants() {
 #[test]
 fn what_is_heard_out_ends_when_new_connections_begin() {
     let [(channels, _own), _peer] = session();
-    channels.hear_out();
+    channels.hear_goodbye();
     let (ours, theirs) = pair();
     let receiver = channels.hear(1, ours);
     channels.broke(1);

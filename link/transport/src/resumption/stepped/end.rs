@@ -265,7 +265,7 @@ impl End {
     /// Ends the session for this side, which says so where it can.
     pub(super) fn end(&mut self, net: &mut Network, lost: Option<Lost>) {
         if let Some((&id, _)) = self.session.acknowledgements() {
-            net.say(id, self.peer(), Said::Leave);
+            net.say(id, self.peer(), Said::Goodbye);
         }
         let Some(left) = self.session.end(lost) else { return };
         for channel in &mut self.channels {

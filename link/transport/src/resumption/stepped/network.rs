@@ -37,7 +37,7 @@ pub(super) enum Said {
     Refused,
     Acknowledge(u32, HistoryDigest),
     Heartbeat(Heartbeat),
-    Leave,
+    Goodbye,
 }
 
 /// What lies on a wire.

@@ -90,7 +90,7 @@ impl World {
         let random = Random(seed);
         let mut net = Network::new(Random(seed ^ 0x5555));
         let mut ends = [CLIENT, SERVER].map(|side| End::new(side, CHANNELS, GRACE));
-        ends[SERVER].session.hear_out();
+        ends[SERVER].session.hear_goodbye();
         let own = net.dial(1, 0);
         for end in &mut ends {
             end.take(&mut net, own, (1, 0), HistoryDigest::none()).expect("nothing has been said");
@@ -285,8 +285,8 @@ impl World {
                 self.ends[side].hear_heartbeat(&mut self.net, heartbeat, now);
                 Ok(())
             }
-            Said::Leave => {
-                self.ends[side].session.peer_leaves();
+            Said::Goodbye => {
+                self.ends[side].session.peer_says_goodbye();
                 Ok(())
             }
             Said::Continue(epoch, channel, mark) => self.admit(id, (epoch, channel), mark),
@@ -356,7 +356,7 @@ impl World {
         let is_broken = self.ends[SERVER].session.link_state() == LinkState::Broken;
         self.quiet = is_broken.then(|| self.quiet.unwrap_or(now + QUIET));
         if self.quiet.is_some_and(|until| now >= until)
-            && let Some(id) = self.ends[SERVER].session.end_hearing()
+            && let Some(id) = self.ends[SERVER].session.stop_hearing()
         {
             self.net.end(id);
         }
