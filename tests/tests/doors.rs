@@ -331,7 +331,7 @@ fn of_a_peers_sessions_that_wait_no_more_are_kept_than_the_operator_allows() {
             let Told::Session(session, key) = told else { panic!("{told:?}") };
             let mut acknowledgements = Tenant::come(HOSTILE, &daemon);
             assert_eq!(acknowledgements.ask(&Join { session, key: &key }).0, 0);
-            assert_eq!(acknowledgements.ask(&Continue { epoch: 1, place: u32::MAX, received: 0, digest: 0 }).0, 0);
+            assert_eq!(acknowledgements.ask(&Continue { epoch: 1, channel: u32::MAX, received: 0, digest: 0 }).0, 0);
             assert_eq!(tenant.ask(&MemoryInfo {}).0, 0);
             (tenant, acknowledgements.link)
         })

@@ -102,7 +102,7 @@ impl Vgpu {
         let connection = Connection::start(
             attached.link,
             attached.joining,
-            attached.places,
+            attached.channels,
             Arc::clone(&statistics),
             Arc::clone(&errors),
             Arc::clone(&order),

@@ -412,7 +412,7 @@ fn a_connection_of_an_earlier_time_is_not_read() {
     assert!(!channels.begin(2) && !channels.begin(1));
     let (late, mut other) = UnixStream::pair().unwrap();
     other.write_all(&[7; 100]).unwrap();
-    channels.go_on(MAIN_CHANNEL, 1, Link::new(late.into()), HistoryDigest::none()).unwrap();
+    channels.resume(MAIN_CHANNEL, 1, Link::new(late.into()), HistoryDigest::none()).unwrap();
     other.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     let read = other.read(&mut [0]);
     assert!(
@@ -421,7 +421,7 @@ fn a_connection_of_an_earlier_time_is_not_read() {
     );
     let (now, other) = UnixStream::pair().unwrap();
     assert_eq!(channels.freeze(MAIN_CHANNEL), HistoryDigest::none());
-    channels.go_on(MAIN_CHANNEL, 2, Link::new(now.into()), HistoryDigest::none()).unwrap();
+    channels.resume(MAIN_CHANNEL, 2, Link::new(now.into()), HistoryDigest::none()).unwrap();
     let mut other = Link::new(other.into());
     other.send(&SynchronizeStream { stream: StreamId(4) }).unwrap();
     let frame = receiver.next().unwrap().unwrap();
@@ -429,8 +429,9 @@ fn a_connection_of_an_earlier_time_is_not_read() {
     // What nobody has sent cannot have come.
     assert!(channels.begin(3));
     let (wrong, _other) = UnixStream::pair().unwrap();
-    let error =
-        channels.go_on(MAIN_CHANNEL, 3, Link::new(wrong.into()), HistoryDigest { received: 1, digest: 0 }).unwrap_err();
+    let error = channels
+        .resume(MAIN_CHANNEL, 3, Link::new(wrong.into()), HistoryDigest { received: 1, digest: 0 })
+        .unwrap_err();
     assert!(matches!(error, LinkError::Acknowledgement { received: 1, sent: 0, .. }) && error.is_broken_contract());
 }
 

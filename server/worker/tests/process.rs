@@ -832,7 +832,7 @@ fn a_worker_goes_on_with_the_next_connection_and_reports_the_pause() {
     let reply = next.receive(Some(Instant::now() + PATIENCE)).unwrap().unwrap();
     let ContinueReply { received, digest } =
         Continue::decode_reply(Reply::decode(reply.payload).unwrap().body).unwrap();
-    channels.go_on(MAIN_CHANNEL, 2, next, HistoryDigest { received, digest }).unwrap();
+    channels.resume(MAIN_CHANNEL, 2, next, HistoryDigest { received, digest }).unwrap();
     assert!(session.read(BASE, 400).chunks(4).all(|word| word == 12_u32.to_le_bytes()));
     assert!(reports.any(|report| report == Report::Broken(false)));
 }

@@ -152,7 +152,7 @@ impl Wires {
             let receiver = channels.hear(epoch, link);
             channels.listen(epoch, receiver);
         } else {
-            channels.go_on(channel, epoch, link, theirs).expect("clients count right");
+            channels.resume(channel, epoch, link, theirs).expect("clients count right");
         }
         Some(())
     }

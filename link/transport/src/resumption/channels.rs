@@ -134,7 +134,7 @@ impl Channels {
     ///
     /// # Panics
     /// When bytes were read ahead of the frame that was received last.
-    pub fn go_on(&self, channel: u32, epoch: u64, link: Link, mark: HistoryDigest) -> Result<(), LinkError> {
+    pub fn resume(&self, channel: u32, epoch: u64, link: Link, mark: HistoryDigest) -> Result<(), LinkError> {
         let shared = Arc::clone(&self.shared);
         let is_valid = move || shared.is_of(epoch);
         self.shared.channel(channel).attach(epoch, link.into_pipe(), mark, is_valid)

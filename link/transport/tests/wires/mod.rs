@@ -92,7 +92,7 @@ impl Ends {
         let ends = Self { ends: [a, b], own: Mutex::new(Some([ours, theirs])), bulk, made };
         let (channels, made) = (ends.ends.clone(), Arc::clone(&ends.made));
         for channel in 1..=bulk {
-            go_on(&channels, channel, 1, &make);
+            resume(&channels, channel, 1, &make);
         }
         std::thread::spawn(move || keep(&channels, &make, &made, again));
         ends
@@ -139,12 +139,12 @@ impl Ends {
 }
 
 /// Both sides resume a channel with a new wire.
-fn go_on(ends: &[Channels; 2], channel: u32, epoch: u64, make: &Make) {
+fn resume(ends: &[Channels; 2], channel: u32, epoch: u64, make: &Make) {
     let (ours, theirs) = make();
     let received = [0, 1].map(|side: usize| ends[side].freeze(channel));
     for (side, link) in [(0, ours), (1, theirs)] {
         let end = ends[side].clone();
-        std::thread::spawn(move || end.go_on(channel, epoch, link, received[1 - side]).unwrap());
+        std::thread::spawn(move || end.resume(channel, epoch, link, received[1 - side]).unwrap());
     }
 }
 
@@ -170,7 +170,7 @@ fn keep(ends: &[Channels; 2], make: &Make, made: &AtomicUsize, again: bool) {
         }
         made.fetch_add(1, Ordering::SeqCst);
         for channel in ends[0].all() {
-            go_on(ends, channel, epoch, make);
+            resume(ends, channel, epoch, make);
         }
         assert_eq!(ends[0].freeze(ACKNOWLEDGEMENT_CHANNEL), HistoryDigest::none());
     }

@@ -155,7 +155,7 @@ impl<D: Device> Reception<D> {
                 Heard::Contract(error) => Some(Ending::ProtocolViolation(error.to_string())),
             };
         }
-        let went_on = self.channels.go_on(channel, epoch, link, peer);
+        let went_on = self.channels.resume(channel, epoch, link, peer);
         went_on.err().map(|error| Ending::ProtocolViolation(error.to_string()))
     }
 

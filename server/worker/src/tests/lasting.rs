@@ -105,7 +105,7 @@ fn make(channels: &Channels, giver: &Giver, ends: (UnixStream, UnixStream), epoc
             let heard = channels.listen(epoch, receiver);
             assert!(matches!(heard, floe_transport::Heard::Broke), "{heard:?}");
         }
-        (link, Some((0, mark))) => channels.go_on(channel, epoch, link, mark).unwrap(),
+        (link, Some((0, mark))) => channels.resume(channel, epoch, link, mark).unwrap(),
         // It was too late.
         (_, Some((1, _))) => channels.broke(epoch),
         (_, other) => panic!("{other:?}"),

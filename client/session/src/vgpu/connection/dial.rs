@@ -51,7 +51,7 @@ impl Joining {
     }
 
     /// Has a connection that has joined resume its channel, where this side has this; with what the server has there.
-    pub(super) fn go_on(
+    pub(super) fn resume(
         &self,
         link: Link,
         (epoch, channel): (u64, u32),
@@ -74,7 +74,7 @@ impl Attached {
         let made = self
             .joining
             .join(CONNECT)
-            .and_then(|(link, _)| self.joining.go_on(link, which, HistoryDigest::none(), CONNECT));
+            .and_then(|(link, _)| self.joining.resume(link, which, HistoryDigest::none(), CONNECT));
         match made {
             Ok((link, _)) => drop(channels.hear(channels.epoch(), link)),
             Err(error) => log!(Info, "a session that is not used ends when its server stops waiting: {error}"),

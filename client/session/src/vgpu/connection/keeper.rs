@@ -205,7 +205,7 @@ impl Keeper {
     fn listen(&self, shared: &Shared, round: &Round, link: Link) {
         let epoch = round.epoch;
         let which = (epoch, ACKNOWLEDGEMENT_CHANNEL);
-        let Some((link, _)) = self.go_on(shared, link, which, HistoryDigest::none(), round.patience) else { return };
+        let Some((link, _)) = self.resume(shared, link, which, HistoryDigest::none(), round.patience) else { return };
         let receiver = self.channels.hear(epoch, link);
         self.is_there(round);
         if let Heard::Contract(error) = self.channels.listen(epoch, receiver) {
@@ -224,7 +224,7 @@ impl Keeper {
             }
         };
         let Some(mark) = self.freeze(epoch, channel) else { return };
-        let Some((link, mark)) = self.go_on(shared, link, (epoch, channel), mark, round.patience) else { return };
+        let Some((link, mark)) = self.resume(shared, link, (epoch, channel), mark, round.patience) else { return };
         if let Err(error) = self.channels.check(channel, mark) {
             return self.lose_to(shared, epoch, &error);
         }
@@ -242,7 +242,7 @@ impl Keeper {
             let _beginning = lock(&self.beginning);
             (self.channels.epoch(), self.channels.freeze(channel))
         };
-        if let Some((link, mark)) = self.go_on(shared, link, (epoch, channel), mark, CONNECT) {
+        if let Some((link, mark)) = self.resume(shared, link, (epoch, channel), mark, CONNECT) {
             self.attach(shared, epoch, channel, link, mark);
         }
         Ok(self.channels.link(channel))
@@ -256,7 +256,7 @@ impl Keeper {
 
     /// Says to the server what this side has on a channel; what the server has. `None`: the connection is of no use, and its
     /// epoch has broken.
-    fn go_on(
+    fn resume(
         &self,
         shared: &Shared,
         link: Link,
@@ -264,7 +264,7 @@ impl Keeper {
         mark: HistoryDigest,
         patience: Duration,
     ) -> Option<(Link, HistoryDigest)> {
-        match self.joining.go_on(link, (epoch, channel), mark, patience) {
+        match self.joining.resume(link, (epoch, channel), mark, patience) {
             Ok(made) => {
                 self.channels.heard();
                 Some(made)
@@ -282,7 +282,7 @@ impl Keeper {
 
     /// Resumes a channel, behind what the server has.
     fn attach(&self, shared: &Shared, epoch: u64, channel: u32, link: Link, mark: HistoryDigest) {
-        if let Err(error) = self.channels.go_on(channel, epoch, link, mark) {
+        if let Err(error) = self.channels.resume(channel, epoch, link, mark) {
             self.lose_to(shared, epoch, &error);
         }
     }

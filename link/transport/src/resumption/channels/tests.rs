@@ -42,8 +42,8 @@ fn meet(ends: &mut [(Channels, Link); 2], epoch: u64) {
     let links = pair();
     assert!(ends.iter().all(|(channels, _)| channels.begin(epoch)));
     let [one, other] = [0, 1].map(|end: usize| ends[end].0.freeze(MAIN_CHANNEL));
-    ends[0].0.go_on(MAIN_CHANNEL, epoch, links.0, other).unwrap();
-    ends[1].0.go_on(MAIN_CHANNEL, epoch, links.1, one).unwrap();
+    ends[0].0.resume(MAIN_CHANNEL, epoch, links.0, other).unwrap();
+    ends[1].0.resume(MAIN_CHANNEL, epoch, links.1, one).unwrap();
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_connection_that_is_too_late_is_closed_and_changes_nothing() {
     meet(&mut ends, 2);
     let (late, mut its_peer) = pair();
     // What its peer said is less than what is known by now.
-    ends[0].0.go_on(MAIN_CHANNEL, 1, late, HistoryDigest::none()).unwrap();
+    ends[0].0.resume(MAIN_CHANNEL, 1, late, HistoryDigest::none()).unwrap();
     assert!(its_peer.receive(soon()).unwrap().is_none());
     ends[0].1.send(&ReleaseBlock { block: floe_wire::BlockId(7) }).unwrap();
     ends[1].1.send(&UnmapRange { at: DevicePtr(1), bytes: 2 }).unwrap();
@@ -191,7 +191,7 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
     let ((ours, theirs), (link, mut peer)) = (pair(), pair());
     let (listener, writer) = (channels.clone(), channels.clone());
     let listening = std::thread::spawn(move || listener.listen(2, listener.hear(2, ours)));
-    let writing = std::thread::spawn(move || writer.go_on(MAIN_CHANNEL, 2, link, HistoryDigest::none()));
+    let writing = std::thread::spawn(move || writer.resume(MAIN_CHANNEL, 2, link, HistoryDigest::none()));
     let mut history = history::RunningDigest::default();
     let mut acknowledgements = theirs;
     for came in 1..=4 {
@@ -312,8 +312,8 @@ fn what_many_have_the_peer_told_at_once_is_told_to_the_last() {
         .map(|channel| {
             let (one, other) = pair();
             let (mut sending, receiving) = (ours.link(channel), theirs.link(channel));
-            ours.go_on(channel, 1, one, HistoryDigest::none()).unwrap();
-            theirs.go_on(channel, 1, other, HistoryDigest::none()).unwrap();
+            ours.resume(channel, 1, one, HistoryDigest::none()).unwrap();
+            theirs.resume(channel, 1, other, HistoryDigest::none()).unwrap();
             std::thread::spawn(move || {
                 let (_, mut receiver) = receiving.halves();
                 let peer = receiver.readiness();

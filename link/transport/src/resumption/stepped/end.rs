@@ -131,7 +131,7 @@ impl End {
     }
 
     /// One more step of that; false: it waits.
-    pub(super) fn go_on(&mut self, net: &mut Network, now: Time, at: usize) -> bool {
+    pub(super) fn advance(&mut self, net: &mut Network, now: Time, at: usize) -> bool {
         let (to, channel) = (self.peer(), &mut self.channels[at]);
         let failed = if let Some((under, from)) = channel.behind.take() {
             let CatchUp::Write(part) = channel.outbound.catch_up(&under, from) else { return true };

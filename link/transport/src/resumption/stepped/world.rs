@@ -149,10 +149,10 @@ impl World {
         let acted = match self.random.below(16) {
             0 => self.trouble(),
             1..4 => self.write(),
-            4..8 => self.go_on(),
+            4..8 => self.advance(),
             _ => self.deliver(),
         };
-        if !acted && !self.deliver() && !self.go_on() && !self.write() {
+        if !acted && !self.deliver() && !self.advance() && !self.write() {
             let next = self.deadline();
             let next = next.unwrap_or_else(|| panic!("nobody has anything to do, and no timer is set: {self:?}"));
             self.now = self.now.max(next);
@@ -176,11 +176,11 @@ impl World {
         true
     }
 
-    fn go_on(&mut self) -> bool {
+    fn advance(&mut self) -> bool {
         let side = self.random.below(2);
         [side, 1 - side].into_iter().any(|side| {
             let busy: Vec<usize> = self.ends[side].busy().collect();
-            busy.into_iter().any(|channel| self.ends[side].go_on(&mut self.net, self.now, channel))
+            busy.into_iter().any(|channel| self.ends[side].advance(&mut self.net, self.now, channel))
         })
     }
 
