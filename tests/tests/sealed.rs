@@ -258,7 +258,7 @@ fn a_proof_that_is_passed_on_to_another_server_is_worth_nothing_there() {
     let environment = [("FLOE_TOKEN", known.as_str()), ("FLOE_TLS_AUTHORITIES", trusted.to_str().unwrap())];
     for real in [Address::Clear { host: host.clone(), port }, Address::Tls { host, port }] {
         let real = floe_transport::connect(&real, PATIENCE, &Trust { tls: Some(&tls), secret: None }).unwrap();
-        let way = format!("{:?}", real.channel());
+        let way = format!("{:?}", real.protection());
         let (address, relaying) = relay_proofs(real, &own);
         refused(&floe(&["gpus", "--on", &address], &environment), &["refused the token"]);
         let answers = relaying.join().unwrap();
