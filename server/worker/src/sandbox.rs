@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_no_session_only_where_all_of_it_is_required() {
+    fn a_missing_part_refuses_the_session_only_where_all_are_required() {
         let missing = || vec!["Landlock".to_owned(), "seccomp".to_owned()];
         for demand in [Demand::Off, Demand::Usual] {
             assert_eq!(accept(missing(), demand).ok(), Some(missing()));

@@ -351,7 +351,7 @@ fn query_says_not_ready_and_later_success_after_the_deliveries() {
 }
 
 #[test]
-fn who_was_told_not_ready_is_told_when_the_event_is_over_and_once() {
+fn a_client_that_got_not_ready_is_told_once_when_the_event_completes() {
     let mut client = Client::new();
     client.memory();
     client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });
@@ -421,7 +421,7 @@ fn late_bytes_come_through_while_the_issuer_waits_for_their_stream() {
 }
 
 #[test]
-fn late_bytes_that_are_not_what_was_asked_for_violate_the_protocol() {
+fn late_bytes_of_another_size_or_function_violate_the_protocol() {
     let to = BoxEnd::memory(DevicePtr(BASE), 0, 0);
     let late = CopyLate { stream: StreamId(0), function: FunctionId(1), to, width: 4, height: 1 };
     for wrong in [&[1, 2, 3][..], &[1, 2, 3, 4, 5]] {
@@ -762,7 +762,7 @@ fn load(client: &mut Client, library: LibraryId, bytes: &[u8]) {
 }
 
 #[test]
-fn library_whose_bytes_are_not_here_is_missing_and_so_is_what_is_asked_of_it() {
+fn a_library_without_its_bytes_is_missing_and_its_kernels_too() {
     let mut client = Client::new();
     let hashes = [hash_of(b"kernel k"), hash_of(b"other")];
     let contents = vec![content(b"kernel k", &hashes[0]), content(b"other", &hashes[1])];

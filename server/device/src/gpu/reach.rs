@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_memory_of_the_worker_is_refused_and_what_is_the_sessions_is_not() {
+    fn ordinary_memory_of_the_worker_is_refused_and_the_sessions_is_not() {
         assert!(judged(true, WINDOW, 1 << 20) && judged(true, WINDOW + 5, 7) && judged(true, 0x7080, 0x80));
         for (at, bytes) in [
             (0x5555_5555_4000, 1),

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_an_error_and_no_panic() {
+    fn bytes_that_are_no_request_are_an_error_and_no_panic() {
         let (daemon, worker) = cache_ends().unwrap();
         for bytes in [&b"{}"[..], b"\xff\xff", b"{\"find\":[[1],2]}", &[b'['; MESSAGE_BYTES + 9]] {
             send(&worker.0, bytes, SendFlags::empty()).unwrap();

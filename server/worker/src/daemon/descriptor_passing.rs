@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_come_between_connections_to_who_waits_for_them() {
+    fn grants_between_connections_reach_the_waiting_thread() {
         let (giver, taker) = pair(MOST).unwrap();
         let (grants, granted) = std::sync::mpsc::sync_channel(2);
         let taker = taker.telling(grants);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_lies_about_what_it_has_taken_is_not_waited_for() {
+    fn a_worker_that_lies_about_taken_connections_is_not_waited_for() {
         let (giver, taker) = pair(u32::MAX).unwrap();
         while send(&taker.socket, TAKEN, SendFlags::DONTWAIT).is_ok() {}
         let mut given = 0;
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connection_is_refused_and_a_worker_that_is_gone_is_told() {
+    fn a_descriptor_that_is_no_connection_is_refused_and_a_gone_worker_reported() {
         let (giver, taker) = pair(MOST).unwrap();
         send(&giver.socket, b"{}", SendFlags::empty()).unwrap();
         assert!(taker.take().is_err());

@@ -123,7 +123,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_daemon_keeps_is_found_and_stored_memory_is_mapped() {
+    fn kept_contents_are_found_and_stored_memory_is_mapped() {
         let cache = believing_daemon(HashMap::new());
         let hash = hash_of(b"content");
         assert!(cache.find(&hash, 7).is_none());

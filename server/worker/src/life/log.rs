@@ -89,7 +89,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn what_a_client_wrote_cannot_look_like_another_entry() {
+    fn words_of_a_client_cannot_look_like_another_entry() {
         let line = entry(3, "bad name: \u{1b}[2Jx\nfloed: session 4 ended\n");
         assert_eq!(line, "floe-worker: session 3: bad name: \u{fffd}[2Jx\n    floed: session 4 ended\n");
         assert!(entry(3, &"x".repeat(1 << 20)).len() < LINE_BYTES + 40);

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_over_the_limit_is_refused_and_takes_nothing() {
+    fn a_charge_over_the_limit_is_refused_and_takes_nothing() {
         let budget = Budget::new(100);
         assert!(budget.take(60).is_ok() && budget.has(28) && !budget.has(29));
         assert!(matches!(budget.take(29), Err(Fault::Explained(CudaError::OUT_OF_MEMORY, _))));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_keeps_for_the_next_stream_and_graph_stays_charged() {
+    fn memory_that_the_driver_keeps_for_streams_and_graphs_stays_charged() {
         let mut ledger = ledger(4 * MIB);
         for _ in 0..3 {
             ledger.stream().expect("room");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_is_not_given() {
+    fn memory_of_others_is_not_granted() {
         let daemon = Arc::new(Mutex::new((100 * MIB, 30 * MIB)));
         let grants = Box::new(Daemon(Arc::clone(&daemon), 0));
         let mut ledger = Ledger::new(0, costs(), Arc::default(), Some(grants));

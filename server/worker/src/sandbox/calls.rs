@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_programs_reaches_others_or_makes_sockets_is_not_on_the_list() {
+    fn calls_that_start_programs_reach_others_or_make_sockets_are_not_on_the_list() {
         let rules = allowed().unwrap();
         for call in [
             libc::SYS_execve,

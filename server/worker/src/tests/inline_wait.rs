@@ -19,7 +19,7 @@ fn read(client: &mut Client, bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn wait_behind_which_nothing_stands_is_the_issuers() {
+fn a_wait_with_nothing_behind_it_is_the_issuers() {
     let mut client = Client::new();
     client.memory();
     for value in 1..100 {
@@ -41,7 +41,7 @@ fn what_may_take_a_reader_its_time_is_the_completers() {
 }
 
 #[test]
-fn wait_that_takes_long_is_handed_over_and_answered() {
+fn a_long_wait_goes_to_the_completer_and_is_answered() {
     let mut client = Client::new();
     client.memory();
     client.send(&CreateStream { stream: StreamId(1), flags: 1, priority: 0 });

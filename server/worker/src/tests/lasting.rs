@@ -311,7 +311,7 @@ fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() 
 }
 
 #[test]
-fn a_client_that_has_read_what_was_not_sent_ends_the_session() {
+fn a_client_that_claims_unsent_bytes_ends_the_session() {
     let (mut client, channels) = Client::lasting_for(HOUR);
     client.ok(&MemoryInfo {});
     channels.broke(1);

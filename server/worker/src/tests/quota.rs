@@ -63,7 +63,7 @@ fn load_text(client: &mut Client, id: u64, text: &str) -> u32 {
 }
 
 #[test]
-fn what_limits_hold_is_not_left_for_blocks_and_is_left_again_when_they_fall() {
+fn memory_of_limits_is_lost_to_blocks_until_the_limits_fall() {
     for (kind, begins, each) in
         [(limit::MALLOC_HEAP_SIZE, 8 * MIB, 1), (limit::PRINTF_FIFO_SIZE, MIB, 1), (limit::STACK_SIZE, STACK, THREADS)]
     {

@@ -152,7 +152,7 @@ fn copies_behind_a_held_stream(bytes: usize) {
 }
 
 #[test]
-fn what_leaves_is_announced_and_comes_on_any_connection() {
+fn a_download_is_announced_and_comes_on_any_connection() {
     let mut client = Client::new();
     client.memory();
     let mut bulk = vec![client.join(), client.join()];
@@ -258,7 +258,7 @@ fn session_ends_with_any_of_its_connections() {
 }
 
 #[test]
-fn issuer_has_room_also_when_what_comes_behind_it_has_taken_all() {
+fn the_issuer_has_room_also_when_later_copies_have_taken_all() {
     let device = Arc::new(Fake::default());
     let uploads =
         crate::memory::transfer_buffers::Uploads::<Fake>::new(1 << 20, &crate::memory::budget::Budget::default());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_cache_only_what_is_new_is_missing() {
+    fn with_a_cache_only_new_contents_are_missing() {
         let mut first = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
         part(&mut first, 1, 0, b"ab");
         all(gather(&mut first, 1, &[b"ab"]));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_another_hash_ends_the_session_and_is_not_cached() {
+    fn content_with_a_wrong_hash_ends_the_session_and_is_not_cached() {
         let mut contents = Contents::new(Some(believing_daemon(HashMap::new())), Log::nowhere(), &Budget::default());
         part(&mut contents, 1, 0, b"xy");
         assert!(matches!(gather(&mut contents, 1, &[b"ab"]), Err(Fault::ProtocolViolation(_))));

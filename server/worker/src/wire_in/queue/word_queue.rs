@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_has_no_room_is_refused_and_a_limit_is_kept() {
+    fn a_command_that_is_too_long_or_finds_no_room_is_refused() {
         let (words, mut batch) = (WordQueue::new(), Batch::default());
         assert!(!words.write(&command(0, &[0; LONGEST + 1])));
         let fit = (0..).take_while(|sequence| words.write(&command(*sequence, &[1; LONGEST]))).count();
