@@ -4,7 +4,8 @@
 use std::ffi::{CStr, c_void};
 
 use floe_abi::{
-    CudaError, CudaResult, Device, DevicePtr, Function, LaunchAttribute, Module, Stream, function_attribute, jit_option,
+    CudaError, CudaResult, Device, DevicePtr, Function, LaunchAttribute, Module, Stream, function_attribute,
+    jit_option, limit,
 };
 use floe_image::{Image, ImageKind};
 use floe_surface::{
@@ -180,6 +181,21 @@ fn launches_beyond_the_limits_are_refused_at_the_call() {
     assert_eq!(simulator.func_set_attribute(wide, attribute, 228 << 10), Err(CudaError::INVALID_VALUE));
     simulator.func_set_attribute(wide, attribute, 100 << 10).expect("within what a block may opt in to");
     assert_eq!(launch(wide, one, [64, 1, 1], 100 << 10, false), Ok(()));
+    assert_eq!(simulator.ctx_synchronize(), Ok(()));
+}
+
+#[test]
+fn a_heap_of_no_bytes_is_the_least_there_is_and_kernels_run() {
+    let simulator = simulator();
+    let heap = || simulator.ctx_get_limit(limit::MALLOC_HEAP_SIZE);
+    for asked in [0, 1] {
+        simulator.ctx_set_limit(limit::MALLOC_HEAP_SIZE, asked).expect("allowed before the first kernel");
+        assert_eq!(heap(), Ok(4 << 20));
+    }
+    let mut zero = 0_u64;
+    let mut pointers = [std::ptr::from_mut(&mut zero).cast::<c_void>(); 2];
+    let wide = function(&simulator, c"wide");
+    assert_eq!(launch_with(&simulator, wide, [1, 1, 1], [1, 1, 1], 0, false, &mut pointers, &[]), Ok(()));
     assert_eq!(simulator.ctx_synchronize(), Ok(()));
 }
 

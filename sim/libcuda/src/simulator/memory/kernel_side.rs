@@ -18,6 +18,8 @@ const DEFAULT_STACK: u64 = 1 << 10;
 const DEFAULT_OUTPUT: u64 = 8_650_752;
 const MIN_OUTPUT: u64 = 512 << 10;
 const DEFAULT_HEAP: u64 = 8 << 20;
+/// What an H200 makes of less, zero included.
+const MIN_HEAP: u64 = 4 << 20;
 /// CUDA's own bound per thread.
 const MAX_STACK: u64 = 512 << 10;
 /// Most a program can ask for output or heap.
@@ -119,7 +121,7 @@ impl KernelSide {
             }
             // CUDA too allows it only before the first kernel.
             ask::MALLOC_HEAP_SIZE if value <= MAX_BUFFER && state.heap.is_none() => {
-                state.heap_limit = value;
+                state.heap_limit = value.max(MIN_HEAP);
                 Ok(())
             }
             ask::STACK_SIZE | ask::PRINTF_FIFO_SIZE | ask::MALLOC_HEAP_SIZE => Err(CudaError::INVALID_VALUE),
