@@ -77,6 +77,24 @@ static void expect_all(Verdict &verdict, const char *what, const int *device, in
     verdict.equal(what, host_copy(device, count).data(), all.data(), count);
 }
 
+// A copy of a graph has bytes, rows and slices, as one that is captured need not.
+static void refuses_copies_of_nothing(Verdict &verdict, CUgraph graph, CUgraphNode copied, CUgraphNodeParams whole,
+                                      CUcontext context) {
+    size_t CUDA_MEMCPY3D::*const extents[] = {&CUDA_MEMCPY3D::WidthInBytes, &CUDA_MEMCPY3D::Height,
+                                              &CUDA_MEMCPY3D::Depth};
+    for (const auto extent : extents) {
+        // Three slices: only a copy of several says how its slices are made of rows.
+        CUDA_MEMCPY3D none = whole.memcpy.copyParams;
+        none.Height = none.Depth = 3;
+        none.WidthInBytes = 4;
+        none.*extent = 0;
+        CUgraphNode node;
+        verdict.expect(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &none, context) == CUDA_ERROR_INVALID_VALUE &&
+                           cuGraphMemcpyNodeSetParams(copied, &none) == CUDA_ERROR_INVALID_VALUE,
+                       "a copy of nothing is no node");
+    }
+}
+
 // fill → scale → copy → add, all from the one struct; then each is changed in the instantiated graph.
 static void one_struct(Verdict &verdict, CUcontext context) {
     int *a = device_alloc<int>(count), *b = device_alloc<int>(count);
@@ -106,6 +124,7 @@ static void one_struct(Verdict &verdict, CUcontext context) {
     CHECK_DRIVER(cuGraphMemcpyNodeGetParams(copied, &asked));
     verdict.expect(asked.dstDevice == reinterpret_cast<CUdeviceptr>(b) && asked.WidthInBytes == count * sizeof(int),
                    "a copy gives its parameters back");
+    refuses_copies_of_nothing(verdict, graph, copied, copy, context);
     CUlaunchAttributeValue value = {};
     value.cooperative = 1;
     CHECK_DRIVER(cuGraphKernelNodeSetAttribute(scaled, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));

@@ -28,13 +28,16 @@ pub(super) unsafe fn kernel<D: crate::Driver>(driver: &D, params: &KernelNodePar
     driver.graph_kernel(&launch, params.context).map(Work::Kernel)
 }
 
-/// A copy with the kind of memory of each end.
+/// A copy with the kind of memory of each end. One of nothing is no node, as NVIDIA's driver has it.
 ///
 /// # Safety
 /// The program's contract for both ends, as [`HostRange::new`], for as long as the graph may be launched.
 pub(super) unsafe fn copy<D: crate::Driver>(driver: &D, asked: &Memcpy3d, context: Context) -> CudaResult<Work> {
     // SAFETY: our caller vouches for the ends.
     let copy = unsafe { CopyBox::from_3d(asked) }?;
+    if copy.is_empty() {
+        return Err(CudaError::INVALID_VALUE);
+    }
     copy.refuse_array()?;
     let copy = driver.graph_copy(&copy, context)?;
     Ok(Work::Copy(Box::new(CopyWork { asked: *asked, context, copy })))
