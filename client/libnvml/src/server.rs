@@ -3,7 +3,7 @@
 //! a program may fork.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_nvml::Reading;
@@ -95,7 +95,7 @@ impl Server {
 
     /// Its present answers; `None` where it does not answer.
     pub(crate) fn answer(&self, slow: bool) -> Option<Arc<Answer>> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = floe_lock::lock(&self.last);
         if let Some(said) = last.as_ref().filter(|said| said.serves(slow)) {
             return said.answer.clone();
         }

@@ -2,7 +2,7 @@
 //! `nvmlInit`; handles are looked up and servers asked for everybody else. It knows no C and keeps no connection.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use floe_abi::Uuid;
 use floe_nvml::{Base, Device, NvmlError, NvmlResult, Reading};
@@ -59,7 +59,7 @@ impl Vgpus {
 
     /// A thread that panicked with it left it whole: every change is one step.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 
     /// Finds the vGPUs, for the first user.
@@ -156,7 +156,7 @@ impl Base for Vgpus {
     }
 
     fn unsupported(&self, name: &'static str) {
-        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+        if floe_lock::lock(&self.said).insert(name) {
             log::line(
                 Level::Info,
                 format_args!("{name} is not implemented: the program gets NVML_ERROR_NOT_SUPPORTED"),

@@ -3,9 +3,10 @@
 //! What is left out is counted, and said with the next line.
 
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
+use floe_lock::lock;
 use floe_transport::Peer;
 
 use crate::entrance::limits::{Permit, Refusals, Source, Words};
@@ -32,7 +33,7 @@ impl Default for Journal {
 impl Journal {
     /// Says why a connection came to nothing, where not too many have.
     pub(crate) fn refused(&self, peer: &Peer, why: &dyn Display) {
-        match held(&self.refusals).line(Instant::now()) {
+        match lock(&self.refusals).line(Instant::now()) {
             Permit::Write { left_out: 0 } => log(format_args!("{peer}: {why}")),
             Permit::Write { left_out } => log(format_args!("{peer}: {why} (refusals left out before it: {left_out})")),
             Permit::LeaveOut => {}
@@ -41,7 +42,7 @@ impl Journal {
 
     /// Says why a connection could not be accepted, where not too much has been said about connections.
     pub(crate) fn not_accepted(&self, why: &dyn Display) {
-        match held(&self.refusals).line(Instant::now()) {
+        match lock(&self.refusals).line(Instant::now()) {
             Permit::Write { left_out: 0 } => log(format_args!("{why}")),
             Permit::Write { left_out } => log(format_args!("{why} (refusals left out before it: {left_out})")),
             Permit::LeaveOut => {}
@@ -51,7 +52,7 @@ impl Journal {
     /// Writes an entry about a session, or of its worker, with its end of line, where its peer has not said too much. False:
     /// it is left out.
     pub(crate) fn of_session(&self, source: Source, entry: &str) -> bool {
-        let mut words = held(&self.words);
+        let mut words = lock(&self.words);
         let permit = words.line(source, entry.len(), Instant::now());
         let unsaid = if permit == Permit::LeaveOut { 0 } else { words.take_unsaid() };
         drop(words);
@@ -68,11 +69,6 @@ impl Journal {
         }
         permit != Permit::LeaveOut
     }
-}
-
-/// A thread that panicked with it left it whole.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use floe_transport::Peer;
@@ -97,7 +97,7 @@ impl Closer {
 
     /// Nothing panics while it is held.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use floe_transport::Peer;
@@ -96,7 +96,7 @@ impl Gate {
 
     /// A thread that panicked with it left it whole: every change is one step.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 
     /// How many connections have no session yet.

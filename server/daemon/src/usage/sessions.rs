@@ -2,7 +2,7 @@
 //! In: admissions, reports of workers, ends. Out: rows. Pure: no process, no clock but the instant it is given.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use floe_transport::{Peer, Sealer, Transport};
@@ -25,7 +25,7 @@ impl Table {
 
     /// A thread that panicked with it left it whole: every change is one step.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.0)
     }
 
     /// The row of a session that was added; the session ends with it.

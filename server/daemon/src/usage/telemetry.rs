@@ -6,7 +6,7 @@ mod machine;
 mod nvidia;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_nvml::Reading;
@@ -128,7 +128,7 @@ impl Telemetry {
 
     /// A thread that panicked with them left each whole.
     fn pictures(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
-        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.pictures)
     }
 }
 

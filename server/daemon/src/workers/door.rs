@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use floe_transport::{Link, Tunnel};
 use floe_worker::Granted;
@@ -61,7 +61,7 @@ impl Way {
     /// As [`Giver::give`]; `WouldBlock` also when more tunnels than the session may have are not over.
     pub(crate) fn give(&self, role: Role, link: Link) -> io::Result<()> {
         if let Some(tunnel) = link.tunnel() {
-            let mut tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tunnels = floe_lock::lock(&self.tunnels);
             let tunnels = tunnels.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
             tunnels.retain(|tunnel| !tunnel.is_over());
             if tunnels.len() >= self.most {
@@ -82,7 +82,7 @@ impl Way {
 
     /// The worker is gone: the tunnels are over when this returns, and there will be no more.
     pub(crate) fn end_tunnels(&self) {
-        let tunnels = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tunnels = floe_lock::lock(&self.tunnels).take();
         tunnels.iter().flatten().for_each(Tunnel::finish);
     }
 }

@@ -2,7 +2,7 @@
 //! last second or so. Nothing else of a machine is a GPU's: no power, no temperature, no clock is made up.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use floe_nvml::Reading;
@@ -38,7 +38,7 @@ impl Machine {
     }
 
     pub(super) fn read(&self, target: &Target<'_>) -> Picture {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = floe_lock::lock(&self.looks);
         let looks = looks.entry(target.index).or_default();
         if !forget(looks, Instant::now()) {
             looks.push(look(&target.workers));

@@ -2,7 +2,7 @@
 //! gives goes out; those it does not give are left out. It asks only, and sets nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floe_abi::Uuid;
@@ -98,7 +98,7 @@ impl Nvidia {
 
     /// What never changes, asked once.
     fn lasting(&self, index: u32, device: &Device<'_>) -> (Readings, Labels) {
-        let mut known = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = floe_lock::lock(&self.lasting);
         let ask = || {
             let mut notes = Notes(Vec::new());
             limits(device, &mut notes);
