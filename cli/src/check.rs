@@ -3,55 +3,9 @@
 //! vGPU.
 
 use anyhow::{Result, anyhow, bail};
-use floe_session::settings::{ProcessSource, Settings, SettingsError, Source, WantedDevice};
+use floe_session::settings::{Settings, WantedDevice};
 
 use crate::servers::{self, GpuRow};
-
-/// The environment with what flags say in front of it.
-#[derive(Debug)]
-pub(crate) struct Flags<'a> {
-    /// `--on`.
-    pub(crate) on: Option<&'a str>,
-    /// `--memory`.
-    pub(crate) memory: Option<&'a str>,
-}
-
-impl Source for Flags<'_> {
-    fn variable(&self, name: &str) -> Option<String> {
-        let flag = match name {
-            "FLOE_DEVICES" => self.on,
-            "FLOE_MEMORY" => self.memory,
-            _ => None,
-        };
-        flag.map(str::to_owned).or_else(|| ProcessSource.variable(name))
-    }
-
-    fn file(&self, path: &std::path::Path) -> Option<String> {
-        ProcessSource.file(path)
-    }
-}
-
-impl Flags<'_> {
-    /// The settings; an error names the flag where the value is a flag's.
-    pub(crate) fn settings(&self) -> Result<Settings> {
-        for (flag, value) in [("--on", self.on), ("--memory", self.memory)] {
-            if value.is_some_and(|value| value.trim().is_empty()) {
-                bail!("{flag} has no value\n  leave it away, or say what you want: floe run --help");
-            }
-        }
-        Settings::read(self).map_err(|error| match error {
-            SettingsError::Value { name, reason, value, advice } => {
-                let name = match name.as_str() {
-                    "FLOE_DEVICES" if self.on.is_some() => "--on".to_owned(),
-                    "FLOE_MEMORY" if self.memory.is_some() => "--memory".to_owned(),
-                    _ => name,
-                };
-                SettingsError::Value { name, reason, value, advice }.into()
-            }
-            other => other.into(),
-        })
-    }
-}
 
 /// Asks the servers of the devices the program will see.
 pub(crate) fn servers(settings: &Settings) -> Result<()> {
@@ -130,15 +84,5 @@ mod tests {
             fits(2, 5 << 30).expect_err("it is too small"),
             "more memory than GPU 2 of h has: 5.0 GiB\n  ask for at most 4.0 GiB"
         );
-    }
-
-    #[test]
-    fn a_flag_is_named_where_its_value_is_wrong() {
-        let flags = Flags { on: Some("h:0"), memory: Some("8Q") };
-        let error = flags.settings().expect_err("8Q is no size").to_string();
-        assert_eq!(error, "--memory: not a size: 8Q\n  write it as 8G, 512M or a number of bytes");
-        let error = Flags { on: Some("h:999"), memory: None }.settings().expect_err("too large").to_string();
-        assert!(error.starts_with("--on: ") && error.contains("h:999"), "{error}");
-        assert!(Flags { on: Some(" "), memory: None }.settings().is_err());
     }
 }

@@ -51,9 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let program = installation.executable("floe-demo")?.display().to_string();
     let counts = tempfile::NamedTempFile::new().context("no temporary file for the counts")?;
     let run = run::Arguments {
-        on: Some(device),
-        memory: None,
-        stats: false,
+        flags: run::ClientFlags::on(device),
         device_library: None,
         no_check: false,
         network: Network::default(),

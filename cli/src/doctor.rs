@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
@@ -106,15 +106,23 @@ fn client_path(findings: &mut Findings) {
 fn settings(findings: &mut Findings) {
     match servers::settings() {
         Err(error) => findings.wrong("settings", format!("{error:#}")),
-        Ok(settings) if settings.devices.is_empty() => {
-            findings.good("settings", "no devices named: `floe run` uses this machine's own");
+        Ok(settings) => {
+            let words = match settings.devices.len() {
+                0 => "no devices named: `floe run` uses this machine's own".to_owned(),
+                count => format!("{count} devices named"),
+            };
+            findings.good("settings", words);
+            for (name, why) in &settings.refused {
+                findings.note("settings", format!("servers do not honour {name}: {why}"));
+            }
+            if let Some(path) = &settings.credentials.token_file {
+                token_file(findings, path);
+            }
         }
-        Ok(settings) => findings.good("settings", format!("{} devices named", settings.devices.len())),
     }
-    let named = std::env::var_os("FLOE_TOKEN_FILE").map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config/floe/token"));
-    if let Some(path) = named.or(home).filter(|path| path.exists()) {
-        token_file(findings, &path);
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for unknown in floe_settings::unknown_variables(names) {
+        findings.wrong("settings", unknown.to_string().replace('\n', "\n       "));
     }
 }
 

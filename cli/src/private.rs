@@ -9,16 +9,18 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use floe_session::settings::Level;
 
 use crate::install::Installation;
+use crate::servers;
 
 /// How long a private daemon may take until it listens: loading a GPU's driver takes up to a few seconds.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a private daemon says: it is nobody's log, so it goes to the terminal only where that was asked for.
 fn log() -> Result<Option<File>> {
-    match std::env::var("FLOE_LOG") {
-        Ok(level) if !matches!(level.trim(), "" | "0" | "error") => Ok(None),
+    match servers::settings()?.log {
+        Some(level) if level > Level::Error => Ok(None),
         _ => tempfile::tempfile().map(Some).context("no temporary file for the words of the private daemon"),
     }
 }

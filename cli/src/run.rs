@@ -9,9 +9,10 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use floe_emulation::Network;
-use floe_session::settings::{Place, WantedDevice};
+use floe_session::settings::{Place, ProcessSource, Settings, WantedDevice};
+use floe_settings::{CLIENT, Setting};
 
-use crate::check::{self, Flags};
+use crate::check;
 use crate::install::Installation;
 use crate::program::{self, ProgramError};
 use crate::servers::GpuRow;
@@ -20,17 +21,8 @@ use crate::{private, relay, servers};
 /// Flags of `floe run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Devices, in the order the program shall see them: HOST:GPU[,HOST:GPU…]. HOST is a name, host:port, tcp://host:port,
-    /// tls://host:port, clear://host:port, unix:///path, shm:///path, or /path for the better of the two. Without it: FLOE_DEVICES, RCUDA_DEVICE_*, the TOML
-    /// file, else a daemon of this program's own.
-    #[arg(long, value_name = "HOST:GPU,…")]
-    pub(crate) on: Option<String>,
-    /// Memory of each vGPU: bytes, or with K, M, G, T.
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) memory: Option<String>,
-    /// Print, per class (local, post, call), how many calls the program made and how many waited.
-    #[arg(long)]
-    pub(crate) stats: bool,
+    #[command(flatten)]
+    pub(crate) flags: ClientFlags,
     /// The library a private daemon drives: auto, nvidia, cpu, or the path of a libcuda.so.1.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) device_library: Option<String>,
@@ -43,6 +35,35 @@ pub(crate) struct Arguments {
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<String>,
 }
+
+floe_daemon::flags::of_table! {
+    /// The flags of settings of programs.
+    ClientFlags, CLIENT
+}
+
+impl ClientFlags {
+    /// `--on` alone.
+    pub(crate) fn on(devices: String) -> Self {
+        Self(vec![(DEVICES, devices)])
+    }
+
+    fn devices(&self) -> Option<&str> {
+        self.0.iter().find(|(name, _)| *name == DEVICES).map(|(_, text)| text.as_str())
+    }
+
+    /// The flags with these devices.
+    fn with_devices(&self, devices: String) -> Self {
+        let others = self.0.iter().filter(|(name, _)| *name != DEVICES).cloned();
+        Self(others.chain([(DEVICES, devices)]).collect())
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        Ok(Settings::with_flags(&self.0, &ProcessSource)?)
+    }
+}
+
+/// The setting that `--on` sets.
+const DEVICES: &str = "devices";
 
 /// Becomes the program. Returns only when it could not.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -59,40 +80,34 @@ pub(crate) fn prepare(arguments: &Arguments, installation: &Installation) -> Res
     let mut command = Command::new(name);
     command.args(rest);
     command.env("LD_LIBRARY_PATH", in_front(&installation.client_library_folder()?));
-    if let Some(devices) = devices(arguments, installation)? {
-        command.env("FLOE_DEVICES", devices);
-    }
-    if let Some(memory) = &arguments.memory {
-        command.env("FLOE_MEMORY", memory);
-    }
-    if arguments.stats {
-        command.env("FLOE_STATS", "1");
-    }
+    let flags = flags(arguments, installation)?;
+    let variable = |name| CLIENT.find(name).and_then(Setting::variable);
+    command.envs(flags.0.iter().filter_map(|(name, text)| Some((variable(name)?, text))));
     Ok(command)
 }
 
-/// What FLOE_DEVICES shall be; `None` when the settings below the flags name devices already.
-fn devices(arguments: &Arguments, installation: &Installation) -> Result<Option<String>> {
-    let flags = Flags { on: arguments.on.as_deref(), memory: arguments.memory.as_deref() };
+/// What the program is to be given by variables: the flags, with devices where neither they nor other settings name any.
+fn flags(arguments: &Arguments, installation: &Installation) -> Result<ClientFlags> {
+    let flags = &arguments.flags;
     let settings = flags.settings()?;
     if settings.devices.is_empty() {
         if arguments.network.is_asked_for() {
             bail!("--rtt and --bandwidth need a server at the network's other end\n  name its devices with --on");
         }
-        return own_devices(arguments, installation, &flags).map(Some);
+        return own_devices(arguments, installation).map(|devices| flags.with_devices(devices));
     }
     if !arguments.no_check {
         check::servers(&settings)?;
     }
     if arguments.network.is_asked_for() {
-        let on = arguments.on.as_ref().context("--rtt and --bandwidth want the devices by --on")?;
-        return relay::put_before(on, arguments.network).map(Some);
+        let on = flags.devices().context("--rtt and --bandwidth want the devices by --on")?;
+        return relay::put_before(on, arguments.network).map(|devices| flags.with_devices(devices));
     }
-    Ok(arguments.on.clone())
+    Ok(flags.clone())
 }
 
 /// Those of a daemon of the program's own.
-fn own_devices(arguments: &Arguments, installation: &Installation, flags: &Flags<'_>) -> Result<String> {
+fn own_devices(arguments: &Arguments, installation: &Installation) -> Result<String> {
     let address = private::start(installation, arguments.device_library.as_deref())?;
     let gpus = servers::gpus_of(&address)?;
     if gpus.is_empty() {
@@ -100,8 +115,7 @@ fn own_devices(arguments: &Arguments, installation: &Installation, flags: &Flags
     }
     let named = |gpu: &GpuRow| format!("{address}:{}", gpu.index);
     let devices = gpus.iter().map(named).collect::<Vec<_>>().join(",");
-    let own = Flags { on: Some(&devices), ..*flags };
-    for device in own.settings()?.devices {
+    for device in arguments.flags.with_devices(devices.clone()).settings()?.devices {
         let place = Place { server: "this machine".to_owned(), ..device.place };
         check::fits(&WantedDevice { place, ..device }, &gpus)?;
     }
@@ -116,4 +130,19 @@ fn in_front(folder: &Path) -> std::ffi::OsString {
         path.push(rest);
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_named_where_its_value_is_wrong() {
+        let with = |memory: &str| ClientFlags(vec![(DEVICES, "h:0".to_owned()), ("memory", memory.to_owned())]);
+        let error = with("8Q").settings().expect_err("8Q is no size").to_string();
+        assert_eq!(error, "--memory: not a size: 8Q\n  write it as 8G, 512M or a number of bytes");
+        let error = ClientFlags::on("h:999".to_owned()).settings().expect_err("too large").to_string();
+        assert!(error.starts_with("--on: ") && error.contains("h:999"), "{error}");
+        assert!(ClientFlags::on(" ".to_owned()).settings().is_err() && with("").settings().is_err());
+    }
 }

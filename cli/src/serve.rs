@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
 }
 
 /// Serves until SIGTERM or Ctrl-C.
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
-    floe_daemon::run(&floe_daemon::Settings::new(arguments.options)?)?;
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    floe_daemon::run(&floe_daemon::Settings::new(&arguments.options)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -160,14 +160,15 @@ fn values_that_cannot_be_read_are_named_with_where_they_stand() {
     let said = machine.floe(&[&["run"][..], &TRUE].concat(), &[]);
     assert_eq!((said.code, said.stderr.lines().count()), (Some(125), 2), "{said:?}");
     assert!(
-        said.stderr.starts_with(&format!("floe: {file}:2: unknown setting: devises\n  expected: devices")),
+        said.stderr.starts_with(&format!("floe: {file}:2: unknown setting: devises\n  did you mean: devices")),
         "{said:?}"
     );
     machine.file(".config/floe/floe.toml", "[server]\nlisten = 'tcp://127.0.0.1:0'\nmaxsessions = 3\n");
     let said = machine.floe(&["serve", "--device-library", "cpu"], &[]);
     assert_eq!(said.stderr.lines().count(), 2, "{said:?}");
     assert!(
-        said.stderr.starts_with(&format!("floe: {file}:3: unknown setting: maxsessions\n  expected: ")),
+        said.stderr
+            .starts_with(&format!("floe: {file}:3: unknown setting: server.maxsessions\n  did you mean: max-sessions")),
         "{said:?}"
     );
 }
@@ -234,7 +235,7 @@ fn a_daemon_that_cannot_start_says_why_once() {
         )
     );
     let size = serve(&["--listen", "tcp://127.0.0.1:0", "--memory-per-session", "8Q"]);
-    size.fails(125, &["floe: not a size: 8Q", "  write it as 8G, 512M or a number of bytes"]);
+    size.fails(125, &["floe: --memory-per-session: not a size: 8Q", "  write it as 8G, 512M or a number of bytes"]);
     let file = serve(&["--config", "/nonexistent/floe.toml"]);
     assert_eq!((file.code, file.stderr.matches("no such file or directory").count()), (Some(125), 1), "{file:?}");
 }

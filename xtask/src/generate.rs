@@ -5,6 +5,7 @@ pub(crate) mod calls;
 mod emit;
 pub(crate) mod messages;
 mod nvml;
+mod settings;
 
 use anyhow::Result;
 
@@ -12,5 +13,6 @@ use anyhow::Result;
 pub(crate) fn run(check: bool) -> Result<()> {
     calls::run(check)?;
     messages::run(check)?;
-    nvml::run(check)
+    nvml::run(check)?;
+    settings::run(check)
 }

@@ -105,6 +105,9 @@ impl Client {
             CudaError::INVALID_VALUE
         })?;
         log::set_level(settings.log);
+        for (name, why) in &settings.refused {
+            log!(Warn, "servers do not honour a variable of the driver: {name}: {why}");
+        }
         if settings.devices.is_empty() {
             log!(
                 Error,

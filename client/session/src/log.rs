@@ -5,34 +5,8 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+pub use floe_settings::Level;
 use floe_surface::refusals::{self, Telling};
-
-/// How much a line matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// Something failed.
-    Error = 1,
-    /// Something is not as the program may expect; the default, which tells it when the program ends with an error.
-    Warn = 2,
-    /// What happens: connections, module loads, compiler logs.
-    Info = 3,
-    /// Every message.
-    Debug = 4,
-}
-
-impl Level {
-    /// The level of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text.trim().to_ascii_lowercase().as_str() {
-            "error" => Self::Error,
-            "warn" | "warning" => Self::Warn,
-            "info" => Self::Info,
-            "debug" | "trace" => Self::Debug,
-            _ => return None,
-        })
-    }
-}
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 

@@ -4,36 +4,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use floe_settings::SettingsError;
 use floe_transport::{AddressError, LinkError, TlsError, plain};
 
 /// Why the daemon cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The TOML file cannot be read.
-    #[error(
-        "the settings cannot be read: {path}: {}\n  name one that is there with --config, and that this user may read",
-        plain(source)
-    )]
-    Configuration {
-        /// The file.
-        path: PathBuf,
-        /// Why; a raw name, since the sentence has it already.
-        r#source: io::Error,
-    },
-    /// The TOML file does not parse, or has a setting nobody knows.
-    #[error("{path}:{}: {mistake}", mistake.line)]
-    Settings {
-        /// The file.
-        path: PathBuf,
-        /// The line, and what is wrong there.
-        mistake: floe_toml::Mistake,
-    },
-    /// A size that is none.
-    #[error("not a size: {0}\n  write it as 8G, 512M or a number of bytes")]
-    Bytes(String),
-    /// A time that is none.
-    #[error("not a number of seconds: {0}\n  write 0 or more")]
-    Seconds(f64),
+    /// A setting cannot be understood, or their file cannot be read.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// An address that is none.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -61,6 +40,9 @@ pub enum DaemonError {
         "clients shall speak TLS and this server has no certificate\n  name one with --tls-certificate and --tls-key"
     )]
     NoCertificate,
+    /// TLS alone is demanded, and something else too.
+    #[error("--tls-only and {0} are both set\n  leave one of them away, or write {0}=no")]
+    TlsOnly(&'static str),
     /// The daemon cannot run as this user.
     #[error("cannot run as the user {name}: {reason}\n  useradd --system {name} makes one; --user names another")]
     User {

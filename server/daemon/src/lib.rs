@@ -8,6 +8,7 @@ use std::io::Write as _;
 mod account;
 mod entrance;
 mod error;
+pub mod flags;
 mod journal;
 mod life;
 mod modules;
@@ -21,7 +22,7 @@ mod workers;
 pub use error::DaemonError;
 pub use floe_worker::version;
 pub use life::run;
-pub use options::{CachePlace, FileOptions, Options, Settings};
+pub use options::{CachePlace, Options, ServerFlags, Settings};
 
 /// A line for the operator, on stderr.
 fn log(words: std::fmt::Arguments<'_>) {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::account::{self, Account};
 use crate::entrance::gate::Gate;
-use crate::entrance::limits::{SessionLimits, Share};
+use crate::entrance::limits::SessionLimits;
 use crate::entrance::listen::{Doors, accept_all};
 use crate::entrance::token::Token;
 use crate::error::DaemonError;
@@ -47,13 +47,16 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     let folder = served.is_some().then(private_folder).transpose()?;
     let token = token(settings)?;
     say_what_is_not_sealed(settings);
+    if served.is_none() {
+        say_unknown_variables();
+    }
     let listeners = listeners(settings, folder.as_ref().map(TempDir::path))?;
     // A private daemon serves its own user, and what it says stands among a program's own words.
     let private = served.is_some();
     let account = if private { None } else { leave_root(settings)? };
-    let probe = probe::probe(&settings.worker, &settings.device_library)?;
+    let probe = probe::probe(&settings.worker, &settings.values.device_library)?;
     account.map_or(Ok(()), |account| account.shut())?;
-    let offered = offered(&settings.gpus, probe.gpus.len())?;
+    let offered = offered(settings.values.gpus.as_deref().unwrap_or_default(), probe.gpus.len())?;
     let unprotected = if private { None } else { say_what_protects(settings, &probe.library)? };
     let telemetry = Telemetry::new(&probe.kind);
     let gate = Arc::new(Gate::new(raise_descriptors())?);
@@ -68,20 +71,20 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
         tls: settings.tls.clone(),
         tls_only: settings.tls_only,
         clear_text: settings.clear_text,
-        trust_forwarded: settings.trust_forwarded,
+        trust_forwarded: settings.values.trust_forwarded,
         worker: settings.worker.clone(),
-        memory_per_session: settings.memory_per_session,
+        memory_per_session: settings.values.memory_per_session.unwrap_or(0),
         shared_memory: settings.shared_memory,
         bulk_connections: settings.bulk_connections,
-        transport_memory: settings.transport_memory,
+        transport_memory: settings.values.transport_memory,
         host_memory: settings.host_memory,
         transports: settings.transports.clone(),
-        grace: settings.grace,
-        idle_limit: settings.idle_limit,
+        grace: settings.values.grace,
+        idle_limit: settings.values.idle_limit,
         module_cache: settings.module_cache.as_ref().and_then(open_cache),
         sandbox: settings.sandbox,
         unprotected,
-        fixed_addresses: settings.fixed_addresses,
+        fixed_addresses: settings.values.fixed_addresses,
         session_limits: session_limits(settings),
         sessions: Table::new(sessions),
         gate,
@@ -111,8 +114,7 @@ fn close(doors: Doors) {
 }
 
 fn session_limits(settings: &Settings) -> SessionLimits {
-    let sessions = Share { all: settings.max_sessions, each: settings.max_sessions_per_peer };
-    SessionLimits { sessions, waiting: settings.max_waiting_per_peer }
+    SessionLimits { sessions: settings.sessions, waiting: settings.max_waiting_per_peer }
 }
 
 /// As many descriptors as this process may have: each connection and each session takes some. Returns their number.
@@ -172,7 +174,7 @@ fn token(settings: &Settings) -> Result<Option<Token>, DaemonError> {
 
 /// Becomes the user the operator names, with what only root can prepare; warns where it stays root.
 fn leave_root(settings: &Settings) -> Result<Option<Account>, DaemonError> {
-    let account = Account::find(settings.user.as_deref())?;
+    let account = Account::find(settings.values.user.as_deref())?;
     if let Some(account) = &account {
         let prepare = || {
             settings.module_cache.as_ref().map_or(Ok(()), |place| account.give(&place.folder))?;
@@ -197,10 +199,18 @@ fn say_what_protects(settings: &Settings, library: &str) -> Result<Option<String
     if let Some(words) = &words {
         log(format_args!("WARNING: {words}: a client that takes over its worker has what that lacks"));
     }
-    if settings.fixed_addresses {
+    if settings.values.fixed_addresses {
         log(format_args!("WARNING: addresses are the same in every worker (--fixed-addresses): one attack fits all"));
     }
     Ok(words)
+}
+
+/// Variables of floe's that nobody reads, so that a misspelt one is not taken for set.
+fn say_unknown_variables() {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for unknown in floe_settings::unknown_variables(names) {
+        log(format_args!("{unknown}"));
+    }
 }
 
 /// What is not sealed the operator is told.

@@ -16,14 +16,14 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Arguments { options } = Arguments::parse();
-    let outcome = if options.private && !options.detached { detach() } else { serve(options) };
+    let outcome = if options.private && !options.detached { detach() } else { serve(&options) };
     outcome.unwrap_or_else(|error| {
         eprintln!("floed: {error}");
         ExitCode::FAILURE
     })
 }
 
-fn serve(options: Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
+fn serve(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let settings = Settings::new(options)?;
     if settings.until_exit_of.is_some() {
         // Ctrl-C is for the program; the daemon outlives it by a moment.

@@ -11,6 +11,8 @@ pub struct Credentials {
     /// The token: what is sent to `tcp://` addresses is sealed by it, and a server reached by TCP has to know it. `None`:
     /// nothing is shown, and nothing asked.
     pub token: Option<String>,
+    /// The file it is from, where it is from one.
+    pub token_file: Option<PathBuf>,
     /// PEM file of the authorities that sign servers' certificates.
     pub authorities: Option<PathBuf>,
     /// This client's certificate, for servers that ask for one.

@@ -1,6 +1,7 @@
 //! Where settings come from and which one wins, on made-up environments and files.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
 use super::*;
@@ -31,8 +32,9 @@ impl Source for Fake {
         self.variables.get(name).cloned()
     }
 
-    fn file(&self, path: &Path) -> Option<String> {
-        self.files.get(path.to_str()?).cloned()
+    fn file(&self, path: &Path) -> io::Result<String> {
+        let text = path.to_str().and_then(|path| self.files.get(path)).cloned();
+        text.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -105,10 +107,43 @@ fn token_comes_from_variable_then_named_file_then_home() {
 }
 
 #[test]
+fn the_token_lies_where_the_server_keeps_it_also_without_a_home() {
+    for (variables, path) in [
+        (&[("XDG_CONFIG_HOME", "/x"), ("HOME", "/h")][..], "/x/floe/token"),
+        (&[("XDG_CONFIG_HOME", "x"), ("HOME", "/h")], "/h/.config/floe/token"),
+        (&[], "/etc/floe/token"),
+    ] {
+        let credentials = Settings::read(&Fake::with(variables).file(path, "t")).unwrap().credentials;
+        assert_eq!((credentials.token.as_deref(), credentials.token_file.as_deref()), (Some("t"), Some(path.as_ref())));
+    }
+}
+
+#[test]
+fn a_named_token_file_wins_over_a_token_of_the_file_alone() {
+    let named = "token = 'direct'\ntoken-file = '/t'";
+    let token = |variables: &[(&str, &str)], text| {
+        let fake = Fake::with(&[&[("FLOE_CONFIG", "/c.toml")], variables].concat());
+        Settings::read(&fake.file("/c.toml", text).file("/t", "from-file")).unwrap().credentials.token
+    };
+    assert_eq!(token(&[], named).as_deref(), Some("from-file"));
+    assert_eq!(token(&[("FLOE_TOKEN", "variable")], named).as_deref(), Some("variable"));
+    assert_eq!(token(&[("FLOE_TOKEN_FILE", "/t")], "token = 'direct'").as_deref(), Some("from-file"));
+}
+
+#[test]
+fn flags_win_and_are_named_where_they_are_wrong() {
+    let fake = Fake::with(&[("FLOE_DEVICES", "a:0"), ("RCUDA_DEVICE_COUNT", "1")]);
+    let with = |flags: &[Flag]| Settings::with_flags(flags, &fake);
+    assert_eq!(servers(&with(&[("devices", "b:1".into())]).unwrap()), [("b".to_owned(), 1)]);
+    let wrong = with(&[("devices", "b:999".into())]).unwrap_err().to_string();
+    assert!(wrong.starts_with("--on: "), "{wrong}");
+}
+
+#[test]
 fn there_is_no_token_where_none_is_wanted_or_it_is_empty() {
     let home = |pairs: &[(&str, &str)]| {
         let fake = Fake::with(&[&[("HOME", "/h")], pairs].concat()).file("/h/.config/floe/token", "from-home\n");
-        Settings::read(&fake.file("/none.toml", "no_token = true").file("/empty", "")).unwrap().credentials.token
+        Settings::read(&fake.file("/none.toml", "no-token = true").file("/empty", "")).unwrap().credentials.token
     };
     for pairs in
         [("FLOE_NO_TOKEN", "1"), ("FLOE_CONFIG", "/none.toml"), ("FLOE_TOKEN", ""), ("FLOE_TOKEN_FILE", "/empty")]
@@ -121,7 +156,7 @@ fn there_is_no_token_where_none_is_wanted_or_it_is_empty() {
 #[test]
 fn a_named_token_file_that_does_not_exist_is_an_error() {
     let fake = Fake::with(&[("FLOE_TOKEN_FILE", "/none")]);
-    assert!(matches!(Settings::read(&fake), Err(SettingsError::Unreadable { name: "FLOE_TOKEN_FILE", .. })));
+    assert!(matches!(Settings::read(&fake), Err(SettingsError::Unreadable { name, .. }) if name == "FLOE_TOKEN_FILE"));
 }
 
 #[test]
@@ -132,17 +167,11 @@ fn an_unknown_key_of_the_file_is_named() {
 }
 
 #[test]
-fn driver_variables_are_carried_and_others_are_not() {
-    let fake = Fake::with(&[("CUDA_LAUNCH_BLOCKING", "1"), ("CUDA_HOME", "/usr")]);
-    assert_eq!(Settings::read(&fake).unwrap().driver, [("CUDA_LAUNCH_BLOCKING".to_owned(), "1".to_owned())]);
-}
-
-#[test]
-fn reports_are_read() {
-    assert_eq!(parse_report("1"), Report::Text);
-    assert_eq!(parse_report("0"), Report::None);
-    assert_eq!(parse_report("json"), Report::Json);
-    assert_eq!(parse_report("json:/x"), Report::JsonFile("/x".into()));
+fn driver_variables_are_carried_or_refused_and_others_are_left_alone() {
+    let fake = Fake::with(&[("CUDA_LAUNCH_BLOCKING", "1"), ("CUDA_AUTO_BOOST", "0"), ("CUDA_HOME", "/usr")]);
+    let settings = Settings::read(&fake).unwrap();
+    assert_eq!(settings.driver, [("CUDA_LAUNCH_BLOCKING".to_owned(), "1".to_owned())]);
+    assert_eq!(settings.refused, [("CUDA_AUTO_BOOST", "the GPU's clocks are its owner's")]);
 }
 
 #[test]

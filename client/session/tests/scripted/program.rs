@@ -17,8 +17,8 @@ impl Source for Environment {
         self.0.get(name).cloned()
     }
 
-    fn file(&self, _path: &std::path::Path) -> Option<String> {
-        None
+    fn file(&self, _path: &std::path::Path) -> std::io::Result<String> {
+        Err(std::io::ErrorKind::NotFound.into())
     }
 }
 

@@ -2,15 +2,8 @@
 //! In: what a client says of them. Out: those that a worker is started with, or which of them can be no variable.
 //! They change how the driver works, not what it may touch; all others are left out.
 
+use floe_settings::is_for_workers;
 use floe_wire::{Setting, printable};
-
-const NAMES: [&str; 5] = [
-    "CUDA_MODULE_LOADING",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_DISABLE_PTX_JIT",
-];
 
 /// No process can be started with it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +16,7 @@ pub(crate) fn of(settings: &[Setting<'_>]) -> Result<Vec<(String, String)>, NoVa
     if let Some(setting) = settings.iter().find(is_none) {
         return Err(NoVariable(printable(setting.name)));
     }
-    let its = settings.iter().filter(|setting| NAMES.contains(&setting.name));
+    let its = settings.iter().filter(|setting| is_for_workers(setting.name));
     Ok(its.map(|setting| (setting.name.to_owned(), setting.value.to_owned())).collect())
 }
 
@@ -33,7 +26,7 @@ mod tests {
 
     #[test]
     fn a_worker_gets_the_drivers_variables_and_no_others() {
-        let settings = [("CUDA_MODULE_LOADING", "EAGER"), ("LD_PRELOAD", "x")];
+        let settings = [("CUDA_MODULE_LOADING", "EAGER"), ("CUDA_CACHE_DISABLE", "0"), ("LD_PRELOAD", "x")];
         let settings = settings.map(|(name, value)| Setting { name, value });
         assert_eq!(of(&settings), Ok(vec![("CUDA_MODULE_LOADING".into(), "EAGER".into())]));
     }

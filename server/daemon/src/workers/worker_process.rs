@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use floe_settings::{CPU_DEVICE, Setting};
 use floe_worker::contract::{Demand, TASK_VARIABLE, Task};
 
 use super::supervision::Worker;
@@ -34,20 +35,15 @@ pub(crate) struct Place<'a> {
     pub(crate) fixed_addresses: bool,
 }
 
-/// The daemon's variables that a worker gets: where libraries are, which devices the operator shows, how the CPU device is
-/// made and how long threads spin. Nothing that names a secret or a home.
-const INHERITED: [&str; 11] = [
+/// The daemon's variables that a worker gets: where libraries are, which devices the operator shows, how long
+/// threads spin; those of the CPU device come beside them. Nothing that names a secret or a home.
+const INHERITED: [&str; 6] = [
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "NVIDIA_VISIBLE_DEVICES",
     "FLOE_SPIN",
     "FLOE_TRACE",
-    "FLOE_CPU_DEVICES",
-    "FLOE_CPU_COMPUTE",
-    "FLOE_CPU_MEMORY",
-    "FLOE_CPU_CORES",
-    "FLOE_CPU_DRY_RUN",
 ];
 
 /// NVIDIA's driver keeps no compiled code on disk: one tenant's would be another's, and no worker may write.
@@ -79,7 +75,8 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
     };
     let failed = |source| DaemonError::Worker { path: place.worker.to_path_buf(), source };
     let task = serde_json::to_string(&task).map_err(|error| failed(error.into()))?;
-    let inherited = INHERITED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let of_cpu_device = CPU_DEVICE.settings.iter().filter_map(Setting::variable);
+    let inherited = INHERITED.into_iter().chain(of_cpu_device).filter_map(|name| Some((name, std::env::var_os(name)?)));
     let child = Command::new(place.worker)
         .env_clear()
         .envs(inherited)

@@ -1,13 +1,13 @@
 //! Where one vGPU lives: a server and the index of a GPU there, as a user writes it. The text comes in, the server's part
 //! and the number go out, or an error that says what to write instead. Names are not resolved here.
 
-use super::SettingsError;
+use crate::error::SettingsError;
 
 /// No server has so many GPUs; a larger number after a single colon is a port somebody meant.
 const MOST_GPUS: u32 = 256;
 
 /// How a device is written.
-const FORM: &str = "write HOST:GPU, with a port HOST:PORT:GPU";
+pub(crate) const FORM: &str = "write HOST:GPU, with a port HOST:PORT:GPU";
 
 /// A server and one of its GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,20 +25,28 @@ impl Place {
     /// # Errors
     /// [`SettingsError::Value`] saying what to write instead.
     pub fn parse(name: &str, text: &str) -> Result<Self, SettingsError> {
-        let bad =
-            |reason, advice| SettingsError::Value { name: name.to_owned(), reason, value: text.to_owned(), advice };
+        Self::read(text).map_err(|reason| SettingsError::Value {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+            value: text.to_owned(),
+            advice: FORM.to_owned(),
+        })
+    }
+
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+        const TOO_LARGE: &str = "the last number is too large for a GPU's index";
         // A bracketed IPv6 address ends in a bracket and so has no number after its last colon.
         let (server, gpu) = match text.rsplit_once(':') {
             Some((server, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-                (server, digits.parse().map_err(|_| bad("the last number is too large for a GPU's index", FORM))?)
+                (server, digits.parse().map_err(|_| TOO_LARGE)?)
             }
             _ => (text, 0),
         };
         if server.is_empty() || server.ends_with("//") {
-            return Err(bad("no server before the GPU's index", FORM));
+            return Err("no server before the GPU's index");
         }
         if gpu >= MOST_GPUS {
-            return Err(bad("the last number is too large for a GPU's index", FORM));
+            return Err(TOO_LARGE);
         }
         Ok(Self { server: server.to_owned(), gpu })
     }

@@ -1,0 +1,29 @@
+//! What a user or an operator can set: one table per program, from which fields, flags, variables, keys and pages come.
+//! In: flags, environment, the text of a TOML file. Out: typed values, or the one that is wrong, where it stands and why.
+//! It opens no connection, and it drops no key and no value in silence.
+#![forbid(unsafe_code)]
+
+mod device;
+mod driver;
+mod error;
+mod file;
+mod given;
+pub mod kinds;
+mod names;
+mod page;
+mod places;
+mod source;
+mod table;
+mod tables;
+
+pub use device::Place;
+pub use driver::{DRIVER_VARIABLES, DriverVariable, is_for_workers};
+pub use error::SettingsError;
+pub use given::{Given, Origin};
+pub use kinds::{Level, Report, Shape};
+pub use names::{Unknown, unknown_variables};
+pub use page::page;
+pub use places::{configuration_folder, set_folder, token_file};
+pub use source::{ProcessSource, Source};
+pub use table::{Setting, Table};
+pub use tables::{CLIENT, CPU_DEVICE, ClientSettings, CpuDeviceSettings, SERVER, ServerSettings};

@@ -1,0 +1,140 @@
+//! Rows of settings as data, and the macro that makes a program's table and the struct of its values from the same rows.
+//! A row says name, kind, variable, reach, form, default and help. It never says how a value is found.
+
+use crate::kinds::Shape;
+
+/// One setting of a program.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// The field that holds its value.
+    pub name: &'static str,
+    /// The environment variable; empty where it has none.
+    pub variable: &'static str,
+    /// Where else it can be set.
+    pub reach: Reach,
+    /// What stands for the value in help.
+    pub form: &'static str,
+    /// What holds where it is not set.
+    pub default: &'static str,
+    /// What it does, in at most 25 words.
+    pub help: &'static str,
+    /// How a command line takes it.
+    pub shape: Shape,
+    /// Whether an empty variable is a value; it counts as not set otherwise.
+    pub takes_empty: bool,
+}
+
+/// Where a setting can be set beside its variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// By a flag and by a key, both of its name.
+    All,
+    /// By a key of its name.
+    Key,
+    /// By a key of its name, and by a flag of another name.
+    KeyAndFlag(&'static str),
+    /// By a flag of its name.
+    Flag,
+    /// By its variable alone.
+    Variable,
+}
+
+impl Setting {
+    /// The flag, without its dashes.
+    #[must_use]
+    pub fn flag(&self) -> Option<String> {
+        match self.reach {
+            Reach::All | Reach::Flag => Some(kebab(self.name)),
+            Reach::KeyAndFlag(flag) => Some(flag.to_owned()),
+            Reach::Key | Reach::Variable => None,
+        }
+    }
+
+    /// The key in the TOML file.
+    #[must_use]
+    pub fn key(&self) -> Option<String> {
+        matches!(self.reach, Reach::All | Reach::Key | Reach::KeyAndFlag(_)).then(|| kebab(self.name))
+    }
+
+    /// The environment variable.
+    #[must_use]
+    pub fn variable(&self) -> Option<&'static str> {
+        Some(self.variable).filter(|name| !name.is_empty())
+    }
+}
+
+/// Keys and flags are written with dashes.
+pub(crate) fn kebab(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// The settings of one program.
+#[derive(Debug, Clone, Copy)]
+pub struct Table {
+    /// Whose they are, in words.
+    pub program: &'static str,
+    /// The TOML table that holds its keys; `None` for the top of the file.
+    pub section: Option<&'static str>,
+    /// The rows.
+    pub settings: &'static [Setting],
+}
+
+impl Table {
+    /// The rows whose flag, key or field has this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&'static Setting> {
+        self.settings.iter().find(|setting| setting.name == name)
+    }
+}
+
+/// Makes a [`Table`] and the struct of its values. A row is
+/// `name: kind, "VARIABLE", reach, "FORM", default "TEXT", "help";`, where the default is read as any other value, or
+/// `unset "words"` instead of it: the field is an `Option` then, and the words say what holds without a value.
+macro_rules! table {
+    (
+        $(#[$doc:meta])*
+        $table:ident: $values:ident, $program:literal, $section:expr;
+        $($name:ident: $kind:ty, $variable:literal, $reach:expr, $form:literal, $how:ident $default:literal, $help:literal;)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $values {
+            $(#[doc = $help] pub $name: $crate::table::table!(@type $how $kind),)*
+        }
+
+        impl $values {
+            /// The values of what was set, and the defaults of the rest.
+            ///
+            /// # Errors
+            /// [`SettingsError::Value`](crate::SettingsError::Value) for the first one that cannot be read.
+            pub fn read(given: &$crate::given::Given) -> Result<Self, $crate::error::SettingsError> {
+                Ok(Self { $($name: $crate::table::table!(@read $how given, $kind, $name, $default),)* })
+            }
+        }
+
+        $(#[$doc])*
+        pub const $table: $crate::table::Table = $crate::table::Table {
+            program: $program,
+            section: $section,
+            settings: &[$($crate::table::Setting {
+                name: stringify!($name),
+                variable: $variable,
+                reach: $reach,
+                form: $form,
+                default: $default,
+                help: $help,
+                shape: <$kind as $crate::kinds::Kind>::SHAPE,
+                takes_empty: <$kind as $crate::kinds::Kind>::TAKES_EMPTY,
+            },)*],
+        };
+    };
+    (@type default $kind:ty) => { <$kind as $crate::kinds::Kind>::Value };
+    (@type unset $kind:ty) => { Option<<$kind as $crate::kinds::Kind>::Value> };
+    (@read default $given:ident, $kind:ty, $name:ident, $default:literal) => {
+        $given.value_or::<$kind>(stringify!($name), $default)?
+    };
+    (@read unset $given:ident, $kind:ty, $name:ident, $default:literal) => {
+        $given.value::<$kind>(stringify!($name))?
+    };
+}
+pub(crate) use table;
