@@ -37,48 +37,24 @@ pub struct Class {
     pub waited: u64,
 }
 
-/// The counts of one program.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub struct Statistics {
-    /// Answered from what the client knows.
-    pub local: Class,
-    /// Sent, not waited for.
-    pub post: Class,
-    /// Sent and waited for.
-    pub call: Class,
-    /// Waits once a context existed.
-    pub waits_with_context: u64,
-    /// Bytes copied to devices.
-    pub bytes_to_device: u64,
-    /// Bytes copied from devices.
-    pub bytes_from_device: u64,
-    /// Of those to devices, the bytes the device read from shared memory.
-    pub shared_to_device: u64,
-    /// Of those from devices, the bytes the device wrote to shared memory.
-    pub shared_from_device: u64,
-    /// Of those to devices, the bytes of pageable memory that passed shared memory.
-    pub staged_to_device: u64,
-    /// Of those from devices, the bytes for pageable memory that passed shared memory.
-    pub staged_from_device: u64,
-    /// Of those to devices, the bytes that bulk connections carried.
-    pub bulk_to_device: u64,
-    /// Of them, those that were copied before a connection had room for them.
-    pub bulk_staged: u64,
-    /// Of those from devices, the bytes that bulk connections carried.
-    pub bulk_from_device: u64,
-    /// Touches of managed memory that stood until it was opened.
-    pub managed_faults: u64,
-    /// Bytes of managed memory that were sent to devices.
-    pub managed_to_device: u64,
-    /// Bytes of managed memory that were fetched from devices.
-    pub managed_from_device: u64,
-    /// Contents of modules that the server had.
-    pub modules_known: u64,
-    /// Contents of modules that were sent.
-    pub modules_sent: u64,
-    /// Bytes of those sent.
-    pub module_bytes_sent: u64,
+macro_rules! statistics {
+    ($($name:ident, $add:ident, $words:literal, $what:literal;)*) => {
+        /// The counts of one program.
+        #[derive(Debug, Clone, Copy, Deserialize)]
+        pub struct Statistics {
+            /// Answered from what the client knows.
+            pub local: Class,
+            /// Sent, not waited for.
+            pub post: Class,
+            /// Sent and waited for.
+            pub call: Class,
+            /// Waits once a context existed.
+            pub waits_with_context: u64,
+            $(#[doc = $what] pub $name: u64,)*
+        }
+    };
 }
+floe_session::counters!(statistics);
 
 impl Statistics {
     /// How often the program waited for the server, from its first call on.

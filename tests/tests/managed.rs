@@ -22,7 +22,7 @@ fn only_touched_pieces_travel_over_every_transport() {
         assert_eq!(seen.managed_to_device, 10 * PIECE, "{address}: {seen:?}");
         // The written piece by its first touch and by each of 10 waits behind it, and one that is read.
         assert_eq!(seen.managed_from_device, 12 * PIECE, "{address}: {seen:?}");
-        assert_eq!(seen.managed_faults, 2, "{address}: {seen:?}");
+        assert_eq!(seen.managed_page_faults, 2, "{address}: {seen:?}");
         daemon.wait_for_workers(0);
     }
 }

@@ -53,8 +53,8 @@ fn library_of_machine_code_waits_for_its_first_kernel_and_loads_with_the_same_qu
     counted(client, |client| client.kernel_get_attribute(0, kernel, Device(0))).unwrap();
     assert_eq!(client.statistics().waits_with_context - before, 1, "what a kernel is came with it");
     let statistics = client.statistics();
-    assert_eq!((statistics.contents_known, statistics.contents_sent), (1, 1));
-    assert_eq!(statistics.content_bytes_sent, bytes_sent(&server) as u64);
+    assert_eq!((statistics.modules_known, statistics.modules_sent), (1, 1));
+    assert_eq!(statistics.module_bytes_sent, bytes_sent(&server) as u64);
 }
 
 #[test]
