@@ -30,7 +30,7 @@ use crate::modules::module_cache::ModuleCache;
 use crate::modules::module_keeper::ModuleKeeper;
 use crate::status;
 use crate::usage::accounting::Share;
-use crate::usage::sessions::{Admission, Applicant, Sessions, Table};
+use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table};
 use crate::usage::telemetry::{Readings, Target, Telemetry};
 use crate::workers::door::{Door, Way};
 use crate::workers::driver_settings;
@@ -441,8 +441,8 @@ impl Host for Server {
         if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
             return no(status::SYSTEM_NOT_READY, error.to_string());
         }
-        let applicant = Applicant { source, ..Applicant::new(request, peer, sealer, transport) };
-        let session = sessions.add(applicant, request.gpu, memory, door, Instant::now());
+        let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
+        let session = sessions.add(session_request, request.gpu, memory, door, Instant::now());
         Ok(Admission {
             session,
             _row: self.sessions.row(session),

@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::usage::accounting::TOLERANCE;
-    use crate::usage::sessions::Applicant;
+    use crate::usage::sessions::SessionRequest;
     use crate::workers::door::Door;
     use crate::workers::supervision::Worker;
 
@@ -135,8 +135,8 @@ mod tests {
         let child = sleep.arg("60").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let worker = Worker::of(child.expect("sleep runs")).expect("it is watched");
         let peer = Peer::Unix { uid: 1, pid: 2 };
-        let applicant = Applicant::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
-        let session = sessions.add(applicant, 0, GIB, Door::new(0, false).expect("made"), Instant::now());
+        let session_request = SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket);
+        let session = sessions.add(session_request, 0, GIB, Door::new(0, false).expect("made"), Instant::now());
         sessions.started(session, worker.id(), Some(worker.ender()));
         (session, worker)
     }

@@ -92,7 +92,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct Session {
     gpu: u32,
-    applicant: Applicant,
+    session_request: SessionRequest,
     memory: u64,
     used: u64,
     since: Instant,
@@ -109,13 +109,13 @@ pub(crate) struct Session {
 impl Session {
     /// Whether it is one of this peer's; the server's own user (`None`) is shown all.
     fn is_shown_to(&self, peer: Option<Source>) -> bool {
-        peer.is_none() || self.applicant.source == peer
+        peer.is_none() || self.session_request.source == peer
     }
 }
 
 /// Who asks for a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Applicant {
+pub(crate) struct SessionRequest {
     /// Whose share it counts for; `None`: the server's own user's, who has no share but all.
     pub(crate) source: Option<Source>,
     /// Host and address.
@@ -146,7 +146,7 @@ pub(crate) struct Tenant {
 /// The most characters of a host's and of a program's name that are kept: a table is to be read.
 const NAME_CHARACTERS: usize = 128;
 
-impl Applicant {
+impl SessionRequest {
     /// What a peer says of itself, and who it is.
     pub(crate) fn new(request: &Attach<'_>, peer: &Peer, sealer: Sealer, transport: Transport) -> Self {
         let client = format!("{} ({peer})", printable(request.host));
@@ -195,13 +195,15 @@ impl Sessions {
 
     /// How many a peer has.
     pub(crate) fn of_peer(&self, source: Source) -> usize {
-        self.rows.values().filter(|session| session.applicant.source == Some(source)).count()
+        self.rows.values().filter(|session| session.session_request.source == Some(source)).count()
     }
 
     /// Of the sessions that wait for their client, of the same peer as `session`, those that are too many, with their workers.
     pub(crate) fn too_many_waiting(&self, session: u64, limits: &SessionLimits) -> Vec<(u64, u32)> {
-        let Some(source) = self.rows.get(&session).and_then(|row| row.applicant.source) else { return Vec::new() };
-        let its = self.rows.iter().filter(|(_, row)| row.applicant.source == Some(source));
+        let Some(source) = self.rows.get(&session).and_then(|row| row.session_request.source) else {
+            return Vec::new();
+        };
+        let its = self.rows.iter().filter(|(_, row)| row.session_request.source == Some(source));
         let mut waiting: Vec<_> = its.filter_map(|(number, row)| Some((row.broken?, *number, row.worker))).collect();
         waiting.sort_unstable();
         let leaving = waiting.len().saturating_sub(limits.waiting);
@@ -219,11 +221,19 @@ impl Sessions {
     }
 
     /// Adds a session whose connections come in by `door`, returns its number.
-    pub(crate) fn add(&mut self, applicant: Applicant, gpu: u32, memory: u64, door: Door, now: Instant) -> u64 {
+    pub(crate) fn add(
+        &mut self,
+        session_request: SessionRequest,
+        gpu: u32,
+        memory: u64,
+        door: Door,
+        now: Instant,
+    ) -> u64 {
         self.last += 1;
-        let transport = applicant.transport.to_owned();
+        let transport = session_request.transport.to_owned();
         let (worker, ender, broken) = (0, None, None);
-        let session = Session { gpu, applicant, memory, used: 0, since: now, worker, ender, door, broken, transport };
+        let session =
+            Session { gpu, session_request, memory, used: 0, since: now, worker, ender, door, broken, transport };
         self.rows.insert(self.last, session);
         self.accounting.begin(self.last, gpu, memory);
         self.last
@@ -272,11 +282,11 @@ impl Sessions {
     /// is called is only what its programs say.
     pub(crate) fn tenants(&self, gpu: u32, host: &str, peer: Option<Source>) -> Vec<Tenant> {
         let host = printable(host);
-        let its = |row: &&Session| row.gpu == gpu && row.applicant.host == host && row.is_shown_to(peer);
+        let its = |row: &&Session| row.gpu == gpu && row.session_request.host == host && row.is_shown_to(peer);
         let rows = self.rows.values().filter(its);
         rows.map(|row| Tenant {
-            pid: row.applicant.pid,
-            ordinal: row.applicant.ordinal,
+            pid: row.session_request.pid,
+            ordinal: row.session_request.ordinal,
             memory: row.memory,
             used: row.used,
             worker: row.worker,
@@ -303,7 +313,7 @@ impl Sessions {
     /// Rows for `ListSessions`: those of one peer, without what is the server's own business, or all.
     pub(crate) fn rows(&mut self, now: Instant, peer: Option<Source>) -> Vec<SessionRow<'_>> {
         for row in self.rows.values_mut() {
-            let its = row.applicant.transport;
+            let its = row.session_request.transport;
             let missing = row.broken.map(|since| now.saturating_duration_since(since).as_secs());
             row.transport = missing.map_or_else(|| its.to_owned(), |seconds| format!("{its}, broken {seconds} s"));
         }
@@ -313,9 +323,9 @@ impl Sessions {
             .map(|(&session, row)| SessionRow {
                 session,
                 gpu: row.gpu,
-                client: &row.applicant.client,
-                pid: row.applicant.pid,
-                program: &row.applicant.program,
+                client: &row.session_request.client,
+                pid: row.session_request.pid,
+                program: &row.session_request.program,
                 memory: row.memory,
                 used: row.used,
                 seconds: now.saturating_duration_since(row.since).as_secs(),
@@ -333,11 +343,11 @@ mod tests {
     use super::*;
     use crate::entrance::limits::Share;
 
-    fn applicant() -> Applicant {
+    fn session_request() -> SessionRequest {
         let text = String::from;
         let (client, host, program) = (text("host"), text("host"), text("program"));
         let source = Some(Source::User(1));
-        Applicant { source, client, host, program, pid: 7, ordinal: 2, transport: "unix" }
+        SessionRequest { source, client, host, program, pid: 7, ordinal: 2, transport: "unix" }
     }
 
     fn door() -> Door {
@@ -347,29 +357,30 @@ mod tests {
     #[test]
     fn numbers_are_not_used_again() {
         let mut sessions = Sessions::default();
-        let first = sessions.add(applicant(), 0, 0, door(), Instant::now());
+        let first = sessions.add(session_request(), 0, 0, door(), Instant::now());
         assert!(sessions.remove(first).is_some());
-        assert_ne!(sessions.add(applicant(), 0, 0, door(), Instant::now()), first);
+        assert_ne!(sessions.add(session_request(), 0, 0, door(), Instant::now()), first);
     }
 
     #[test]
     fn a_peers_words_cannot_draw_on_a_terminal() {
         let program = format!("a\u{1b}[2Jb\nc\u{202e}{}", "x".repeat(1 << 15));
         let request = Attach { host: "\u{7}host", program: &program, ..Attach::default() };
-        let applicant = Applicant::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, Transport::Socket);
-        assert_eq!(applicant.client, "\u{fffd}host (process 2 of user 1)");
-        assert!(applicant.program.starts_with("a\u{fffd}[2Jb c\u{fffd}xxx"), "{}", applicant.program);
-        assert_eq!(applicant.program.chars().count(), NAME_CHARACTERS);
+        let session_request =
+            SessionRequest::new(&request, &Peer::Unix { uid: 1, pid: 2 }, Sealer::Nobody, Transport::Socket);
+        assert_eq!(session_request.client, "\u{fffd}host (process 2 of user 1)");
+        assert!(session_request.program.starts_with("a\u{fffd}[2Jb c\u{fffd}xxx"), "{}", session_request.program);
+        assert_eq!(session_request.program.chars().count(), NAME_CHARACTERS);
     }
 
     #[test]
     fn tenants_are_those_of_one_host_and_one_gpu() {
         let mut sessions = Sessions::default();
-        let number = sessions.add(applicant(), 1, 10, door(), Instant::now());
+        let number = sessions.add(session_request(), 1, 10, door(), Instant::now());
         sessions.started(number, 99, None);
         sessions.uses(number, 5);
-        sessions.add(Applicant { host: "other".into(), ..applicant() }, 1, 10, door(), Instant::now());
-        sessions.add(applicant(), 0, 10, door(), Instant::now());
+        sessions.add(SessionRequest { host: "other".into(), ..session_request() }, 1, 10, door(), Instant::now());
+        sessions.add(session_request(), 0, 10, door(), Instant::now());
         let tenant = Tenant { pid: 7, ordinal: 2, memory: 10, used: 5, worker: 99 };
         assert_eq!(sessions.tenants(1, "host", None), [tenant]);
         assert_eq!(sessions.tenants(1, "host", Some(Source::User(1))), [tenant]);
@@ -381,10 +392,10 @@ mod tests {
     fn of_a_peers_sessions_that_wait_those_that_have_waited_longest_are_too_many() {
         let (mut sessions, start) = (Sessions::default(), Instant::now());
         let limits = SessionLimits { sessions: Share { all: 9, each: 9 }, waiting: 1 };
-        let numbers = [(); 3].map(|()| sessions.add(applicant(), 0, 0, door(), start));
-        let other = Applicant { source: Some(Source::User(2)), ..applicant() };
+        let numbers = [(); 3].map(|()| sessions.add(session_request(), 0, 0, door(), start));
+        let other = SessionRequest { source: Some(Source::User(2)), ..session_request() };
         let other = sessions.add(other, 0, 0, door(), start);
-        let own = sessions.add(Applicant { source: None, ..applicant() }, 0, 0, door(), start);
+        let own = sessions.add(SessionRequest { source: None, ..session_request() }, 0, 0, door(), start);
         assert_eq!(sessions.of_peer(Source::User(1)), 3);
         for (number, seconds) in [(own, 0), (other, 0), (numbers[1], 1), (numbers[0], 2)] {
             sessions.started(number, 90, None);
@@ -400,7 +411,7 @@ mod tests {
     fn rows_say_age_use_and_worker() {
         let start = Instant::now();
         let mut sessions = Sessions::default();
-        let number = sessions.add(applicant(), 1, 10, door(), start);
+        let number = sessions.add(session_request(), 1, 10, door(), start);
         sessions.started(number, 99, None);
         sessions.uses(number, 5);
         let rows = sessions.rows(start + Duration::from_secs(3), None);
@@ -412,10 +423,10 @@ mod tests {
     #[test]
     fn a_peer_is_shown_its_own_sessions_and_no_process_of_the_server() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
-        let own = sessions.add(applicant(), 1, 10, door(), now);
+        let own = sessions.add(session_request(), 1, 10, door(), now);
         sessions.started(own, 99, None);
-        sessions.add(Applicant { source: Some(Source::User(2)), ..applicant() }, 1, 10, door(), now);
-        sessions.add(Applicant { source: None, ..applicant() }, 1, 10, door(), now);
+        sessions.add(SessionRequest { source: Some(Source::User(2)), ..session_request() }, 1, 10, door(), now);
+        sessions.add(SessionRequest { source: None, ..session_request() }, 1, 10, door(), now);
         let rows = sessions.rows(now, Some(Source::User(1)));
         assert_eq!(rows.iter().map(|row| (row.session, row.worker)).collect::<Vec<_>>(), [(own, 0)]);
         assert_eq!(sessions.rows(now, None).len(), 3);
@@ -425,7 +436,7 @@ mod tests {
     fn a_row_says_how_long_a_client_has_been_missing() {
         let start = Instant::now();
         let mut sessions = Sessions::default();
-        let number = sessions.add(applicant(), 1, 10, door(), start);
+        let number = sessions.add(session_request(), 1, 10, door(), start);
         sessions.breaks(number, Some(start));
         assert_eq!(sessions.rows(start + Duration::from_secs(12), None)[0].transport, "unix, broken 12 s");
         sessions.breaks(number, None);

@@ -9,7 +9,7 @@ use floe_transport::{Address, Answering, Listener, Secret, Transport, Trust};
 use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream};
 
 use super::*;
-use crate::usage::sessions::{Applicant, Table};
+use crate::usage::sessions::{SessionRequest, Table};
 use crate::workers::door::{Door, Way};
 
 struct OneGpu {
@@ -61,10 +61,12 @@ impl Host for OneGpu {
             return Err(Refusal { status: 101, detail: "no such GPU".into() });
         }
         let settings = Vec::new();
-        let applicant =
-            Applicant { source: caller.source, ..Applicant::new(request, caller.peer, sealer, Transport::Socket) };
+        let session_request = SessionRequest {
+            source: caller.source,
+            ..SessionRequest::new(request, caller.peer, sealer, Transport::Socket)
+        };
         let door = Door::new(0, false).expect("made");
-        let session = self.sessions.lock().add(applicant, 0, 0, door, Instant::now());
+        let session = self.sessions.lock().add(session_request, 0, 0, door, Instant::now());
         Ok(Admission {
             session,
             _row: self.sessions.row(session),
@@ -399,9 +401,11 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
     let (peer, token) = (Peer::Unix { uid, pid }, token());
     let host = OneGpu { token: Some(token.clone()), trusts: Some(peer.clone()), trusts_forwarded, ..OneGpu::default() };
     for source in [None, Some(Source::Forwarded(uid))] {
-        let applicant =
-            Applicant { source, ..Applicant::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket) };
-        host.sessions.lock().add(applicant, 0, 0, Door::new(0, false).expect("made"), Instant::now());
+        let session_request = SessionRequest {
+            source,
+            ..SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket)
+        };
+        host.sessions.lock().add(session_request, 0, 0, Door::new(0, false).expect("made"), Instant::now());
     }
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));
