@@ -364,19 +364,19 @@ impl Host for Server {
         answer: &mut dyn FnMut(ReadTelemetryReply<'_>),
     ) {
         let wanted = |index: &&u32| request.gpus.is_empty() || request.gpus.contains(index);
-        let pictures: Vec<_> = self
+        let samples: Vec<_> = self
             .offered
             .iter()
             .filter(wanted)
             .filter_map(|&index| {
                 let gpu = self.gpu(index)?;
                 let workers = Server::sessions(self).workers_on_gpu(index);
-                let picture = self.telemetry.read(&Target { index, uuid: &gpu.uuid, workers }, request.slow);
-                Some((index, gpu, picture))
+                let sample = self.telemetry.read(&Target { index, uuid: &gpu.uuid, workers }, request.slow);
+                Some((index, gpu, sample))
             })
             .collect();
         let sessions = Server::sessions(self);
-        let rows = pictures.iter().map(|(index, gpu, picture)| GpuTelemetry {
+        let rows = samples.iter().map(|(index, gpu, sample)| GpuTelemetry {
             index: *index,
             name: &gpu.name,
             uuid: &gpu.uuid,
@@ -385,10 +385,10 @@ impl Host for Server {
             free: sessions.free_on_gpu(*index),
             compute_major: gpu.attribute(COMPUTE_CAPABILITY.0),
             compute_minor: gpu.attribute(COMPUTE_CAPABILITY.1),
-            serial: &picture.labels.serial,
-            part: &picture.labels.part,
-            firmware: &picture.labels.firmware,
-            readings: to_wire(&picture.readings),
+            serial: &sample.labels.serial,
+            part: &sample.labels.part,
+            firmware: &sample.labels.firmware,
+            readings: to_wire(&sample.readings),
             sessions: sessions
                 .tenants(*index, request.host, caller.source)
                 .into_iter()
@@ -397,7 +397,7 @@ impl Host for Server {
                     ordinal: tenant.ordinal,
                     memory: tenant.memory,
                     used: tenant.used,
-                    readings: picture.workers.get(&tenant.worker).map(to_wire).unwrap_or_default(),
+                    readings: sample.workers.get(&tenant.worker).map(to_wire).unwrap_or_default(),
                 })
                 .collect(),
         });

@@ -14,7 +14,7 @@ use floe_nvml::Reading;
 use machine::Machine;
 use nvidia::Nvidia;
 
-/// Numbers younger than this are good enough: monitors ask several times for one picture.
+/// Numbers younger than this are good enough: monitors ask several times for one sample.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Numbers that were read.
@@ -22,7 +22,7 @@ pub(crate) type Readings = Vec<(Reading, u64)>;
 
 /// What is known of one GPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Picture {
+pub(crate) struct TelemetrySample {
     pub(crate) readings: Readings,
     /// Per worker process.
     pub(crate) workers: BTreeMap<u32, Readings>,
@@ -64,20 +64,20 @@ pub(crate) struct Telemetry {
     kind: String,
     /// Opened when somebody asks for the first time: most daemons' clients never do.
     source: OnceLock<Source>,
-    pictures: Mutex<BTreeMap<u32, Taken>>,
+    samples: Mutex<BTreeMap<u32, Taken>>,
 }
 
 #[derive(Debug)]
 struct Taken {
     at: Instant,
     slow: bool,
-    picture: Picture,
+    sample: TelemetrySample,
 }
 
 impl Telemetry {
     /// Telemetry of devices of this kind, as the probe named it.
     pub(crate) fn new(kind: &str) -> Self {
-        Self { kind: kind.to_owned(), source: OnceLock::new(), pictures: Mutex::default() }
+        Self { kind: kind.to_owned(), source: OnceLock::new(), samples: Mutex::default() }
     }
 
     fn source(&self) -> &Source {
@@ -103,19 +103,19 @@ impl Telemetry {
     }
 
     /// What is known of a GPU; `slow` also asks for what takes a driver tens of milliseconds.
-    pub(crate) fn read(&self, target: &Target<'_>, slow: bool) -> Picture {
-        let mut pictures = self.pictures();
+    pub(crate) fn read(&self, target: &Target<'_>, slow: bool) -> TelemetrySample {
+        let mut samples = self.samples();
         let fresh = |taken: &&Taken| taken.at.elapsed() < FRESH && (taken.slow || !slow);
-        if let Some(taken) = pictures.get(&target.index).filter(fresh) {
-            return taken.picture.clone();
+        if let Some(taken) = samples.get(&target.index).filter(fresh) {
+            return taken.sample.clone();
         }
-        let picture = match self.source() {
+        let sample = match self.source() {
             Source::Nvidia(nvidia) => nvidia.read(target, slow),
             Source::Machine(machine) => machine.read(target),
-            Source::None => Picture::default(),
+            Source::None => TelemetrySample::default(),
         };
-        pictures.insert(target.index, Taken { at: Instant::now(), slow, picture: picture.clone() });
-        picture
+        samples.insert(target.index, Taken { at: Instant::now(), slow, sample: sample.clone() });
+        sample
     }
 
     /// Bytes that each process has on a GPU, by process id; `None` where nobody can say.
@@ -127,8 +127,8 @@ impl Telemetry {
     }
 
     /// A thread that panicked with them left each whole.
-    fn pictures(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
-        floe_lock::lock(&self.pictures)
+    fn samples(&self) -> MutexGuard<'_, BTreeMap<u32, Taken>> {
+        floe_lock::lock(&self.samples)
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     fn an_unknown_library_gives_no_numbers() {
         let telemetry = Telemetry::new("other");
         let target = Target { index: 0, uuid: &[0; 16], workers: vec![std::process::id()] };
-        assert_eq!(telemetry.read(&target, true), Picture::default());
+        assert_eq!(telemetry.read(&target, true), TelemetrySample::default());
         assert_eq!(telemetry.driver(), "");
     }
 

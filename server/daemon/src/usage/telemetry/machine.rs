@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use floe_nvml::Reading;
 
-use super::{Picture, Target};
+use super::{Target, TelemetrySample};
 
-/// A picture compares two looks at the workers' times. A look older than this says nothing about now; one of a second ago
+/// A sample compares two looks at the workers' times. A look older than this says nothing about now; one of a second ago
 /// does, for that is how often monitors ask.
 const OLD: Duration = Duration::from_millis(1500);
 /// How far two looks are apart at least: several of the kernel's ticks, for in less time a worker has had all or none.
@@ -37,7 +37,7 @@ impl Machine {
         Self { cores, ticks_per_second: rustix::param::clock_ticks_per_second(), looks: Mutex::default() }
     }
 
-    pub(super) fn read(&self, target: &Target<'_>) -> Picture {
+    pub(super) fn read(&self, target: &Target<'_>) -> TelemetrySample {
         let mut looks = floe_lock::lock(&self.looks);
         let looks = looks.entry(target.index).or_default();
         if !forget(looks, Instant::now()) {
@@ -45,12 +45,12 @@ impl Machine {
             std::thread::sleep(SPAN);
         }
         let now = look(&target.workers);
-        let picture = self.compare(&looks[0], &now);
+        let sample = self.compare(&looks[0], &now);
         looks.push(now);
-        picture
+        sample
     }
 
-    fn compare(&self, before: &Look, now: &Look) -> Picture {
+    fn compare(&self, before: &Look, now: &Look) -> TelemetrySample {
         let span = now.at.duration_since(before.at);
         let mut workers = BTreeMap::new();
         let mut sum = 0;
@@ -61,7 +61,7 @@ impl Machine {
             workers.insert(*worker, vec![(Reading::GpuUtilization, self.percent(spent, span))]);
         }
         let readings = vec![(Reading::GpuUtilization, self.percent(sum, span))];
-        Picture { readings, workers, ..Picture::default() }
+        TelemetrySample { readings, workers, ..TelemetrySample::default() }
     }
 
     /// The share of all cores that `ticks` in `span` are.
@@ -121,9 +121,9 @@ mod tests {
         let at = Instant::now();
         let before = Look { at, ticks: BTreeMap::from([(1, 1000), (2, 0)]) };
         let now = Look { at: at + Duration::from_secs(1), ticks: BTreeMap::from([(1, 1100), (2, 0), (3, 50)]) };
-        let picture = machine().compare(&before, &now);
-        assert_eq!(picture.readings, [(Reading::GpuUtilization, 75)]);
-        let shares: Vec<u64> = picture.workers.values().map(|readings| readings[0].1).collect();
+        let sample = machine().compare(&before, &now);
+        assert_eq!(sample.readings, [(Reading::GpuUtilization, 75)]);
+        let shares: Vec<u64> = sample.workers.values().map(|readings| readings[0].1).collect();
         assert_eq!(shares, [50, 0, 25]);
     }
 

@@ -16,7 +16,7 @@ use floe_device::nvml_wrapper::{Device, Nvml};
 use floe_device::{OpenError, open_nvml};
 use floe_nvml::Reading;
 
-use super::{Labels, Picture, Readings, Target};
+use super::{Labels, Readings, Target, TelemetrySample};
 
 /// `NVML_FI_DEV_MEMORY_TEMP`: no function of its own.
 const MEMORY_TEMPERATURE: FieldId = FieldId(82);
@@ -42,10 +42,10 @@ pub(super) struct Nvidia {
 }
 
 /// What a device answers, as it comes.
-struct Notes(Readings);
+struct Samples(Readings);
 
-impl Notes {
-    fn note(&mut self, reading: Reading, value: Result<impl Into<u64>, NvmlError>) {
+impl Samples {
+    fn add(&mut self, reading: Reading, value: Result<impl Into<u64>, NvmlError>) {
         self.0.extend(value.ok().map(|value| (reading, value.into())));
     }
 }
@@ -66,22 +66,22 @@ impl Nvidia {
         self.nvml.device_by_uuid(uuid.to_string()).ok()
     }
 
-    pub(super) fn read(&self, target: &Target<'_>, slow: bool) -> Picture {
-        let Some(device) = self.device(target.uuid) else { return Picture::default() };
+    pub(super) fn read(&self, target: &Target<'_>, slow: bool) -> TelemetrySample {
+        let Some(device) = self.device(target.uuid) else { return TelemetrySample::default() };
         let (lasting, labels) = self.lasting(target.index, &device);
-        let mut notes = Notes(lasting);
-        busy(&device, &mut notes);
-        power(&device, &mut notes);
-        temperatures(&device, &mut notes);
-        clocks(&device, &mut notes);
-        link(&device, &mut notes);
-        memory(&device, &mut notes);
-        notes.note(Reading::PersistenceMode, device.is_in_persistent_mode());
+        let mut samples = Samples(lasting);
+        busy(&device, &mut samples);
+        power(&device, &mut samples);
+        temperatures(&device, &mut samples);
+        clocks(&device, &mut samples);
+        link(&device, &mut samples);
+        memory(&device, &mut samples);
+        samples.add(Reading::PersistenceMode, device.is_in_persistent_mode());
         if slow {
-            notes.note(Reading::LinkTransmit, device.pcie_throughput(PcieUtilCounter::Send));
-            notes.note(Reading::LinkReceive, device.pcie_throughput(PcieUtilCounter::Receive));
+            samples.add(Reading::LinkTransmit, device.pcie_throughput(PcieUtilCounter::Send));
+            samples.add(Reading::LinkReceive, device.pcie_throughput(PcieUtilCounter::Receive));
         }
-        Picture { readings: notes.0, workers: workers(&device, &target.workers), labels }
+        TelemetrySample { readings: samples.0, workers: workers(&device, &target.workers), labels }
     }
 
     /// Bytes that each process has on a GPU.
@@ -100,76 +100,76 @@ impl Nvidia {
     fn lasting(&self, index: u32, device: &Device<'_>) -> (Readings, Labels) {
         let mut known = floe_lock::lock(&self.lasting);
         let ask = || {
-            let mut notes = Notes(Vec::new());
-            limits(device, &mut notes);
-            identity(device, &mut notes);
-            (notes.0, labels(device))
+            let mut samples = Samples(Vec::new());
+            limits(device, &mut samples);
+            identity(device, &mut samples);
+            (samples.0, labels(device))
         };
         known.entry(index).or_insert_with(ask).clone()
     }
 }
 
-fn busy(device: &Device<'_>, notes: &mut Notes) {
+fn busy(device: &Device<'_>, samples: &mut Samples) {
     if let Ok(rates) = device.utilization_rates() {
-        notes.note(Reading::GpuUtilization, Ok(rates.gpu));
-        notes.note(Reading::MemoryUtilization, Ok(rates.memory));
+        samples.add(Reading::GpuUtilization, Ok(rates.gpu));
+        samples.add(Reading::MemoryUtilization, Ok(rates.memory));
     }
     if let Ok(encoders) = device.encoder_utilization() {
-        notes.note(Reading::EncoderUtilization, Ok(encoders.utilization));
-        notes.note(Reading::EncoderPeriod, Ok(encoders.sampling_period));
+        samples.add(Reading::EncoderUtilization, Ok(encoders.utilization));
+        samples.add(Reading::EncoderPeriod, Ok(encoders.sampling_period));
     }
     if let Ok(decoders) = device.decoder_utilization() {
-        notes.note(Reading::DecoderUtilization, Ok(decoders.utilization));
-        notes.note(Reading::DecoderPeriod, Ok(decoders.sampling_period));
+        samples.add(Reading::DecoderUtilization, Ok(decoders.utilization));
+        samples.add(Reading::DecoderPeriod, Ok(decoders.sampling_period));
     }
 }
 
-fn power(device: &Device<'_>, notes: &mut Notes) {
-    notes.note(Reading::Power, device.power_usage());
-    notes.note(Reading::PowerLimit, device.power_management_limit());
-    notes.note(Reading::PowerLimitEnforced, device.enforced_power_limit());
-    notes.note(Reading::Energy, device.total_energy_consumption());
+fn power(device: &Device<'_>, samples: &mut Samples) {
+    samples.add(Reading::Power, device.power_usage());
+    samples.add(Reading::PowerLimit, device.power_management_limit());
+    samples.add(Reading::PowerLimitEnforced, device.enforced_power_limit());
+    samples.add(Reading::Energy, device.total_energy_consumption());
 }
 
-fn temperatures(device: &Device<'_>, notes: &mut Notes) {
-    notes.note(Reading::Temperature, device.temperature(TemperatureSensor::Gpu));
+fn temperatures(device: &Device<'_>, samples: &mut Samples) {
+    samples.add(Reading::Temperature, device.temperature(TemperatureSensor::Gpu));
     let fields = device.field_values_for(&[MEMORY_TEMPERATURE]).unwrap_or_default();
     if let Some(Ok(sample)) = fields.into_iter().next()
         && let Ok(SampleValue::U32(degrees)) = sample.value
     {
-        notes.note(Reading::TemperatureMemory, Ok(degrees));
+        samples.add(Reading::TemperatureMemory, Ok(degrees));
     }
 }
 
-fn clocks(device: &Device<'_>, notes: &mut Notes) {
+fn clocks(device: &Device<'_>, samples: &mut Samples) {
     for (clock, now, _) in CLOCKS {
-        notes.note(now, device.clock_info(clock));
+        samples.add(now, device.clock_info(clock));
     }
-    notes.note(Reading::PerformanceState, device.performance_state().map(|state| state.as_c()));
-    notes.note(Reading::ClockEventReasons, device.current_throttle_reasons().map(|reasons| reasons.bits()));
+    samples.add(Reading::PerformanceState, device.performance_state().map(|state| state.as_c()));
+    samples.add(Reading::ClockEventReasons, device.current_throttle_reasons().map(|reasons| reasons.bits()));
 }
 
-fn link(device: &Device<'_>, notes: &mut Notes) {
-    notes.note(Reading::LinkGeneration, device.current_pcie_link_gen());
-    notes.note(Reading::LinkWidth, device.current_pcie_link_width());
-    notes.note(Reading::LinkSpeed, device.pcie_link_speed());
-    notes.note(Reading::LinkReplays, device.pcie_replay_counter());
+fn link(device: &Device<'_>, samples: &mut Samples) {
+    samples.add(Reading::LinkGeneration, device.current_pcie_link_gen());
+    samples.add(Reading::LinkWidth, device.current_pcie_link_width());
+    samples.add(Reading::LinkSpeed, device.pcie_link_speed());
+    samples.add(Reading::LinkReplays, device.pcie_replay_counter());
 }
 
-fn memory(device: &Device<'_>, notes: &mut Notes) {
+fn memory(device: &Device<'_>, samples: &mut Samples) {
     if let Ok(memory) = device.memory_info() {
-        notes.note(Reading::MemoryReserved, Ok(memory.reserved));
-        notes.note(Reading::MemoryFree, Ok(memory.free));
-        notes.note(Reading::MemoryUsed, Ok(memory.used));
+        samples.add(Reading::MemoryReserved, Ok(memory.reserved));
+        samples.add(Reading::MemoryFree, Ok(memory.free));
+        samples.add(Reading::MemoryUsed, Ok(memory.used));
     }
     if let Ok(window) = device.bar1_memory_info() {
-        notes.note(Reading::Bar1Total, Ok(window.total));
-        notes.note(Reading::Bar1Free, Ok(window.free));
-        notes.note(Reading::Bar1Used, Ok(window.used));
+        samples.add(Reading::Bar1Total, Ok(window.total));
+        samples.add(Reading::Bar1Free, Ok(window.free));
+        samples.add(Reading::Bar1Used, Ok(window.used));
     }
     if let Ok(mode) = device.is_ecc_enabled() {
-        notes.note(Reading::EccMode, Ok(mode.currently_enabled));
-        notes.note(Reading::EccModePending, Ok(mode.pending_enabled));
+        samples.add(Reading::EccMode, Ok(mode.currently_enabled));
+        samples.add(Reading::EccModePending, Ok(mode.pending_enabled));
     }
     for (reading, kind, counter) in [
         (Reading::EccCorrectedVolatile, MemoryError::Corrected, EccCounter::Volatile),
@@ -177,14 +177,14 @@ fn memory(device: &Device<'_>, notes: &mut Notes) {
         (Reading::EccCorrectedAggregate, MemoryError::Corrected, EccCounter::Aggregate),
         (Reading::EccUncorrectedAggregate, MemoryError::Uncorrected, EccCounter::Aggregate),
     ] {
-        notes.note(reading, device.total_ecc_errors(kind, counter));
+        samples.add(reading, device.total_ecc_errors(kind, counter));
     }
 }
 
 /// The most and the least that can be.
-fn limits(device: &Device<'_>, notes: &mut Notes) {
+fn limits(device: &Device<'_>, samples: &mut Samples) {
     for (clock, _, most) in CLOCKS {
-        notes.note(most, device.max_clock_info(clock));
+        samples.add(most, device.max_clock_info(clock));
     }
     for (reading, threshold) in [
         (Reading::TemperatureShutdown, TemperatureThreshold::Shutdown),
@@ -192,27 +192,27 @@ fn limits(device: &Device<'_>, notes: &mut Notes) {
         (Reading::TemperatureMemoryMost, TemperatureThreshold::MemoryMax),
         (Reading::TemperatureGpuMost, TemperatureThreshold::GpuMax),
     ] {
-        notes.note(reading, device.temperature_threshold(threshold));
+        samples.add(reading, device.temperature_threshold(threshold));
     }
-    notes.note(Reading::PowerLimitDefault, device.power_management_limit_default());
+    samples.add(Reading::PowerLimitDefault, device.power_management_limit_default());
     if let Ok(range) = device.power_management_limit_constraints() {
-        notes.note(Reading::PowerLimitLeast, Ok(range.min_limit));
-        notes.note(Reading::PowerLimitMost, Ok(range.max_limit));
+        samples.add(Reading::PowerLimitLeast, Ok(range.min_limit));
+        samples.add(Reading::PowerLimitMost, Ok(range.max_limit));
     }
-    notes.note(Reading::ClockEventReasonsSupported, device.supported_throttle_reasons().map(|reasons| reasons.bits()));
-    notes.note(Reading::LinkGenerationMost, device.max_pcie_link_gen());
-    notes.note(Reading::LinkWidthMost, device.max_pcie_link_width());
-    notes.note(Reading::MemoryBusWidth, device.memory_bus_width());
+    samples.add(Reading::ClockEventReasonsSupported, device.supported_throttle_reasons().map(|reasons| reasons.bits()));
+    samples.add(Reading::LinkGenerationMost, device.max_pcie_link_gen());
+    samples.add(Reading::LinkWidthMost, device.max_pcie_link_width());
+    samples.add(Reading::MemoryBusWidth, device.memory_bus_width());
 }
 
-fn identity(device: &Device<'_>, notes: &mut Notes) {
-    notes.note(Reading::Brand, device.brand().map(|brand| brand.as_c()));
-    notes.note(Reading::MinorNumber, device.minor_number());
-    notes.note(Reading::Board, device.board_id());
-    notes.note(Reading::Cores, device.num_cores());
+fn identity(device: &Device<'_>, samples: &mut Samples) {
+    samples.add(Reading::Brand, device.brand().map(|brand| brand.as_c()));
+    samples.add(Reading::MinorNumber, device.minor_number());
+    samples.add(Reading::Board, device.board_id());
+    samples.add(Reading::Cores, device.num_cores());
     if let Ok(pci) = device.pci_info() {
-        notes.note(Reading::PciDevice, Ok(pci.pci_device_id));
-        notes.0.extend(pci.pci_sub_system_id.map(|id| (Reading::PciSubsystem, u64::from(id))));
+        samples.add(Reading::PciDevice, Ok(pci.pci_device_id));
+        samples.0.extend(pci.pci_sub_system_id.map(|id| (Reading::PciSubsystem, u64::from(id))));
     }
 }
 
@@ -255,9 +255,9 @@ mod tests {
 
     #[test]
     fn what_a_device_does_not_say_is_left_out() {
-        let mut notes = Notes(Vec::new());
-        notes.note(Reading::Power, Ok(70_000_u32));
-        notes.note(Reading::Temperature, Err::<u32, _>(NvmlError::NotSupported));
-        assert_eq!(notes.0, [(Reading::Power, 70_000)]);
+        let mut samples = Samples(Vec::new());
+        samples.add(Reading::Power, Ok(70_000_u32));
+        samples.add(Reading::Temperature, Err::<u32, _>(NvmlError::NotSupported));
+        assert_eq!(samples.0, [(Reading::Power, 70_000)]);
     }
 }
