@@ -32,9 +32,9 @@ use crate::status;
 use crate::usage::accounting::Share;
 use crate::usage::sessions::{Admission, SessionRequest, Sessions, Table};
 use crate::usage::telemetry::{Readings, Target, Telemetry};
-use crate::workers::door::{Door, Way};
 use crate::workers::driver_settings;
 use crate::workers::probe::told;
+use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
 use crate::workers::worker_process;
 use crate::workers::worker_process::Place;
 
@@ -132,10 +132,10 @@ impl Server {
                 drop(pass);
                 self.work(connection, link, &admission, source);
             }
-            Ok((link, Outcome::Joined(way))) => {
+            Ok((link, Outcome::Joined(channel))) => {
                 // A worker that is gone has taken its session along, and one that takes nothing is given no more: the
                 // client hears the end of its connection.
-                let _ = give(&way, Role::Joined, link);
+                let _ = give(&channel, Role::Joined, link);
             }
             Ok((link, Outcome::Left)) => close(link),
             Err(error) => self.journal.refused(&peer, &error),
@@ -170,9 +170,10 @@ impl Server {
         let say = |words: std::fmt::Arguments<'_>| {
             self.journal.of_session(source, &format!("floed: session {session}{words}\n"));
         };
-        let ends = self.sessions().door(session).and_then(|door| Some((door.way(), door.worker_end()?)));
-        let Some((way, door)) = ends else {
-            return say(format_args!(" has no way to its worker"));
+        let ends =
+            self.sessions().entrance(session).and_then(|entrance| Some((entrance.channel(), entrance.worker_end()?)));
+        let Some((channel, entrance)) = ends else {
+            return say(format_args!(" has no channel to its worker"));
         };
         let place = Place {
             worker: &self.worker,
@@ -184,7 +185,7 @@ impl Server {
             sandbox: self.sandbox,
             fixed_addresses: self.fixed_addresses,
         };
-        let started = worker_process::start(&place, admission, door);
+        let started = worker_process::start(&place, admission, entrance);
         let worker = match started {
             Ok(worker) => worker,
             Err(error) => {
@@ -199,14 +200,14 @@ impl Server {
         if let Some(words) = &self.unprotected {
             say(format_args!(": {words}"));
         }
-        if let Err(error) = self.give_modules(session, &way) {
+        if let Err(error) = self.give_modules(session, &channel) {
             say(format_args!(": its modules are sent each time: {error}"));
         }
-        if let Err(error) = give(&way, Role::Session, link) {
+        if let Err(error) = give(&channel, Role::Session, link) {
             // The worker goes with the handle.
             return say(format_args!(": its connection does not reach the worker: {error}"));
         }
-        drop((way, connection));
+        drop((channel, connection));
         let target = (u32::try_from(admission.gpu).unwrap_or(u32::MAX), worker.id());
         let report = |report| match report {
             Report::Used(bytes) => self.sessions().uses(session, bytes),
@@ -240,10 +241,10 @@ impl Server {
     fn share(&self, session: u64, bytes: u64) {
         let mut sessions = self.sessions();
         let Share { total, left } = sessions.accounting().want(session, bytes);
-        let way = sessions.door(session).map(|door| door.way());
+        let channel = sessions.entrance(session).map(|entrance| entrance.channel());
         drop(sessions);
         // A worker that is gone, or does not listen, has no need of it.
-        let _ = way.map(|way| way.grant(Granted { total, left }));
+        let _ = channel.map(|channel| channel.grant(Granted { total, left }));
     }
 
     /// Bytes that each process has on a GPU, where somebody can say.
@@ -259,11 +260,11 @@ impl Server {
     }
 
     /// Gives the worker its way to the cache of modules, where there is one.
-    fn give_modules(&self, session: u64, way: &Way) -> std::io::Result<()> {
+    fn give_modules(&self, session: u64, channel: &WorkerChannel) -> std::io::Result<()> {
         let Some(cache) = &self.module_cache else { return Ok(()) };
         let (ours, theirs) = cache_ends()?;
         ModuleKeeper::new(session, Arc::clone(cache)).start(ours)?;
-        way.give_modules(&theirs)
+        channel.give_modules(&theirs)
     }
 
     fn gpu(&self, index: u32) -> Option<&Snapshot> {
@@ -287,9 +288,9 @@ impl Server {
 }
 
 /// Gives a connection to a worker, which waits for its client to read as long as that lasts. This process does not.
-fn give(way: &Way, role: Role, link: Link) -> std::io::Result<()> {
+fn give(channel: &WorkerChannel, role: Role, link: Link) -> std::io::Result<()> {
     link.limit_writes(None).map_err(std::io::Error::other)?;
-    way.give(role, link)
+    channel.give(role, link)
 }
 
 /// Closes a connection that no worker has. What this process does to seal it is over then.
@@ -432,17 +433,17 @@ impl Host for Server {
         let transport = self.transport(Transport::offered(request), peer);
         let grace = if transport.can_break() { self.grace } else { Duration::ZERO };
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let door = match Door::new(bulk_connections, grace_ms != 0) {
-            Ok(door) => door,
+        let entrance = match ChannelEntrance::new(bulk_connections, grace_ms != 0) {
+            Ok(entrance) => entrance,
             Err(error) => return no(status::SYSTEM_NOT_READY, error.to_string()),
         };
-        let key = door.key();
+        let key = entrance.key();
         let mut sessions = Server::sessions(self);
         if let Err(error) = self.session_limits.admit(sessions.count(), |source| sessions.of_peer(source), source) {
             return no(status::SYSTEM_NOT_READY, error.to_string());
         }
         let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
-        let session = sessions.add(session_request, request.gpu, memory, door, Instant::now());
+        let session = sessions.add(session_request, request.gpu, memory, entrance, Instant::now());
         Ok(Admission {
             session,
             _row: self.sessions.row(session),
@@ -483,10 +484,10 @@ impl Host for Server {
         reply
     }
 
-    fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal> {
+    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal> {
         let mut sessions = Server::sessions(self);
-        let way = sessions.door(request.session).and_then(|door| door.join(request.key));
-        way.ok_or_else(|| Refusal {
+        let channel = sessions.entrance(request.session).and_then(|entrance| entrance.join(request.key));
+        channel.ok_or_else(|| Refusal {
             status: status::NOT_PERMITTED,
             detail: format!("no connection may join by this key (any more): session {}", request.session),
         })

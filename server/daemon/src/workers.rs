@@ -2,9 +2,9 @@
 //! In: admissions. Out: processes, and what they report.
 //! Nothing here speaks to a client.
 
-pub(crate) mod door;
 pub(crate) mod driver_settings;
 mod lines;
 pub(crate) mod probe;
 pub(crate) mod supervision;
+pub(crate) mod worker_channel;
 pub(crate) mod worker_process;

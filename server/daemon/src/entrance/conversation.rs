@@ -19,7 +19,7 @@ use super::token::{RANDOM_BYTES, Token, random};
 use crate::error::DaemonError;
 use crate::status;
 use crate::usage::sessions::Admission;
-use crate::workers::door::Way;
+use crate::workers::worker_channel::WorkerChannel;
 
 /// The most bytes of a payload before the proof: `Hello` and `Authenticate` have some hundred.
 const UNPROVED_PAYLOAD_LIMIT: u32 = 1 << 10;
@@ -68,7 +68,7 @@ pub(crate) trait Host {
     /// The reply to `Attach`.
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a>;
     /// The way to the worker of a session that is there, or why a connection may not join it.
-    fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal>;
+    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal>;
 }
 
 /// How much time a peer has.
@@ -87,7 +87,7 @@ pub(crate) enum Outcome {
     /// It has a session; its connection is at a frame's border.
     Attached(Admission),
     /// Its connection, at a frame's border, belongs to the worker this leads to.
-    Joined(Arc<Way>),
+    Joined(Arc<WorkerChannel>),
 }
 
 /// Why an Attach or a Join is refused: the CUDA code the program gets, and a sentence.
@@ -292,9 +292,9 @@ impl Conversation<'_> {
 
     fn join(&mut self, sequence: u64, request: &Join<'_>) -> Result<Step, ConversationError> {
         match self.host.join(request) {
-            Ok(way) => {
+            Ok(channel) => {
                 self.reply(sequence, &[])?;
-                Ok(Step::Over(Outcome::Joined(way)))
+                Ok(Step::Over(Outcome::Joined(channel)))
             }
             Err(refusal) => self.refuse(sequence, refusal.status, refusal.detail),
         }

@@ -10,8 +10,8 @@ use floe_wire::{Attach, SessionRow};
 
 use super::accounting::Accounting;
 use crate::entrance::limits::{SessionLimits, Source};
-use crate::workers::door::{Door, Key};
 use crate::workers::supervision::Ender;
+use crate::workers::worker_channel::{ChannelEntrance, Key};
 
 /// All sessions of a daemon, for its threads.
 #[derive(Debug, Clone, Default)]
@@ -43,9 +43,9 @@ pub(crate) struct Row {
 
 impl Drop for Row {
     fn drop(&mut self) {
-        let way = self.table.lock().door(self.session).map(|door| door.way());
-        if let Some(way) = way {
-            way.end_tunnels();
+        let channel = self.table.lock().entrance(self.session).map(|entrance| entrance.channel());
+        if let Some(channel) = channel {
+            channel.end_tunnels();
         }
         // Its way to the worker is closed when nobody is kept waiting: a worker may have sent what takes long to close.
         let gone = self.table.lock().remove(self.session);
@@ -99,7 +99,7 @@ pub(crate) struct Session {
     worker: u32,
     /// What signals its worker, once that has started.
     ender: Option<Ender>,
-    door: Door,
+    entrance: ChannelEntrance,
     /// Since when its client is missing.
     broken: Option<Instant>,
     /// How its commands come, and that they do not.
@@ -220,28 +220,28 @@ impl Sessions {
         self.accounting.free(gpu)
     }
 
-    /// Adds a session whose connections come in by `door`, returns its number.
+    /// Adds a session whose connections come in by `entrance`, returns its number.
     pub(crate) fn add(
         &mut self,
         session_request: SessionRequest,
         gpu: u32,
         memory: u64,
-        door: Door,
+        entrance: ChannelEntrance,
         now: Instant,
     ) -> u64 {
         self.last += 1;
         let transport = session_request.transport.to_owned();
         let (worker, ender, broken) = (0, None, None);
         let session =
-            Session { gpu, session_request, memory, used: 0, since: now, worker, ender, door, broken, transport };
+            Session { gpu, session_request, memory, used: 0, since: now, worker, ender, entrance, broken, transport };
         self.rows.insert(self.last, session);
         self.accounting.begin(self.last, gpu, memory);
         self.last
     }
 
     /// How connections come to a session; `None` when it is over.
-    pub(crate) fn door(&mut self, session: u64) -> Option<&mut Door> {
-        self.rows.get_mut(&session).map(|row| &mut row.door)
+    pub(crate) fn entrance(&mut self, session: u64) -> Option<&mut ChannelEntrance> {
+        self.rows.get_mut(&session).map(|row| &mut row.entrance)
     }
 
     /// A session's worker process has started.
@@ -350,16 +350,16 @@ mod tests {
         SessionRequest { source, client, host, program, pid: 7, ordinal: 2, transport: "unix" }
     }
 
-    fn door() -> Door {
-        Door::new(0, false).expect("made")
+    fn entrance() -> ChannelEntrance {
+        ChannelEntrance::new(0, false).expect("made")
     }
 
     #[test]
     fn numbers_are_not_used_again() {
         let mut sessions = Sessions::default();
-        let first = sessions.add(session_request(), 0, 0, door(), Instant::now());
+        let first = sessions.add(session_request(), 0, 0, entrance(), Instant::now());
         assert!(sessions.remove(first).is_some());
-        assert_ne!(sessions.add(session_request(), 0, 0, door(), Instant::now()), first);
+        assert_ne!(sessions.add(session_request(), 0, 0, entrance(), Instant::now()), first);
     }
 
     #[test]
@@ -376,11 +376,11 @@ mod tests {
     #[test]
     fn tenants_are_those_of_one_host_and_one_gpu() {
         let mut sessions = Sessions::default();
-        let number = sessions.add(session_request(), 1, 10, door(), Instant::now());
+        let number = sessions.add(session_request(), 1, 10, entrance(), Instant::now());
         sessions.started(number, 99, None);
         sessions.uses(number, 5);
-        sessions.add(SessionRequest { host: "other".into(), ..session_request() }, 1, 10, door(), Instant::now());
-        sessions.add(session_request(), 0, 10, door(), Instant::now());
+        sessions.add(SessionRequest { host: "other".into(), ..session_request() }, 1, 10, entrance(), Instant::now());
+        sessions.add(session_request(), 0, 10, entrance(), Instant::now());
         let tenant = Tenant { pid: 7, ordinal: 2, memory: 10, used: 5, worker: 99 };
         assert_eq!(sessions.tenants(1, "host", None), [tenant]);
         assert_eq!(sessions.tenants(1, "host", Some(Source::User(1))), [tenant]);
@@ -392,10 +392,10 @@ mod tests {
     fn of_a_peers_sessions_that_wait_those_that_have_waited_longest_are_too_many() {
         let (mut sessions, start) = (Sessions::default(), Instant::now());
         let limits = SessionLimits { sessions: Share { all: 9, each: 9 }, waiting: 1 };
-        let numbers = [(); 3].map(|()| sessions.add(session_request(), 0, 0, door(), start));
+        let numbers = [(); 3].map(|()| sessions.add(session_request(), 0, 0, entrance(), start));
         let other = SessionRequest { source: Some(Source::User(2)), ..session_request() };
-        let other = sessions.add(other, 0, 0, door(), start);
-        let own = sessions.add(SessionRequest { source: None, ..session_request() }, 0, 0, door(), start);
+        let other = sessions.add(other, 0, 0, entrance(), start);
+        let own = sessions.add(SessionRequest { source: None, ..session_request() }, 0, 0, entrance(), start);
         assert_eq!(sessions.of_peer(Source::User(1)), 3);
         for (number, seconds) in [(own, 0), (other, 0), (numbers[1], 1), (numbers[0], 2)] {
             sessions.started(number, 90, None);
@@ -411,7 +411,7 @@ mod tests {
     fn rows_say_age_use_and_worker() {
         let start = Instant::now();
         let mut sessions = Sessions::default();
-        let number = sessions.add(session_request(), 1, 10, door(), start);
+        let number = sessions.add(session_request(), 1, 10, entrance(), start);
         sessions.started(number, 99, None);
         sessions.uses(number, 5);
         let rows = sessions.rows(start + Duration::from_secs(3), None);
@@ -423,10 +423,10 @@ mod tests {
     #[test]
     fn a_peer_is_shown_its_own_sessions_and_no_process_of_the_server() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
-        let own = sessions.add(session_request(), 1, 10, door(), now);
+        let own = sessions.add(session_request(), 1, 10, entrance(), now);
         sessions.started(own, 99, None);
-        sessions.add(SessionRequest { source: Some(Source::User(2)), ..session_request() }, 1, 10, door(), now);
-        sessions.add(SessionRequest { source: None, ..session_request() }, 1, 10, door(), now);
+        sessions.add(SessionRequest { source: Some(Source::User(2)), ..session_request() }, 1, 10, entrance(), now);
+        sessions.add(SessionRequest { source: None, ..session_request() }, 1, 10, entrance(), now);
         let rows = sessions.rows(now, Some(Source::User(1)));
         assert_eq!(rows.iter().map(|row| (row.session, row.worker)).collect::<Vec<_>>(), [(own, 0)]);
         assert_eq!(sessions.rows(now, None).len(), 3);
@@ -436,7 +436,7 @@ mod tests {
     fn a_row_says_how_long_a_client_has_been_missing() {
         let start = Instant::now();
         let mut sessions = Sessions::default();
-        let number = sessions.add(session_request(), 1, 10, door(), start);
+        let number = sessions.add(session_request(), 1, 10, entrance(), start);
         sessions.breaks(number, Some(start));
         assert_eq!(sessions.rows(start + Duration::from_secs(12), None)[0].transport, "unix, broken 12 s");
         sessions.breaks(number, None);

@@ -49,11 +49,11 @@ const INHERITED: [&str; 6] = [
 /// NVIDIA's driver keeps no compiled code on disk: one tenant's would be another's, and no worker may write.
 const NO_COMPILER_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 
-/// Starts the worker, which is handed its connections at `door`, its stdin.
+/// Starts the worker, which is handed its connections at `worker_end`, its stdin.
 ///
 /// The thread that calls this must live as long as the worker: the worker asks the kernel to be killed when its parent
 /// ends, and the kernel means the thread.
-pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> Result<Worker, DaemonError> {
+pub(crate) fn start(place: &Place<'_>, admission: &Admission, worker_end: OwnedFd) -> Result<Worker, DaemonError> {
     let task = Task {
         session: admission.session,
         library: place.library.to_owned(),
@@ -86,7 +86,7 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, door: OwnedFd) -> 
         .envs([NO_COMPILER_CACHE])
         .env(TASK_VARIABLE, task)
         .current_dir("/")
-        .stdin(Stdio::from(door))
+        .stdin(Stdio::from(worker_end))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -10,20 +10,20 @@ use floe_wire::{Call, ListGpus, ListSessions, Push, StreamId, SynchronizeStream}
 
 use super::*;
 use crate::usage::sessions::{SessionRequest, Table};
-use crate::workers::door::{Door, Way};
+use crate::workers::worker_channel::{ChannelEntrance, WorkerChannel};
 
 struct OneGpu {
     token: Option<Token>,
     trusts: Option<Peer>,
     trusts_forwarded: bool,
     sessions: Table,
-    door: Mutex<Door>,
+    entrance: Mutex<ChannelEntrance>,
 }
 
 impl Default for OneGpu {
     fn default() -> Self {
-        let door = Mutex::new(Door::new(1, false).expect("made"));
-        Self { token: None, trusts: None, trusts_forwarded: false, sessions: Table::default(), door }
+        let entrance = Mutex::new(ChannelEntrance::new(1, false).expect("made"));
+        Self { token: None, trusts: None, trusts_forwarded: false, sessions: Table::default(), entrance }
     }
 }
 
@@ -65,8 +65,8 @@ impl Host for OneGpu {
             source: caller.source,
             ..SessionRequest::new(request, caller.peer, sealer, Transport::Socket)
         };
-        let door = Door::new(0, false).expect("made");
-        let session = self.sessions.lock().add(session_request, 0, 0, door, Instant::now());
+        let entrance = ChannelEntrance::new(0, false).expect("made");
+        let session = self.sessions.lock().add(session_request, 0, 0, entrance, Instant::now());
         Ok(Admission {
             session,
             _row: self.sessions.row(session),
@@ -90,8 +90,8 @@ impl Host for OneGpu {
         AttachReply { session: admission.session, ..Default::default() }
     }
 
-    fn join(&self, request: &Join<'_>) -> Result<Arc<Way>, Refusal> {
-        match self.door.lock().expect("no test panics with it").join(request.key) {
+    fn join(&self, request: &Join<'_>) -> Result<Arc<WorkerChannel>, Refusal> {
+        match self.entrance.lock().expect("no test panics with it").join(request.key) {
             Some(giver) if request.session == 5 => Ok(giver),
             _ => Err(Refusal { status: status::NOT_PERMITTED, detail: "no".into() }),
         }
@@ -201,7 +201,7 @@ fn who_is_told_of_a_session_and_reads_no_more_holds_nobody_up() {
 fn a_connection_joins_a_session_with_its_key_and_no_other() {
     for (session, is_right, expected) in [(5, true, 0), (5, false, status::NOT_PERMITTED), (6, true, 800)] {
         let host = OneGpu::default();
-        let mut key = host.door.lock().expect("alone").key();
+        let mut key = host.entrance.lock().expect("alone").key();
         key[15] ^= u8::from(!is_right);
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         let mut link = Link::new(ours.into());
@@ -405,7 +405,7 @@ fn shown(is_in_person: bool, trusts_forwarded: bool) -> Vec<u64> {
             source,
             ..SessionRequest::new(&Attach::default(), &peer, Sealer::Nobody, Transport::Socket)
         };
-        host.sessions.lock().add(session_request, 0, 0, Door::new(0, false).expect("made"), Instant::now());
+        host.sessions.lock().add(session_request, 0, 0, ChannelEntrance::new(0, false).expect("made"), Instant::now());
     }
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let daemon = std::thread::spawn(move || lead(&mut Link::new(theirs.into()), &peer, &host, &mut Patience));

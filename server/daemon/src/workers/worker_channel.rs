@@ -25,20 +25,20 @@ const SPARE: u32 = 4;
 /// A session's key.
 pub(crate) type Key = [u8; KEY_BYTES];
 
-/// A session's way in.
+/// How connections of a session come to its worker: by whom, and how many still may.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ChannelEntrance {
     key: Key,
     /// How many connections may still join; `None`: any number, as long as there is the session.
     left: Option<u32>,
-    way: Arc<Way>,
+    channel: Arc<WorkerChannel>,
     /// Until the worker has it.
     taker: Option<Taker>,
 }
 
-/// The way to a worker, and the tunnels of connections that went it.
+/// Hands connections to a worker, and holds the tunnels of those that it was handed.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct WorkerChannel {
     giver: Giver,
     /// The most tunnels at once: two for every connection a session has.
     most: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Way {
     tunnels: Mutex<Option<Vec<Tunnel>>>,
 }
 
-impl Way {
+impl WorkerChannel {
     /// Gives the worker its way to the cache of modules.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Way {
     }
 }
 
-impl Door {
+impl ChannelEntrance {
     /// A way in for the session's own connection and so many more with bulk data: once each, or as often as they break
     /// where the session outlives them.
     pub(crate) fn new(bulk_connections: u32, outlives: bool) -> Result<Self, DaemonError> {
@@ -96,8 +96,8 @@ impl Door {
         let key = *random()?.first_chunk().expect("a nonce is longer than a key");
         let left = (!outlives).then_some(bulk_connections);
         let most = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
-        let way = Arc::new(Way { giver, most, tunnels: Mutex::new(Some(Vec::new())) });
-        Ok(Self { key, left, way, taker: Some(taker) })
+        let channel = Arc::new(WorkerChannel { giver, most, tunnels: Mutex::new(Some(Vec::new())) });
+        Ok(Self { key, left, channel, taker: Some(taker) })
     }
 
     /// What lets connections join.
@@ -111,19 +111,19 @@ impl Door {
     }
 
     /// The way for the session's own connection.
-    pub(crate) fn way(&self) -> Arc<Way> {
-        Arc::clone(&self.way)
+    pub(crate) fn channel(&self) -> Arc<WorkerChannel> {
+        Arc::clone(&self.channel)
     }
 
     /// The way for one that joins; `None` where the key is wrong or as many have joined as may.
-    pub(crate) fn join(&mut self, key: &[u8]) -> Option<Arc<Way>> {
+    pub(crate) fn join(&mut self, key: &[u8]) -> Option<Arc<WorkerChannel>> {
         if !bool::from(self.key.as_slice().ct_eq(key)) {
             return None;
         }
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(1)?;
         }
-        Some(self.way())
+        Some(self.channel())
     }
 }
 
@@ -133,22 +133,22 @@ mod tests {
 
     #[test]
     fn as_many_join_as_may_and_only_with_the_key() {
-        let mut door = Door::new(2, false).expect("made");
-        let key = door.key();
-        assert!(door.join(&[0; KEY_BYTES]).is_none());
-        assert!(door.join(&key[..8]).is_none());
-        assert!(door.join(&[]).is_none());
-        assert!(door.join(&key).is_some());
-        assert!(door.join(&key).is_some());
-        assert!(door.join(&key).is_none(), "a third");
-        assert_ne!(Door::new(0, false).expect("made").key(), key);
+        let mut entrance = ChannelEntrance::new(2, false).expect("made");
+        let key = entrance.key();
+        assert!(entrance.join(&[0; KEY_BYTES]).is_none());
+        assert!(entrance.join(&key[..8]).is_none());
+        assert!(entrance.join(&[]).is_none());
+        assert!(entrance.join(&key).is_some());
+        assert!(entrance.join(&key).is_some());
+        assert!(entrance.join(&key).is_none(), "a third");
+        assert_ne!(ChannelEntrance::new(0, false).expect("made").key(), key);
     }
 
     #[test]
     fn connections_that_are_made_again_join_as_often_as_they_break() {
-        let mut door = Door::new(2, true).expect("made");
-        let key = door.key();
-        assert!((0..1000).all(|_| door.join(&key).is_some()));
-        assert!(door.join(&[0; KEY_BYTES]).is_none());
+        let mut entrance = ChannelEntrance::new(2, true).expect("made");
+        let key = entrance.key();
+        assert!((0..1000).all(|_| entrance.join(&key).is_some()));
+        assert!(entrance.join(&[0; KEY_BYTES]).is_none());
     }
 }
