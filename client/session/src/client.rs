@@ -4,14 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use floe_abi::{Context, CudaError, CudaResult, Device, DevicePtr, MemPool};
+use floe_abi::{Context, CudaError, CudaResult, Device, MemPool};
 use floe_image::Takes;
 use floe_surface::advice::Advice;
 use floe_surface::graph::Graphs;
 
 use crate::log::{self, log};
 use crate::memory::host_memory::HostMemory;
-use crate::memory::managed::resident::Resident;
 use crate::memory::staging::copiers::Copiers;
 use crate::objects::context::ContextState;
 use crate::objects::device::DeviceState;
@@ -252,31 +251,6 @@ impl Client {
         let context = self.current()?;
         context.vgpu.errors.report()?;
         Ok(context)
-    }
-
-    /// The vGPU whose memory this address is; `current` decides where two devices have a global variable there.
-    pub(crate) fn owner(&self, at: DevicePtr, current: Option<&Arc<Vgpu>>) -> Option<Arc<Vgpu>> {
-        let devices = self.devices().ok()?;
-        let vgpus = || devices.iter().map(|device| &device.vgpu);
-        vgpus()
-            .find(|vgpu| vgpu.window.contains(&at.0))
-            .or_else(|| current.filter(|vgpu| vgpu.global_at(at.0).is_some()))
-            .or_else(|| vgpus().find(|vgpu| vgpu.global_at(at.0).is_some()))
-            .cloned()
-    }
-
-    /// These bytes, resident on the device that has them.
-    ///
-    /// # Errors
-    /// INVALID_VALUE where they are not all memory of one device.
-    pub(crate) fn device_memory(&self, at: DevicePtr, bytes: u64, current: &Arc<Vgpu>) -> CudaResult<Resident> {
-        match self.owner(at, Some(current)).filter(|vgpu| vgpu.covers(at.0, bytes)) {
-            Some(vgpu) => Resident::of(vgpu, at.0, bytes),
-            None => {
-                log!(Info, "refused: no device has these {bytes} bytes at: {:#x}", at.0);
-                Err(CudaError::INVALID_VALUE)
-            }
-        }
     }
 
     /// Ends all links and prints the statistics where that was asked for, once, in the process that connected.

@@ -7,8 +7,12 @@
 mod calls;
 mod client;
 pub mod log;
+mod lookup;
 mod memory;
 mod objects;
+#[cfg(test)]
+#[path = "../tests/scripted/server.rs"]
+mod scripted;
 pub mod settings;
 mod vgpu;
 

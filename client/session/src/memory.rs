@@ -7,7 +7,7 @@ pub(crate) mod arena;
 pub(crate) mod blocks;
 pub(crate) mod host_memory;
 pub(crate) mod managed;
-mod mirroring;
+pub(crate) mod mirroring;
 pub(crate) mod mirrors;
 mod offers;
 pub(crate) mod sending;

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaResult, DevicePtr};
 use floe_image::Takes;
 use floe_wire::{ArrayId, Call, Message, SynchronizeContext, SynchronizeStream};
 
@@ -146,7 +146,7 @@ impl Vgpu {
     }
 
     /// The blocks that have, or would have, an allocation at this address.
-    pub(crate) fn blocks_at(&self, at: u64) -> &Mutex<Blocks<Fence>> {
+    pub(crate) fn blocks_at(&self, at: DevicePtr) -> &Mutex<Blocks<Fence>> {
         if self.managed.places(at) { &self.managed.blocks } else { &self.blocks }
     }
 
@@ -209,19 +209,19 @@ impl Vgpu {
     }
 
     /// Whether `bytes` from `at` on are memory of this device that exists.
-    pub(crate) fn covers(&self, at: u64, bytes: u64) -> bool {
-        let Some(end) = at.checked_add(bytes) else {
+    pub(crate) fn covers(&self, at: DevicePtr, bytes: u64) -> bool {
+        let Some(DevicePtr(end)) = at.offset(bytes) else {
             return false;
         };
-        if self.window.contains(&at) {
-            let inside = lock(self.blocks_at(at)).reach(at).is_some_and(|reach| end <= reach);
-            return inside || lock(&self.virtual_memory).covers(at, end);
+        if self.window.contains(&at.0) {
+            let inside = lock(self.blocks_at(at)).reach(at.0).is_some_and(|reach| end <= reach);
+            return inside || lock(&self.virtual_memory).covers(at.0, end);
         }
         self.global_at(at).is_some_and(|range| end <= range.end)
     }
 
     /// The global variable that holds this address.
-    pub(crate) fn global_at(&self, at: u64) -> Option<Range<u64>> {
+    pub(crate) fn global_at(&self, DevicePtr(at): DevicePtr) -> Option<Range<u64>> {
         let globals = self.globals.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (start, bytes) = globals.range(..=at).next_back()?;
         let range = *start..start + bytes;

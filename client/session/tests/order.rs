@@ -300,6 +300,21 @@ fn a_box_goes_to_the_device_and_back_with_its_gaps() {
 }
 
 #[test]
+fn a_box_finds_pinned_memory_that_is_called_the_devices() {
+    let server = Server::start(Options::default());
+    let client = client(&server);
+    let at = client.mem_alloc(64).unwrap();
+    let memory = pinned(client.mem_alloc_host(64).unwrap(), 64);
+    memory.write(&(0..64).collect::<Vec<u8>>()).unwrap();
+    let named = CopyPlace::Device(floe_abi::DevicePtr(memory.pointer().0), 36);
+    client.memcpy_box(Stream::LEGACY, &boxed(4, 3, (named, 16), (CopyPlace::Device(at, 20), 8))).unwrap();
+    let mut output = [0u8; 20];
+    client.memcpy_dtoh(Stream::LEGACY, host(&mut output), at).unwrap();
+    let expected = [[0, 1, 2, 3], [0; 4], [16, 17, 18, 19], [0; 4], [32, 33, 34, 35]].concat();
+    assert_eq!(output.as_slice(), expected);
+}
+
+#[test]
 fn a_stream_that_waits_for_another_vgpu_holds_up_no_host_function() {
     // The other vGPU never finishes.
     let there = Server::scripted(|request, _, _| match request {

@@ -1,49 +1,112 @@
-//! The calls that copy. What the program named comes in, told apart by the side it is on; where the stream is captured, the
-//! copy is recorded instead.
+//! The calls that copy. What the program named comes in and becomes two ends, of a line or a box; one dispatch has them copied, by
+//! the sides they are on. Where the stream is captured, the copy is recorded instead.
 
-mod boxes;
-mod late;
-mod lines;
+mod between;
+mod deferred;
+mod download;
+mod ends;
+mod extent;
+mod upload;
+mod way;
 
 use std::sync::Arc;
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, Stream};
-use floe_surface::{CopyBox, CopyCalls, CopyEnd, CopyPlace, HostRange, UnifiedRange};
+use floe_surface::graph::{CopyWork, Work};
+use floe_surface::{CopyBox, CopyCalls, CopyPlace, HostRange, UnifiedRange};
 
 use crate::client::Client;
-use crate::memory::managed::resident::Resident;
-use lines::{Mode, Side};
+use crate::lookup::OnDevice;
+use crate::objects::stream::StreamState;
+use crate::vgpu::Vgpu;
+use ends::{End, Spot};
+use extent::Extent;
+use way::Mode;
 
 impl Client {
-    /// Records a copy in one line where the stream is captured; `false` where it is not.
-    fn record_line(&self, stream: Stream, to: CopyPlace, from: CopyPlace, bytes: usize) -> CudaResult<bool> {
-        let Some(stream) = self.capturing(stream)? else {
-            return Ok(false);
-        };
-        let end = |place| CopyEnd { place, pitch: bytes, slice: bytes };
-        let copy = CopyBox { source: end(from), destination: end(to), width: bytes, height: 1, depth: 1 };
-        self.record_copy(&stream, &copy).map(|()| true)
-    }
-
-    fn copy(&self, stream: Stream, to: UnifiedRange, from: UnifiedRange, mode: Mode) -> CudaResult<()> {
-        let (target, source) = (CopyPlace::Unified(to), CopyPlace::Unified(from));
-        if mode == Mode::Queues && self.record_line(stream, target, source, from.len())? {
-            return Ok(());
+    /// A copy in one line.
+    fn copy_line(&self, stream: Stream, to: CopyPlace, from: CopyPlace, bytes: usize, mode: Mode) -> CudaResult<()> {
+        if mode == Mode::Queues
+            && let Some(stream) = self.capturing(stream)?
+        {
+            return self.record_copy(&stream, &CopyBox::line(to, from, bytes));
         }
         let stream = self.working_stream(stream)?;
-        if from.is_empty() {
+        if bytes == 0 {
             return Ok(());
         }
-        let ends = [to.device().0, from.device().0];
-        match (self.side(&to, &stream.vgpu)?, self.side(&from, &stream.vgpu)?) {
-            (Side::Device(to), Side::Host(from)) => self.upload(&stream, to, from, mode),
-            (Side::Host(to), Side::Device(from)) => self.download(&stream, to, from, mode),
-            (Side::Device(to), Side::Device(at)) => self.move_on_device(&stream, to, at, from.len() as u64),
-            (Side::Host(to), Side::Host(from)) => self.move_on_host(&stream, to, from),
-        }?;
-        self.end_copy(mode, &stream, ends)
+        let (to, from) = (self.line_end(to, &stream.vgpu)?, self.line_end(from, &stream.vgpu)?);
+        self.copy_and_end(&stream, to, from, &Extent::Line(bytes), mode)
     }
 
+    fn copy_box(&self, stream: Stream, copy: &CopyBox, mode: Mode) -> CudaResult<()> {
+        if let (Mode::Queues, Some(stream)) = (mode, self.capturing(stream)?) {
+            return self.record_copy(&stream, copy);
+        }
+        let stream = self.working_stream(stream)?;
+        self.copy_box_on(&stream, copy, mode)
+    }
+
+    /// A copy of a graph, on the stream that launches the graph.
+    pub(crate) fn copy_recorded(&self, stream: &StreamState, copy: &CopyBox) -> CudaResult<()> {
+        self.copy_box_on(stream, copy, Mode::Recorded)
+    }
+
+    fn copy_box_on(&self, stream: &StreamState, copy: &CopyBox, mode: Mode) -> CudaResult<()> {
+        if copy.is_empty() {
+            return Ok(());
+        }
+        let to = self.box_end(&copy.destination, copy, &stream.vgpu)?;
+        let from = self.box_end(&copy.source, copy, &stream.vgpu)?;
+        self.copy_and_end(stream, to, from, &Extent::of(copy), mode)
+    }
+
+    /// Copies. Behind a copy that the program waits for it may touch managed memory, by calls of the system too.
+    fn copy_and_end(
+        &self,
+        stream: &StreamState,
+        to: End<'_>,
+        from: End<'_>,
+        extent: &Extent,
+        mode: Mode,
+    ) -> CudaResult<()> {
+        self.copy(stream, &to, &from, extent, mode)?;
+        let is_managed = to.is_managed() || from.is_managed();
+        // Managed memory is the device's while its end lives.
+        drop((to, from));
+        if mode == Mode::Waits {
+            if is_managed {
+                stream.vgpu.synchronize_stream(stream.course())?;
+            }
+            stream.vgpu.open_after_wait();
+        }
+        Ok(())
+    }
+
+    /// Copies between two ends, by the sides they are on.
+    fn copy(&self, stream: &StreamState, to: &End<'_>, from: &End<'_>, extent: &Extent, mode: Mode) -> CudaResult<()> {
+        // A program that calls pinned memory the device's does not expect the copy to outlast the call.
+        let is_misnamed = to.is_host_named_as_device() || from.is_host_named_as_device();
+        let mode = if is_misnamed { Mode::Waits } else { mode };
+        match (to, from) {
+            (End::Device(to), End::Host(from)) => self.upload(stream, to.spot(), from, extent, mode),
+            (End::Host(to), End::Device(from)) => self.download(stream, to, from.spot(), extent, mode),
+            (End::Device(to), End::Device(from)) => self.move_between(stream, to.spot(), from.spot(), extent),
+            (End::Host(to), End::Host(from)) => self.move_on_host(stream, &to.range, &from.range, extent),
+        }
+    }
+
+    /// A copy on a stream that is captured.
+    fn record_copy(&self, stream: &StreamState, copy: &CopyBox) -> CudaResult<()> {
+        if copy.is_empty() {
+            return Ok(());
+        }
+        copy.refuse_array()?;
+        let copy = self.settled_box(copy, &stream.vgpu)?;
+        self.record_work(stream, Work::Copy(Box::new(CopyWork::new(copy, stream.context()))))
+    }
+
+    /// A copy in one line between memory of two contexts, which say whose each end is.
     fn peer(
         &self,
         stream: Stream,
@@ -52,65 +115,52 @@ impl Client {
         bytes: usize,
     ) -> CudaResult<()> {
         let (target, source) = (self.context(to.1)?, self.context(from.1)?);
-        let bytes = bytes as u64;
-        if !target.vgpu.covers(to.0.0, bytes) || !source.vgpu.covers(from.0.0, bytes) {
-            return Err(CudaError::INVALID_VALUE);
-        }
-        let target = Resident::of(Arc::clone(&target.vgpu), to.0.0, bytes)?;
-        let source = Resident::of(Arc::clone(&source.vgpu), from.0.0, bytes)?;
+        let end =
+            |vgpu: &Arc<Vgpu>, at| OnDevice::of(vgpu, at, bytes as u64).ok_or(CudaError::INVALID_VALUE)?.resident();
+        let (target, source) = (end(&target.vgpu, to.0)?, end(&source.vgpu, from.0)?);
         let stream = self.working_stream(stream)?;
         if bytes == 0 {
             return Ok(());
         }
-        self.move_between(&stream, (to.0, &target), (from.0, &source), bytes)
+        let (to, from) = (Spot::line(to.0, &target), Spot::line(from.0, &source));
+        self.move_between(&stream, to, from, &Extent::Line(bytes))
     }
 }
 
 impl CopyCalls for Client {
     fn memcpy(&self, stream: Stream, destination: UnifiedRange, source: UnifiedRange) -> CudaResult<()> {
-        self.copy(stream, destination, source, Mode::Waits)
+        let (to, from) = (CopyPlace::Unified(destination), CopyPlace::Unified(source));
+        self.copy_line(stream, to, from, source.len(), Mode::Waits)
     }
 
     fn memcpy_async(&self, destination: UnifiedRange, source: UnifiedRange, stream: Stream) -> CudaResult<()> {
-        self.copy(stream, destination, source, Mode::Queues)
+        let (to, from) = (CopyPlace::Unified(destination), CopyPlace::Unified(source));
+        self.copy_line(stream, to, from, source.len(), Mode::Queues)
     }
 
     fn memcpy_htod(&self, stream: Stream, destination: DevicePtr, source: HostRange) -> CudaResult<()> {
-        let stream = self.working_stream(stream)?;
-        let ends = [destination.0, source.pointer().0];
-        self.upload(&stream, destination, source, Mode::Waits)?;
-        self.end_copy(Mode::Waits, &stream, ends)
+        let (to, from) = (CopyPlace::Device(destination, source.len()), CopyPlace::Host(source));
+        self.copy_line(stream, to, from, source.len(), Mode::Waits)
     }
 
     fn memcpy_htod_async(&self, destination: DevicePtr, source: HostRange, stream: Stream) -> CudaResult<()> {
-        let bytes = source.len();
-        if self.record_line(stream, CopyPlace::Device(destination, bytes), CopyPlace::Host(source), bytes)? {
-            return Ok(());
-        }
-        let stream = self.working_stream(stream)?;
-        self.upload(&stream, destination, source, Mode::Queues)
+        let (to, from) = (CopyPlace::Device(destination, source.len()), CopyPlace::Host(source));
+        self.copy_line(stream, to, from, source.len(), Mode::Queues)
     }
 
     fn memcpy_dtoh(&self, stream: Stream, destination: HostRange, source: DevicePtr) -> CudaResult<()> {
-        let stream = self.working_stream(stream)?;
-        let ends = [destination.pointer().0, source.0];
-        self.download(&stream, destination, source, Mode::Waits)?;
-        self.end_copy(Mode::Waits, &stream, ends)
+        let (to, from) = (CopyPlace::Host(destination), CopyPlace::Device(source, destination.len()));
+        self.copy_line(stream, to, from, destination.len(), Mode::Waits)
     }
 
     fn memcpy_dtoh_async(&self, destination: HostRange, source: DevicePtr, stream: Stream) -> CudaResult<()> {
-        let bytes = destination.len();
-        if self.record_line(stream, CopyPlace::Host(destination), CopyPlace::Device(source, bytes), bytes)? {
-            return Ok(());
-        }
-        let stream = self.working_stream(stream)?;
-        self.download(&stream, destination, source, Mode::Queues)
+        let (to, from) = (CopyPlace::Host(destination), CopyPlace::Device(source, destination.len()));
+        self.copy_line(stream, to, from, destination.len(), Mode::Queues)
     }
 
     fn memcpy_dtod(&self, stream: Stream, destination: DevicePtr, source: DevicePtr, bytes: usize) -> CudaResult<()> {
-        let stream = self.working_stream(stream)?;
-        self.move_on_device(&stream, destination, source, bytes as u64)?;
-        self.end_copy(Mode::Waits, &stream, [destination.0, source.0])
+        let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
+        self.copy_line(stream, to, from, bytes, Mode::Waits)
     }
 
     fn memcpy_dtod_async(
@@ -121,11 +171,7 @@ impl CopyCalls for Client {
         stream: Stream,
     ) -> CudaResult<()> {
         let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
-        if self.record_line(stream, to, from, bytes)? {
-            return Ok(());
-        }
-        let stream = self.working_stream(stream)?;
-        self.move_on_device(&stream, destination, source, bytes as u64)
+        self.copy_line(stream, to, from, bytes, Mode::Queues)
     }
 
     fn memcpy_box(&self, stream: Stream, copy: &CopyBox) -> CudaResult<()> {
@@ -159,8 +205,8 @@ impl CopyCalls for Client {
         stream: Stream,
     ) -> CudaResult<()> {
         let (to, from) = (CopyPlace::Device(destination, bytes), CopyPlace::Device(source, bytes));
-        if self.record_line(stream, to, from, bytes)? {
-            return Ok(());
+        if let Some(stream) = self.capturing(stream)? {
+            return self.record_copy(&stream, &CopyBox::line(to, from, bytes));
         }
         self.memcpy_peer(stream, destination, destination_context, source, source_context, bytes)
     }

@@ -18,6 +18,7 @@ use floe_surface::{HostRange, MemoryCalls};
 
 use crate::client::Client;
 use crate::log::log_once;
+use crate::lookup::Found;
 use crate::memory::managed::Attachment;
 use crate::vgpu::table::lock;
 
@@ -64,8 +65,7 @@ impl MemoryCalls for Client {
     fn mem_alloc(&self, bytes: usize) -> CudaResult<DevicePtr> {
         self.graphs.refuse_unsafe()?;
         let context = self.working()?;
-        let at = context.vgpu.allocate(bytes as u64, context.handle(), None)?;
-        Ok(DevicePtr(at))
+        context.vgpu.allocate(bytes as u64, context.handle(), None)
     }
 
     fn mem_alloc_pitch(&self, width: usize, height: usize, element_bytes: u32) -> CudaResult<(DevicePtr, usize)> {
@@ -85,11 +85,11 @@ impl MemoryCalls for Client {
         }
         let vgpu = self.owner(address, None).ok_or(CudaError::INVALID_VALUE)?;
         vgpu.errors.report()?;
-        if self.free_of_graph(address, &vgpu)? {
+        if self.free_of_graph(address, vgpu)? {
             return Ok(());
         }
-        if vgpu.managed.places(address.0) {
-            let freed = vgpu.free_managed(address.0)?;
+        if vgpu.managed.places(address) {
+            let freed = vgpu.free_managed(address)?;
             self.advice.forget(&(freed.at..freed.at + freed.bytes));
             return Ok(());
         }
@@ -100,15 +100,10 @@ impl MemoryCalls for Client {
     }
 
     fn mem_get_address_range(&self, address: DevicePtr) -> CudaResult<(DevicePtr, usize)> {
-        let vgpu = self.owner(address, None).ok_or(CudaError::NOT_FOUND)?;
-        if let Some(found) = lock(vgpu.blocks_at(address.0)).find(address.0) {
-            return Ok((DevicePtr(found.at), as_size(found.bytes)?));
+        match self.lookup_address(address) {
+            Some(Found::Device(found)) => Ok((found.start, as_size(found.bytes)?)),
+            Some(Found::Pinned(_)) | None => Err(CudaError::NOT_FOUND),
         }
-        let range = lock(&vgpu.virtual_memory)
-            .mapping(address.0)
-            .or_else(|| vgpu.global_at(address.0))
-            .ok_or(CudaError::NOT_FOUND)?;
-        Ok((DevicePtr(range.start), as_size(range.end - range.start)?))
     }
 
     fn mem_alloc_host(&self, bytes: usize) -> CudaResult<HostPointer> {
@@ -134,10 +129,9 @@ impl MemoryCalls for Client {
 
     fn mem_host_get_device_pointer(&self, pointer: HostPointer, flags: u32) -> CudaResult<DevicePtr> {
         let pinned = self.host_memory.find(pointer.0).filter(|_| flags == 0).ok_or(CudaError::INVALID_VALUE)?;
-        let whole = self.host_memory.range(pinned.start, pinned.bytes).ok_or(CudaError::INVALID_VALUE)?;
         let vgpu = &self.working()?.vgpu;
-        if !self.reaches_shared(DevicePtr(pinned.start), 1, vgpu) {
-            vgpu.mirror(whole)?;
+        if vgpu.reach(&pinned).is_none() {
+            vgpu.mirror(pinned.whole)?;
         }
         Ok(DevicePtr(pointer.0))
     }
@@ -159,7 +153,7 @@ impl MemoryCalls for Client {
             return Err(CudaError::NOT_SUPPORTED);
         }
         let context = self.working()?;
-        if context.vgpu.managed.has(range.pointer().0) {
+        if context.vgpu.managed.has(DevicePtr(range.pointer().0)) {
             log_once!(Warn, "cuMemHostRegister: managed memory is no memory of the host's to register");
             return Err(CudaError::INVALID_VALUE);
         }
@@ -188,6 +182,6 @@ impl MemoryCalls for Client {
         let attached = Attachment::at_first(flags)?;
         let context = self.working()?;
         let copiers = self.copiers()?;
-        context.vgpu.allocate_managed(bytes as u64, attached, context.handle(), copiers).map(DevicePtr)
+        context.vgpu.allocate_managed(bytes as u64, attached, context.handle(), copiers)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use floe_abi::{Context, CudaError, CudaResult, access_flags};
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr, access_flags};
 use floe_wire::{BlockId, Call, CreateBlock, DestroyArray, MapBlock, MemoryInfo};
 
 use crate::memory::blocks::{Blocks, Plan};
@@ -17,7 +17,7 @@ impl Vgpu {
     ///
     /// # Errors
     /// OUT_OF_MEMORY when quota, device or window has no more even after everything freed has come back.
-    pub(crate) fn allocate(&self, bytes: u64, owner: Context, stream: Option<u64>) -> CudaResult<u64> {
+    pub(crate) fn allocate(&self, bytes: u64, owner: Context, stream: Option<u64>) -> CudaResult<DevicePtr> {
         self.allocate_from(&self.blocks, bytes, owner, stream)
     }
 
@@ -28,13 +28,13 @@ impl Vgpu {
         bytes: u64,
         owner: Context,
         stream: Option<u64>,
-    ) -> CudaResult<u64> {
+    ) -> CudaResult<DevicePtr> {
         if bytes == 0 {
             return Err(CudaError::INVALID_VALUE);
         }
         self.collect()?;
         if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
-            return Ok(at);
+            return Ok(DevicePtr(at));
         }
         match self.grow(blocks, bytes, owner) {
             Err(CudaError::OUT_OF_MEMORY) => {}
@@ -44,13 +44,13 @@ impl Vgpu {
         self.synchronize()?;
         self.trim(0)?;
         if let Some(at) = lock(blocks).allocate(bytes, owner.0, stream) {
-            return Ok(at);
+            return Ok(DevicePtr(at));
         }
         self.grow(blocks, bytes, owner)
     }
 
     /// Creates a block that holds `bytes`, a comfortable one or else the smallest.
-    fn grow(&self, blocks: &Mutex<Blocks<Fence>>, bytes: u64, owner: Context) -> CudaResult<u64> {
+    fn grow(&self, blocks: &Mutex<Blocks<Fence>>, bytes: u64, owner: Context) -> CudaResult<DevicePtr> {
         let plan = lock(blocks).plan(bytes);
         match self.create(blocks, plan, bytes, owner) {
             Err(CudaError::OUT_OF_MEMORY) => {}
@@ -67,21 +67,27 @@ impl Vgpu {
         }
     }
 
-    fn create(&self, blocks: &Mutex<Blocks<Fence>>, plan: Option<Plan>, bytes: u64, owner: Context) -> CudaResult<u64> {
+    fn create(
+        &self,
+        blocks: &Mutex<Blocks<Fence>>,
+        plan: Option<Plan>,
+        bytes: u64,
+        owner: Context,
+    ) -> CudaResult<DevicePtr> {
         let plan = plan.ok_or(CudaError::OUT_OF_MEMORY)?;
         let id = self.next_id();
         let made = self.call(&CreateBlock { block: BlockId(id), bytes: plan.bytes }).and_then(|_| {
             self.connection.post(&MapBlock {
                 block: BlockId(id),
                 offset: 0,
-                at: floe_wire::DevicePtr(plan.at),
+                at: DevicePtr(plan.at),
                 bytes: plan.bytes,
                 access: access_flags::READWRITE,
             })
         });
         let mut blocks = lock(blocks);
         match made {
-            Ok(_) => blocks.add(plan, id, bytes, owner.0).ok_or(CudaError::OUT_OF_MEMORY),
+            Ok(_) => blocks.add(plan, id, bytes, owner.0).map(DevicePtr).ok_or(CudaError::OUT_OF_MEMORY),
             Err(error) => {
                 blocks.cancel(plan);
                 Err(error)
@@ -130,7 +136,7 @@ impl Vgpu {
     }
 
     fn give_up(&self, surplus: &crate::memory::blocks::Surplus) -> CudaResult<()> {
-        self.connection.post(&floe_wire::UnmapRange { at: floe_wire::DevicePtr(surplus.at), bytes: surplus.bytes })?;
+        self.connection.post(&floe_wire::UnmapRange { at: DevicePtr(surplus.at), bytes: surplus.bytes })?;
         self.connection.post(&floe_wire::ReleaseBlock { block: floe_wire::BlockId(surplus.block) })?;
         Ok(())
     }

@@ -45,6 +45,8 @@ impl Block {
 /// What is known about a pinned address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PinnedRange {
+    /// All of it.
+    pub(crate) whole: HostRange,
     /// First address.
     pub(crate) start: u64,
     /// Bytes.
@@ -55,6 +57,16 @@ pub(crate) struct PinnedRange {
     pub(crate) flags: u32,
     /// Whether it was allocated as such, and not registered.
     pub(crate) is_allocated: bool,
+    /// Bytes of its pages, where it is of the arena, which a worker of this machine can map.
+    pub(crate) pages: Option<u64>,
+}
+
+impl PinnedRange {
+    /// The `bytes` bytes from `address` on, where all of them are of this range.
+    pub(crate) fn part(&self, address: u64, bytes: u64) -> Option<HostRange> {
+        let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        self.whole.sub(offset, usize::try_from(bytes).ok()?).ok()
+    }
 }
 
 /// Where pinned memory is placed: above all windows of device addresses, below where the system puts libraries, and never
@@ -169,41 +181,24 @@ impl HostMemory {
     pub(crate) fn find(&self, address: u64) -> Option<PinnedRange> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let (start, pinned) = ranges.range(..=address).next_back()?;
+        let pages = match &pinned.block {
+            Some(Block::Shared(block)) => Some(block.pages()),
+            _ => None,
+        };
         (address - start < pinned.bytes).then_some(PinnedRange {
+            whole: pinned.range,
             start: *start,
             bytes: pinned.bytes,
             context: pinned.context,
             flags: pinned.flags,
             is_allocated: pinned.block.is_some(),
+            pages,
         })
-    }
-
-    /// These bytes, where all of them are pinned.
-    pub(crate) fn range(&self, address: u64, bytes: u64) -> Option<HostRange> {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
-        let (start, pinned) = ranges.range(..=address).next_back()?;
-        pinned.range.sub(usize::try_from(address - start).ok()?, usize::try_from(bytes).ok()?).ok()
-    }
-
-    /// The block of the arena that has all these bytes: its first address and the bytes of its pages.
-    pub(crate) fn shared(&self, address: u64, bytes: u64) -> Option<(u64, u64)> {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
-        let (start, pinned) = ranges.range(..=address).next_back()?;
-        let has_all = (address - start).checked_add(bytes).is_some_and(|end| end <= pinned.bytes);
-        match &pinned.block {
-            Some(Block::Shared(block)) if has_all => Some((*start, block.pages())),
-            _ => None,
-        }
     }
 
     /// The pinned range that holds all these bytes.
     pub(crate) fn find_all(&self, address: u64, bytes: u64) -> Option<PinnedRange> {
         self.find(address).filter(|range| bytes <= range.start + range.bytes - address)
-    }
-
-    /// Whether all these bytes are pinned.
-    pub(crate) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
-        self.find_all(address, bytes).is_some()
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Pinned>> {
@@ -228,14 +223,16 @@ mod tests {
     fn allocated_memory_is_pinned_until_freed() {
         let memory = HostMemory::default();
         let at = memory.allocate(100, 0, Context(1), false).unwrap();
-        assert!(memory.is_pinned(at.0 + 50, 50));
+        let is_pinned = |at, bytes| memory.find_all(at, bytes).is_some();
+        assert!(is_pinned(at.0 + 50, 50));
         assert!(memory.find(at.0 + 50).unwrap().is_allocated && memory.find(at.0 + 100).is_none());
-        assert!(!memory.is_pinned(at.0 + 50, 51));
-        assert_eq!(memory.range(at.0 + 50, 50).map(|range| range.pointer().0), Some(at.0 + 50));
-        assert_eq!(memory.range(at.0 + 50, 51), None);
+        assert!(!is_pinned(at.0 + 50, 51));
+        let found = memory.find(at.0 + 50).unwrap();
+        assert_eq!(found.part(at.0 + 50, 50).map(|range| range.pointer().0), Some(at.0 + 50));
+        assert_eq!([found.part(at.0 + 50, 51), found.part(at.0 - 1, 1)], [None; 2]);
         assert_eq!(memory.unregister(at), Err(CudaError::HOST_MEMORY_NOT_REGISTERED));
         assert_eq!(memory.free(at), Ok(()));
-        assert!(!memory.is_pinned(at.0, 1));
+        assert!(!is_pinned(at.0, 1));
         assert_eq!(memory.free(at), Err(CudaError::INVALID_VALUE));
     }
 
@@ -261,7 +258,7 @@ mod tests {
         memory.register(first, 0, Context(1)).unwrap();
         memory.register(second, 0, Context(2)).unwrap();
         memory.forget_registered(Context(1));
-        let pinned = [own, first.pointer(), second.pointer()].map(|at| memory.is_pinned(at.0, 1));
+        let pinned = [own, first.pointer(), second.pointer()].map(|at| memory.find(at.0).is_some());
         assert_eq!(pinned, [true, false, true]);
         let allocated = [own, first.pointer(), second.pointer()].map(|at| memory.find(at.0).map(|at| at.is_allocated));
         assert_eq!(allocated, [Some(true), None, Some(false)]);

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use floe_abi::DevicePtr;
 use floe_touch::{PAGE, Span, Watch};
 
 use crate::memory::blocks::Blocks;
@@ -126,16 +127,16 @@ impl Managed {
     }
 
     /// Whether an address is one that managed allocations have.
-    pub(crate) fn places(&self, at: u64) -> bool {
+    pub(crate) fn places(&self, DevicePtr(at): DevicePtr) -> bool {
         self.window.contains(&at)
     }
 
     /// Whether an address is of managed memory, or could be.
-    pub(crate) fn has(&self, at: u64) -> bool {
+    pub(crate) fn has(&self, at: DevicePtr) -> bool {
         self.exists.load(Ordering::Acquire) && (self.places(at) || self.variable_at(at))
     }
 
-    fn variable_at(&self, at: u64) -> bool {
+    fn variable_at(&self, DevicePtr(at): DevicePtr) -> bool {
         let variables = self.variables.read().unwrap_or_else(PoisonError::into_inner);
         variables.range(..=at).next_back().is_some_and(|(_, end)| at < *end)
     }

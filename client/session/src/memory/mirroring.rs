@@ -8,7 +8,9 @@ use floe_abi::{CudaError, CudaResult, device_attribute};
 use floe_surface::HostRange;
 use floe_wire::{MirrorMemory, UnmirrorMemory};
 
+use super::sharing::Pages;
 use crate::log::log;
+use crate::memory::host_memory::PinnedRange;
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::Course;
 use crate::vgpu::table::lock;
@@ -20,7 +22,33 @@ const SOON: Duration = Duration::from_micros(50);
 /// How seldom it is looked at in the end: what a release by the program alone may be late.
 const LATE: Duration = Duration::from_millis(1);
 
+/// How kernels of a vGPU reach pinned memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The worker maps its very pages.
+    Shared,
+    /// The worker has a copy, and each side sends its changes.
+    Mirrored,
+}
+
 impl Vgpu {
+    /// How kernels of this vGPU reach pinned memory now.
+    pub(crate) fn reach(&self, pinned: &PinnedRange) -> Option<Reach> {
+        if self.mirrors.is_mirror(pinned.start) {
+            return Some(Reach::Mirrored);
+        }
+        (self.pages_of(pinned) == Pages::Reached).then_some(Reach::Shared)
+    }
+
+    /// The same after mirroring pinned memory that the program uses as a device's, where there is room for it.
+    pub(crate) fn make_reachable(&self, pinned: &PinnedRange) -> Option<Reach> {
+        let mirror = || {
+            let can = self.can_mirror() && self.has_room_to_mirror(&pinned.whole);
+            (can && self.mirror(pinned.whole).is_ok()).then_some(Reach::Mirrored)
+        };
+        self.reach(pinned).or_else(mirror)
+    }
+
     /// Lets kernels of this vGPU reach host memory, at its own address.
     ///
     /// # Errors
@@ -49,12 +77,12 @@ impl Vgpu {
     }
 
     /// Whether the device's kernels can reach host memory at all.
-    pub(crate) fn can_mirror(&self) -> bool {
+    fn can_mirror(&self) -> bool {
         self.snapshot.attribute(device_attribute::CAN_MAP_HOST_MEMORY).is_some_and(|can| can != 0)
     }
 
     /// Whether a range can be mirrored beside those that are.
-    pub(crate) fn has_room_to_mirror(&self, range: &HostRange) -> bool {
+    fn has_room_to_mirror(&self, range: &HostRange) -> bool {
         self.mirrors.bytes() + range.len() as u64 <= MOST_BYTES
     }
 

@@ -11,7 +11,7 @@ use floe_wire::{Call as _, MapShared, ShareMemory, UnmapShared};
 use super::sharing::Pages;
 use crate::log::log;
 use crate::memory::arena::Arena;
-use crate::memory::host_memory::PLACES;
+use crate::memory::host_memory::{PLACES, PinnedRange};
 use crate::vgpu::Vgpu;
 
 impl Vgpu {
@@ -36,8 +36,13 @@ impl Vgpu {
         })
     }
 
+    /// What the worker has of pinned memory, after offering it.
+    pub(crate) fn pages_of(&self, pinned: &PinnedRange) -> Pages {
+        pinned.pages.map_or(Pages::Refused, |pages| self.share(pinned.start, pages))
+    }
+
     /// What the worker has of a block, after offering it.
-    pub(crate) fn share(&self, start: u64, bytes: u64) -> Pages {
+    fn share(&self, start: u64, bytes: u64) -> Pages {
         if let Some(pages) = self.sharing.pages(start) {
             return pages;
         }

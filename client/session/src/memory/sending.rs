@@ -1,10 +1,10 @@
 //! Host bytes on their way to a vGPU as messages: in pieces, in the frame or from where they lie, or on the bulk connections. When
-//! they are read is the passage's to say.
+//! they are read is the caller's to say.
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_surface::HostRange;
 use floe_transport::{Giving, Help, Load, STRIPED_FROM, transfers};
-use floe_wire::{CopyBulkToDevice, CopyToDevice, PIECE_BYTES};
+use floe_wire::{CopyBulkToDevice, CopyToDevice, PIECE_BYTES, StreamId};
 
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::Course;
@@ -12,24 +12,55 @@ use crate::vgpu::order::Course;
 /// Bytes from which on a piece is not copied on its way to the socket.
 const LARGE: usize = 32 << 10;
 
-/// How host bytes get to the socket.
+/// How host bytes that travel are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Passage {
+pub(crate) struct Reading {
     /// From where they lie, later: the memory is pinned and the copy asynchronous. Otherwise before the call returns.
-    pub(crate) is_lent: bool,
+    pub(crate) is_borrowed: bool,
     /// How sockets are given them.
     pub(crate) giving: Giving,
 }
 
-impl Passage {
+impl Reading {
     /// Before the call returns, by copies.
-    pub(crate) const AT_ONCE: Self = Self { is_lent: false, giving: Giving::Copies };
+    pub(crate) const AT_ONCE: Self = Self { is_borrowed: false, giving: Giving::Copies };
 }
 
-/// Posts host bytes in pieces.
-pub(crate) fn send(vgpu: &Vgpu, course: &Course, to: u64, source: &HostRange, passage: Passage) -> CudaResult<()> {
-    if source.len() >= STRIPED_FROM && vgpu.connection.has_stripes() {
-        send_by_bulk(vgpu, course, to, source, passage)?;
+/// How host bytes leave for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// In the command's frame, together with other frames.
+    InFrame,
+    /// Behind the heads of frames, from where they lie, in pieces; the call returns when the socket or ring has them.
+    LargeFrames,
+    /// The same, written after the call has returned.
+    Borrowed(Giving),
+    /// On the bulk connections, in transfers.
+    Bulk(Reading),
+}
+
+impl Sending {
+    /// How so many bytes leave.
+    pub(crate) fn of(bytes: usize, reading: Reading, has_bulk: bool) -> Self {
+        match bytes {
+            STRIPED_FROM.. if has_bulk => Self::Bulk(reading),
+            ..LARGE => Self::InFrame,
+            _ if reading.is_borrowed => Self::Borrowed(reading.giving),
+            _ => Self::LargeFrames,
+        }
+    }
+}
+
+/// Posts host bytes. What is left of them for a last piece may be little enough to go in the frame.
+pub(crate) fn send(
+    vgpu: &Vgpu,
+    course: &Course,
+    to: DevicePtr,
+    source: &HostRange,
+    sending: Sending,
+) -> CudaResult<()> {
+    if let Sending::Bulk(reading) = sending {
+        send_by_bulk(vgpu, course, to, source, reading)?;
         vgpu.statistics.went_to_device(source.len() as u64);
         return Ok(());
     }
@@ -37,12 +68,9 @@ pub(crate) fn send(vgpu: &Vgpu, course: &Course, to: u64, source: &HostRange, pa
     while done < source.len() {
         let length = PIECE_BYTES.min(source.len() - done);
         let piece = source.sub(done, length)?;
-        let message = CopyToDevice {
-            stream: floe_wire::StreamId(course.stream()),
-            to: floe_wire::DevicePtr(to + done as u64),
-            bytes: &[],
-        };
-        course.issue_reading(send_piece(vgpu, message, piece, passage)?);
+        let to = to.offset(done as u64).ok_or(CudaError::INVALID_VALUE)?;
+        let message = CopyToDevice { stream: StreamId(course.stream()), to, bytes: &[] };
+        course.issue_reading(send_piece(vgpu, message, piece, sending)?);
         done += length;
     }
     vgpu.statistics.went_to_device(source.len() as u64);
@@ -50,17 +78,14 @@ pub(crate) fn send(vgpu: &Vgpu, course: &Course, to: u64, source: &HostRange, pa
 }
 
 /// Posts host bytes that the bulk connections carry: a command for every transfer, its bytes beside it, from where they lie. They
-/// have been read when this returns, or are read later where `passage` says so.
-fn send_by_bulk(vgpu: &Vgpu, course: &Course, to: u64, source: &HostRange, passage: Passage) -> CudaResult<()> {
+/// have been read when this returns, or are read later where they are borrowed.
+fn send_by_bulk(vgpu: &Vgpu, course: &Course, to: DevicePtr, source: &HostRange, reading: Reading) -> CudaResult<()> {
     let connection = &vgpu.connection;
-    let help = if passage.is_lent { Help::None } else { Help::Follows };
-    let load = Load::new(Box::new(vgpu.lent.lend(*source, passage.giving)));
+    let help = if reading.is_borrowed { Help::None } else { Help::Follows };
+    let load = Load::new(Box::new(vgpu.lent.lend(*source, reading.giving)));
     let posted = transfers(source.len()).try_for_each(|place| {
-        let message = CopyBulkToDevice {
-            stream: floe_wire::StreamId(course.stream()),
-            to: floe_wire::DevicePtr(to + place.start as u64),
-            bytes: place.len() as u64,
-        };
+        let to = to.offset(place.start as u64).ok_or(CudaError::INVALID_VALUE)?;
+        let message = CopyBulkToDevice { stream: StreamId(course.stream()), to, bytes: place.len() as u64 };
         course.issue(connection.post_striped(&message, &load, place, help)?);
         Ok(())
     });
@@ -72,14 +97,14 @@ fn send_by_bulk(vgpu: &Vgpu, course: &Course, to: u64, source: &HostRange, passa
 }
 
 /// Posts one piece: a small one together with other frames, a large one from where it lies.
-fn send_piece(vgpu: &Vgpu, message: CopyToDevice<'_>, piece: HostRange, passage: Passage) -> CudaResult<u64> {
+fn send_piece(vgpu: &Vgpu, message: CopyToDevice<'_>, piece: HostRange, sending: Sending) -> CudaResult<u64> {
     let connection = &vgpu.connection;
     if piece.len() < LARGE {
         let fill = |target: &mut [u8]| piece.read_into(target).expect("the piece has the target's length");
         return connection.post_filled(&message, piece.len(), fill);
     }
-    if passage.is_lent {
-        return connection.post_lent(&message, Box::new(vgpu.lent.lend(piece, passage.giving)));
+    if let Sending::Borrowed(giving) = sending {
+        return connection.post_lent(&message, Box::new(vgpu.lent.lend(piece, giving)));
     }
     let mut sent = Err(CudaError::UNKNOWN);
     piece.show(&mut |bytes| sent = connection.post(&CopyToDevice { bytes, ..message }));
@@ -87,6 +112,6 @@ fn send_piece(vgpu: &Vgpu, message: CopyToDevice<'_>, piece: HostRange, passage:
 }
 
 /// Posts host bytes, which have been read when this returns.
-pub(crate) fn send_at_once(vgpu: &Vgpu, course: &Course, to: u64, source: &HostRange) -> CudaResult<()> {
-    send(vgpu, course, to, source, Passage::AT_ONCE)
+pub(crate) fn send_at_once(vgpu: &Vgpu, course: &Course, to: DevicePtr, source: &HostRange) -> CudaResult<()> {
+    send(vgpu, course, to, source, Sending::of(source.len(), Reading::AT_ONCE, vgpu.connection.has_stripes()))
 }

@@ -8,12 +8,13 @@
 
 pub(crate) mod copiers;
 mod download;
+pub(crate) mod path;
 mod pieces;
 mod upload;
-mod way;
 
 use std::sync::{Arc, Mutex};
 
+use floe_abi::DevicePtr;
 use floe_surface::HostRange;
 
 use crate::memory::arena::ArenaBlock;
@@ -130,8 +131,8 @@ impl Slot {
     }
 
     /// Where it lies, here and in the worker.
-    fn address(&self) -> u64 {
-        self.area.memory.block.pointer().0 + self.start() as u64
+    fn address(&self) -> DevicePtr {
+        DevicePtr(self.area.memory.block.pointer().0 + self.start() as u64)
     }
 
     /// Leaves it to the device until the ticket is answered.

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use floe_abi::DevicePtr;
+
 use crate::vgpu::Vgpu;
 use crate::vgpu::table::lock;
 
@@ -24,7 +26,7 @@ pub(crate) struct PoolState {
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     /// Bytes by address.
-    allocations: HashMap<u64, u64>,
+    allocations: HashMap<DevicePtr, u64>,
     /// The vGPU's epoch these belong to: a reset takes all of them.
     epoch: u64,
     pub(crate) used: u64,
@@ -54,7 +56,7 @@ impl PoolState {
     }
 
     /// It has given out an allocation.
-    pub(crate) fn gave(&self, at: u64, bytes: u64) {
+    pub(crate) fn gave(&self, at: DevicePtr, bytes: u64) {
         let mut given = self.given();
         given.allocations.insert(at, bytes);
         given.used += bytes;
@@ -62,7 +64,7 @@ impl PoolState {
     }
 
     /// An allocation is gone; whether it was this pool's.
-    pub(crate) fn took_back(&self, at: u64) -> bool {
+    pub(crate) fn took_back(&self, at: DevicePtr) -> bool {
         let mut given = self.given();
         let bytes = given.allocations.remove(&at);
         given.used -= bytes.unwrap_or(0);
@@ -70,7 +72,7 @@ impl PoolState {
     }
 
     /// Whether it gave out the allocation that starts here.
-    pub(crate) fn holds(&self, at: u64) -> bool {
+    pub(crate) fn holds(&self, at: DevicePtr) -> bool {
         self.given().allocations.contains_key(&at)
     }
 }

@@ -13,7 +13,7 @@ use crate::vgpu::table::lock;
 impl Vgpu {
     /// The number of the allocation that starts here: no other has had it.
     pub(crate) fn serial_at(&self, at: DevicePtr) -> Option<u64> {
-        lock(self.blocks_at(at.0)).find(at.0).filter(|found| found.at == at.0).map(|found| found.serial)
+        lock(self.blocks_at(at)).find(at.0).filter(|found| found.at == at.0).map(|found| found.serial)
     }
 
     fn holds(&self, memory: &Reserved) -> bool {
@@ -27,7 +27,7 @@ impl GraphMemoryCalls for Client {
         let device = self.device(device)?;
         let vgpu = &device.vgpu;
         vgpu.errors.report()?;
-        let address = DevicePtr(vgpu.allocate(bytes, device.primary.handle(), None)?);
+        let address = vgpu.allocate(bytes, device.primary.handle(), None)?;
         let serial = vgpu.serial_at(address).ok_or(floe_abi::CudaError::OUT_OF_MEMORY)?;
         Ok(Reserved { device: device.handle(), address, bytes, serial })
     }

@@ -37,10 +37,10 @@ fn copy_on_wire(copy: &CopyWork) -> CudaResult<GraphCopy> {
         return Err(CudaError::INVALID_VALUE);
     };
     Ok(GraphCopy {
-        to: floe_wire::DevicePtr(to.0),
+        to,
         to_pitch: copy.destination.pitch as u64,
         to_slice: copy.destination.slice as u64,
-        from: floe_wire::DevicePtr(from.0),
+        from,
         from_pitch: copy.source.pitch as u64,
         from_slice: copy.source.slice as u64,
         width: copy.width as u64,
@@ -51,7 +51,7 @@ fn copy_on_wire(copy: &CopyWork) -> CudaResult<GraphCopy> {
 
 fn fill_on_wire(fill: &FillWork) -> GraphFill {
     GraphFill {
-        at: floe_wire::DevicePtr(fill.fill.at.0),
+        at: fill.fill.at,
         pitch: fill.fill.pitch as u64,
         element: fill.fill.element,
         value: fill.fill.value,

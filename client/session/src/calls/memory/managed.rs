@@ -14,8 +14,8 @@ use crate::vgpu::table::lock;
 
 impl Client {
     /// The vGPU that has this managed memory.
-    fn managed_owner(&self, at: DevicePtr) -> CudaResult<Arc<Vgpu>> {
-        let owner = self.owner(at, None).filter(|vgpu| vgpu.managed.has(at.0));
+    fn managed_owner(&self, at: DevicePtr) -> CudaResult<&Arc<Vgpu>> {
+        let owner = self.owner(at, None).filter(|vgpu| vgpu.managed.has(at));
         owner.ok_or(CudaError::INVALID_VALUE)
     }
 
@@ -30,13 +30,13 @@ impl Client {
             attach_flags::SINGLE => Attachment::Single(named.id().0),
             _ => Attachment::at_first(flags)?,
         };
-        let allocation = lock(vgpu.blocks_at(at.0)).find(at.0).map(|found| (found.at, found.bytes));
-        let whole = allocation.or_else(|| vgpu.global_at(at.0).map(|range| (range.start, range.end - range.start)));
+        let allocation = lock(vgpu.blocks_at(at)).find(at.0).map(|found| (found.at, found.bytes));
+        let whole = allocation.or_else(|| vgpu.global_at(at).map(|range| (range.start, range.end - range.start)));
         let is_whole = |(start, length): (u64, u64)| start == at.0 && (bytes == 0 || bytes as u64 == length);
-        if !whole.is_some_and(is_whole) || !Arc::ptr_eq(&vgpu, &named.vgpu) {
+        if !whole.is_some_and(is_whole) || !Arc::ptr_eq(vgpu, &named.vgpu) {
             return Err(CudaError::INVALID_VALUE);
         }
-        vgpu.attach_managed(at.0, attached);
+        vgpu.attach_managed(at, attached);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use floe_surface::graph::{FillWork, Work};
 use floe_surface::{HostRange, MemsetCalls};
 
 use crate::client::Client;
+use crate::lookup::Lookup;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 
@@ -75,10 +76,7 @@ impl Client {
     /// Whether a fill of a graph sets memory that is there.
     pub(crate) fn check_fill(&self, fill: &MemsetNodeParams, vgpu: &Arc<Vgpu>) -> CudaResult<()> {
         let span = Extent::of_node(fill).checked_span(fill.at, fill.element)?;
-        if vgpu.mirrors.covers(fill.at.0, span) || self.host_memory.range(fill.at.0, span).is_some() {
-            return Ok(());
-        }
-        self.device_memory(fill.at, span, vgpu).map(drop)
+        self.lookup_device(fill.at, span, vgpu).map(drop)
     }
 
     fn fill_on(
@@ -95,28 +93,21 @@ impl Client {
         let span = extent.checked_span(at, element)?;
         let message = |stream| floe_wire::Fill {
             stream,
-            at: floe_wire::DevicePtr(at.0),
+            at,
             pitch: extent.pitch as u64,
             element,
             value,
             width: extent.width as u64,
             height: extent.height as u64,
         };
-        if self.reaches_shared(at, span, &stream.vgpu) {
-            return stream.post(&message(stream.id()));
-        }
-        // Whoever sets pinned memory like a device's has kernels use it next.
-        let pinned = !stream.vgpu.mirrors.covers(at.0, span) && self.host_memory.range(at.0, span).is_some();
-        if pinned && self.owner(at, Some(&stream.vgpu)).is_none() {
-            self.mirror_pinned(at, &stream.vgpu);
-        }
-        if stream.vgpu.mirrors.covers(at.0, span) {
-            return stream.post(&message(stream.id()));
-        }
-        if let Some(range) = self.host_memory.range(at.0, span) {
-            return Self::fill_host(stream, range, element, value, extent);
-        }
-        let memory = self.device_memory(at, span, &stream.vgpu)?;
+        let memory = match self.lookup_device(at, span, &stream.vgpu)? {
+            Lookup::Device(memory) => memory.resident()?,
+            // A program that sets pinned memory as if it were the device's has kernels use it next.
+            Lookup::Host(host) if host.pinned().is_some_and(|pinned| stream.vgpu.make_reachable(pinned).is_some()) => {
+                return stream.post(&message(stream.id()));
+            }
+            Lookup::Host(host) => return Self::fill_host(stream, host.range, element, value, extent),
+        };
         if memory.is_on(&stream.vgpu) {
             return stream.post(&message(stream.id()));
         }

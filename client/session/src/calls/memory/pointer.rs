@@ -6,63 +6,45 @@ use floe_surface::{PointerAttribute, PointerCalls};
 
 use crate::client::Client;
 use crate::log::log_once;
+use crate::lookup::{DeviceRange, Found, Made};
 use crate::memory::host_memory::PinnedRange;
-use crate::vgpu::table::lock;
 
-/// Device memory that holds an address.
-struct DeviceMemory {
-    context: Context,
-    ordinal: u8,
-    start: u64,
-    bytes: u64,
-    /// A number for this allocation alone.
-    number: u64,
-    is_managed: bool,
+/// A number for this memory alone. Allocations have numbers of their own, other memory its address, which the high bit keeps
+/// apart from those.
+fn buffer_id(memory: &DeviceRange<'_>) -> u64 {
+    let own = |made: Made| made.serial << 9 | u64::from(memory.is_managed) << 8 | u64::from(memory.vgpu.ordinal);
+    memory.allocation.map_or(1 << 63 | memory.start.0, own)
 }
 
 impl Client {
-    fn device_memory_at(&self, at: DevicePtr) -> Option<DeviceMemory> {
-        let vgpu = self.owner(at, None)?;
-        let ordinal = vgpu.ordinal;
-        let is_managed = vgpu.managed.has(at.0);
-        if let Some(found) = lock(vgpu.blocks_at(at.0)).find(at.0) {
-            return Some(DeviceMemory {
-                context: Context(found.owner),
-                ordinal,
-                start: found.at,
-                bytes: found.bytes,
-                number: found.serial << 9 | u64::from(is_managed) << 8 | u64::from(ordinal),
-                is_managed,
-            });
+    /// The context that made it, or the primary one.
+    fn context_of_memory(&self, memory: &DeviceRange<'_>) -> CudaResult<Context> {
+        match memory.allocation {
+            Some(made) => Ok(made.context),
+            None => Ok(self.device_having(memory.vgpu)?.primary.handle()),
         }
-        let range = lock(&vgpu.virtual_memory).mapping(at.0).or_else(|| vgpu.global_at(at.0))?;
-        let primary = self.devices().ok()?.get(usize::from(ordinal))?.primary.handle();
-        Some(DeviceMemory {
-            context: primary,
-            ordinal,
-            start: range.start,
-            bytes: range.end - range.start,
-            // Addresses are unique among these; the high bit keeps them apart from the allocations' numbers.
-            number: 1 << 63 | range.start,
-            is_managed,
-        })
     }
 
-    fn of_device(&self, attribute: u32, at: DevicePtr, memory: &DeviceMemory) -> CudaResult<PointerAttribute> {
+    fn answer_of_device(
+        &self,
+        attribute: u32,
+        at: DevicePtr,
+        memory: &DeviceRange<'_>,
+    ) -> CudaResult<PointerAttribute> {
         use PointerAttribute as Is;
         use pointer_attribute as ask;
         let size = || usize::try_from(memory.bytes).map_err(|_| CudaError::INVALID_VALUE);
         Ok(match attribute {
-            ask::CONTEXT => Is::Context(memory.context),
+            ask::CONTEXT => Is::Context(self.context_of_memory(memory)?),
             ask::MEMORY_TYPE => Is::MemoryType(memory_type::DEVICE),
             ask::DEVICE_POINTER => Is::DevicePointer(at),
             ask::SYNC_MEMOPS => Is::SyncMemops(false),
-            ask::BUFFER_ID | ask::MEMORY_BLOCK_ID => Is::BufferId(memory.number),
+            ask::BUFFER_ID | ask::MEMORY_BLOCK_ID => Is::BufferId(buffer_id(memory)),
             ask::IS_MANAGED => Is::IsManaged(memory.is_managed),
             ask::HOST_POINTER if memory.is_managed => Is::HostPointer(HostPointer(at.0)),
-            ask::DEVICE_ORDINAL => Is::DeviceOrdinal(i32::from(memory.ordinal)),
+            ask::DEVICE_ORDINAL => Is::DeviceOrdinal(i32::from(memory.vgpu.ordinal)),
             ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(false),
-            ask::RANGE_START_ADDR => Is::RangeStart(DevicePtr(memory.start)),
+            ask::RANGE_START_ADDR => Is::RangeStart(memory.start),
             ask::RANGE_SIZE => Is::RangeSize(size()?),
             ask::MAPPED => Is::Mapped(true),
             ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(0),
@@ -70,14 +52,14 @@ impl Client {
             ask::ACCESS_FLAGS => Is::AccessFlags(access_flags::READWRITE),
             ask::MEMPOOL_HANDLE => Is::MemPool(self.pool_of(memory.start)),
             ask::MAPPING_SIZE => Is::MappingSize(size()?),
-            ask::MAPPING_BASE_ADDR => Is::MappingBase(DevicePtr(memory.start)),
+            ask::MAPPING_BASE_ADDR => Is::MappingBase(memory.start),
             ask::IS_HW_DECOMPRESS_CAPABLE => Is::IsHardwareDecompressCapable(false),
             // HOST_POINTER among them: device memory that is not managed has none.
             _ => return Err(CudaError::INVALID_VALUE),
         })
     }
 
-    fn of_host(&self, attribute: u32, at: DevicePtr, pinned: &PinnedRange) -> CudaResult<PointerAttribute> {
+    fn answer_of_host(&self, attribute: u32, at: DevicePtr, pinned: &PinnedRange) -> CudaResult<PointerAttribute> {
         use PointerAttribute as Is;
         use pointer_attribute as ask;
         Ok(match attribute {
@@ -94,11 +76,11 @@ impl Client {
             ask::IS_LEGACY_CUDA_IPC_CAPABLE => Is::IsLegacyIpcCapable(false),
             ask::RANGE_START_ADDR => Is::RangeStart(DevicePtr(pinned.start)),
             ask::RANGE_SIZE => Is::RangeSize(usize::try_from(pinned.bytes).map_err(|_| CudaError::INVALID_VALUE)?),
-            ask::DEVICE_POINTER if self.is_reached(at.0) => Is::DevicePointer(at),
-            ask::MAPPED => Is::Mapped(self.is_reached(at.0)),
+            ask::DEVICE_POINTER if self.is_reached(pinned) => Is::DevicePointer(at),
+            ask::MAPPED => Is::Mapped(self.is_reached(pinned)),
             ask::ALLOWED_HANDLE_TYPES => Is::AllowedHandleTypes(0),
             ask::IS_GPU_DIRECT_RDMA_CAPABLE => Is::IsGpuDirectRdmaCapable(false),
-            ask::ACCESS_FLAGS if self.is_reached(at.0) => Is::AccessFlags(access_flags::READWRITE),
+            ask::ACCESS_FLAGS if self.is_reached(pinned) => Is::AccessFlags(access_flags::READWRITE),
             ask::ACCESS_FLAGS => Is::AccessFlags(access_flags::NONE),
             // DEVICE_POINTER among them: no device can reach it until its device pointer is asked for.
             _ => return Err(CudaError::INVALID_VALUE),
@@ -108,17 +90,16 @@ impl Client {
 
 impl PointerCalls for Client {
     fn pointer_get_attribute(&self, attribute: u32, address: DevicePtr) -> CudaResult<PointerAttribute> {
-        if let Some(memory) = self.device_memory_at(address) {
-            return self.of_device(attribute, address, &memory);
-        }
-        match self.host_memory.find(address.0) {
-            Some(pinned) => self.of_host(attribute, address, &pinned),
+        match self.lookup_address(address) {
+            Some(Found::Device(memory)) => self.answer_of_device(attribute, address, &memory),
+            Some(Found::Pinned(pinned)) => self.answer_of_host(attribute, address, &pinned),
             None => Err(CudaError::INVALID_VALUE),
         }
     }
 
     fn pointer_set_attribute(&self, value: u32, attribute: u32, address: DevicePtr) -> CudaResult<()> {
-        if attribute != pointer_attribute::SYNC_MEMOPS || value > 1 || self.device_memory_at(address).is_none() {
+        let is_known = attribute == pointer_attribute::SYNC_MEMOPS && value <= 1;
+        if !is_known || !matches!(self.lookup_address(address), Some(Found::Device(_))) {
             return Err(CudaError::INVALID_VALUE);
         }
         if value == 1 {

@@ -27,11 +27,11 @@ impl Client {
 
     /// An allocation is gone: the pool it came from, if any, has it back.
     pub(crate) fn note_freed(&self, allocation: Allocation) {
-        self.pools.any(|pool| pool.took_back(allocation.at));
+        self.pools.any(|pool| pool.took_back(DevicePtr(allocation.at)));
     }
 
     /// The pool an allocation came from.
-    pub(crate) fn pool_of(&self, at: u64) -> MemPool {
+    pub(crate) fn pool_of(&self, at: DevicePtr) -> MemPool {
         let found = self.pools.find(|pool| pool.holds(at));
         found.map_or(MemPool::NULL, |(id, pool)| MemPool(Handle::new(Kind::Pool, pool.vgpu.ordinal, id).value()))
     }
@@ -44,7 +44,7 @@ impl Client {
         let course = stream.course().stream();
         let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(course))?;
         pool.gave(at, bytes as u64);
-        Ok(DevicePtr(at))
+        Ok(at)
     }
 }
 
@@ -68,7 +68,7 @@ impl PoolCalls for Client {
         }
         let stream = self.working_stream(stream)?;
         let owner = self.owner(address, None);
-        if !owner.is_some_and(|owner| same_vgpu(&owner, &stream.vgpu)) {
+        if !owner.is_some_and(|owner| same_vgpu(owner, &stream.vgpu)) {
             return Err(CudaError::INVALID_VALUE);
         }
         if self.free_of_graph(address, &stream.vgpu)? {

@@ -14,6 +14,8 @@ use floe_wire::{MemoryOperation, MemoryOperations, Message};
 
 use crate::client::Client;
 use crate::log::log;
+use crate::lookup::Lookup;
+use crate::memory::mirroring::Reach;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 
@@ -63,12 +65,8 @@ impl Client {
     ) -> CudaResult<(MemoryOperation, bool)> {
         let word = operation.word()?;
         vgpu.check_ability(&word)?;
-        let message = |at: DevicePtr, value, flags| MemoryOperation {
-            operation: operation.operation,
-            at: floe_wire::DevicePtr(at.0),
-            value,
-            flags,
-        };
+        let message =
+            |at: DevicePtr, value, flags| MemoryOperation { operation: operation.operation, at, value, flags };
         Ok(match word {
             WordOperation::Write { at, bytes, value } => {
                 self.check_word(at, bytes, vgpu)?;
@@ -83,31 +81,26 @@ impl Client {
 
     /// Whether a word that is there is host memory.
     fn check_word(&self, at: DevicePtr, bytes: u32, vgpu: &Arc<Vgpu>) -> CudaResult<bool> {
-        let bytes = u64::from(bytes);
-        if vgpu.mirrors.covers(at.0, bytes) {
-            return Ok(true);
-        }
-        if self.reaches_shared(at, bytes, vgpu) {
-            // The device's own to look at: nothing is to be sent.
-            return Ok(false);
-        }
-        if vgpu.managed.has(at.0) {
-            log!(Warn, "cuStreamBatchMemOp: CUDA has no waits and writes of managed memory: {:#x}", at.0);
-            return Err(CudaError::INVALID_VALUE);
-        }
-        let of_device = self.owner(at, Some(vgpu)).is_some();
-        if !of_device && self.host_memory.range(at.0, bytes).is_some() {
-            if self.mirror_pinned(at, vgpu) {
-                return Ok(true);
+        match self.lookup_device(at, u64::from(bytes), vgpu)? {
+            Lookup::Host(host) => match host.pinned().and_then(|pinned| vgpu.make_reachable(pinned)) {
+                Some(Reach::Mirrored) => Ok(true),
+                // The device's own to look at: nothing is to be sent.
+                Some(Reach::Shared) => Ok(false),
+                None => {
+                    log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
+                    Err(CudaError::NOT_SUPPORTED)
+                }
+            },
+            Lookup::Device(memory) if !Arc::ptr_eq(memory.vgpu, vgpu) => {
+                log!(Warn, "cuStreamBatchMemOp: words of another device are not supported: {:#x}", at.0);
+                Err(CudaError::NOT_SUPPORTED)
             }
-            log!(Warn, "cuStreamBatchMemOp: the device cannot reach pinned memory at {:#x}", at.0);
-            return Err(CudaError::NOT_SUPPORTED);
+            Lookup::Device(memory) if memory.is_managed => {
+                log!(Warn, "cuStreamBatchMemOp: CUDA has no waits and writes of managed memory: {:#x}", at.0);
+                Err(CudaError::INVALID_VALUE)
+            }
+            Lookup::Device(_) => Ok(false),
         }
-        if !self.device_memory(at, bytes, vgpu)?.is_on(vgpu) {
-            log!(Warn, "cuStreamBatchMemOp: words of another device are not supported: {:#x}", at.0);
-            return Err(CudaError::NOT_SUPPORTED);
-        }
-        Ok(false)
     }
 
     /// The operations as they travel, and what the stream waits for with them.

@@ -43,7 +43,7 @@ fn message(shape: &TensorShape, address: DevicePtr) -> EncodeTensorMap {
     let mut message = EncodeTensorMap {
         form: 0,
         data_type: shape.data_type,
-        address: floe_wire::DevicePtr(address.0),
+        address,
         dimensions: shape.dimensions[..rank].to_vec(),
         strides: shape.strides[..rank - 1].to_vec(),
         element_strides: shape.element_strides[..rank].to_vec(),

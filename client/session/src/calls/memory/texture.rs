@@ -16,7 +16,9 @@ use floe_wire::{
 
 use crate::client::Client;
 use crate::log::log;
+use crate::lookup::Lookup;
 use crate::memory::managed::resident::Resident;
+use crate::memory::mirroring::Reach;
 use crate::objects::array::ArrayState;
 use crate::objects::texture::{SurfaceState, TextureState};
 use crate::vgpu::Vgpu;
@@ -93,14 +95,14 @@ impl Client {
             resource_type::LINEAR | resource_type::PITCH2D => {
                 let bytes = span(resource).ok_or(CudaError::INVALID_VALUE)? as u64;
                 let at = DevicePtr(resource.place);
-                let shared = self.reaches_shared(at, bytes, vgpu);
-                let memory = if shared { None } else { Some(self.device_memory(at, bytes, vgpu)?) };
-                if memory.as_ref().is_some_and(|memory| !memory.is_on(vgpu)) {
-                    return Err(CudaError::INVALID_VALUE);
-                }
+                let memory = match self.lookup_device(at, bytes, vgpu)? {
+                    Lookup::Device(memory) if Arc::ptr_eq(memory.vgpu, vgpu) => Some(memory.resident()?),
+                    Lookup::Host(host) if host.pinned().is_some_and(|it| vgpu.reach(it) == Some(Reach::Shared)) => None,
+                    _ => return Err(CudaError::INVALID_VALUE),
+                };
                 let resource = TextureResource {
                     kind,
-                    at: floe_wire::DevicePtr(at.0),
+                    at,
                     format: resource.format,
                     channels: resource.channels,
                     extent: resource.extent as u64,

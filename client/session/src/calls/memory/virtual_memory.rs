@@ -38,7 +38,7 @@ impl Client {
         Ok((Arc::clone(&device.vgpu), handle.id))
     }
 
-    fn window_of(&self, address: DevicePtr) -> CudaResult<Arc<Vgpu>> {
+    fn window_of(&self, address: DevicePtr) -> CudaResult<&Arc<Vgpu>> {
         self.owner(address, None).ok_or(CudaError::INVALID_VALUE)
     }
 
@@ -60,7 +60,7 @@ impl VirtualMemoryCalls for Client {
     ) -> CudaResult<DevicePtr> {
         // A reservation belongs to no device in CUDA; here it must be some vGPU's part of the address space.
         let vgpu = match self.owner(wish, None) {
-            Some(vgpu) => vgpu,
+            Some(vgpu) => Arc::clone(vgpu),
             None => match self.current() {
                 Ok(context) => Arc::clone(&context.vgpu),
                 Err(_) => Arc::clone(&self.devices()?[0].vgpu),
@@ -166,7 +166,7 @@ impl VirtualMemoryCalls for Client {
         vgpu.connection.post(&MapBlock {
             block: BlockId(id),
             offset: 0,
-            at: floe_wire::DevicePtr(address.0),
+            at: address,
             bytes: bytes as u64,
             access: access_flags::NONE,
         })?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use floe_abi::{Context, CudaError, CudaResult, attach_flags};
+use floe_abi::{Context, CudaError, CudaResult, DevicePtr, attach_flags};
 use floe_touch::{Access, PAGE, Span, Watch};
 
 use super::holding::Holding;
@@ -64,11 +64,11 @@ impl Vgpu {
         attached: Attachment,
         owner: Context,
         copiers: &Arc<Copiers>,
-    ) -> CudaResult<u64> {
+    ) -> CudaResult<DevicePtr> {
         let managed = &self.managed;
         let _ = managed.copiers.set(Arc::clone(copiers));
         let place = self.managed_place()?;
-        let at = self.allocate_from(&managed.blocks, bytes, owner, None)?;
+        let DevicePtr(at) = self.allocate_from(&managed.blocks, bytes, owner, None)?;
         let pages = at..at + bytes.next_multiple_of(PAGE);
         let mut state = lock(&managed.state);
         if !(place.span.begin(&pages) && place.span.allow(&pages, Access::Open)) {
@@ -81,7 +81,7 @@ impl Vgpu {
         state.open.insert(at);
         managed.exists.store(true, Ordering::SeqCst);
         self.tell_open(&state);
-        Ok(at)
+        Ok(DevicePtr(at))
     }
 
     fn managed_place(self: &Arc<Self>) -> CudaResult<Arc<Place>> {
@@ -94,7 +94,7 @@ impl Vgpu {
     }
 
     /// Frees the managed allocation that starts here, after all work.
-    pub(crate) fn free_managed(self: &Arc<Self>, at: u64) -> CudaResult<Allocation> {
+    pub(crate) fn free_managed(self: &Arc<Self>, DevicePtr(at): DevicePtr) -> CudaResult<Allocation> {
         let known = lock(&self.managed.blocks).find(at).is_some_and(|found| found.at == at);
         if !known {
             return Err(CudaError::INVALID_VALUE);
@@ -143,7 +143,7 @@ impl Vgpu {
     }
 
     /// Says whose work may use the memory that begins here or holds this variable.
-    pub(crate) fn attach_managed(&self, at: u64, attached: Attachment) {
+    pub(crate) fn attach_managed(&self, DevicePtr(at): DevicePtr, attached: Attachment) {
         let mut state = lock(&self.managed.state);
         for start in state.holding_any(&(at..at + 1)) {
             if let Some(held) = state.held.get_mut(&start) {

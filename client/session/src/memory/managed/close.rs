@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_touch::{Access, install};
 
 use super::holding::Closing;
@@ -193,7 +193,8 @@ impl Vgpu {
             // What nobody has touched is zero on both sides.
             self.clear_on_device(state, &held.holding.bytes())?;
         }
-        let up = |bytes: &Range<u64>| held.place.span.behind(bytes).map(|source| Up { to: bytes.start, source });
+        let up =
+            |bytes: &Range<u64>| held.place.span.behind(bytes).map(|source| Up { to: DevicePtr(bytes.start), source });
         sent.iter().filter_map(up).try_for_each(|up| self.send_up(state, &up))?;
         if held.is_worth_fetching() {
             state.remember(if is_fresh { &sent } else { &closing.closed });

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaResult, DevicePtr};
 
 use super::Leaving;
 use super::resident::Residency;
@@ -29,14 +29,11 @@ impl Vgpu {
         if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
     }
 
-    /// Gives the device these bytes, where they are managed memory, for as long as what is returned lives.
-    pub(crate) fn give(self: &Arc<Self>, at: u64, bytes: u64) -> CudaResult<Option<Residency>> {
-        if !self.managed.has(at) {
-            return Ok(None);
-        }
+    /// Gives the device these bytes of managed memory, for as long as what is returned lives.
+    pub(super) fn give(self: &Arc<Self>, at: DevicePtr, bytes: u64) -> CudaResult<Residency> {
         let residency = Residency::begin(&self.managed);
-        self.close_bytes(&(at..at.saturating_add(bytes)))?;
-        Ok(Some(residency))
+        self.close_bytes(&(at.0..at.0.saturating_add(bytes)))?;
+        Ok(residency)
     }
 
     /// From now on what a function of the program writes, for which a stream stands, is given to the device behind it.

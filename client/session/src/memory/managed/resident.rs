@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaResult, DevicePtr};
 
 use super::Managed;
 use crate::vgpu::Vgpu;
@@ -42,13 +42,13 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// These bytes of a vGPU, given to its device where they are managed memory.
-    pub(crate) fn of(vgpu: Arc<Vgpu>, at: u64, bytes: u64) -> CudaResult<Self> {
+    /// These bytes of a vGPU's managed memory, given to its device.
+    pub(crate) fn managed(vgpu: Arc<Vgpu>, at: DevicePtr, bytes: u64) -> CudaResult<Self> {
         let residency = vgpu.give(at, bytes)?;
-        Ok(Self { vgpu, _residency: residency })
+        Ok(Self { vgpu, _residency: Some(residency) })
     }
 
-    /// Bytes that are no managed memory, whatever their address: an array's.
+    /// Bytes that are no managed memory: an array's, or those of a lookup that says so.
     pub(crate) fn always(vgpu: Arc<Vgpu>) -> Self {
         Self { vgpu, _residency: None }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_touch::{Access, FaultHandler, PageFault, install};
 use floe_wire::SynchronizeContext;
 
@@ -39,7 +39,8 @@ impl FaultHandler for VgpuFaultHandler {
 impl Held {
     fn downs(&self, opening: &Opening) -> Vec<Down> {
         let parts = if opening.fetched { self.parts_of(&opening.bytes) } else { Vec::new() };
-        let down = |part: Range<u64>| Some(Down { target: self.place.span.behind(&part)?, from: part.start });
+        let down =
+            |part: Range<u64>| Some(Down { target: self.place.span.behind(&part)?, from: DevicePtr(part.start) });
         parts.into_iter().filter_map(down).collect()
     }
 

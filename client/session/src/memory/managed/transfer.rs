@@ -18,14 +18,14 @@ use crate::vgpu::order::Course;
 
 /// Bytes for the device.
 pub(super) struct Up {
-    pub(super) to: u64,
+    pub(super) to: DevicePtr,
     pub(super) source: HostRange,
 }
 
 /// Bytes from the device.
 pub(super) struct Down {
     pub(super) target: HostRange,
-    pub(super) from: u64,
+    pub(super) from: DevicePtr,
 }
 
 impl Vgpu {
@@ -56,10 +56,12 @@ impl Vgpu {
     /// Sends bytes. They have been read when this returns.
     pub(super) fn send_up(self: &Arc<Self>, state: &mut State, up: &Up) -> CudaResult<()> {
         let course = self.lane(state)?;
-        let staged = self.upload_staged(&course, self.copiers_of_managed()?, up.to, &up.source)?;
+        let path = (up.source.len() >= FROM).then(|| self.slot_path(&course)).flatten();
+        let staged = path.map_or(Ok(0), |path| path.upload(self.copiers_of_managed()?, up.to, &up.source))?;
         let rest = up.source.sub(staged, up.source.len() - staged)?;
         self.statistics.managed_to_device(up.source.len() as u64);
-        send_at_once(self, &course, up.to + staged as u64, &rest)
+        let to = up.to.offset(staged as u64).ok_or(CudaError::INVALID_VALUE)?;
+        send_at_once(self, &course, to, &rest)
     }
 
     /// Waits until what was sent is on the device.
@@ -88,15 +90,13 @@ impl Vgpu {
     fn begin_down(self: &Arc<Self>, course: &Arc<Course>, down: &Down) -> CudaResult<Option<Ticket>> {
         let bytes = down.target.len();
         self.statistics.managed_from_device(bytes as u64);
-        let staged = match bytes {
-            FROM.. => self.download_staged(course, self.copiers_of_managed()?, &down.target, down.from)?,
-            _ => 0,
-        };
+        let path = (bytes >= FROM).then(|| self.slot_path(course)).flatten();
+        let staged = path.map_or(Ok(0), |path| path.download(self.copiers_of_managed()?, &down.target, down.from))?;
         let rest = down.target.sub(staged, bytes - staged)?;
         if rest.is_empty() {
             return Ok(None);
         }
-        let from = DevicePtr(down.from + staged as u64);
+        let from = down.from.offset(staged as u64).ok_or(CudaError::INVALID_VALUE)?;
         let message = CopyFromDevice { stream: StreamId(course.stream()), from, bytes: rest.len() as u64 };
         self.statistics.came_from_device(message.bytes);
         self.connection.fetch(&message, Target::Line(rest), course).map(Some)

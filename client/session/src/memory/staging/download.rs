@@ -4,25 +4,23 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_surface::HostRange;
 
 use super::copiers::{Copiers, Work};
+use super::path::SlotPath;
 use super::pieces::{Piece, Pieces};
-use super::way::Way;
-use super::{FROM, SLOT, Slot, WAKES_FROM};
-use crate::vgpu::Vgpu;
+use super::{SLOT, Slot, WAKES_FROM};
 use crate::vgpu::connection::Ticket;
-use crate::vgpu::order::Course;
 use crate::vgpu::table::lock;
 
 /// Slots of one thread: the device fills one while the thread empties the other.
 const DEPTH: usize = 2;
 
 struct Download {
-    way: Way,
+    path: SlotPath,
     target: HostRange,
-    from: u64,
+    from: DevicePtr,
     pieces: Pieces,
     failed: Mutex<Option<CudaError>>,
 }
@@ -34,24 +32,15 @@ struct Flight {
     ticket: Ticket,
 }
 
-impl Vgpu {
+impl SlotPath {
     /// Copies from the device through slots, from the beginning on. How many bytes that was; the others must travel.
-    pub(crate) fn download_staged(
-        self: &Arc<Self>,
-        course: &Arc<Course>,
-        copiers: &Arc<Copiers>,
-        target: &HostRange,
-        from: u64,
-    ) -> CudaResult<usize> {
-        if target.len() < FROM {
-            return Ok(0);
-        }
-        let Some(way) = self.way(course) else { return Ok(0) };
+    pub(crate) fn download(self, copiers: &Arc<Copiers>, target: &HostRange, from: DevicePtr) -> CudaResult<usize> {
         let pieces = Pieces::new(target.len(), copiers.threads(), SLOT);
-        let download = Arc::new(Download { way, target: *target, from, pieces, failed: Mutex::default() });
-        download.call_and_run(copiers, self.is_quiet(course));
+        let quiet = self.vgpu.is_quiet(&self.course);
+        let download = Arc::new(Download { path: self, target: *target, from, pieces, failed: Mutex::default() });
+        download.call_and_run(copiers, quiet);
         let staged = download.pieces.close(copiers.spin());
-        self.statistics.staged_from_device(staged as u64);
+        download.path.vgpu.statistics.staged_from_device(staged as u64);
         let failed = *lock(&download.failed);
         failed.map_or(Ok(staged), Err)
     }
@@ -70,7 +59,7 @@ impl Download {
         if quiet {
             call();
         }
-        self.run(|| self.way.slot(&self.pieces).0, call);
+        self.run(|| self.path.slot(&self.pieces).0, call);
     }
 
     fn run(&self, slot: impl Fn() -> Option<Slot>, mut came: impl FnMut()) {
@@ -80,7 +69,7 @@ impl Download {
             // Each is waited for, whatever became of the others: the device may still write its slot.
             let Some(flight) = flights.pop_front() else { return };
             let Flight { piece, slot, ticket } = flight;
-            let landed = self.way.vgpu.connection.outcome(&ticket).inspect(|()| came());
+            let landed = self.path.vgpu.connection.outcome(&ticket).inspect(|()| came());
             self.end(landed.and_then(|()| self.empty(piece, &slot)));
         }
     }
@@ -88,10 +77,11 @@ impl Download {
     /// Has the device fill slots, as many as a thread can have.
     fn take_off(&self, flights: &mut VecDeque<Flight>, slot: &impl Fn() -> Option<Slot>) {
         while flights.len() < DEPTH && self.pieces.are_left() && lock(&self.failed).is_none() {
-            let found = if flights.is_empty() { slot() } else { self.way.slot_now() };
+            let found = if flights.is_empty() { slot() } else { self.path.slot_now() };
             let Some(slot) = found else { return };
             let Some(piece) = self.pieces.take() else { return };
-            match self.way.queue(slot.address(), self.from + piece.offset as u64, piece.bytes) {
+            let from = self.from.offset(piece.offset as u64).ok_or(CudaError::INVALID_VALUE);
+            match from.and_then(|from| self.path.queue(slot.address(), from, piece.bytes)) {
                 Ok(ticket) => flights.push_back(Flight { piece, slot, ticket }),
                 Err(error) => return self.end(Err(error)),
             }
@@ -113,6 +103,6 @@ impl Download {
 
 impl Work for Download {
     fn help(&self) {
-        self.run(|| self.way.slot_soon(&self.pieces), || ());
+        self.run(|| self.path.slot_soon(&self.pieces), || ());
     }
 }

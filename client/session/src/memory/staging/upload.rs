@@ -3,44 +3,32 @@
 
 use std::sync::{Arc, Mutex};
 
-use floe_abi::{CudaError, CudaResult};
+use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_surface::HostRange;
 
 use super::copiers::{Copiers, Work};
+use super::path::SlotPath;
 use super::pieces::{Piece, Pieces};
-use super::way::Way;
-use super::{FROM, SLOT, Slot, WAKES_FROM};
-use crate::vgpu::Vgpu;
-use crate::vgpu::order::Course;
+use super::{SLOT, Slot, WAKES_FROM};
 use crate::vgpu::table::lock;
 
 struct Upload {
-    way: Way,
-    to: u64,
+    path: SlotPath,
+    to: DevicePtr,
     source: HostRange,
     pieces: Pieces,
     failed: Mutex<Option<CudaError>>,
 }
 
-impl Vgpu {
+impl SlotPath {
     /// Queues a copy to the device through slots, from its beginning on. How many bytes that was; the others must travel.
-    pub(crate) fn upload_staged(
-        self: &Arc<Self>,
-        course: &Arc<Course>,
-        copiers: &Arc<Copiers>,
-        to: u64,
-        source: &HostRange,
-    ) -> CudaResult<usize> {
-        if source.len() < FROM {
-            return Ok(0);
-        }
-        let Some(way) = self.way(course) else { return Ok(0) };
+    pub(crate) fn upload(self, copiers: &Arc<Copiers>, to: DevicePtr, source: &HostRange) -> CudaResult<usize> {
         let pieces = Pieces::new(source.len(), copiers.threads(), SLOT);
-        let upload = Arc::new(Upload { way, to, source: *source, pieces, failed: Mutex::default() });
+        let upload = Arc::new(Upload { path: self, to, source: *source, pieces, failed: Mutex::default() });
         let call = || copiers.call(&upload, upload.pieces.most() - 1, source.len() >= WAKES_FROM);
         call();
         upload.run(|| {
-            let (slot, helpers_left) = upload.way.slot(&upload.pieces);
+            let (slot, helpers_left) = upload.path.slot(&upload.pieces);
             if helpers_left && slot.is_some() {
                 call();
             }
@@ -50,7 +38,7 @@ impl Vgpu {
         if let Some(error) = *lock(&upload.failed) {
             return Err(error);
         }
-        self.statistics.staged_to_device(staged as u64);
+        upload.path.vgpu.statistics.staged_to_device(staged as u64);
         Ok(staged)
     }
 }
@@ -72,7 +60,8 @@ impl Upload {
     fn stage(&self, piece: Piece, slot: Slot) -> CudaResult<()> {
         let source = self.source.sub(piece.offset, piece.bytes)?;
         slot.range(piece.bytes).copy_from(&source, piece.bytes)?;
-        let ticket = self.way.queue(self.to + piece.offset as u64, slot.address(), piece.bytes)?;
+        let to = self.to.offset(piece.offset as u64).ok_or(CudaError::INVALID_VALUE)?;
+        let ticket = self.path.queue(to, slot.address(), piece.bytes)?;
         slot.fly(ticket);
         Ok(())
     }
@@ -80,6 +69,6 @@ impl Upload {
 
 impl Work for Upload {
     fn help(&self) {
-        self.run(|| self.way.slot_soon(&self.pieces));
+        self.run(|| self.path.slot_soon(&self.pieces));
     }
 }

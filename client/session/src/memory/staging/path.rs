@@ -1,10 +1,10 @@
-//! The way of one stream's copies through slots: a slot that is free, or waited for in patience, and what the device does with it.
+//! The path of one stream's copies through slots: a slot that is free, or waited for in patience, and what the device does with it.
 //! The slots are made with the first copy that wants some, where the worker has memory of this process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floe_abi::CudaResult;
+use floe_abi::{CudaResult, DevicePtr};
 use floe_wire::CopyOnDevice;
 
 use super::pieces::Pieces;
@@ -27,17 +27,16 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// What a copy through slots has to do with.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(crate) struct SlotPath {
     pub(super) vgpu: Arc<Vgpu>,
     pub(super) course: Arc<Course>,
     pub(super) area: Arc<Area>,
 }
 
-impl Way {
+impl SlotPath {
     /// Queues what the device does with a slot. The ticket is answered when it is over, also where that is because of an
     /// error, which a later call reports.
-    pub(super) fn queue(&self, to: u64, from: u64, bytes: usize) -> CudaResult<Ticket> {
-        let (to, from) = (floe_wire::DevicePtr(to), floe_wire::DevicePtr(from));
+    pub(super) fn queue(&self, to: DevicePtr, from: DevicePtr, bytes: usize) -> CudaResult<Ticket> {
         let stream = floe_wire::StreamId(self.course.stream());
         let message = CopyOnDevice { stream, to, from, bytes: bytes as u64 };
         self.vgpu.connection.post_marked(&self.course, &message)
@@ -89,15 +88,15 @@ impl Way {
 }
 
 impl Vgpu {
-    /// The way of a stream's copies through slots; `None` where the worker has no memory of this process.
-    pub(super) fn way(self: &Arc<Self>, course: &Arc<Course>) -> Option<Way> {
+    /// The path of a stream's copies through slots; `None` where the worker has no memory of this process.
+    pub(crate) fn slot_path(self: &Arc<Self>, course: &Arc<Course>) -> Option<SlotPath> {
         let mut state = lock(&self.staging.state);
         if let State::Unknown = *state {
             // Held until the worker has said: other threads wait for the same answer.
             *state = self.make_slots().map_or(State::Refused, State::Ready);
         }
         let State::Ready(area) = &*state else { return None };
-        Some(Way { vgpu: Arc::clone(self), course: Arc::clone(course), area: Arc::clone(area) })
+        Some(SlotPath { vgpu: Arc::clone(self), course: Arc::clone(course), area: Arc::clone(area) })
     }
 
     fn make_slots(&self) -> Option<Arc<Area>> {

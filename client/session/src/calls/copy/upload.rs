@@ -1,0 +1,106 @@
+//! Copies from the program's memory to a vGPU, in lines and boxes, each by the way that was chosen for it. Two ends come in; their
+//! bytes have been read when this returns, unless the way reads them later. It chooses nothing.
+
+use std::sync::Arc;
+
+use floe_abi::CudaResult;
+use floe_surface::HostRange;
+use floe_wire::{BoxEnd, CopyBoxToDevice};
+
+use super::ends::{ProgramEnd, Spot};
+use super::extent::{Extent, Rows};
+use super::way::{Mode, ToDevice, to_device};
+use crate::client::Client;
+use crate::lookup::OnHost;
+use crate::memory::sending::{Sending, send, send_at_once};
+use crate::objects::stream::StreamState;
+use crate::vgpu::Vgpu;
+use crate::vgpu::order::Course;
+
+impl Client {
+    /// Host to device.
+    pub(super) fn upload(
+        &self,
+        stream: &StreamState,
+        to: Spot<'_>,
+        from: &OnHost<'_>,
+        extent: &Extent,
+        mode: Mode,
+    ) -> CudaResult<()> {
+        let (vgpu, source) = (to.memory.vgpu(), &from.range);
+        if !to.memory.is_on(&stream.vgpu) {
+            return self.with_remote(stream, vgpu, |remote| self.upload(remote, to, from, extent, mode));
+        }
+        let end = ProgramEnd::new(self, from, stream);
+        let (first, way) = to_device(&end, mode, extent);
+        if first.stream {
+            vgpu.synchronize_stream(stream.course())?;
+        }
+        if first.writers {
+            self.wait_for_writes(source)?;
+        }
+        match (way, extent) {
+            (ToDevice::ByDevice, _) => {
+                vgpu.statistics.read_by_device(extent.bytes() as u64);
+                extent.post_on_device(stream, to.end, extent.source(source))?;
+                Self::wait_where(mode, stream)
+            }
+            (ToDevice::Slots(reading), _) => {
+                let staged = match end.into_path() {
+                    Some(path) => path.upload(self.copiers()?, to.end.at, source)?,
+                    None => 0,
+                };
+                let rest = source.sub(staged, source.len() - staged)?;
+                let sending = Sending::of(rest.len(), reading, vgpu.connection.has_stripes());
+                send(vgpu, stream.course(), to.offset(staged)?.end.at, &rest, sending)
+            }
+            (ToDevice::Sent(sending), _) => send(vgpu, stream.course(), to.end.at, source, sending),
+            (ToDevice::Deferred, Extent::Line(_)) => Self::defer_line(stream, to.end.at, source),
+            (ToDevice::Deferred, Extent::Box(shape)) => {
+                shape.each_rows(to.end, source, |rows| Self::defer_rows(stream, rows))
+            }
+            (ToDevice::Packed, extent) => send_packed(vgpu, stream.course(), to.end, source, extent),
+        }
+    }
+
+    /// Waits for what was queued, where the program does.
+    pub(super) fn wait_where(mode: Mode, stream: &StreamState) -> CudaResult<()> {
+        if mode == Mode::Waits { stream.vgpu.synchronize_stream(stream.course()) } else { Ok(()) }
+    }
+
+    /// Waits until no copy under way writes these host bytes, on any vGPU.
+    pub(super) fn wait_for_writes(&self, range: &HostRange) -> CudaResult<()> {
+        for device in self.devices()? {
+            let connection = &device.vgpu.connection;
+            connection.wait_for_writes(range.pointer().0, range.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+/// Posts the rows of a box; a line has none that travel so.
+fn send_packed(vgpu: &Arc<Vgpu>, course: &Course, to: BoxEnd, source: &HostRange, extent: &Extent) -> CudaResult<()> {
+    match extent {
+        Extent::Line(_) => send_at_once(vgpu, course, to.at, source),
+        Extent::Box(shape) => shape.each_rows(to, source, |rows| send_rows(vgpu, course, &rows)),
+    }
+}
+
+/// Posts rows of host bytes.
+fn send_rows(vgpu: &Vgpu, course: &Course, rows: &Rows) -> CudaResult<()> {
+    if rows.is_long() {
+        return send_at_once(vgpu, course, rows.to.at, &rows.source);
+    }
+    let message = CopyBoxToDevice {
+        stream: floe_wire::StreamId(course.stream()),
+        to: rows.to,
+        width: rows.width as u64,
+        height: rows.count as u64,
+        depth: 1,
+        bytes: &[],
+    };
+    let sequence = vgpu.connection.post_filled(&message, rows.bytes(), |target| rows.pack(target))?;
+    course.issue(sequence);
+    vgpu.statistics.went_to_device(rows.bytes() as u64);
+    Ok(())
+}
