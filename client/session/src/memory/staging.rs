@@ -60,7 +60,7 @@ struct Slots {
     /// Which stream has each slot.
     streams: [Option<u64>; SLOTS],
     /// Slots the device reads, until their tickets are answered.
-    flying: Vec<(usize, Ticket)>,
+    in_flight: Vec<(usize, Ticket)>,
 }
 
 /// A slot somebody has. Free again when dropped.
@@ -80,14 +80,14 @@ impl Staging {
 
 impl Area {
     fn new(memory: ArenaBlock) -> Arc<Self> {
-        let slots = Slots { free: (0..SLOTS).rev().collect(), streams: [None; SLOTS], flying: Vec::new() };
+        let slots = Slots { free: (0..SLOTS).rev().collect(), streams: [None; SLOTS], in_flight: Vec::new() };
         Arc::new(Self { memory, slots: Mutex::new(slots) })
     }
 
     /// A slot for a stream, if there is one for it.
     fn take(self: &Arc<Self>, stream: u64) -> Option<Slot> {
         let mut slots = lock(&self.slots);
-        slots.land();
+        slots.free_answered();
         if slots.count(stream) >= MOST {
             return None;
         }
@@ -113,8 +113,8 @@ impl Slots {
     }
 
     /// Frees the slots the device is done with.
-    fn land(&mut self) {
-        let over = self.flying.extract_if(.., |(_, ticket)| ticket.is_answered());
+    fn free_answered(&mut self) {
+        let over = self.in_flight.extract_if(.., |(_, ticket)| ticket.is_answered());
         let over: Vec<usize> = over.map(|(index, _)| index).collect();
         over.into_iter().for_each(|index| self.release(index));
     }
@@ -136,9 +136,9 @@ impl Slot {
     }
 
     /// Leaves it to the device until the ticket is answered.
-    fn fly(mut self, ticket: Ticket) {
+    fn leave_until(mut self, ticket: Ticket) {
         if let Some(index) = self.index.take() {
-            lock(&self.area.slots).flying.push((index, ticket));
+            lock(&self.area.slots).in_flight.push((index, ticket));
         }
     }
 }

@@ -26,7 +26,7 @@ struct Download {
 }
 
 /// A slot the device fills.
-struct Flight {
+struct InFlight {
     piece: Piece,
     slot: Slot,
     ticket: Ticket,
@@ -63,26 +63,26 @@ impl Download {
     }
 
     fn run(&self, slot: impl Fn() -> Option<Slot>, mut came: impl FnMut()) {
-        let mut flights = VecDeque::with_capacity(DEPTH);
+        let mut in_flight = VecDeque::with_capacity(DEPTH);
         loop {
-            self.take_off(&mut flights, &slot);
+            self.fill_ahead(&mut in_flight, &slot);
             // Each is waited for, whatever became of the others: the device may still write its slot.
-            let Some(flight) = flights.pop_front() else { return };
-            let Flight { piece, slot, ticket } = flight;
-            let landed = self.path.vgpu.connection.outcome(&ticket).inspect(|()| came());
-            self.end(landed.and_then(|()| self.empty(piece, &slot)));
+            let Some(next) = in_flight.pop_front() else { return };
+            let InFlight { piece, slot, ticket } = next;
+            let arrived = self.path.vgpu.connection.outcome(&ticket).inspect(|()| came());
+            self.end(arrived.and_then(|()| self.empty(piece, &slot)));
         }
     }
 
     /// Has the device fill slots, as many as a thread can have.
-    fn take_off(&self, flights: &mut VecDeque<Flight>, slot: &impl Fn() -> Option<Slot>) {
-        while flights.len() < DEPTH && self.pieces.are_left() && lock(&self.failed).is_none() {
-            let found = if flights.is_empty() { slot() } else { self.path.slot_now() };
+    fn fill_ahead(&self, in_flight: &mut VecDeque<InFlight>, slot: &impl Fn() -> Option<Slot>) {
+        while in_flight.len() < DEPTH && self.pieces.are_left() && lock(&self.failed).is_none() {
+            let found = if in_flight.is_empty() { slot() } else { self.path.slot_now() };
             let Some(slot) = found else { return };
             let Some(piece) = self.pieces.take() else { return };
             let from = self.from.offset(piece.offset as u64).ok_or(CudaError::INVALID_VALUE);
             match from.and_then(|from| self.path.queue(slot.address(), from, piece.bytes)) {
-                Ok(ticket) => flights.push_back(Flight { piece, slot, ticket }),
+                Ok(ticket) => in_flight.push_back(InFlight { piece, slot, ticket }),
                 Err(error) => return self.end(Err(error)),
             }
         }

@@ -62,7 +62,7 @@ impl Upload {
         slot.range(piece.bytes).copy_from(&source, piece.bytes)?;
         let to = self.to.offset(piece.offset as u64).ok_or(CudaError::INVALID_VALUE)?;
         let ticket = self.path.queue(to, slot.address(), piece.bytes)?;
-        slot.fly(ticket);
+        slot.leave_until(ticket);
         Ok(())
     }
 }
