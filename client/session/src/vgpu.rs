@@ -38,7 +38,7 @@ use crate::vgpu::errors::Errors;
 use crate::vgpu::lent::LentRanges;
 use crate::vgpu::limits::DeviceLimits;
 use crate::vgpu::occupancy::Occupancy;
-use crate::vgpu::order::{Course, Fence, Order};
+use crate::vgpu::order::{Fence, Order, StreamProgress};
 use crate::vgpu::snapshot::Snapshot;
 use crate::vgpu::statistics::Statistics;
 use crate::vgpu::table::lock;
@@ -167,8 +167,8 @@ impl Vgpu {
 
     /// Posts a message that puts work on a stream.
     #[inline]
-    pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<()> {
-        match self.connection.post_on(course, message) {
+    pub(crate) fn post_on(&self, progress: &StreamProgress, message: &impl Message) -> CudaResult<()> {
+        match self.connection.post_on(progress, message) {
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
@@ -191,21 +191,21 @@ impl Vgpu {
     }
 
     /// Waits for all work of one stream.
-    pub(crate) fn synchronize_stream(&self, course: &Arc<Course>) -> CudaResult<()> {
-        if self.is_quiet(course) {
+    pub(crate) fn synchronize_stream(&self, progress: &Arc<StreamProgress>) -> CudaResult<()> {
+        if self.is_quiet(progress) {
             return self.errors.report();
         }
         self.send_mirrors()?;
         let (_, sequence) =
-            self.connection.call(&SynchronizeStream { stream: floe_wire::StreamId(course.stream()) })?;
-        self.order.stream_completed(course, sequence);
+            self.connection.call(&SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) })?;
+        self.order.stream_completed(progress, sequence);
         self.errors.report()
     }
 
     /// Whether nothing a synchronize of this stream waits for is outstanding. The legacy default stream waits for the
     /// blocking ones too.
-    pub(crate) fn is_quiet(&self, course: &Course) -> bool {
-        if course.stream() == crate::vgpu::order::LEGACY { self.order.is_idle() } else { course.is_idle() }
+    pub(crate) fn is_quiet(&self, progress: &StreamProgress) -> bool {
+        if progress.stream() == crate::vgpu::order::LEGACY { self.order.is_idle() } else { progress.is_idle() }
     }
 
     /// Whether `bytes` from `at` on are memory of this device that exists.

@@ -76,7 +76,7 @@ impl Client {
         drop((to, from));
         if mode == Mode::Waits {
             if is_managed {
-                stream.vgpu.synchronize_stream(stream.course())?;
+                stream.vgpu.synchronize_stream(stream.progress())?;
             }
             stream.vgpu.open_after_wait();
         }

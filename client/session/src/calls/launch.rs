@@ -115,7 +115,7 @@ impl Client {
         if !event.is_for_launches() {
             return Err(CudaError::INVALID_VALUE);
         }
-        event.record_by(stream.course(), || stream.vgpu.connection.post(message))
+        event.record_by(stream.progress(), || stream.vgpu.connection.post(message))
     }
 }
 
@@ -147,6 +147,6 @@ impl LaunchCalls for Client {
         }
         let stream = self.working_stream(stream)?;
         let vgpu = &stream.vgpu;
-        vgpu.connection.host_function(stream.course(), vgpu.next_id(), HostWork::Function(function))
+        vgpu.connection.host_function(stream.progress(), vgpu.next_id(), HostWork::Function(function))
     }
 }

@@ -71,7 +71,7 @@ impl Client {
         let context = self.working()?;
         let priority = context.vgpu.snapshot.clamp_priority(priority);
         let state = StreamState::create(&context.vgpu, context.handle(), flags, priority)?;
-        let id = state.course().stream();
+        let id = state.progress().stream();
         let handle = Handle::new(Kind::Stream, context.vgpu.ordinal, id);
         self.objects(&context.vgpu)?.streams.insert(id, state);
         Ok(Stream(handle.value()))
@@ -97,16 +97,17 @@ impl Client {
             flags: stream_flags::NON_BLOCKING,
             priority: 0,
         })?;
-        let course = there.order.add(id, false);
-        there.post_on(&course, &WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 })?;
+        let progress = there.order.add(id, false);
+        there
+            .post_on(&progress, &WaitEvent { stream: StreamId(id), event: floe_wire::EventId(event.id()), flags: 0 })?;
         let wait = move || {
             // A failure of that device is reported by calls on that device.
-            let _ = there.synchronize_stream(&course);
+            let _ = there.synchronize_stream(&progress);
             let _ = there.connection.post(&DestroyStream { stream: StreamId(id) });
-            there.order.retire(&course);
+            there.order.retire(&progress);
         };
         let here = &stream.vgpu;
-        here.connection.host_function(stream.course(), here.next_id(), HostWork::Own(Box::new(wait)))
+        here.connection.host_function(stream.progress(), here.next_id(), HostWork::Own(Box::new(wait)))
     }
 }
 
@@ -133,7 +134,7 @@ impl StreamCalls for Client {
 
     fn stream_synchronize(&self, stream: Stream) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
-        stream.vgpu.synchronize_stream(stream.course())?;
+        stream.vgpu.synchronize_stream(stream.progress())?;
         stream.vgpu.open_after_wait();
         Ok(())
     }
@@ -141,23 +142,23 @@ impl StreamCalls for Client {
     fn stream_query(&self, stream: Stream) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
         let vgpu = &stream.vgpu;
-        if vgpu.is_quiet(stream.course()) {
+        if vgpu.is_quiet(stream.progress()) {
             return Ok(());
         }
         // A kernel may be waiting for what the program has just written.
         vgpu.send_mirrors()?;
         let asked = *lock(&stream.asked);
-        if let Some(asked) = asked.filter(|asked| stream.course().completed() < asked.sequence)
+        if let Some(asked) = asked.filter(|asked| stream.progress().completed() < asked.sequence)
             && vgpu.connection.holds(asked.answer)
-            && stream.course().completed() < asked.sequence
+            && stream.progress().completed() < asked.sequence
         {
             vgpu.errors.report()?;
             return Err(CudaError::NOT_READY);
         }
-        let before = stream.course().issued();
+        let before = stream.progress().issued();
         match vgpu.connection.query(&QueryStream { stream: stream.id() })? {
             Ok(sequence) => {
-                vgpu.order.stream_completed(stream.course(), sequence);
+                vgpu.order.stream_completed(stream.progress(), sequence);
                 vgpu.errors.report()
             }
             Err(answer) => {
@@ -200,7 +201,7 @@ impl StreamCalls for Client {
 
     fn stream_get_id(&self, stream: Stream) -> CudaResult<u64> {
         // Ids of the wire are unique on a vGPU; the default stream has 0 there, which programs take for "none".
-        Ok(self.stream(stream)?.course().stream() + 1)
+        Ok(self.stream(stream)?.progress().stream() + 1)
     }
 
     fn stream_for_capture(&self, stream: Stream) -> CudaResult<CaptureStream> {
@@ -211,7 +212,7 @@ impl StreamCalls for Client {
     fn stream_add_callback(&self, stream: Stream, callback: StreamCallback) -> CudaResult<()> {
         let stream = self.working_stream(stream)?;
         let vgpu = &stream.vgpu;
-        vgpu.connection.host_function(stream.course(), vgpu.next_id(), HostWork::Callback(callback))
+        vgpu.connection.host_function(stream.progress(), vgpu.next_id(), HostWork::Callback(callback))
     }
 
     fn stream_attach_mem_async(&self, stream: Stream, address: DevicePtr, bytes: usize, flags: u32) -> CudaResult<()> {

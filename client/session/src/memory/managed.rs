@@ -24,7 +24,7 @@ use floe_touch::{PAGE, Span, Watch};
 
 use crate::memory::blocks::Blocks;
 use crate::memory::staging::copiers::Copiers;
-use crate::vgpu::order::{Course, Fence};
+use crate::vgpu::order::{Fence, StreamProgress};
 use holding::Holding;
 use shadow::Shadow;
 
@@ -151,7 +151,7 @@ impl Managed {
 /// The stream that only managed memory's bytes take.
 #[derive(Debug, Clone)]
 struct Lane {
-    course: Arc<Course>,
+    progress: Arc<StreamProgress>,
     /// The vGPU's epoch when it was made.
     epoch: u64,
 }

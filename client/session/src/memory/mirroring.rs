@@ -12,7 +12,7 @@ use super::sharing::Pages;
 use crate::log::log;
 use crate::memory::host_memory::PinnedRange;
 use crate::vgpu::Vgpu;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 use crate::vgpu::table::lock;
 
 /// All mirrors of a vGPU together: all of it is looked through before every launch.
@@ -98,9 +98,9 @@ impl Vgpu {
     }
 
     /// Sends what the program writes to mirrored memory until the wait of this frame is over.
-    pub(crate) fn watch_mirrors(self: &Arc<Self>, course: &Arc<Course>, sequence: u64) -> CudaResult<()> {
+    pub(crate) fn watch_mirrors(self: &Arc<Self>, progress: &Arc<StreamProgress>, sequence: u64) -> CudaResult<()> {
         let mut waits = lock(&self.watched.waits);
-        waits.push((Arc::clone(course), sequence));
+        waits.push((Arc::clone(progress), sequence));
         if waits.len() > 1 {
             // The thread runs: it ends only when it finds none.
             return Ok(());

@@ -7,7 +7,7 @@ use floe_transport::{Giving, Help, Load, STRIPED_FROM, transfers};
 use floe_wire::{CopyBulkToDevice, CopyToDevice, PIECE_BYTES, StreamId};
 
 use crate::vgpu::Vgpu;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 
 /// Bytes from which on a piece is not copied on its way to the socket.
 const LARGE: usize = 32 << 10;
@@ -54,13 +54,13 @@ impl Sending {
 /// Posts host bytes. What is left of them for a last piece may be little enough to go in the frame.
 pub(crate) fn send(
     vgpu: &Vgpu,
-    course: &Course,
+    progress: &StreamProgress,
     to: DevicePtr,
     source: &HostRange,
     sending: Sending,
 ) -> CudaResult<()> {
     if let Sending::Bulk(reading) = sending {
-        send_by_bulk(vgpu, course, to, source, reading)?;
+        send_by_bulk(vgpu, progress, to, source, reading)?;
         vgpu.statistics.went_to_device(source.len() as u64);
         return Ok(());
     }
@@ -69,8 +69,8 @@ pub(crate) fn send(
         let length = PIECE_BYTES.min(source.len() - done);
         let piece = source.sub(done, length)?;
         let to = to.offset(done as u64).ok_or(CudaError::INVALID_VALUE)?;
-        let message = CopyToDevice { stream: StreamId(course.stream()), to, bytes: &[] };
-        course.issue_reading(send_piece(vgpu, message, piece, sending)?);
+        let message = CopyToDevice { stream: StreamId(progress.stream()), to, bytes: &[] };
+        progress.issue_reading(send_piece(vgpu, message, piece, sending)?);
         done += length;
     }
     vgpu.statistics.went_to_device(source.len() as u64);
@@ -79,14 +79,20 @@ pub(crate) fn send(
 
 /// Posts host bytes that the bulk connections carry: a command for every transfer, its bytes beside it, from where they lie. They
 /// have been read when this returns, or are read later where they are borrowed.
-fn send_by_bulk(vgpu: &Vgpu, course: &Course, to: DevicePtr, source: &HostRange, reading: Reading) -> CudaResult<()> {
+fn send_by_bulk(
+    vgpu: &Vgpu,
+    progress: &StreamProgress,
+    to: DevicePtr,
+    source: &HostRange,
+    reading: Reading,
+) -> CudaResult<()> {
     let connection = &vgpu.connection;
     let help = if reading.is_borrowed { Help::None } else { Help::Follows };
     let load = Load::new(Box::new(vgpu.lent.lend(*source, reading.giving)));
     let posted = transfers(source.len()).try_for_each(|place| {
         let to = to.offset(place.start as u64).ok_or(CudaError::INVALID_VALUE)?;
-        let message = CopyBulkToDevice { stream: StreamId(course.stream()), to, bytes: place.len() as u64 };
-        course.issue(connection.post_striped(&message, &load, place, help)?);
+        let message = CopyBulkToDevice { stream: StreamId(progress.stream()), to, bytes: place.len() as u64 };
+        progress.issue(connection.post_striped(&message, &load, place, help)?);
         Ok(())
     });
     if help == Help::Follows {
@@ -112,6 +118,11 @@ fn send_piece(vgpu: &Vgpu, message: CopyToDevice<'_>, piece: HostRange, sending:
 }
 
 /// Posts host bytes, which have been read when this returns.
-pub(crate) fn send_at_once(vgpu: &Vgpu, course: &Course, to: DevicePtr, source: &HostRange) -> CudaResult<()> {
-    send(vgpu, course, to, source, Sending::of(source.len(), Reading::AT_ONCE, vgpu.connection.has_stripes()))
+pub(crate) fn send_at_once(
+    vgpu: &Vgpu,
+    progress: &StreamProgress,
+    to: DevicePtr,
+    source: &HostRange,
+) -> CudaResult<()> {
+    send(vgpu, progress, to, source, Sending::of(source.len(), Reading::AT_ONCE, vgpu.connection.has_stripes()))
 }

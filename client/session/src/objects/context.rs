@@ -43,8 +43,8 @@ impl ContextState {
 
     /// A context; the program's own exist from the start.
     pub(crate) fn new(handle: Handle, vgpu: Arc<Vgpu>, is_primary: bool, flags: u32) -> Self {
-        let course = Arc::clone(Order::legacy(&vgpu.order));
-        let legacy = StreamState::legacy(Context(handle.value()), Arc::clone(&vgpu), course);
+        let progress = Arc::clone(Order::legacy(&vgpu.order));
+        let legacy = StreamState::legacy(Context(handle.value()), Arc::clone(&vgpu), progress);
         Self {
             handle,
             vgpu,

@@ -9,7 +9,7 @@ use floe_wire::{EventId, RecordEvent};
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::NotReady;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 use crate::vgpu::table::lock;
 
 /// One event.
@@ -25,7 +25,7 @@ pub(crate) struct EventState {
 /// What an event stands for: everything on a stream up to a frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
-    course: Arc<Course>,
+    progress: Arc<StreamProgress>,
     sequence: u64,
     /// A launch's own record: it may be over before the launch is, so it says nothing about the stream's work.
     within_launch: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Record {
 impl Record {
     /// Whether what it stands for is known to be over.
     pub(crate) fn is_complete(&self) -> bool {
-        self.course.completed() >= self.sequence
+        self.progress.completed() >= self.sequence
     }
 }
 
@@ -83,8 +83,8 @@ impl EventState {
         if record.within_launch {
             return vgpu.errors.report();
         }
-        vgpu.connection.wait_for_deliveries(&record.course, record.sequence);
-        vgpu.order.stream_completed(&record.course, record.sequence);
+        vgpu.connection.wait_for_deliveries(&record.progress, record.sequence);
+        vgpu.order.stream_completed(&record.progress, record.sequence);
         vgpu.errors.report()
     }
 
@@ -94,12 +94,16 @@ impl EventState {
     }
 
     /// Posts the launch that records the event by one of its attributes.
-    pub(crate) fn record_by(&self, course: &Arc<Course>, launch: impl FnOnce() -> CudaResult<u64>) -> CudaResult<()> {
+    pub(crate) fn record_by(
+        &self,
+        progress: &Arc<StreamProgress>,
+        launch: impl FnOnce() -> CudaResult<u64>,
+    ) -> CudaResult<()> {
         // As for a record of its own, the lock keeps the order of the wire.
         let mut record = lock(&self.record);
         let sequence = launch()?;
-        course.issue(sequence);
-        *record = Some(Record { course: Arc::clone(course), sequence, within_launch: true, asked: None });
+        progress.issue(sequence);
+        *record = Some(Record { progress: Arc::clone(progress), sequence, within_launch: true, asked: None });
         Ok(())
     }
 
@@ -111,8 +115,8 @@ impl EventState {
         let message = RecordEvent { event: EventId(self.id), stream: stream.id(), flags: 0 };
         // The lock is held over the post so that two threads' records end up here in the order of the wire.
         let mut record = lock(&self.record);
-        let sequence = stream.vgpu.connection.post_on(stream.course(), &message)?;
-        *record = Some(Record { course: Arc::clone(stream.course()), sequence, within_launch: false, asked: None });
+        let sequence = stream.vgpu.connection.post_on(stream.progress(), &message)?;
+        *record = Some(Record { progress: Arc::clone(stream.progress()), sequence, within_launch: false, asked: None });
         Ok(())
     }
 

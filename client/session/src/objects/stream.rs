@@ -11,7 +11,7 @@ use floe_wire::{CreateStream, DestroyStream, StreamId};
 
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::NotReady;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 
 /// Bits of a stream's key below the vGPU's ordinal: more than any id has.
 const ORDINAL_SHIFT: u32 = 48;
@@ -21,7 +21,7 @@ const ORDINAL_SHIFT: u32 = 48;
 pub(crate) struct StreamState {
     pub(crate) vgpu: Arc<Vgpu>,
     context: Context,
-    course: Arc<Course>,
+    progress: Arc<StreamProgress>,
     pub(crate) flags: u32,
     priority: i32,
     /// The vGPU's epoch when it was made.
@@ -41,16 +41,16 @@ pub(crate) struct Asked {
 
 impl StreamState {
     /// The legacy default stream as one context sees it.
-    pub(crate) fn legacy(context: Context, vgpu: Arc<Vgpu>, course: Arc<Course>) -> Self {
-        Self::new(context, vgpu, course, stream_flags::DEFAULT, 0)
+    pub(crate) fn legacy(context: Context, vgpu: Arc<Vgpu>, progress: Arc<StreamProgress>) -> Self {
+        Self::new(context, vgpu, progress, stream_flags::DEFAULT, 0)
     }
 
-    fn new(context: Context, vgpu: Arc<Vgpu>, course: Arc<Course>, flags: u32, priority: i32) -> Self {
+    fn new(context: Context, vgpu: Arc<Vgpu>, progress: Arc<StreamProgress>, flags: u32, priority: i32) -> Self {
         Self {
             epoch: vgpu.epoch(),
             vgpu,
             context,
-            course,
+            progress,
             flags,
             priority,
             gone: AtomicBool::new(false),
@@ -63,8 +63,8 @@ impl StreamState {
     pub(crate) fn create(vgpu: &Arc<Vgpu>, context: Context, flags: u32, priority: i32) -> CudaResult<Arc<Self>> {
         let id = vgpu.next_id();
         vgpu.connection.post(&CreateStream { stream: StreamId(id), flags, priority })?;
-        let course = vgpu.order.add(id, flags & stream_flags::NON_BLOCKING == 0);
-        Ok(Arc::new(Self::new(context, Arc::clone(vgpu), course, flags, priority)))
+        let progress = vgpu.order.add(id, flags & stream_flags::NON_BLOCKING == 0);
+        Ok(Arc::new(Self::new(context, Arc::clone(vgpu), progress, flags, priority)))
     }
 
     /// Its context's handle.
@@ -83,13 +83,13 @@ impl StreamState {
     }
 
     /// Its counters.
-    pub(crate) fn course(&self) -> &Arc<Course> {
-        &self.course
+    pub(crate) fn progress(&self) -> &Arc<StreamProgress> {
+        &self.progress
     }
 
     /// Its id on the wire.
     pub(crate) fn id(&self) -> StreamId {
-        StreamId(self.course.stream())
+        StreamId(self.progress.stream())
     }
 
     /// Whether it still exists at the server.
@@ -100,20 +100,20 @@ impl StreamState {
     /// Posts work onto it.
     #[inline]
     pub(crate) fn post(&self, message: &impl floe_wire::Message) -> CudaResult<()> {
-        self.vgpu.post_on(&self.course, message)
+        self.vgpu.post_on(&self.progress, message)
     }
 
     /// Gives it up; its work still completes. A link that is gone needs no telling.
     pub(crate) fn abandon(&self) {
         if self.is_valid() && !self.gone.swap(true, Ordering::AcqRel) {
             let _ = self.vgpu.connection.post(&DestroyStream { stream: self.id() });
-            self.vgpu.order.retire(&self.course);
+            self.vgpu.order.retire(&self.progress);
         }
     }
 
     /// The stream as captures know it.
     pub(crate) fn for_capture(&self) -> CaptureStream {
-        let id = self.course().stream();
+        let id = self.progress().stream();
         CaptureStream {
             key: u64::from(self.vgpu.ordinal) << ORDINAL_SHIFT | id,
             context: self.context().0,

@@ -32,7 +32,7 @@ pub(crate) use pending::{Answer, BoxTarget, Target};
 use crate::log::log;
 use crate::memory::mirrors::Mirrors;
 use crate::vgpu::errors::Errors;
-use crate::vgpu::order::{Course, Order};
+use crate::vgpu::order::{Order, StreamProgress};
 use crate::vgpu::statistics::Statistics;
 use crate::vgpu::tally;
 use host_functions::HostFunctions;
@@ -136,9 +136,9 @@ impl Connection {
     }
 
     /// As `post`, of work that is put on a stream.
-    pub(crate) fn post_on(&self, course: &Course, message: &impl Message) -> CudaResult<u64> {
+    pub(crate) fn post_on(&self, progress: &StreamProgress, message: &impl Message) -> CudaResult<u64> {
         tally::posted();
-        match self.sender.post_numbered(message, |sequence| course.issue_next(sequence)) {
+        match self.sender.post_numbered(message, |sequence| progress.issue_next(sequence)) {
             Ok(sequence) => Ok(sequence),
             Err(error) => Err(self.shared.lost_by(&error)),
         }
@@ -231,37 +231,47 @@ impl Connection {
     }
 
     /// Asks for data that goes to `target` when it comes. The ticket waits for the last byte.
-    pub(crate) fn fetch<M: Call>(&self, message: &M, target: Target, course: &Arc<Course>) -> CudaResult<Ticket> {
+    pub(crate) fn fetch<M: Call>(
+        &self,
+        message: &M,
+        target: Target,
+        progress: &Arc<StreamProgress>,
+    ) -> CudaResult<Ticket> {
         tally::called();
         let waiter = Arc::new(Waiter::default());
-        let expected = Expected::delivery(target, course, Some(Arc::clone(&waiter)));
+        let expected = Expected::delivery(target, progress, Some(Arc::clone(&waiter)));
         let sequence = self.submit(message, expected, true)?;
-        course.issue(sequence);
+        progress.issue(sequence);
         Ok(Ticket { waiter })
     }
 
     /// As `fetch`, with nobody waiting: a later synchronize covers it.
-    pub(crate) fn fetch_unwatched<M: Call>(&self, message: &M, target: Target, course: &Arc<Course>) -> CudaResult<()> {
+    pub(crate) fn fetch_unwatched<M: Call>(
+        &self,
+        message: &M,
+        target: Target,
+        progress: &Arc<StreamProgress>,
+    ) -> CudaResult<()> {
         tally::posted();
         self.shared.deliveries.fetch_add(1, Ordering::AcqRel);
-        let expected = Expected::delivery(target, course, None);
+        let expected = Expected::delivery(target, progress, None);
         let sequence = self.submit(message, expected, false).inspect_err(|_| {
             self.shared.deliveries.fetch_sub(1, Ordering::AcqRel);
         })?;
-        course.issue(sequence);
+        progress.issue(sequence);
         Ok(())
     }
 
     /// Puts work on a stream that writes no memory of the program's, and has the server say when it is over. A failure is
     /// reported by a later call, too.
-    pub(crate) fn post_marked(&self, course: &Arc<Course>, message: &impl Message) -> CudaResult<Ticket> {
+    pub(crate) fn post_marked(&self, progress: &Arc<StreamProgress>, message: &impl Message) -> CudaResult<Ticket> {
         tally::posted();
         // It leaves with the mark.
         let sequence = self.sender.queue(message).map_err(|error| self.shared.lost_by(&error))?;
-        course.issue_reading(sequence);
+        progress.issue_reading(sequence);
         let waiter = Arc::new(Waiter::default());
-        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(course.stream()) };
-        self.submit(&message, Expected::Mark(Arc::clone(course), Arc::clone(&waiter)), true)?;
+        let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(progress.stream()) };
+        self.submit(&message, Expected::Mark(Arc::clone(progress), Arc::clone(&waiter)), true)?;
         Ok(Ticket { waiter })
     }
 
@@ -311,26 +321,37 @@ impl Connection {
     }
 
     /// Puts a host function on a stream.
-    pub(crate) fn host_function(&self, course: &Arc<Course>, id: u64, work: HostWork) -> CudaResult<()> {
+    pub(crate) fn host_function(&self, progress: &Arc<StreamProgress>, id: u64, work: HostWork) -> CudaResult<()> {
         let message = floe_wire::HostFunction {
-            stream: floe_wire::StreamId(course.stream()),
+            stream: floe_wire::StreamId(progress.stream()),
             function: floe_wire::FunctionId(id),
         };
-        self.in_order(course, id, work, &message)
+        self.in_order(progress, id, work, &message)
     }
 
     /// Puts a copy on a stream whose bytes `work`, of this id, reads when the stream gets there.
-    pub(crate) fn late_copy(&self, course: &Arc<Course>, message: &CopyLate, work: HostWork) -> CudaResult<()> {
-        self.in_order(course, message.function.0, work, message)
+    pub(crate) fn late_copy(
+        &self,
+        progress: &Arc<StreamProgress>,
+        message: &CopyLate,
+        work: HostWork,
+    ) -> CudaResult<()> {
+        self.in_order(progress, message.function.0, work, message)
     }
 
     /// Posts a message behind which the stream waits for `work`.
-    fn in_order(&self, course: &Arc<Course>, id: u64, work: HostWork, message: &impl Message) -> CudaResult<()> {
+    fn in_order(
+        &self,
+        progress: &Arc<StreamProgress>,
+        id: u64,
+        work: HostWork,
+        message: &impl Message,
+    ) -> CudaResult<()> {
         self.shared.host.add(id, work);
         let sequence = self.post(message).inspect_err(|_| {
             self.shared.host.cancel(id);
         })?;
-        course.issue(sequence);
+        progress.issue(sequence);
         self.shared.incoming.watch();
         Ok(())
     }
@@ -389,9 +410,9 @@ impl Connection {
     }
 
     /// Waits until what copies of this stream up to this frame read has arrived. The server has said that they completed.
-    pub(crate) fn wait_for_deliveries(&self, course: &Course, sequence: u64) {
+    pub(crate) fn wait_for_deliveries(&self, progress: &StreamProgress, sequence: u64) {
         if self.shared.deliveries.load(Ordering::Acquire) != 0 {
-            self.wait_until(|| !self.shared.pending.awaits_delivery(course.stream(), sequence));
+            self.wait_until(|| !self.shared.pending.awaits_delivery(progress.stream(), sequence));
         }
     }
 

@@ -11,7 +11,7 @@ pub(crate) const LEGACY: u64 = 0;
 
 /// One stream's counters. Frames are numbered over the whole session, so they compare across streams.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct StreamProgress {
     stream: u64,
     /// Whether it and the legacy default stream wait for each other.
     blocking: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Course {
     retired: AtomicBool,
 }
 
-impl Course {
+impl StreamProgress {
     fn new(stream: u64, blocking: bool) -> Arc<Self> {
         Arc::new(Self {
             stream,
@@ -81,21 +81,21 @@ impl Course {
 /// Work that must have completed before something may be reused.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fence {
-    waits: Vec<(Arc<Course>, u64)>,
+    waits: Vec<(Arc<StreamProgress>, u64)>,
 }
 
 impl Fence {
     /// Whether all of it has completed.
     pub(crate) fn is_passed(&self) -> bool {
-        self.waits.iter().all(|(course, sequence)| course.completed() >= *sequence)
+        self.waits.iter().all(|(progress, sequence)| progress.completed() >= *sequence)
     }
 }
 
 /// The counters of all streams of one session.
 #[derive(Debug)]
 pub(crate) struct Order {
-    courses: RwLock<HashMap<u64, Arc<Course>>>,
-    legacy: Arc<Course>,
+    streams: RwLock<HashMap<u64, Arc<StreamProgress>>>,
+    legacy: Arc<StreamProgress>,
     /// Grows with each news of completion, so that a fence is not asked twice about the same state.
     news: AtomicU64,
 }
@@ -109,48 +109,48 @@ impl Default for Order {
 impl Order {
     /// A session that has issued nothing and has the legacy default stream only.
     pub(crate) fn new() -> Self {
-        let legacy = Course::new(LEGACY, true);
-        Self { courses: RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))])), legacy, news: AtomicU64::new(0) }
+        let legacy = StreamProgress::new(LEGACY, true);
+        Self { streams: RwLock::new(HashMap::from([(LEGACY, Arc::clone(&legacy))])), legacy, news: AtomicU64::new(0) }
     }
 
     /// The legacy default stream.
-    pub(crate) fn legacy(&self) -> &Arc<Course> {
+    pub(crate) fn legacy(&self) -> &Arc<StreamProgress> {
         &self.legacy
     }
 
     /// A new stream.
-    pub(crate) fn add(&self, stream: u64, blocking: bool) -> Arc<Course> {
-        let course = Course::new(stream, blocking);
-        self.write().insert(stream, Arc::clone(&course));
-        course
+    pub(crate) fn add(&self, stream: u64, blocking: bool) -> Arc<StreamProgress> {
+        let progress = StreamProgress::new(stream, blocking);
+        self.write().insert(stream, Arc::clone(&progress));
+        progress
     }
 
     /// The stream is destroyed. Its outstanding work still counts, until a synchronize of the context proves it complete.
-    pub(crate) fn retire(&self, course: &Arc<Course>) {
-        course.retired.store(true, Ordering::Release);
-        if course.is_idle() {
-            self.write().remove(&course.stream);
+    pub(crate) fn retire(&self, progress: &Arc<StreamProgress>) {
+        progress.retired.store(true, Ordering::Release);
+        if progress.is_idle() {
+            self.write().remove(&progress.stream);
         }
     }
 
     /// A stream of the wire that is not destroyed.
-    pub(crate) fn stream(&self, stream: u64) -> Option<Arc<Course>> {
-        self.course(stream).filter(|course| !course.retired.load(Ordering::Acquire))
+    pub(crate) fn stream(&self, stream: u64) -> Option<Arc<StreamProgress>> {
+        self.progress(stream).filter(|progress| !progress.retired.load(Ordering::Acquire))
     }
 
     /// A stream of the wire, while something may be outstanding on it.
-    pub(crate) fn course(&self, stream: u64) -> Option<Arc<Course>> {
+    pub(crate) fn progress(&self, stream: u64) -> Option<Arc<StreamProgress>> {
         self.read().get(&stream).cloned()
     }
 
     /// Everything issued on the stream up to frame `sequence` has completed. Work on a blocking stream runs after what was
     /// issued earlier on the legacy default stream and the other way round, so each tells something about the other.
-    pub(crate) fn stream_completed(&self, course: &Arc<Course>, sequence: u64) {
-        let issued = course.issued();
-        let mut news = course.complete(sequence);
+    pub(crate) fn stream_completed(&self, progress: &Arc<StreamProgress>, sequence: u64) {
+        let issued = progress.issued();
+        let mut news = progress.complete(sequence);
         // With work issued after the proof, the last frame before it is not known; then nothing is concluded.
-        if course.blocking && issued <= sequence {
-            if course.stream == LEGACY {
+        if progress.blocking && issued <= sequence {
+            if progress.stream == LEGACY {
                 for other in self.read().values().filter(|other| other.blocking) {
                     news |= other.complete(issued);
                 }
@@ -164,12 +164,12 @@ impl Order {
     /// Everything issued up to frame `sequence` on any stream has completed.
     pub(crate) fn all_completed(&self, sequence: u64) {
         let (mut news, mut retired) = (false, false);
-        for course in self.read().values() {
-            news |= course.complete(sequence);
-            retired |= course.retired.load(Ordering::Acquire);
+        for progress in self.read().values() {
+            news |= progress.complete(sequence);
+            retired |= progress.retired.load(Ordering::Acquire);
         }
         if retired {
-            self.write().retain(|_, course| !(course.retired.load(Ordering::Acquire) && course.is_idle()));
+            self.write().retain(|_, progress| !(progress.retired.load(Ordering::Acquire) && progress.is_idle()));
         }
         self.tell(news);
     }
@@ -182,12 +182,12 @@ impl Order {
 
     /// Whether nothing is outstanding anywhere.
     pub(crate) fn is_idle(&self) -> bool {
-        self.read().values().all(|course| course.is_idle())
+        self.read().values().all(|progress| progress.is_idle())
     }
 
     /// Whether nothing is outstanding that may write host memory by itself.
     pub(crate) fn writes_nothing(&self) -> bool {
-        self.read().values().all(|course| course.completed() >= course.writing.load(Ordering::Acquire))
+        self.read().values().all(|progress| progress.completed() >= progress.writing.load(Ordering::Acquire))
     }
 
     /// A fence behind everything issued so far.
@@ -197,19 +197,19 @@ impl Order {
 
     /// A fence behind all that work issued now on this stream would come after: what the stream holds, and, of streams that
     /// wait for the legacy default stream, what that holds, or the other way round.
-    pub(crate) fn fence_behind(&self, course: &Course) -> Fence {
+    pub(crate) fn fence_behind(&self, progress: &StreamProgress) -> Fence {
         self.fence_over(|other| {
-            let legacy = course.stream == LEGACY || other.stream == LEGACY;
-            other.stream == course.stream || course.blocking && other.blocking && legacy
+            let legacy = progress.stream == LEGACY || other.stream == LEGACY;
+            other.stream == progress.stream || progress.blocking && other.blocking && legacy
         })
     }
 
-    fn fence_over(&self, is_ahead: impl Fn(&Course) -> bool) -> Fence {
+    fn fence_over(&self, is_ahead: impl Fn(&StreamProgress) -> bool) -> Fence {
         let waits = self
             .read()
             .values()
-            .filter(|course| is_ahead(course) && !course.is_idle())
-            .map(|course| (Arc::clone(course), course.issued()))
+            .filter(|progress| is_ahead(progress) && !progress.is_idle())
+            .map(|progress| (Arc::clone(progress), progress.issued()))
             .collect();
         Fence { waits }
     }
@@ -225,12 +225,12 @@ impl Order {
         }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<u64, Arc<Course>>> {
-        self.courses.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<u64, Arc<StreamProgress>>> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<u64, Arc<Course>>> {
-        self.courses.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<u64, Arc<StreamProgress>>> {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,12 +272,12 @@ mod tests {
     fn a_fence_behind_one_stream_waits_for_those_it_runs_after() {
         let order = Order::new();
         let (blocking, other, free) = (order.add(1, true), order.add(2, true), order.add(3, false));
-        for (course, sequence) in [(order.legacy(), 4), (&blocking, 5), (&other, 6), (&free, 7)] {
-            course.issue(sequence);
+        for (progress, sequence) in [(order.legacy(), 4), (&blocking, 5), (&other, 6), (&free, 7)] {
+            progress.issue(sequence);
         }
-        let behind = |course: &Course| {
+        let behind = |progress: &StreamProgress| {
             let mut streams: Vec<u64> =
-                order.fence_behind(course).waits.iter().map(|(course, _)| course.stream).collect();
+                order.fence_behind(progress).waits.iter().map(|(progress, _)| progress.stream).collect();
             streams.sort_unstable();
             streams
         };
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn frames_noted_by_many_threads_leave_the_last_one() {
         let order = Order::new();
-        let (course, numbers) = (order.add(1, false), std::sync::Mutex::new(0_u64));
+        let (progress, numbers) = (order.add(1, false), std::sync::Mutex::new(0_u64));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -354,17 +354,17 @@ mod tests {
                         let sequence = *number;
                         if turn % 3 == 0 {
                             drop(number);
-                            course.issue(sequence);
+                            progress.issue(sequence);
                         } else {
-                            course.issue_next(sequence);
+                            progress.issue_next(sequence);
                             drop(number);
                         }
-                        assert!(course.issued() >= sequence);
+                        assert!(progress.issued() >= sequence);
                     }
                 });
             }
         });
-        assert_eq!(course.issued(), 8000);
+        assert_eq!(progress.issued(), 8000);
     }
 
     #[test]

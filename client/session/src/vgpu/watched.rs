@@ -3,35 +3,35 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 use crate::vgpu::table::lock;
 
 /// Waits for words of mirrored memory that are not known to be over: the stream and the frame.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    pub(crate) waits: Mutex<Vec<(Arc<Course>, u64)>>,
+    pub(crate) waits: Mutex<Vec<(Arc<StreamProgress>, u64)>>,
     /// Waits for words wherever they are that are not known to be over.
-    standing: Mutex<Vec<(Arc<Course>, u64)>>,
+    standing: Mutex<Vec<(Arc<StreamProgress>, u64)>>,
 }
 
 impl Watched {
     /// A stream stands at a wait from this frame on.
-    pub(crate) fn stands(&self, course: &Arc<Course>, sequence: u64) {
+    pub(crate) fn stands(&self, progress: &Arc<StreamProgress>, sequence: u64) {
         self.any_stand();
-        lock(&self.standing).push((Arc::clone(course), sequence));
+        lock(&self.standing).push((Arc::clone(progress), sequence));
     }
 
     /// Whether a stream may stand at a wait for a word.
     pub(crate) fn any_stand(&self) -> bool {
         let mut standing = lock(&self.standing);
-        standing.retain(|(course, sequence)| course.completed() < *sequence);
+        standing.retain(|(progress, sequence)| progress.completed() < *sequence);
         !standing.is_empty()
     }
 
     /// Forgets the waits that are over; whether there are others.
     pub(crate) fn any_left(&self) -> bool {
         let mut waits = lock(&self.waits);
-        waits.retain(|(course, sequence)| course.completed() < *sequence);
+        waits.retain(|(progress, sequence)| progress.completed() < *sequence);
         !waits.is_empty()
     }
 }

@@ -72,10 +72,10 @@ impl Client {
         vgpu: &Arc<Vgpu>,
         act: impl FnOnce(&StreamState) -> CudaResult<()>,
     ) -> CudaResult<()> {
-        stream.vgpu.synchronize_stream(stream.course())?;
+        stream.vgpu.synchronize_stream(stream.progress())?;
         let remote = self.device_having(vgpu)?.primary.legacy();
         act(remote)?;
-        vgpu.synchronize_stream(remote.course())
+        vgpu.synchronize_stream(remote.progress())
     }
 
     /// Host to host, in stream order: the stream is waited for.
@@ -86,7 +86,7 @@ impl Client {
         from: &HostRange,
         extent: &Extent,
     ) -> CudaResult<()> {
-        stream.vgpu.synchronize_stream(stream.course())?;
+        stream.vgpu.synchronize_stream(stream.progress())?;
         self.wait_for_writes(from)?;
         self.wait_for_writes(to)?;
         match extent {

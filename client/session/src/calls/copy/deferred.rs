@@ -61,6 +61,6 @@ impl Client {
             height: rows.height,
         };
         vgpu.statistics.went_to_device(message.width * message.height);
-        vgpu.connection.late_copy(stream.course(), &message, HostWork::Bytes(Box::new(read)))
+        vgpu.connection.late_copy(stream.progress(), &message, HostWork::Bytes(Box::new(read)))
     }
 }

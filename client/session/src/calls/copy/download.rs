@@ -88,9 +88,9 @@ fn deliver(
 fn fetch(stream: &StreamState, message: &impl Call, target: Target, is_awaited: bool) -> CudaResult<()> {
     let vgpu = &stream.vgpu;
     if !is_awaited {
-        return vgpu.connection.fetch_unwatched(message, target, stream.course());
+        return vgpu.connection.fetch_unwatched(message, target, stream.progress());
     }
-    let ticket = vgpu.connection.fetch(message, target, stream.course())?;
+    let ticket = vgpu.connection.fetch(message, target, stream.progress())?;
     vgpu.connection.wait(&ticket)?;
     vgpu.errors.report()
 }

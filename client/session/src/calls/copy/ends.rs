@@ -180,7 +180,7 @@ impl Circumstances for ProgramEnd<'_> {
     }
 
     fn has_slots(&self) -> bool {
-        self.path.get_or_init(|| self.stream.vgpu.slot_path(self.stream.course())).is_some()
+        self.path.get_or_init(|| self.stream.vgpu.slot_path(self.stream.progress())).is_some()
     }
 
     fn has_bulk(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::lookup::OnHost;
 use crate::memory::sending::{Sending, send, send_at_once};
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 
 impl Client {
     /// Host to device.
@@ -34,7 +34,7 @@ impl Client {
         let end = ProgramEnd::new(self, from, stream);
         let (first, way) = to_device(&end, mode, extent);
         if first.stream {
-            vgpu.synchronize_stream(stream.course())?;
+            vgpu.synchronize_stream(stream.progress())?;
         }
         if first.writers {
             self.wait_for_writes(source)?;
@@ -52,20 +52,20 @@ impl Client {
                 };
                 let rest = source.sub(staged, source.len() - staged)?;
                 let sending = Sending::of(rest.len(), reading, vgpu.connection.has_stripes());
-                send(vgpu, stream.course(), to.offset(staged)?.end.at, &rest, sending)
+                send(vgpu, stream.progress(), to.offset(staged)?.end.at, &rest, sending)
             }
-            (ToDevice::Sent(sending), _) => send(vgpu, stream.course(), to.end.at, source, sending),
+            (ToDevice::Sent(sending), _) => send(vgpu, stream.progress(), to.end.at, source, sending),
             (ToDevice::Deferred, Extent::Line(_)) => Self::defer_line(stream, to.end.at, source),
             (ToDevice::Deferred, Extent::Box(shape)) => {
                 shape.each_rows(to.end, source, |rows| Self::defer_rows(stream, rows))
             }
-            (ToDevice::Packed, extent) => send_packed(vgpu, stream.course(), to.end, source, extent),
+            (ToDevice::Packed, extent) => send_packed(vgpu, stream.progress(), to.end, source, extent),
         }
     }
 
     /// Waits for what was queued, where the program does.
     pub(super) fn wait_where(mode: Mode, stream: &StreamState) -> CudaResult<()> {
-        if mode == Mode::Waits { stream.vgpu.synchronize_stream(stream.course()) } else { Ok(()) }
+        if mode == Mode::Waits { stream.vgpu.synchronize_stream(stream.progress()) } else { Ok(()) }
     }
 
     /// Waits until no copy under way writes these host bytes, on any vGPU.
@@ -79,20 +79,26 @@ impl Client {
 }
 
 /// Posts the rows of a box; a line has none that travel so.
-fn send_packed(vgpu: &Arc<Vgpu>, course: &Course, to: BoxEnd, source: &HostRange, extent: &Extent) -> CudaResult<()> {
+fn send_packed(
+    vgpu: &Arc<Vgpu>,
+    progress: &StreamProgress,
+    to: BoxEnd,
+    source: &HostRange,
+    extent: &Extent,
+) -> CudaResult<()> {
     match extent {
-        Extent::Line(_) => send_at_once(vgpu, course, to.at, source),
-        Extent::Box(shape) => shape.each_rows(to, source, |rows| send_rows(vgpu, course, &rows)),
+        Extent::Line(_) => send_at_once(vgpu, progress, to.at, source),
+        Extent::Box(shape) => shape.each_rows(to, source, |rows| send_rows(vgpu, progress, &rows)),
     }
 }
 
 /// Posts rows of host bytes.
-fn send_rows(vgpu: &Vgpu, course: &Course, rows: &Rows) -> CudaResult<()> {
+fn send_rows(vgpu: &Vgpu, progress: &StreamProgress, rows: &Rows) -> CudaResult<()> {
     if rows.is_long() {
-        return send_at_once(vgpu, course, rows.to.at, &rows.source);
+        return send_at_once(vgpu, progress, rows.to.at, &rows.source);
     }
     let message = CopyBoxToDevice {
-        stream: floe_wire::StreamId(course.stream()),
+        stream: floe_wire::StreamId(progress.stream()),
         to: rows.to,
         width: rows.width as u64,
         height: rows.count as u64,
@@ -100,7 +106,7 @@ fn send_rows(vgpu: &Vgpu, course: &Course, rows: &Rows) -> CudaResult<()> {
         bytes: &[],
     };
     let sequence = vgpu.connection.post_filled(&message, rows.bytes(), |target| rows.pack(target))?;
-    course.issue(sequence);
+    progress.issue(sequence);
     vgpu.statistics.went_to_device(rows.bytes() as u64);
     Ok(())
 }

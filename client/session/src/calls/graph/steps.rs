@@ -35,7 +35,7 @@ impl Client {
             Work::Empty | Work::Alloc(_) | Work::Free(_) => Ok(()),
             Work::Host(host) => {
                 let vgpu = &stream.vgpu;
-                vgpu.connection.host_function(stream.course(), vgpu.next_id(), HostWork::Function(host.function))
+                vgpu.connection.host_function(stream.progress(), vgpu.next_id(), HostWork::Function(host.function))
             }
             Work::Copy(copy) => self.copy_recorded(stream, &copy.copy),
             Work::Fill(fill) => self.fill_recorded(stream, &fill.fill),

@@ -130,8 +130,8 @@ impl Client {
         };
         let vgpu = &stream.vgpu;
         let work = crate::vgpu::connection::HostWork::Own(Box::new(fill));
-        vgpu.connection.host_function(stream.course(), vgpu.next_id(), work)?;
-        vgpu.synchronize_stream(stream.course())
+        vgpu.connection.host_function(stream.progress(), vgpu.next_id(), work)?;
+        vgpu.synchronize_stream(stream.progress())
     }
 }
 

@@ -41,8 +41,8 @@ impl Client {
         if !same_vgpu(&stream.vgpu, &pool.vgpu) {
             return Err(CudaError::INVALID_VALUE);
         }
-        let course = stream.course().stream();
-        let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(course))?;
+        let progress = stream.progress().stream();
+        let at = pool.vgpu.allocate(bytes as u64, stream.context(), Some(progress))?;
         pool.gave(at, bytes as u64);
         Ok(at)
     }
@@ -74,9 +74,9 @@ impl PoolCalls for Client {
         if self.free_of_graph(address, &stream.vgpu)? {
             return Ok(());
         }
-        let course = stream.course();
-        let fence = stream.vgpu.order.fence_behind(course);
-        let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(course.stream()));
+        let progress = stream.progress();
+        let fence = stream.vgpu.order.fence_behind(progress);
+        let freed = lock(&stream.vgpu.blocks).free(address.0, fence, Some(progress.stream()));
         self.note_freed(freed.ok_or(CudaError::INVALID_VALUE)?);
         Ok(())
     }

@@ -125,13 +125,13 @@ impl Client {
         // The program may have written between the last look and the mirror's making.
         vgpu.send_mirrors()?;
         let sequence = vgpu.connection.post(message)?;
-        stream.course().issue(sequence);
+        stream.progress().issue(sequence);
         if waits.any {
-            vgpu.watched.stands(stream.course(), sequence);
+            vgpu.watched.stands(stream.progress(), sequence);
         }
         // The server says by itself when a wait is over.
         vgpu.connection.watch();
-        if waits.of_host { vgpu.watch_mirrors(stream.course(), sequence) } else { Ok(()) }
+        if waits.of_host { vgpu.watch_mirrors(stream.progress(), sequence) } else { Ok(()) }
     }
 }
 

@@ -118,13 +118,13 @@ impl Vgpu {
         // The work may wait for what the program has written elsewhere.
         let _ = self.send_mirrors();
         if let Attachment::Single(stream) = attached
-            && let Some(course) = self.order.stream(stream)
+            && let Some(progress) = self.order.stream(stream)
         {
             let message = floe_wire::SynchronizeStream { stream: floe_wire::StreamId(stream) };
-            if !self.is_quiet(&course)
+            if !self.is_quiet(&progress)
                 && let Ok((_, sequence)) = self.connection.call(&message)
             {
-                self.order.stream_completed(&course, sequence);
+                self.order.stream_completed(&progress, sequence);
             }
         } else if !self.order.is_idle()
             && let Ok((_, sequence)) = self.connection.call(&SynchronizeContext {})

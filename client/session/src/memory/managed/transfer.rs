@@ -14,7 +14,7 @@ use crate::memory::staging::FROM;
 use crate::memory::staging::copiers::Copiers;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::{Target, Ticket};
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 
 /// Bytes for the device.
 pub(super) struct Up {
@@ -29,16 +29,16 @@ pub(super) struct Down {
 }
 
 impl Vgpu {
-    fn lane(&self, state: &mut State) -> CudaResult<Arc<Course>> {
+    fn lane(&self, state: &mut State) -> CudaResult<Arc<StreamProgress>> {
         if let Some(lane) = state.lane.as_ref().filter(|lane| lane.epoch == self.epoch()) {
-            return Ok(Arc::clone(&lane.course));
+            return Ok(Arc::clone(&lane.progress));
         }
         let (id, epoch) = (self.next_id(), self.epoch());
         let message = CreateStream { stream: StreamId(id), flags: stream_flags::NON_BLOCKING, priority: 0 };
         self.connection.post(&message)?;
-        let course = self.order.add(id, false);
-        state.lane = Some(Lane { course: Arc::clone(&course), epoch });
-        Ok(course)
+        let progress = self.order.add(id, false);
+        state.lane = Some(Lane { progress: Arc::clone(&progress), epoch });
+        Ok(progress)
     }
 
     fn copiers_of_managed(&self) -> CudaResult<&Arc<Copiers>> {
@@ -47,39 +47,39 @@ impl Vgpu {
 
     /// Zeros on the device.
     pub(super) fn clear_on_device(&self, state: &mut State, bytes: &Range<u64>) -> CudaResult<()> {
-        let course = self.lane(state)?;
-        let (stream, at) = (StreamId(course.stream()), DevicePtr(bytes.start));
+        let progress = self.lane(state)?;
+        let (stream, at) = (StreamId(progress.stream()), DevicePtr(bytes.start));
         let width = bytes.end - bytes.start;
-        self.post_on(&course, &Fill { stream, at, pitch: width, element: 1, value: 0, width, height: 1 })
+        self.post_on(&progress, &Fill { stream, at, pitch: width, element: 1, value: 0, width, height: 1 })
     }
 
     /// Sends bytes. They have been read when this returns.
     pub(super) fn send_up(self: &Arc<Self>, state: &mut State, up: &Up) -> CudaResult<()> {
-        let course = self.lane(state)?;
-        let path = (up.source.len() >= FROM).then(|| self.slot_path(&course)).flatten();
+        let progress = self.lane(state)?;
+        let path = (up.source.len() >= FROM).then(|| self.slot_path(&progress)).flatten();
         let staged = path.map_or(Ok(0), |path| path.upload(self.copiers_of_managed()?, up.to, &up.source))?;
         let rest = up.source.sub(staged, up.source.len() - staged)?;
         self.statistics.managed_to_device(up.source.len() as u64);
         let to = up.to.offset(staged as u64).ok_or(CudaError::INVALID_VALUE)?;
-        send_at_once(self, &course, to, &rest)
+        send_at_once(self, &progress, to, &rest)
     }
 
     /// Waits until what was sent is on the device.
     pub(super) fn settle_lane(&self, state: &mut State) -> CudaResult<()> {
-        let course = self.lane(state)?;
-        let message = floe_wire::SynchronizeStream { stream: StreamId(course.stream()) };
+        let progress = self.lane(state)?;
+        let message = floe_wire::SynchronizeStream { stream: StreamId(progress.stream()) };
         let (_, sequence) = self.connection.call(&message)?;
-        self.order.stream_completed(&course, sequence);
+        self.order.stream_completed(&progress, sequence);
         // A failure of something else is for the program's calls to report.
         self.errors.check()
     }
 
     /// Fetches bytes: all are asked for before any is waited for.
     pub(super) fn fetch_down(self: &Arc<Self>, state: &mut State, downs: &[Down]) -> CudaResult<()> {
-        let course = self.lane(state)?;
+        let progress = self.lane(state)?;
         let mut tickets = Vec::new();
         let asked = downs.iter().try_for_each(|down| {
-            tickets.extend(self.begin_down(&course, down)?);
+            tickets.extend(self.begin_down(&progress, down)?);
             Ok(())
         });
         // Each is waited for, whatever became of the others: it may still be written.
@@ -87,18 +87,18 @@ impl Vgpu {
         asked.and(came)
     }
 
-    fn begin_down(self: &Arc<Self>, course: &Arc<Course>, down: &Down) -> CudaResult<Option<Ticket>> {
+    fn begin_down(self: &Arc<Self>, progress: &Arc<StreamProgress>, down: &Down) -> CudaResult<Option<Ticket>> {
         let bytes = down.target.len();
         self.statistics.managed_from_device(bytes as u64);
-        let path = (bytes >= FROM).then(|| self.slot_path(course)).flatten();
+        let path = (bytes >= FROM).then(|| self.slot_path(progress)).flatten();
         let staged = path.map_or(Ok(0), |path| path.download(self.copiers_of_managed()?, &down.target, down.from))?;
         let rest = down.target.sub(staged, bytes - staged)?;
         if rest.is_empty() {
             return Ok(None);
         }
         let from = down.from.offset(staged as u64).ok_or(CudaError::INVALID_VALUE)?;
-        let message = CopyFromDevice { stream: StreamId(course.stream()), from, bytes: rest.len() as u64 };
+        let message = CopyFromDevice { stream: StreamId(progress.stream()), from, bytes: rest.len() as u64 };
         self.statistics.came_from_device(message.bytes);
-        self.connection.fetch(&message, Target::Line(rest), course).map(Some)
+        self.connection.fetch(&message, Target::Line(rest), progress).map(Some)
     }
 }

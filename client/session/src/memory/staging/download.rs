@@ -36,7 +36,7 @@ impl SlotPath {
     /// Copies from the device through slots, from the beginning on. How many bytes that was; the others must travel.
     pub(crate) fn download(self, copiers: &Arc<Copiers>, target: &HostRange, from: DevicePtr) -> CudaResult<usize> {
         let pieces = Pieces::new(target.len(), copiers.threads(), SLOT);
-        let quiet = self.vgpu.is_quiet(&self.course);
+        let quiet = self.vgpu.is_quiet(&self.progress);
         let download = Arc::new(Download { path: self, target: *target, from, pieces, failed: Mutex::default() });
         download.call_and_run(copiers, quiet);
         let staged = download.pieces.close(copiers.spin());

@@ -12,7 +12,7 @@ use super::{Area, SLOT, SLOTS, Slot, State};
 use crate::log::log;
 use crate::memory::arena::Arena;
 use crate::vgpu::connection::Ticket;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 use crate::vgpu::table::lock;
 use crate::vgpu::{Vgpu, tally};
 
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct SlotPath {
     pub(super) vgpu: Arc<Vgpu>,
-    pub(super) course: Arc<Course>,
+    pub(super) progress: Arc<StreamProgress>,
     pub(super) area: Arc<Area>,
 }
 
@@ -37,14 +37,14 @@ impl SlotPath {
     /// Queues what the device does with a slot. The ticket is answered when it is over, also where that is because of an
     /// error, which a later call reports.
     pub(super) fn queue(&self, to: DevicePtr, from: DevicePtr, bytes: usize) -> CudaResult<Ticket> {
-        let stream = floe_wire::StreamId(self.course.stream());
+        let stream = floe_wire::StreamId(self.progress.stream());
         let message = CopyOnDevice { stream, to, from, bytes: bytes as u64 };
-        self.vgpu.connection.post_marked(&self.course, &message)
+        self.vgpu.connection.post_marked(&self.progress, &message)
     }
 
     /// A slot, if there is one.
     pub(super) fn slot_now(&self) -> Option<Slot> {
-        self.area.take(self.course.stream())
+        self.area.take(self.progress.stream())
     }
 
     /// A slot for a piece, for who has been called to help: it does not wait for long.
@@ -82,21 +82,21 @@ impl SlotPath {
 
     /// How long to wait for a slot. CUDA's own copies of pageable memory wait for their stream, too.
     fn patience(&self) -> Duration {
-        let comes = self.area.is_used_by(self.course.stream()) && !self.vgpu.is_held();
+        let comes = self.area.is_used_by(self.progress.stream()) && !self.vgpu.is_held();
         if comes { Duration::MAX } else { PATIENCE }
     }
 }
 
 impl Vgpu {
     /// The path of a stream's copies through slots; `None` where the worker has no memory of this process.
-    pub(crate) fn slot_path(self: &Arc<Self>, course: &Arc<Course>) -> Option<SlotPath> {
+    pub(crate) fn slot_path(self: &Arc<Self>, progress: &Arc<StreamProgress>) -> Option<SlotPath> {
         let mut state = lock(&self.staging.state);
         if let State::Unknown = *state {
             // Held until the worker has said: other threads wait for the same answer.
             *state = self.make_slots().map_or(State::Refused, State::Ready);
         }
         let State::Ready(area) = &*state else { return None };
-        Some(SlotPath { vgpu: Arc::clone(self), course: Arc::clone(course), area: Arc::clone(area) })
+        Some(SlotPath { vgpu: Arc::clone(self), progress: Arc::clone(progress), area: Arc::clone(area) })
     }
 
     fn make_slots(&self) -> Option<Arc<Area>> {

@@ -11,7 +11,7 @@ use floe_surface::HostRange;
 
 use super::waiter::Waiter;
 use crate::vgpu::errors::Errors;
-use crate::vgpu::order::Course;
+use crate::vgpu::order::StreamProgress;
 use crate::vgpu::table::lock;
 
 /// Bytes of a large piece that are scattered over a box at a time.
@@ -154,7 +154,7 @@ pub(super) enum Expected {
     /// A reply nobody waits for.
     Unwatched,
     /// The word that a stream has come so far, which somebody may wait for or look for.
-    Mark(Arc<Course>, Arc<Waiter>),
+    Mark(Arc<StreamProgress>, Arc<Waiter>),
     /// Data, then a reply.
     Delivery(Incomplete),
 }
@@ -164,13 +164,13 @@ pub(super) enum Expected {
 pub(super) struct Incomplete {
     target: Target,
     pub(super) left: u64,
-    pub(super) course: Arc<Course>,
+    pub(super) progress: Arc<StreamProgress>,
     pub(super) waiter: Option<Arc<Waiter>>,
 }
 
 impl Expected {
-    pub(super) fn delivery(target: Target, course: &Arc<Course>, waiter: Option<Arc<Waiter>>) -> Self {
-        Self::Delivery(Incomplete { target, left: target.bytes(), course: Arc::clone(course), waiter })
+    pub(super) fn delivery(target: Target, progress: &Arc<StreamProgress>, waiter: Option<Arc<Waiter>>) -> Self {
+        Self::Delivery(Incomplete { target, left: target.bytes(), progress: Arc::clone(progress), waiter })
     }
 
     pub(super) fn abandon(self, error: CudaError) {
@@ -288,7 +288,7 @@ impl Pending {
     pub(super) fn awaits_delivery(&self, stream: u64, sequence: u64) -> bool {
         lock(&self.state).expected.iter().any(|(request, expected)| {
             *request <= sequence
-                && matches!(expected, Expected::Delivery(delivery) if delivery.course.stream() == stream)
+                && matches!(expected, Expected::Delivery(delivery) if delivery.progress.stream() == stream)
         })
     }
 

@@ -86,8 +86,8 @@ fn take_frame(shared: &Shared, frame: Frame<'_>) -> Result<(), End> {
             shared.mirrors.apply(changed.at.0, &changed.runs);
             Ok(())
         }
-        Push::Progress(progress) => {
-            reached(shared, &progress);
+        Push::Progress(pushed) => {
+            reached(shared, &pushed);
             Ok(())
         }
         Push::Ended(ended) => {
@@ -110,11 +110,11 @@ fn take_bulk(shared: &Shared, mut bulk: Bulk<'_>) -> Result<(), End> {
 }
 
 /// A stream has come further than the server said when it was asked.
-fn reached(shared: &Shared, progress: &Progress) {
-    if let Some(error) = CudaError::from_code(progress.status) {
+fn reached(shared: &Shared, pushed: &Progress) {
+    if let Some(error) = CudaError::from_code(pushed.status) {
         shared.errors.note(error);
-    } else if let Some(course) = shared.order.course(progress.stream.0) {
-        shared.order.stream_completed(&course, progress.sequence);
+    } else if let Some(progress) = shared.order.progress(pushed.stream.0) {
+        shared.order.stream_completed(&progress, pushed.sequence);
     }
 }
 
@@ -135,10 +135,10 @@ fn answer(shared: &Shared, reply: &Reply<'_>) -> Result<(), String> {
     match expected {
         Expected::Reply(waiter) => waiter.fill(Ok(own())),
         Expected::Unwatched => note(shared, reply),
-        Expected::Mark(course, waiter) => {
+        Expected::Mark(progress, waiter) => {
             note(shared, reply);
             if reply.status == 0 {
-                shared.order.stream_completed(&course, reply.request);
+                shared.order.stream_completed(&progress, reply.request);
             }
             waiter.fill(Ok(Answer { status: reply.status, ..Answer::default() }));
         }
@@ -163,7 +163,7 @@ fn finish(
     }
     // Streams run in order: with the copy all work before it is over. Not so when the copy could not be issued.
     if reply.status == 0 {
-        shared.order.stream_completed(&delivery.course, reply.request);
+        shared.order.stream_completed(&delivery.progress, reply.request);
     }
     match &delivery.waiter {
         Some(waiter) => waiter.fill(Ok(own())),
