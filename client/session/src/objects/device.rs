@@ -87,7 +87,7 @@ impl DeviceState {
             vgpu.connection.give_up_host_functions();
             answer.map(|(_, sequence)| sequence)
         } else {
-            vgpu.connection.call_unwatched(&ResetContext {})
+            vgpu.connection.post_call(&ResetContext {})
         };
         vgpu.mirrors.clear();
         vgpu.sharing.clear();

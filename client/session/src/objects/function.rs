@@ -230,7 +230,7 @@ impl FunctionState {
             return self.set(0, number, value);
         };
         let message = SetKernelAttribute { kernel: KernelId(self.id), what: 0, number: attribute, value };
-        self.vgpu.connection.call_unwatched(&message)?;
+        self.vgpu.connection.post_call(&message)?;
         self.learn(&[Attribute { number: attribute, value }]);
         Ok(())
     }

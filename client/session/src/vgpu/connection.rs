@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.
-    pub(crate) fn call_unwatched<M: Call>(&self, message: &M) -> CudaResult<u64> {
+    pub(crate) fn post_call<M: Call>(&self, message: &M) -> CudaResult<u64> {
         tally::posted();
         self.submit(message, Expected::Unwatched, false)
     }
@@ -246,7 +246,7 @@ impl Connection {
     }
 
     /// As `fetch`, with nobody waiting: a later synchronize covers it.
-    pub(crate) fn fetch_unwatched<M: Call>(
+    pub(crate) fn post_fetch<M: Call>(
         &self,
         message: &M,
         target: Target,

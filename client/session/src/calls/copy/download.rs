@@ -88,7 +88,7 @@ fn deliver(
 fn fetch(stream: &StreamState, message: &impl Call, target: Target, is_awaited: bool) -> CudaResult<()> {
     let vgpu = &stream.vgpu;
     if !is_awaited {
-        return vgpu.connection.fetch_unwatched(message, target, stream.progress());
+        return vgpu.connection.post_fetch(message, target, stream.progress());
     }
     let ticket = vgpu.connection.fetch(message, target, stream.progress())?;
     vgpu.connection.wait(&ticket)?;
