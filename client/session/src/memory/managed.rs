@@ -3,7 +3,7 @@
 //! is answered from the device. What nobody has touched costs a launch nothing, and no side ever sees what is stale.
 //!
 //! CUDA lets the host touch managed memory while the device works only where it was attached to the host or to one stream
-//! (CONCURRENT_MANAGED_ACCESS is 0); that is what makes whole pieces on one side or the other enough.
+//! (CONCURRENT_MANAGED_ACCESS is 0); that is what makes whole granules on one side or the other enough.
 
 mod allocate;
 mod close;

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::Held;
-use super::holding::PIECE;
+use super::holding::GRANULE;
 
 /// Waits in a row that fetch what nobody changes or touches. What the program only reads then comes by a touch, once.
 const MOST_IDLE: u32 = 8;
@@ -18,15 +18,15 @@ pub(super) struct Shadow {
 }
 
 impl Held {
-    /// Remembers bytes as they came, piece by piece.
+    /// Remembers bytes as they came, granule by granule.
     pub(super) fn keep_shadow(&mut self, bytes: &Range<u64>) {
         self.idle += 1;
         let mut at = bytes.start;
         while at < bytes.end {
-            let piece = at..(at + PIECE).min(bytes.end);
-            at = piece.end;
-            if let Some(range) = self.place.span.behind(&piece) {
-                self.shadows.push(Shadow { bytes: piece, content: range.to_vec() });
+            let granule = at..(at + GRANULE).min(bytes.end);
+            at = granule.end;
+            if let Some(range) = self.place.span.behind(&granule) {
+                self.shadows.push(Shadow { bytes: granule, content: range.to_vec() });
             }
         }
     }

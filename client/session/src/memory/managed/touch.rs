@@ -12,7 +12,7 @@ use floe_touch::{Access, FaultHandler, PageFault, install};
 use floe_wire::SynchronizeContext;
 
 use super::close::EAGER_BYTES;
-use super::holding::{Opening, PIECE};
+use super::holding::{GRANULE, Opening};
 use super::transfer::Down;
 use super::{Attachment, Held, State};
 use crate::log::log;
@@ -56,7 +56,7 @@ impl State {
         held.holding.bytes().contains(&address).then_some(held)
     }
 
-    /// What a touch brings: a piece, or as much of small allocations that lie behind one another.
+    /// What a touch brings: a granule, or as much of small allocations that lie behind one another.
     fn brings(&mut self, fault: PageFault) -> Vec<(u64, Opening)> {
         let Some(held) = self.held_at(fault.address) else { return Vec::new() };
         let Some(opening) = held.holding.touch(fault.address, fault.writes) else { return Vec::new() };
@@ -65,7 +65,7 @@ impl State {
         let mut brought = vec![(own.start, opening)];
         for (start, next) in self.held.range(own.end..) {
             bytes += next.holding.bytes().end - start;
-            if *start != end || next.attached != attached || bytes > PIECE {
+            if *start != end || next.attached != attached || bytes > GRANULE {
                 break;
             }
             end = next.holding.bytes().end;

@@ -4,8 +4,8 @@ use super::*;
 
 const AT: u64 = 0x2000_0000_0000;
 
-fn piece(first: u64, count: u64) -> Range<u64> {
-    AT + first * PIECE..AT + (first + count) * PIECE
+fn granule(first: u64, count: u64) -> Range<u64> {
+    AT + first * GRANULE..AT + (first + count) * GRANULE
 }
 
 /// Touches until nothing stands in the way.
@@ -17,23 +17,23 @@ fn touched(holding: &mut Holding, address: u64, writes: bool) -> Option<Opening>
 }
 
 #[test]
-fn a_touch_brings_one_piece_and_those_that_follow_bring_more() {
-    let mut holding = Holding::on_device(piece(0, 8));
-    for (at, bytes) in [(0, piece(0, 1)), (1, piece(1, 2)), (3, piece(3, 4)), (7, piece(7, 1))] {
-        let opening = touched(&mut holding, AT + at * PIECE + 5, false).unwrap();
+fn a_touch_brings_one_granule_and_those_that_follow_bring_more() {
+    let mut holding = Holding::on_device(granule(0, 8));
+    for (at, bytes) in [(0, granule(0, 1)), (1, granule(1, 2)), (3, granule(3, 4)), (7, granule(7, 1))] {
+        let opening = touched(&mut holding, AT + at * GRANULE + 5, false).unwrap();
         assert_eq!(opening, Opening { bytes, fetched: true, writable: false });
     }
 }
 
 #[test]
 fn what_was_read_is_not_fetched_again_and_only_what_was_written_is_sent() {
-    let mut holding = Holding::on_device(piece(0, 4));
+    let mut holding = Holding::on_device(granule(0, 4));
     touched(&mut holding, AT, false);
     let opening = touched(&mut holding, AT + 9, true).unwrap();
-    assert_eq!(opening, Opening { bytes: piece(0, 1), fetched: false, writable: true });
-    touched(&mut holding, AT + 2 * PIECE, false);
+    assert_eq!(opening, Opening { bytes: granule(0, 1), fetched: false, writable: true });
+    touched(&mut holding, AT + 2 * GRANULE, false);
     let closing = holding.closing(&holding.bytes());
-    assert_eq!(closing, Closing { closed: vec![piece(0, 1), piece(2, 1)], sent: vec![piece(0, 1)] });
+    assert_eq!(closing, Closing { closed: vec![granule(0, 1), granule(2, 1)], sent: vec![granule(0, 1)] });
     holding.closed(&closing);
     assert!(!holding.is_open());
     assert_eq!(holding.closing(&holding.bytes()), Closing::default());
@@ -41,27 +41,27 @@ fn what_was_read_is_not_fetched_again_and_only_what_was_written_is_sent() {
 
 #[test]
 fn a_fresh_holding_goes_as_a_whole_and_its_last_piece_is_short() {
-    let bytes = AT..AT + PIECE + 4096;
+    let bytes = AT..AT + GRANULE + 4096;
     let mut holding = Holding::fresh(bytes.clone());
     assert_eq!(holding.touch(AT, true), None);
     let closing = holding.closing(&(AT..AT + 1));
     assert_eq!(closing, Closing { closed: vec![bytes.clone()], sent: Vec::new() });
     holding.closed(&closing);
-    let opening = touched(&mut holding, AT + PIECE, true).unwrap();
-    assert_eq!(opening.bytes, AT + PIECE..bytes.end);
+    let opening = touched(&mut holding, AT + GRANULE, true).unwrap();
+    assert_eq!(opening.bytes, AT + GRANULE..bytes.end);
 }
 
 #[test]
 fn closing_a_part_leaves_the_rest_open() {
-    let mut holding = Holding::on_device(piece(0, 4));
+    let mut holding = Holding::on_device(granule(0, 4));
     for at in [0, 3] {
-        touched(&mut holding, AT + at * PIECE, true);
+        touched(&mut holding, AT + at * GRANULE, true);
     }
-    let closing = holding.closing(&piece(0, 1));
-    assert_eq!(closing.sent, [piece(0, 1)]);
+    let closing = holding.closing(&granule(0, 1));
+    assert_eq!(closing.sent, [granule(0, 1)]);
     holding.closed(&closing);
     assert!(holding.is_open());
-    assert_eq!(holding.look(&piece(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [piece(0, 3)]);
+    assert_eq!(holding.look(&granule(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [granule(0, 3)]);
 }
 
 /// What a program and its device do.
@@ -78,7 +78,7 @@ enum Step {
 }
 
 const COUNT: u64 = 6;
-const BYTES: u64 = COUNT * PIECE - 4096;
+const BYTES: u64 = COUNT * GRANULE - 4096;
 
 fn step() -> impl Strategy<Value = Step> {
     let at = || 0..BYTES;
