@@ -20,7 +20,7 @@ use floe_transport::{Link, Transport};
 use floe_worker::contract::{Demand, Report, STUCK, TASK_VARIABLE, Task};
 use floe_worker::descriptor_passing::{Passed, Role, Taker};
 use floe_worker::{
-    Cache, Ending, Granted, Grants, Joining, Lasting, Log, Output, Plan, Process, Watchdog, close_inherited, end,
+    Cache, Ending, Granted, Grants, Joining, Log, Output, Plan, Process, Resumption, Watchdog, close_inherited, end,
     one_entry, sandbox, serve, use_rings, without_randomization,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -119,7 +119,7 @@ fn session(task: &str) -> Result<()> {
     let watchdog = reports.watchdog(&task)?;
     reports.watch(seen.clone(), log.clone(), watchdog.clone())?;
     say_panics(log.clone(), watchdog.clone());
-    let lasting = lasting(&task, client, &seen.broken);
+    let resumption = resumption(&task, client, &seen.broken);
     let Some((mut link, joining, cache)) = own_connection(taker)? else { end(FAILED) };
     watchdog.begins(&link);
     let ready = match task.transport {
@@ -129,7 +129,7 @@ fn session(task: &str) -> Result<()> {
     let ending = match ready {
         Ok(()) => {
             let told = Told { reports: &reports, log: &log, watchdog: &watchdog };
-            work(&task, Connections { link, joining, lasting, cache }, &seen, output, grants, &told)
+            work(&task, Connections { link, joining, resumption, cache }, &seen, output, grants, &told)
         }
         Err(ending) => ending,
     };
@@ -178,7 +178,7 @@ fn bound_host_memory(&Task { session, host_memory: bytes, .. }: &Task) {
 struct Connections {
     link: Link,
     joining: Joining,
-    lasting: Option<Lasting>,
+    resumption: Option<Resumption>,
     cache: Option<Cache>,
 }
 
@@ -191,7 +191,7 @@ struct Told<'a> {
 
 fn work(
     task: &Task,
-    Connections { link, joining, lasting, cache }: Connections,
+    Connections { link, joining, resumption, cache }: Connections,
     seen: &Seen,
     output: Output,
     grants: Option<Box<dyn Grants>>,
@@ -224,7 +224,7 @@ fn work(
         cache,
         used: Arc::clone(&seen.used),
         joining,
-        lasting,
+        resumption,
         idle: (task.idle_ms > 0).then(|| Duration::from_millis(task.idle_ms)),
         watchdog: watchdog.clone(),
     };
@@ -232,10 +232,10 @@ fn work(
 }
 
 /// The session's grace period, if it is resumable.
-fn lasting(task: &Task, client: Option<Process>, broken: &Arc<AtomicBool>) -> Option<Lasting> {
+fn resumption(task: &Task, client: Option<Process>, broken: &Arc<AtomicBool>) -> Option<Resumption> {
     let grace = Duration::from_millis(task.grace_ms);
     let bulk_connections = task.bulk_connections;
-    (!grace.is_zero()).then_some(Lasting { grace, bulk_connections, client, broken: Arc::clone(broken) })
+    (!grace.is_zero()).then_some(Resumption { grace, bulk_connections, client, broken: Arc::clone(broken) })
 }
 
 /// Tells the client that there is no device for it, but not where the server's files lie.

@@ -8,11 +8,11 @@ mod arrays;
 mod fake;
 mod graphs;
 mod inline_wait;
-mod lasting;
 mod launches;
 mod linking;
 mod mirrors;
 mod quota;
+mod resumption;
 mod sharing;
 mod steady;
 mod stream_memory;
@@ -31,7 +31,7 @@ use floe_wire::*;
 use crate::daemon::descriptor_passing::{Giver, Role, pair};
 use crate::issue::cache::{Hash, hash_of};
 use crate::memory::transfer_buffers::BufferBytes;
-use crate::{Ending, Joining, Lasting, Log, Output, Plan, Watchdog, serve};
+use crate::{Ending, Joining, Log, Output, Plan, Resumption, Watchdog, serve};
 
 /// Connections that may wait for a worker to take them.
 const MOST_JOINING: u32 = 200;
@@ -85,8 +85,8 @@ impl Client {
     }
 
     /// Over these two ends of a connection: the client's, the worker's.
-    fn over(sockets: (UnixStream, UnixStream), device: Arc<Fake>, memory: u64, lasting: Option<Lasting>) -> Self {
-        Self::with_transport(TRANSPORT, sockets, device, memory, lasting)
+    fn over(sockets: (UnixStream, UnixStream), device: Arc<Fake>, memory: u64, resumption: Option<Resumption>) -> Self {
+        Self::with_transport(TRANSPORT, sockets, device, memory, resumption)
     }
 
     /// With transfer buffers of other sizes.
@@ -95,12 +95,12 @@ impl Client {
         sockets: (UnixStream, UnixStream),
         device: Arc<Fake>,
         memory: u64,
-        lasting: Option<Lasting>,
+        resumption: Option<Resumption>,
     ) -> Self {
         Self::planned(sockets, device, |plan| {
             plan.memory = memory;
             plan.transport_memory = transport;
-            plan.lasting = lasting;
+            plan.resumption = resumption;
         })
     }
 
@@ -121,7 +121,7 @@ impl Client {
             cache: None,
             used: Arc::clone(&used),
             joining,
-            lasting: None,
+            resumption: None,
             idle: None,
             watchdog: Watchdog::nobody(),
         };

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
 use floe_abi::{DevicePtr, Stream, StreamMemoryOperation, pointer_attribute, stream_memory_operation};
@@ -42,8 +43,8 @@ impl Source for Environment {
         self.0.get(name).cloned()
     }
 
-    fn file(&self, _path: &Path) -> Option<String> {
-        None
+    fn file(&self, _path: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
     }
 }
 

@@ -5,12 +5,12 @@
 
 #[path = "bulk.rs"]
 mod bulk;
-#[path = "lasting.rs"]
-mod lasting;
 #[path = "../../../../link/transport/tests/limit/mod.rs"]
 mod limit;
 #[path = "relay.rs"]
 mod relay;
+#[path = "resumable.rs"]
+mod resumable;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -24,11 +24,11 @@ pub use bulk::Joined;
 pub use bulk::{drain, drain_once, end};
 use floe_transport::{Link, Listener, Protection, Receiver, Secret, Sender, Side};
 use floe_wire::*;
-pub use lasting::Wires;
 #[allow(unused_imports, reason = "some test files use it")]
 pub(crate) use limit::join;
 #[allow(unused_imports, reason = "one test file uses it")]
 pub use relay::Relay;
+pub use resumable::Wires;
 
 /// Where clients have what they share, and the most of it.
 const SHARED: u64 = 0x6000_0000_0000;

@@ -19,7 +19,7 @@ use super::log::Log;
 use super::shared::Shared;
 use super::threads::Threads;
 use super::watch;
-use super::watch::Lasting;
+use super::watch::Resumption;
 use super::watchdog::Watchdog;
 use crate::complete::completer::Completer;
 use crate::complete::failures::Failures;
@@ -64,7 +64,7 @@ pub struct Plan {
     /// The source of connections that join the session.
     pub joining: Joining,
     /// Its grace period; `None`: it ends with any of its connections.
-    pub lasting: Option<Lasting>,
+    pub resumption: Option<Resumption>,
     /// The longest time without a command; `None`: no limit.
     pub idle: Option<Duration>,
     /// Ends the process when the session's own threads do not.
@@ -96,10 +96,10 @@ impl HostMemory {
 pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, log: Log) -> Ending {
     // The daemon's limit was for the handshake.
     let timed = link.limit_writes(None);
-    let (link, lasting) = resumable(link, plan.lasting);
+    let (link, resumption) = resumable(link, plan.resumption);
     // Held to the end: a reader without a connection asks them whether the session goes on.
-    let _channels = lasting.as_ref().map(|(channels, _)| channels.clone());
-    let joins = Joins { joining: plan.joining, lasting, idle: plan.idle };
+    let _channels = resumption.as_ref().map(|(channels, _)| channels.clone());
+    let joins = Joins { joining: plan.joining, resumption, idle: plan.idle };
     let watchdog = plan.watchdog;
     watchdog.serves();
     let spin = Spin::of_process();
@@ -153,11 +153,11 @@ pub fn serve<D: Device>(device: Arc<D>, link: Link, plan: Plan, output: Output, 
 }
 
 /// Has a link that is to outlive its connections resumed by the worker; the link to use, and what resumes it.
-fn resumable(link: Link, lasting: Option<Lasting>) -> (Link, Option<(Channels, Lasting)>) {
-    let Some(lasting) = lasting else { return (link, None) };
-    let (channels, link) = Channels::take_over(link, lasting.grace);
+fn resumable(link: Link, resumption: Option<Resumption>) -> (Link, Option<(Channels, Resumption)>) {
+    let Some(resumption) = resumption else { return (link, None) };
+    let (channels, link) = Channels::take_over(link, resumption.grace);
     channels.hear_goodbye();
-    (link, Some((channels, lasting)))
+    (link, Some((channels, resumption)))
 }
 
 /// Reserves the vGPU's window at exactly its place.
@@ -226,7 +226,7 @@ fn run_threads<D: Device>(
 /// The purpose of further connections.
 struct Joins {
     joining: Joining,
-    lasting: Option<(Channels, Lasting)>,
+    resumption: Option<(Channels, Resumption)>,
     idle: Option<Duration>,
 }
 
@@ -237,8 +237,10 @@ impl Joins {
             let used = Arc::clone(&shared.client);
             threads.start("floe-idle", move || Some(watch::until_idle(&used, limit)))?;
         }
-        let Some((channels, lasting)) = self.lasting else { return joining::take_all(shared, self.joining, threads) };
-        let (watched, log, broken) = (channels.clone(), shared.log.clone(), lasting.broken);
+        let Some((channels, resumption)) = self.resumption else {
+            return joining::take_all(shared, self.joining, threads);
+        };
+        let (watched, log, broken) = (channels.clone(), shared.log.clone(), resumption.broken);
         let (used, watchdog) = (Arc::clone(&shared.client), threads.watchdog().clone());
         threads.start("floe-watch", move || {
             let ending = watch::until_given_up(&watched, &used, &broken, &log);
@@ -251,12 +253,12 @@ impl Joins {
             while asking.await_doubt().is_some() {}
             None
         })?;
-        if let Some(client) = lasting.client {
+        if let Some(client) = resumption.client {
             let watched = channels.clone();
             threads.start("floe-client", move || watch::until_gone(&client, &watched))?;
         }
         let shared = Arc::clone(shared);
-        Reception::new(shared, channels, lasting.bulk_connections, threads.clone()).take_all(self.joining)
+        Reception::new(shared, channels, resumption.bulk_connections, threads.clone()).take_all(self.joining)
     }
 }
 

@@ -23,7 +23,7 @@ const LOOKS: u32 = 8;
 
 /// How a session outlives its connections.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct Resumption {
     /// For so long a client may be missing.
     pub grace: Duration,
     /// The most connections with bulk data.

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(300);
 /// As long as a test waits for the end of one.
 const SHORT: Duration = Duration::from_millis(300);
 
-fn lasting(
+fn resumable(
     grace: Duration,
     bulk: u32,
     script: impl FnMut(&Request<'_>, u64, &mut Peer) -> Flow + Send + 'static,
@@ -30,7 +30,7 @@ fn lasting(
 }
 
 fn usual(grace: Duration) -> Server {
-    lasting(grace, 0, |_, _, _| Flow::Usual)
+    resumable(grace, 0, |_, _, _| Flow::Usual)
 }
 
 /// Sets a word of memory to each of these in turn, without waiting.
@@ -75,7 +75,7 @@ fn what_is_posted_before_during_and_after_a_cut_arrives_once_and_in_order() {
 #[test]
 fn a_call_under_way_is_answered_by_the_next_connection() {
     let mut first = true;
-    let server = lasting(LONG, 0, move |request, _, peer| {
+    let server = resumable(LONG, 0, move |request, _, peer| {
         if matches!(request, Request::SynchronizeContext(_)) && std::mem::take(&mut first) {
             // The answer is said where nobody hears it.
             peer.wires.cut();
@@ -91,7 +91,7 @@ fn a_call_under_way_is_answered_by_the_next_connection() {
 
 #[test]
 fn copies_go_on_in_the_middle_in_both_directions() {
-    let server = lasting(LONG, 0, |request, sequence, peer| match request {
+    let server = resumable(LONG, 0, |request, sequence, peer| match request {
         Request::CopyToDevice(_) => {
             peer.wires.cut();
             Flow::Usual
@@ -158,7 +158,7 @@ fn so_are_those_whose_data_other_threads_copy_first() {
 /// were copied before a connection had room for them.
 fn copy_over_bulk_connections(transfers: usize, threads: &str) -> u64 {
     const TRANSFER: usize = 4 * CHUNK_BYTES;
-    let server = lasting(LONG, 2, |request, sequence, peer| match request {
+    let server = resumable(LONG, 2, |request, sequence, peer| match request {
         Request::CopyFromDevice(copy) => {
             let all = data(copy.bytes as usize);
             for (index, part) in all.chunks(TRANSFER).enumerate() {
@@ -255,7 +255,7 @@ fn threads_that_work_meanwhile_notice_a_pause_at_most() {
 
 #[test]
 fn after_the_grace_period_everybody_is_answered() {
-    let server = lasting(SHORT, 0, |request, _, _| match request {
+    let server = resumable(SHORT, 0, |request, _, _| match request {
         Request::SynchronizeStream(_) => Flow::Done,
         _ => Flow::Usual,
     });
@@ -365,7 +365,7 @@ fn a_server_that_refuses_one_vgpu_keeps_none_of_the_others() {
 #[test]
 fn what_the_server_says_last_is_the_reason() {
     let (told, tell) = mpsc::channel();
-    let server = lasting(LONG, 0, move |request, _, peer| match request {
+    let server = resumable(LONG, 0, move |request, _, peer| match request {
         Request::SynchronizeContext(_) => {
             let ended = floe_wire::Ended { status: CudaError::LAUNCH_FAILED.code(), detail: "on purpose" };
             peer.sender.send(&ended, |_| ()).unwrap();
@@ -383,7 +383,7 @@ fn what_the_server_says_last_is_the_reason() {
 
 #[test]
 fn cuts_at_any_byte_of_any_connection_are_not_noticed() {
-    let server = lasting(LONG, 0, |_, _, _| Flow::Usual);
+    let server = resumable(LONG, 0, |_, _, _| Flow::Usual);
     let relay = Relay::start(&server.address, 400_000);
     let client = begun(client_of_places(&[&relay.address], &[]));
     let bytes = 300_000;

@@ -41,18 +41,18 @@ fn cut_after(bytes: usize) -> (UnixStream, UnixStream) {
 
 impl Client {
     /// A session that outlives its connections, the first of which are these two ends.
-    fn lasting(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Channels) {
+    fn resumable(ends: (UnixStream, UnixStream), grace: Duration, client: Option<&Child>) -> (Self, Channels) {
         let client = client.map(|client| Process::of(client.id().cast_signed()).unwrap());
-        let lasting = Lasting { grace, bulk_connections: 2, client, broken: Arc::default() };
-        let mut client = Self::over(ends, Arc::new(Fake::default()), 0, Some(lasting));
+        let resumption = Resumption { grace, bulk_connections: 2, client, broken: Arc::default() };
+        let mut client = Self::over(ends, Arc::new(Fake::default()), 0, Some(resumption));
         let unused = Link::new(UnixStream::pair().unwrap().0.into());
         let (channels, link) = Channels::take_over(std::mem::replace(&mut client.link, unused), HOUR);
         client.link = link;
         (client, channels)
     }
 
-    fn lasting_for(grace: Duration) -> (Self, Channels) {
-        Self::lasting(UnixStream::pair().unwrap(), grace, None)
+    fn resumable_for(grace: Duration) -> (Self, Channels) {
+        Self::resumable(UnixStream::pair().unwrap(), grace, None)
     }
 
     /// A connection that has joined, on which the client has said this; what it was answered: status and what has come.
@@ -170,7 +170,7 @@ fn work(client: &mut Client) {
 #[test]
 fn a_session_goes_on_wherever_its_connection_is_cut() {
     for bytes in [1, 15, 16, 17, 40, 100, 3050, 70_000, 199_000, 1_000_000] {
-        let (mut client, channels) = Client::lasting(cut_after(bytes), HOUR, None);
+        let (mut client, channels) = Client::resumable(cut_after(bytes), HOUR, None);
         let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
         work(&mut client);
         channels.say_goodbye(PATIENCE);
@@ -181,7 +181,7 @@ fn a_session_goes_on_wherever_its_connection_is_cut() {
 
 #[test]
 fn a_session_goes_on_however_often_its_connections_are_cut() {
-    let (mut client, channels) = Client::lasting(cut_after(9000), HOUR, None);
+    let (mut client, channels) = Client::resumable(cut_after(9000), HOUR, None);
     let keeper = keep(&client, &channels, || cut_after(9000));
     work(&mut client);
     // That it leaves may be cut, too.
@@ -191,7 +191,7 @@ fn a_session_goes_on_however_often_its_connections_are_cut() {
 
 #[test]
 fn bulk_connections_go_on_behind_what_has_come() {
-    let (mut client, channels) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::resumable_for(HOUR);
     client.memory();
     let keeper = keep(&client, &channels, || UnixStream::pair().unwrap());
     let mut links = [1, 2].map(|channel| {
@@ -232,7 +232,7 @@ fn bulk_connections_go_on_behind_what_has_come() {
 
 #[test]
 fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
-    let (mut client, channels) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::resumable_for(HOUR);
     client.memory();
     channels.broke(1);
     assert!(channels.begin(3));
@@ -252,7 +252,7 @@ fn a_connection_of_an_old_epoch_is_refused_and_nobody_else_notices() {
 
 #[test]
 fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
-    let (mut client, _channels) = Client::lasting_for(HOUR);
+    let (mut client, _channels) = Client::resumable_for(HOUR);
     for _ in 0..100 {
         let (ours, theirs) = UnixStream::pair().unwrap();
         client.giver.give(Role::Joined, Link::new(theirs.into())).unwrap();
@@ -264,13 +264,13 @@ fn a_connection_that_says_nothing_is_closed_and_nobody_else_notices() {
 
 #[test]
 fn counts_that_cannot_be_end_the_session() {
-    let (client, _channels) = Client::lasting_for(HOUR);
+    let (client, _channels) = Client::resumable_for(HOUR);
     let mark = HistoryDigest { received: 1 << 40, ..HistoryDigest::none() };
     assert_eq!(client.say(&at(2, MAIN_CHANNEL, mark)).1, None);
     let words = client.broken_by();
     assert!(words.contains("channel 0: 1099511627776 bytes cannot have come"), "{words}");
 
-    let (client, _channels) = Client::lasting_for(HOUR);
+    let (client, _channels) = Client::resumable_for(HOUR);
     let (mut link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
     assert_eq!(answer, Some((0, HistoryDigest::none())));
     link.send(&Acknowledge { channel: 1, received: 5, digest: 0 }).unwrap();
@@ -283,7 +283,7 @@ fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() 
     let fill =
         |value| Fill { stream: StreamId(0), at: DevicePtr(BASE), pitch: 0, element: 4, value, width: 1, height: 1 };
     for (before, after, is_same) in [(1, 1, true), (1, 2, false)] {
-        let (mut client, _channels) = Client::lasting_for(HOUR);
+        let (mut client, _channels) = Client::resumable_for(HOUR);
         client.memory();
         // As it was then, with connections of its own that lead nowhere.
         let (ours, _nowhere) = UnixStream::pair().unwrap();
@@ -312,7 +312,7 @@ fn a_client_that_was_restored_goes_on_only_where_nobody_has_gone_on_otherwise() 
 
 #[test]
 fn a_client_that_claims_unsent_bytes_ends_the_session() {
-    let (mut client, channels) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::resumable_for(HOUR);
     client.ok(&MemoryInfo {});
     channels.broke(1);
     assert!(channels.begin(2));
@@ -329,7 +329,7 @@ fn places_that_cannot_be_end_the_session() {
         (at(1, 3, HistoryDigest::none()), "no connection of the session has the channel: 3"),
         (at(1, MAIN_CHANNEL, HistoryDigest::none()), "channel 0 has a connection of epoch 1"),
     ] {
-        let (client, _channels) = Client::lasting_for(HOUR);
+        let (client, _channels) = Client::resumable_for(HOUR);
         let _link = client.say(&message);
         assert_eq!(client.broken_by(), expected);
     }
@@ -337,7 +337,7 @@ fn places_that_cannot_be_end_the_session() {
 
 #[test]
 fn a_connection_that_says_something_else_first_ends_the_session() {
-    let (client, _channels) = Client::lasting_for(HOUR);
+    let (client, _channels) = Client::resumable_for(HOUR);
     let _link = client.say(&MemoryInfo {});
     let words = client.broken_by();
     assert!(words.contains("says first: 0x0106, not 0x0009"), "{words}");
@@ -345,7 +345,7 @@ fn a_connection_that_says_something_else_first_ends_the_session() {
 
 #[test]
 fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
-    let (mut client, channels) = Client::lasting_for(Duration::from_millis(200));
+    let (mut client, channels) = Client::resumable_for(Duration::from_millis(200));
     let (_acknowledgements, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
     assert_eq!(answer, Some((0, HistoryDigest::none())));
     client.ok(&MemoryInfo {});
@@ -356,7 +356,7 @@ fn a_client_that_does_not_come_back_is_given_up_after_the_grace_period() {
 #[test]
 fn a_client_that_has_asked_for_nothing_or_cannot_come_back_is_not_waited_for() {
     for (asks, can_come_back) in [(false, false), (false, true), (true, false)] {
-        let (mut client, channels) = Client::lasting_for(HOUR);
+        let (mut client, channels) = Client::resumable_for(HOUR);
         let _acknowledgements = can_come_back.then(|| {
             let (link, answer) = client.say(&at(1, ACKNOWLEDGEMENT_CHANNEL, HistoryDigest::none()));
             assert_eq!(answer, Some((0, HistoryDigest::none())));
@@ -372,7 +372,7 @@ fn a_client_that_has_asked_for_nothing_or_cannot_come_back_is_not_waited_for() {
 
 #[test]
 fn a_client_that_says_that_it_leaves_is_not_waited_for() {
-    let (mut client, channels) = Client::lasting_for(HOUR);
+    let (mut client, channels) = Client::resumable_for(HOUR);
     // Nobody makes connections again: the worker might leave the one on which it is said, before it has read that.
     let (heard, giver) = (channels.clone(), Arc::clone(&client.giver));
     let hearing =
@@ -389,7 +389,7 @@ fn a_client_that_says_that_it_leaves_is_not_waited_for() {
 #[test]
 fn a_client_of_this_machine_that_is_killed_is_not_waited_for() {
     let mut process = Command::new("sleep").arg("3600").spawn().unwrap();
-    let (client, channels) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
+    let (client, channels) = Client::resumable(UnixStream::pair().unwrap(), HOUR, Some(&process));
     channels.broke(1);
     let worker = client.worker.as_ref().unwrap();
     std::thread::sleep(Duration::from_millis(50));
@@ -403,7 +403,7 @@ fn a_client_of_this_machine_that_is_killed_is_not_waited_for() {
 fn a_client_of_this_machine_that_was_killed_while_its_worker_started_is_not_waited_for() {
     let mut process = Command::new("true").spawn().unwrap();
     process.wait().unwrap();
-    let (client, channels) = Client::lasting(UnixStream::pair().unwrap(), HOUR, Some(&process));
+    let (client, channels) = Client::resumable(UnixStream::pair().unwrap(), HOUR, Some(&process));
     channels.broke(1);
     assert_eq!(client.ending(), Ending::ClientLeft);
 }
