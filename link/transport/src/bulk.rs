@@ -1,5 +1,5 @@
 //! Bulk data of a session, over several connections at once.
-//! In: data that are lent, with the commands they belong to; chunks of a peer that is not trusted. Out: the data in their places
+//! In: data that are borrowed, with the commands they belong to; chunks of a peer that is not trusted. Out: the data in their places
 //! at the other end, each transfer told of when it is whole.
 //! It moves no commands: those go on the session's own connection.
 

@@ -2,7 +2,7 @@
 //! In: a connected socket, or what two sides have agreed to go over to. Out: bytes in both directions, behind one interface.
 //! They know no frames. A new transport is one file here.
 
-pub(crate) mod lent;
+pub(crate) mod borrowed;
 #[cfg(test)]
 pub(crate) mod noting;
 pub(crate) mod opening;

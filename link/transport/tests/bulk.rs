@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use floe_transport::{Arrival, Lent, Link, LinkError, Now, Receiver, Sender, Spin};
+use floe_transport::{Arrival, BorrowedBuffer, Link, LinkError, Now, Receiver, Sender, Spin};
 use floe_wire::{
     BlockId, CopyToDevice, Decode as _, DevicePtr, FrameHeader, Message as _, PIECE_BYTES, ReleaseBlock, StreamId,
 };
@@ -27,12 +27,12 @@ struct Counted {
     back: Arc<AtomicUsize>,
 }
 
-impl Lent for Counted {
+impl BorrowedBuffer for Counted {
     fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         write(&self.bytes);
     }
 }
@@ -47,7 +47,7 @@ fn data(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index / 3).to_le_bytes()[0]).collect()
 }
 
-fn lent(bytes: usize, back: &Arc<AtomicUsize>) -> Box<dyn Lent> {
+fn borrowed(bytes: usize, back: &Arc<AtomicUsize>) -> Box<dyn BorrowedBuffer> {
     Box::new(Counted { bytes: data(bytes), back: Arc::clone(back) })
 }
 
@@ -104,7 +104,7 @@ fn lent_bytes_keep_their_place_between_other_frames() {
         });
         for size in sizes {
             sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
-            sender.post_lent(&HOLLOW, lent(size, &back)).unwrap();
+            sender.post_borrowed(&HOLLOW, borrowed(size, &back)).unwrap();
         }
         join(reading);
         wait_for(&back, sizes.len());
@@ -119,14 +119,14 @@ fn posting_lent_bytes_waits_for_nobody() {
         let back = Arc::new(AtomicUsize::new(0));
         // Far more than any socket buffer holds, and nobody reads.
         for _ in 0..20 {
-            sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+            sender.post_borrowed(&HOLLOW, borrowed(PIECE_BYTES, &back)).unwrap();
             sender.post(&ReleaseBlock { block: BlockId(1) }).unwrap();
         }
         assert!(back.load(Ordering::SeqCst) < 2);
         // The link breaks under the writer, and everything goes back.
         drop(receiver);
         wait_for(&back, 20);
-        assert!(sender.post_lent(&HOLLOW, lent(10, &back)).is_err());
+        assert!(sender.post_borrowed(&HOLLOW, borrowed(10, &back)).is_err());
         wait_for(&back, 21);
     }
 }
@@ -138,7 +138,7 @@ fn closing_gives_everything_back_that_was_not_sent() {
         let (sender, _receiver) = halves(pair);
         let back = Arc::new(AtomicUsize::new(0));
         for _ in 0..5 {
-            sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+            sender.post_borrowed(&HOLLOW, borrowed(PIECE_BYTES, &back)).unwrap();
         }
         sender.close();
         wait_for(&back, 5);
@@ -157,7 +157,7 @@ fn a_message_that_waits_goes_behind_what_is_lent() {
             assert_eq!(bulk(&mut receiver).1, data(1 << 20));
             receiver.next().unwrap().unwrap().kind
         });
-        sender.post_lent(&HOLLOW, lent(PIECE_BYTES, &back)).unwrap();
+        sender.post_borrowed(&HOLLOW, borrowed(PIECE_BYTES, &back)).unwrap();
         sender.post(&CopyToDevice { bytes: &data(1 << 20), ..HOLLOW }).unwrap();
         sender.send(&ReleaseBlock { block: BlockId(1) }, |_| ()).unwrap();
         assert_eq!(back.load(Ordering::SeqCst), 1);

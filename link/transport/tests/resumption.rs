@@ -1,9 +1,9 @@
 //! Links that outlive their connections: both ends in this process, over sockets that are cut at chosen or random bytes.
-//! In: frames, lent data and chunks in both directions. Out: each of them once and in order, whatever was cut, or the error.
+//! In: frames, borrowed data and chunks in both directions. Out: each of them once and in order, whatever was cut, or the error.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod authority;
-mod lent;
+mod borrowed;
 mod limit;
 mod wires;
 
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use authority::Authority;
+use borrowed::Bytes;
 use floe_transport::{
-    Address, Answering, ClientTls, Giving, Help, HistoryDigest, Identity, Lent, Link, LinkError, Load, MAIN_CHANNEL,
-    Receiver, Secret, Sender, ServerTls, Spin, Stripes, Target, Transfers, Trust, connect, pull,
+    Address, Answering, BorrowedBuffer, ClientTls, Help, HistoryDigest, Identity, Link, LinkError, Load, MAIN_CHANNEL,
+    Receiver, Secret, SendMode, Sender, ServerTls, Spin, Stripes, Target, Transfers, Trust, connect, pull,
 };
 use floe_wire::{CopyBulkToDevice, CopyToDevice, Decode as _, DevicePtr, Message as _, StreamId, SynchronizeStream};
-use lent::Bytes;
 use limit::Limit;
 use wires::{Ends, Random};
 
@@ -31,15 +31,15 @@ fn data(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes as u64).map(|index| (index / 5 + seed * 7).to_le_bytes()[0]).collect()
 }
 
-/// How the message of this number goes: its trailing bytes, and whether they are lent.
+/// How the message of this number goes: its trailing bytes, and whether they are borrowed.
 fn shape(number: u64, largest: usize) -> (usize, bool) {
     let sizes = [0, 100, 5_000, 40_000, 600_000];
     (sizes[usize::try_from(number).unwrap() % sizes.len()].min(largest), number.is_multiple_of(3))
 }
 
-/// Posts messages of these numbers; how many were lent.
+/// Posts messages of these numbers; how many were borrowed.
 fn post(sender: &Sender, count: u64, largest: usize, back: &Arc<AtomicUsize>) -> usize {
-    let mut lent = 0;
+    let mut borrowed = 0;
     for number in 0..count {
         let (bytes, is_lent) = shape(number, largest);
         let all = data(bytes, number);
@@ -47,9 +47,9 @@ fn post(sender: &Sender, count: u64, largest: usize, back: &Arc<AtomicUsize>) ->
         if bytes == 0 {
             sender.post(&SynchronizeStream { stream: StreamId(number) }).unwrap();
         } else if is_lent {
-            lent += 1;
+            borrowed += 1;
             let hollow = CopyToDevice { bytes: &[], ..message };
-            sender.post_lent(&hollow, Box::new(Bytes(Arc::new(all), Arc::clone(back)))).unwrap();
+            sender.post_borrowed(&hollow, Box::new(Bytes(Arc::new(all), Arc::clone(back)))).unwrap();
         } else if number % 7 == 1 {
             sender.send(&message, |_| ()).unwrap();
         } else {
@@ -57,7 +57,7 @@ fn post(sender: &Sender, count: u64, largest: usize, back: &Arc<AtomicUsize>) ->
         }
     }
     sender.flush().unwrap();
-    lent
+    borrowed
 }
 
 /// Takes as many messages and looks at each.
@@ -89,7 +89,7 @@ fn exchange(ends: &Ends, count: u64, largest: usize) {
             let limit = limit.clone();
             scope.spawn(move || {
                 let back = Arc::new(AtomicUsize::new(0));
-                let lent = std::thread::scope(|both| {
+                let borrowed = std::thread::scope(|both| {
                     let _limit = limit.clone();
                     let (receiver, taking) = (&mut receiver, limit.clone());
                     both.spawn(move || {
@@ -98,10 +98,10 @@ fn exchange(ends: &Ends, count: u64, largest: usize) {
                     });
                     post(&sender, count, largest, &back)
                 });
-                // What is lent goes back although nothing is said any more.
+                // What is borrowed goes back although nothing is said any more.
                 let soon = Instant::now() + Duration::from_secs(300);
-                while back.load(Ordering::SeqCst) < lent {
-                    assert!(Instant::now() < soon, "{} of {lent} are back", back.load(Ordering::SeqCst));
+                while back.load(Ordering::SeqCst) < borrowed {
+                    assert!(Instant::now() < soon, "{} of {borrowed} are back", back.load(Ordering::SeqCst));
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 // The peer may lack what was sent last.
@@ -330,34 +330,34 @@ fn cut_tcp(cuts: Vec<usize>) -> impl Fn() -> (Link, Link) + Send + Sync {
 }
 
 /// Memory that is written as soon as it is back.
-struct Reused(Arc<RwLock<Vec<u8>>>, Giving);
+struct Reused(Arc<RwLock<Vec<u8>>>, SendMode);
 
-impl Lent for Reused {
+impl BorrowedBuffer for Reused {
     fn len(&self) -> usize {
         self.0.read().unwrap().len()
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         write(&self.0.read().unwrap());
     }
 
-    fn giving(&self) -> Giving {
+    fn send_mode(&self) -> SendMode {
         self.1
     }
 }
 
 #[test]
 fn pages_that_are_given_are_back_when_the_peer_has_them_and_not_before() {
-    lend_again_and_again(Giving::Pages, 0);
+    lend_again_and_again(SendMode::Pages, 0);
 }
 
 #[test]
 fn what_was_copied_before_a_connection_had_room_is_back_then_and_nobody_reads_it_any_more() {
-    lend_again_and_again(Giving::Copies, 3);
+    lend_again_and_again(SendMode::Copy, 3);
 }
 
 /// Has the same memory carried over connections that are cut, and writes to it as soon as it is back.
-fn lend_again_and_again(giving: Giving, copiers: usize) {
+fn lend_again_and_again(send_mode: SendMode, copiers: usize) {
     let mut random = Random(29);
     let cuts = (0..60).map(|_| 100_000 + random.below(3_000_000)).collect();
     let ends = Ends::made_by(2, Arc::new(cut_tcp(cuts)));
@@ -372,7 +372,7 @@ fn lend_again_and_again(giving: Giving, copiers: usize) {
             let memory = Arc::new(RwLock::new(vec![0; bytes]));
             for seed in 0..rounds {
                 memory.write().unwrap().copy_from_slice(&data(bytes, seed));
-                let load = Load::new(Box::new(Reused(Arc::clone(&memory), giving)));
+                let load = Load::new(Box::new(Reused(Arc::clone(&memory), send_mode)));
                 let command = CopyBulkToDevice { stream: StreamId(seed), to: DevicePtr(0), bytes: bytes as u64 };
                 // Those who write alone: who sees its data off gives copies.
                 stripes.post(own, &command, &load, 0..bytes, Help::None).unwrap();
@@ -394,7 +394,7 @@ fn lend_again_and_again(giving: Giving, copiers: usize) {
             }
         }
     });
-    assert_eq!(wrong, [0; 0], "copies that are not what was lent");
+    assert_eq!(wrong, [0; 0], "copies that are not what was borrowed");
     assert!(ends.made() > 10, "{}", ends.made());
     stripes.close();
     transfers.close();

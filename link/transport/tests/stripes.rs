@@ -2,7 +2,7 @@
 //! In: transfers of all sizes, in order, from several threads; peers that mean no good. Out: the bytes, or the error.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod lent;
+mod borrowed;
 mod limit;
 
 use std::os::unix::net::UnixStream;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use borrowed::Bytes;
 use floe_transport::{Help, Link, LinkError, Load, Receiver, Sender, Spin, Stripes, Target, Transfers, pull};
 use floe_wire::{CHUNK_BYTES, Chunk, CopyBulkToDevice, Decode as _, DevicePtr, MemoryInfo, PIECE_BYTES, StreamId};
-use lent::Bytes;
 use limit::{Limit, join};
 use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_surface::HostRange;
-use floe_transport::{Giving, Help, Load, STRIPED_FROM, transfers};
+use floe_transport::{Help, Load, STRIPED_FROM, SendMode, transfers};
 use floe_wire::{CopyBulkToDevice, CopyToDevice, PIECE_BYTES, StreamId};
 
 use crate::vgpu::Vgpu;
@@ -18,12 +18,12 @@ pub(crate) struct Reading {
     /// From where they lie, later: the memory is pinned and the copy asynchronous. Otherwise before the call returns.
     pub(crate) is_borrowed: bool,
     /// How sockets are given them.
-    pub(crate) giving: Giving,
+    pub(crate) send_mode: SendMode,
 }
 
 impl Reading {
     /// Before the call returns, by copies.
-    pub(crate) const AT_ONCE: Self = Self { is_borrowed: false, giving: Giving::Copies };
+    pub(crate) const AT_ONCE: Self = Self { is_borrowed: false, send_mode: SendMode::Copy };
 }
 
 /// How host bytes leave for a server.
@@ -34,7 +34,7 @@ pub(crate) enum Sending {
     /// Behind the heads of frames, from where they lie, in pieces; the call returns when the socket or ring has them.
     LargeFrames,
     /// The same, written after the call has returned.
-    Borrowed(Giving),
+    Borrowed(SendMode),
     /// On the bulk connections, in transfers.
     Bulk(Reading),
 }
@@ -45,7 +45,7 @@ impl Sending {
         match bytes {
             STRIPED_FROM.. if has_bulk => Self::Bulk(reading),
             ..LARGE => Self::InFrame,
-            _ if reading.is_borrowed => Self::Borrowed(reading.giving),
+            _ if reading.is_borrowed => Self::Borrowed(reading.send_mode),
             _ => Self::LargeFrames,
         }
     }
@@ -88,7 +88,7 @@ fn send_by_bulk(
 ) -> CudaResult<()> {
     let connection = &vgpu.connection;
     let help = if reading.is_borrowed { Help::None } else { Help::Follows };
-    let load = Load::new(Box::new(vgpu.lent.lend(*source, reading.giving)));
+    let load = Load::new(Box::new(vgpu.lent.lend(*source, reading.send_mode)));
     let posted = transfers(source.len()).try_for_each(|place| {
         let to = to.offset(place.start as u64).ok_or(CudaError::INVALID_VALUE)?;
         let message = CopyBulkToDevice { stream: StreamId(progress.stream()), to, bytes: place.len() as u64 };
@@ -109,8 +109,8 @@ fn send_piece(vgpu: &Vgpu, message: CopyToDevice<'_>, piece: HostRange, sending:
         let fill = |target: &mut [u8]| piece.read_into(target).expect("the piece has the target's length");
         return connection.post_filled(&message, piece.len(), fill);
     }
-    if let Sending::Borrowed(giving) = sending {
-        return connection.post_lent(&message, Box::new(vgpu.lent.lend(piece, giving)));
+    if let Sending::Borrowed(send_mode) = sending {
+        return connection.post_borrowed(&message, Box::new(vgpu.lent.lend(piece, send_mode)));
     }
     let mut sent = Err(CudaError::UNKNOWN);
     piece.show(&mut |bytes| sent = connection.post(&CopyToDevice { bytes, ..message }));

@@ -219,9 +219,13 @@ impl Connection {
     }
 
     /// Posts a message whose trailing bytes are lent. Does not wait for them to be sent.
-    pub(crate) fn post_lent(&self, message: &impl Message, lent: Box<dyn floe_transport::Lent>) -> CudaResult<u64> {
+    pub(crate) fn post_borrowed(
+        &self,
+        message: &impl Message,
+        lent: Box<dyn floe_transport::BorrowedBuffer>,
+    ) -> CudaResult<u64> {
         tally::posted();
-        self.sender.post_lent(message, lent).map_err(|error| self.shared.lost_by(&error))
+        self.sender.post_borrowed(message, lent).map_err(|error| self.shared.lost_by(&error))
     }
 
     /// Sends a message whose reply nobody waits for; a failure is reported by a later call.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use floe_surface::HostRange;
-use floe_transport::Giving;
+use floe_transport::SendMode;
 
 use crate::vgpu::table::lock;
 use crate::vgpu::tally;
@@ -24,16 +24,16 @@ pub(crate) struct LentRanges {
 #[derive(Debug)]
 pub(crate) struct LentRange {
     range: HostRange,
-    giving: Giving,
+    send_mode: SendMode,
     home: Arc<LentRanges>,
 }
 
 impl LentRanges {
     /// Lends a range, which nobody writes until it is back, or, where it is pinned, until its copy has completed.
-    pub(crate) fn lend(self: &Arc<Self>, range: HostRange, giving: Giving) -> LentRange {
+    pub(crate) fn lend(self: &Arc<Self>, range: HostRange, send_mode: SendMode) -> LentRange {
         lock(&self.ranges).push(place(&range));
         self.count.fetch_add(1, Ordering::AcqRel);
-        LentRange { range, giving, home: Arc::clone(self) }
+        LentRange { range, send_mode, home: Arc::clone(self) }
     }
 
     /// Whether anything is on its way.
@@ -60,17 +60,17 @@ fn place(range: &HostRange) -> (u64, u64) {
     (range.pointer().0, range.len() as u64)
 }
 
-impl floe_transport::Lent for LentRange {
+impl floe_transport::BorrowedBuffer for LentRange {
     fn len(&self) -> usize {
         self.range.len()
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         self.range.show(write);
     }
 
-    fn giving(&self) -> Giving {
-        self.giving
+    fn send_mode(&self) -> SendMode {
+        self.send_mode
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     fn who_frees_lent_memory_waits_until_it_is_back() {
         let block = HostBlock::new(64).unwrap();
         let (start, lent) = (block.pointer().0, Arc::new(LentRanges::default()));
-        let range = lent.lend(block.range().sub(16, 16).unwrap(), Giving::Pages);
+        let range = lent.lend(block.range().sub(16, 16).unwrap(), SendMode::Pages);
         lent.wait_until_back(start, 16);
         lent.wait_until_back(start + 32, 32);
         std::thread::scope(|scope| {

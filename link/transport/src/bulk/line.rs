@@ -5,7 +5,7 @@
 use super::queue::{Chunk, Load, Queue};
 use super::staging::{Copying, SLOT_BYTES, Staged, Staging};
 use crate::frames::sender::Sender;
-use crate::pipes::lent::Giving;
+use crate::pipes::borrowed::SendMode;
 
 /// What is in line, and who is there for it.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl Line {
     /// Whether the next chunk of the queue is copied before a connection has it.
     fn copies_next(&self) -> bool {
         let suits = |(load, chunk): (&Load, usize)| {
-            load.giving() == Giving::Copies && chunk <= SLOT_BYTES && self.staging.suits(load.len())
+            load.send_mode() == SendMode::Copy && chunk <= SLOT_BYTES && self.staging.suits(load.len())
         };
         self.queue.first().is_some_and(suits)
     }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_wire::chunk_bytes;
 
-use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 
 /// Data of somebody else's that several connections carry. They stay as they are until this is dropped, which happens when
 /// the last of them are at a socket or copied, or never will be.
 pub struct Load {
-    lent: Box<dyn Lent + Sync>,
+    borrowed: Box<dyn BorrowedBuffer + Sync>,
     counts: Arc<Counts>,
 }
 
@@ -29,18 +29,18 @@ struct Counts {
 impl Load {
     /// Data to be carried.
     #[must_use]
-    pub fn new(lent: Box<dyn Lent + Sync>) -> Arc<Self> {
-        Arc::new(Self { lent, counts: Arc::default() })
+    pub fn new(borrowed: Box<dyn BorrowedBuffer + Sync>) -> Arc<Self> {
+        Arc::new(Self { borrowed, counts: Arc::default() })
     }
 
     /// How a socket is given them.
-    pub(super) fn giving(&self) -> Giving {
-        self.lent.giving()
+    pub(super) fn send_mode(&self) -> SendMode {
+        self.borrowed.send_mode()
     }
 
     /// How many bytes it has.
     pub(super) fn len(&self) -> usize {
-        self.lent.len()
+        self.borrowed.len()
     }
 
     /// Whether chunks of it stand in line.
@@ -81,7 +81,7 @@ impl Chunk {
 
     /// Shows its bytes.
     pub(super) fn show(&self, see: &mut dyn FnMut(&[u8])) {
-        self.load.lent.lend(&mut |all| see(&all[self.place.clone()]));
+        self.load.borrowed.with_bytes(&mut |all| see(&all[self.place.clone()]));
     }
 }
 
@@ -152,11 +152,11 @@ mod tests {
 
     struct Bytes(Vec<u8>, Arc<Mutex<bool>>);
 
-    impl Lent for Bytes {
+    impl BorrowedBuffer for Bytes {
         fn len(&self) -> usize {
             self.0.len()
         }
-        fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+        fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
             write(&self.0);
         }
     }

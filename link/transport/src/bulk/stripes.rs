@@ -1,5 +1,5 @@
 //! Bulk data over several connections at once.
-//! In: data that are lent, each part with the command it belongs to. Out: chunks, on whichever connection has nothing to do.
+//! In: data that are borrowed, each part with the command it belongs to. Out: chunks, on whichever connection has nothing to do.
 //! Chunks are handed out in the order of their commands, and no lock is held while bytes are copied or go to a socket. What
 //! comes in at the other end is put together by [`Transfers`].
 
@@ -24,7 +24,7 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep. What [`Lent::giving`]
+    /// No connection yet. Threads that write look for more as long as `spin` says before they sleep. What [`BorrowedBuffer::send_mode`]
     /// says so of they give to a socket as the pages it lies in, where the link outlives its connections.
     #[must_use]
     pub fn new(spin: Spin) -> Self {
@@ -45,7 +45,7 @@ impl Stripes {
         let mut line = self.shared.lock();
         let started = self.start("floe-bulk-send");
         if line.closed || started.is_err() {
-            // What is lent goes back with it, to the same lock.
+            // What is borrowed goes back with it, to the same lock.
             drop(line);
             connection.close();
             return started;

@@ -1,5 +1,5 @@
 //! The threads that write on a session's bulk connections, and what they share.
-//! In: transfers that stand in line, connections, loads that somebody sees off. Out: chunks at connections, each lent until its
+//! In: transfers that stand in line, connections, loads that somebody sees off. Out: chunks at connections, each borrowed until its
 //! connection needs it no more.
 //! No lock is held while bytes are copied or go to a socket.
 
@@ -13,7 +13,7 @@ use super::line::{First, Line, Step};
 use super::queue::{Chunk, Load};
 use super::staging::{Copying, Slot, Staged};
 use crate::frames::sender::Sender;
-use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 use crate::spin::Spin;
 
 /// What the threads of one session share.
@@ -104,11 +104,11 @@ impl Writers {
             Step::Copy(chunk, copying) => self.copy(chunk, copying),
             Step::Give(staged, connection) => {
                 let (transfer, offset) = (staged.transfer, staged.offset);
-                self.write(transfer, offset, Box::new(StagedLoan::new(staged, self)), connection)
+                self.write(transfer, offset, Box::new(StagedBuffer::new(staged, self)), connection)
             }
             Step::Write(chunk, connection) => {
                 let (transfer, offset) = (chunk.transfer, chunk.offset);
-                self.write(transfer, offset, Box::new(Loan::new(chunk, self)), connection)
+                self.write(transfer, offset, Box::new(LoadedChunk::new(chunk, self)), connection)
             }
         }
     }
@@ -163,9 +163,15 @@ impl Writers {
     }
 
     /// Writes a chunk and gives the connection back.
-    fn write(&self, transfer: u64, offset: usize, bytes: Box<dyn Lent>, connection: Sender) -> MutexGuard<'_, Line> {
+    fn write(
+        &self,
+        transfer: u64,
+        offset: usize,
+        bytes: Box<dyn BorrowedBuffer>,
+        connection: Sender,
+    ) -> MutexGuard<'_, Line> {
         let message = Frame { transfer, offset: offset as u64, bytes: &[] };
-        let sent = connection.send_lent(&message, bytes);
+        let sent = connection.send_borrowed(&message, bytes);
         if sent.is_err() {
             // Who reads this connection hears it now, and ends the session.
             connection.close();
@@ -200,34 +206,34 @@ impl Writers {
 }
 
 /// A chunk that a connection has. It goes back when that needs it no more.
-struct Loan {
+struct LoadedChunk {
     chunk: Option<Chunk>,
     home: Arc<Writers>,
 }
 
-impl Loan {
+impl LoadedChunk {
     fn new(chunk: Chunk, home: &Arc<Writers>) -> Self {
         Self { chunk: Some(chunk), home: Arc::clone(home) }
     }
 }
 
-impl Lent for Loan {
+impl BorrowedBuffer for LoadedChunk {
     fn len(&self) -> usize {
         self.chunk.as_ref().map_or(0, |chunk| chunk.place.len())
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         if let Some(chunk) = &self.chunk {
             chunk.show(write);
         }
     }
 
-    fn giving(&self) -> Giving {
-        self.chunk.as_ref().map_or(Giving::Copies, |chunk| chunk.load.giving())
+    fn send_mode(&self) -> SendMode {
+        self.chunk.as_ref().map_or(SendMode::Copy, |chunk| chunk.load.send_mode())
     }
 }
 
-impl Drop for Loan {
+impl Drop for LoadedChunk {
     fn drop(&mut self) {
         if let Some(chunk) = self.chunk.take() {
             self.home.give_back(chunk);
@@ -236,35 +242,35 @@ impl Drop for Loan {
 }
 
 /// A copy of a chunk that a connection has. Its memory is for another when that needs it no more.
-struct StagedLoan {
+struct StagedBuffer {
     staged: Option<Staged>,
     home: Arc<Writers>,
 }
 
-impl StagedLoan {
+impl StagedBuffer {
     fn new(staged: Staged, home: &Arc<Writers>) -> Self {
         Self { staged: Some(staged), home: Arc::clone(home) }
     }
 }
 
-impl Lent for StagedLoan {
+impl BorrowedBuffer for StagedBuffer {
     fn len(&self) -> usize {
         self.staged.as_ref().map_or(0, |staged| staged.bytes().len())
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         if let Some(staged) = &self.staged {
             write(staged.bytes());
         }
     }
 
     /// What its memory holds next is for the same peer.
-    fn giving(&self) -> Giving {
-        Giving::PagesForGood
+    fn send_mode(&self) -> SendMode {
+        SendMode::PagesForGood
     }
 }
 
-impl Drop for StagedLoan {
+impl Drop for StagedBuffer {
     fn drop(&mut self) {
         if let Some(staged) = self.staged.take() {
             self.home.take_back(staged.into_slot());

@@ -1,5 +1,5 @@
 //! The thread that sends what was posted a moment after it was posted, together with what came in that moment, and what is
-//! lent as soon as it is posted. What is posted after a quiet time, or within a machine first after an answer was waited for,
+//! borrowed as soon as it is posted. What is posted after a quiet time, or within a machine first after an answer was waited for,
 //! has been sent by who posted it. More would cost who posts more than it is worth: a program that launches every 20 µs would
 //! write every second launch itself.
 //! In: what stands in line. Out: bytes in the pipe.

@@ -8,7 +8,7 @@ use floe_wire::{FrameHeader, HEADER_BYTES, Message, PAYLOAD_LIMIT, Salt};
 
 use crate::error::{Failure, LinkError};
 use crate::frames::salt::{SALTED_FROM, salt};
-use crate::pipes::lent::Lent;
+use crate::pipes::borrowed::BorrowedBuffer;
 
 /// Trailing bytes from which on they are written from where they lie instead of being copied first.
 pub(crate) const BULK_BYTES: usize = 32 << 10;
@@ -21,7 +21,7 @@ const KEPT_BUFFERS: usize = 4;
 pub(crate) struct Segment {
     pub(crate) bytes: Vec<u8>,
     /// What follows the bytes.
-    pub(crate) lent: Option<Box<dyn Lent>>,
+    pub(crate) borrowed: Option<Box<dyn BorrowedBuffer>>,
 }
 
 /// Frames on their way to the pipe.
@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
     segments: VecDeque<Segment>,
     /// Frames behind all segments.
     buffer: Vec<u8>,
-    /// Bytes in segments, without what is lent.
+    /// Bytes in segments, without what is borrowed.
     in_segments: usize,
     spare: Vec<Vec<u8>>,
     sent: u64,
@@ -143,13 +143,13 @@ impl Outgoing {
         (self.finish::<M>(start, tail.len()), tail)
     }
 
-    /// Appends a message whose trailing bytes are lent.
-    pub(crate) fn add_lent<M: Message>(&mut self, message: &M, lent: Box<dyn Lent>) -> u64 {
-        let start = self.begin_hollow(message, lent.len());
-        let sequence = self.finish::<M>(start, lent.len());
+    /// Appends a message whose trailing bytes are borrowed.
+    pub(crate) fn add_borrowed<M: Message>(&mut self, message: &M, borrowed: Box<dyn BorrowedBuffer>) -> u64 {
+        let start = self.begin_hollow(message, borrowed.len());
+        let sequence = self.finish::<M>(start, borrowed.len());
         let bytes = self.take_buffer();
         self.in_segments += bytes.len();
-        self.segments.push_back(Segment { bytes, lent: Some(lent) });
+        self.segments.push_back(Segment { bytes, borrowed: Some(borrowed) });
         sequence
     }
 
@@ -160,7 +160,7 @@ impl Outgoing {
             self.is_written = true;
             return Some(segment);
         }
-        (!self.buffer.is_empty()).then(|| Segment { bytes: self.next_buffer(), lent: None })
+        (!self.buffer.is_empty()).then(|| Segment { bytes: self.next_buffer(), borrowed: None })
     }
 
     /// The bytes behind all segments, to be written now.
@@ -169,7 +169,7 @@ impl Outgoing {
         self.take_buffer()
     }
 
-    /// Gives everything to `write` at once, unless it must wait for what is lent or being written, or is not taken.
+    /// Gives everything to `write` at once, unless it must wait for what is borrowed or being written, or is not taken.
     #[inline]
     pub(crate) fn give(&mut self, write: impl FnOnce(&[u8]) -> Result<bool, Failure>) -> Result<bool, Failure> {
         let given = !self.is_written && self.segments.is_empty() && write(&self.buffer)?;

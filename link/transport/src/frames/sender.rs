@@ -11,7 +11,7 @@ use crate::error::LinkError;
 use crate::frames::flusher;
 use crate::frames::outgoing::State;
 use crate::frames::writing::{Leave, Shared};
-use crate::pipes::lent::Lent;
+use crate::pipes::borrowed::BorrowedBuffer;
 use crate::pipes::pipe::Pipe;
 
 /// The outgoing direction of a link; threads share it by cloning.
@@ -91,16 +91,16 @@ impl Sender {
         Ok(sequence)
     }
 
-    /// Posts a message whose trailing `bytes` are lent: `message` has them empty. Nobody waits for them to be written.
+    /// Posts a message whose trailing `bytes` are borrowed: `message` has them empty. Nobody waits for them to be written.
     ///
     /// # Errors
     /// [`LinkError`] when the link is over.
     ///
     /// # Panics
     /// As [`Sender::post_filled`].
-    pub fn post_lent(&self, message: &impl Message, lent: Box<dyn Lent>) -> Result<u64, LinkError> {
+    pub fn post_borrowed(&self, message: &impl Message, borrowed: Box<dyn BorrowedBuffer>) -> Result<u64, LinkError> {
         let mut outgoing = self.shared.open()?;
-        let sequence = outgoing.add_lent(message, lent);
+        let sequence = outgoing.add_borrowed(message, borrowed);
         let flusher_runs = outgoing.flusher_runs;
         // Nobody but the flusher writes what may take long.
         (outgoing.flusher_sleeps, outgoing.is_quiet) = (false, false);
@@ -113,7 +113,7 @@ impl Sender {
         Ok(sequence)
     }
 
-    /// As [`Sender::send`] of a message whose trailing bytes are lent: `message` has them empty. On return they have been given
+    /// As [`Sender::send`] of a message whose trailing bytes are borrowed: `message` has them empty. On return they have been given
     /// to the pipe, which may keep them until the peer has them.
     ///
     /// # Errors
@@ -121,8 +121,8 @@ impl Sender {
     ///
     /// # Panics
     /// As [`Sender::post_filled`].
-    pub fn send_lent(&self, message: &impl Message, lent: Box<dyn Lent>) -> Result<u64, LinkError> {
-        let sequence = self.shared.open()?.add_lent(message, lent);
+    pub fn send_borrowed(&self, message: &impl Message, borrowed: Box<dyn BorrowedBuffer>) -> Result<u64, LinkError> {
+        let sequence = self.shared.open()?.add_borrowed(message, borrowed);
         self.shared.flush()?;
         Ok(sequence)
     }

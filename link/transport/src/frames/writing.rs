@@ -204,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Writes what came while something large was written, as whoever posted it expects, but nothing that is lent: for that
+    /// Writes what came while something large was written, as whoever posted it expects, but nothing that is borrowed: for that
     /// the flusher is awake. The caller holds `writing`.
     fn write_rest(&self) -> Result<(), LinkError> {
         loop {
@@ -219,10 +219,10 @@ impl Shared {
 
     /// Writes what is next in line. False: there is nothing. The caller holds `writing`.
     fn write_segment(&self) -> Result<bool, LinkError> {
-        let Some(Segment { bytes, lent }) = self.open()?.next_segment() else { return Ok(false) };
-        match lent {
-            Some(lent) => {
-                self.said(self.pipe.write_lent(&bytes, lent))?;
+        let Some(Segment { bytes, borrowed }) = self.open()?.next_segment() else { return Ok(false) };
+        match borrowed {
+            Some(borrowed) => {
+                self.said(self.pipe.write_borrowed(&bytes, borrowed))?;
                 self.outgoing().recycle(bytes);
             }
             None => self.write(bytes, &[])?,
@@ -244,7 +244,7 @@ impl Shared {
         })
     }
 
-    /// The link is over: what is lent goes back to its owners.
+    /// The link is over: what is borrowed goes back to its owners.
     pub(crate) fn end(&self, state: State) {
         let unsent = self.outgoing().end(state);
         self.posted.notify_all();
@@ -260,7 +260,7 @@ fn cut_off(poisoned: PoisonError<MutexGuard<'_, Outgoing>>) -> MutexGuard<'_, Ou
     outgoing
 }
 
-/// The pipe has failed. What is lent goes back later, when nobody holds the lock.
+/// The pipe has failed. What is borrowed goes back later, when nobody holds the lock.
 #[cold]
 fn broke(outgoing: &mut Outgoing, failure: Failure) -> LinkError {
     outgoing.state = State::Broken(failure);

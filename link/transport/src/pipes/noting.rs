@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use crate::error::Failure;
-use crate::pipes::lent::Giving;
+use crate::pipes::borrowed::SendMode;
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Pipe for Noting {
         self.note("copied")
     }
 
-    fn write_kept(&self, _: &[u8], _: &[u8], _: Giving) -> Result<(), Failure> {
+    fn write_kept(&self, _: &[u8], _: &[u8], _: SendMode) -> Result<(), Failure> {
         self.note("given")
     }
 

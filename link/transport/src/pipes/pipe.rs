@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Failure, LinkError};
-use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 
 /// Who may be at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +34,12 @@ pub trait Pipe: fmt::Debug + Send + Sync {
 
     /// As [`Pipe::write`], where `tail` stays as it is until the peer says that it has it, or the pipe is ended: nobody has to
     /// copy it. What is not in the peer's hands when the pipe is ended does not get there. A peer that has said so too early
-    /// may see what is there later: only for data that [`Lent::giving`] says it of.
+    /// may see what is there later: only for data that [`BorrowedBuffer::send_mode`] says it of.
     ///
     /// # Errors
     /// As [`Pipe::write`].
-    fn write_kept(&self, head: &[u8], tail: &[u8], giving: Giving) -> Result<(), Failure> {
-        let _ = giving;
+    fn write_kept(&self, head: &[u8], tail: &[u8], send_mode: SendMode) -> Result<(), Failure> {
+        let _ = send_mode;
         self.write(head, tail)
     }
 
@@ -64,14 +64,14 @@ pub trait Pipe: fmt::Debug + Send + Sync {
         false
     }
 
-    /// As [`Pipe::write`], with what is lent behind `head`. It goes back when it is not needed any more: when it has been
+    /// As [`Pipe::write`], with what is borrowed behind `head`. It goes back when it is not needed any more: when it has been
     /// written, or where the pipe may have to write it again, when the peer has it.
     ///
     /// # Errors
     /// As [`Pipe::write`].
-    fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
+    fn write_borrowed(&self, head: &[u8], borrowed: Box<dyn BorrowedBuffer>) -> Result<(), Failure> {
         let mut written = Ok(());
-        lent.lend(&mut |data| written = self.write(head, data));
+        borrowed.with_bytes(&mut |data| written = self.write(head, data));
         written
     }
 

@@ -18,7 +18,7 @@ use rustix::net::{
 };
 
 use crate::error::Failure;
-use crate::pipes::lent::Giving;
+use crate::pipes::borrowed::SendMode;
 use crate::pipes::pages::Pages;
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
@@ -82,12 +82,12 @@ impl Pipe for Socket {
         self.send(head, tail, SendFlags::empty())
     }
 
-    fn write_kept(&self, head: &[u8], tail: &[u8], giving: Giving) -> Result<(), Failure> {
+    fn write_kept(&self, head: &[u8], tail: &[u8], send_mode: SendMode) -> Result<(), Failure> {
         if !self.pages.suit(tail) {
             return self.write(head, tail);
         }
         self.send(head, &[], SendFlags::MORE)?;
-        let given = self.pages.give(&self.descriptor, tail, giving == Giving::Pages)?;
+        let given = self.pages.give(&self.descriptor, tail, send_mode == SendMode::Pages)?;
         self.write(&[], &tail[given..])
     }
 
@@ -245,7 +245,7 @@ mod tests {
 
     /// How what the peer of a socket can read ends, when it has been given this much on a thread that may give pages, and is
     /// ended in the midst of it.
-    fn end_of(bytes: usize, giving: Giving) -> Result<usize, ErrorKind> {
+    fn end_of(bytes: usize, send_mode: SendMode) -> Result<usize, ErrorKind> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         // Some systems' own sizes are larger than what a test would send. Connections have their listener's.
         sockopt::set_socket_recv_buffer_size(&listener, BUFFER).expect("set");
@@ -257,10 +257,10 @@ mod tests {
         let data = vec![1; bytes];
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| {
-                if giving != Giving::Copies {
+                if send_mode != SendMode::Copy {
                     pages::offer();
                 }
-                socket.write_kept(&[1; 24], &data, giving)
+                socket.write_kept(&[1; 24], &data, send_mode)
             });
             let mut first = [0; 1000];
             let (came, is_full) = (peer.read_exact(&mut first), is_soon_full(&socket));
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn what_a_socket_still_holds_of_a_programs_memory_goes_nowhere_when_it_is_ended() {
         const MORE_THAN_FITS: usize = 64 * BUFFER;
-        assert_eq!(end_of(MORE_THAN_FITS, Giving::Pages), Err(ErrorKind::ConnectionReset));
-        assert!(end_of(MORE_THAN_FITS, Giving::Copies).is_ok());
-        assert!(end_of(MORE_THAN_FITS, Giving::PagesForGood).is_ok(), "they may still come");
+        assert_eq!(end_of(MORE_THAN_FITS, SendMode::Pages), Err(ErrorKind::ConnectionReset));
+        assert!(end_of(MORE_THAN_FITS, SendMode::Copy).is_ok());
+        assert!(end_of(MORE_THAN_FITS, SendMode::PagesForGood).is_ok(), "they may still come");
     }
 }

@@ -1,6 +1,6 @@
 //! What has been given to a connection and may not have arrived.
 //! In: bytes as they are written, and how many the peer says it has. Out: the bytes it has not, for the next connection.
-//! It writes nothing and waits for nobody. What is lent is kept, not copied, until the peer has it.
+//! It writes nothing and waits for nobody. What is borrowed is kept, not copied, until the peer has it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use super::history::{HistoryDigest, RunningDigest};
-use crate::pipes::lent::Lent;
+use crate::pipes::borrowed::BorrowedBuffer;
 
 /// A buffer is filled up to this before the next is begun.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -18,16 +18,16 @@ const SPARE_BUFFERS: usize = 4;
 
 /// Data of others, kept until the peer has them; who writes them holds the lock meanwhile.
 #[derive(Clone)]
-pub(super) struct Held(Arc<Mutex<Box<dyn Lent>>>);
+pub(super) struct Held(Arc<Mutex<Box<dyn BorrowedBuffer>>>);
 
 impl Held {
-    pub(super) fn new(lent: Box<dyn Lent>) -> Self {
-        Self(Arc::new(Mutex::new(lent)))
+    pub(super) fn new(borrowed: Box<dyn BorrowedBuffer>) -> Self {
+        Self(Arc::new(Mutex::new(borrowed)))
     }
 
     /// Shows all of it.
-    pub(super) fn lend(&self, see: &mut dyn FnMut(&[u8])) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).lend(see);
+    pub(super) fn with_bytes(&self, see: &mut dyn FnMut(&[u8])) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).with_bytes(see);
     }
 }
 
@@ -84,7 +84,7 @@ impl Part {
             Data::Copied(bytes) => write(bytes, descriptor),
             Data::Held(held, _) => {
                 let mut outcome = Ok(());
-                held.lend(&mut |bytes| outcome = write(&bytes[self.skipped..], descriptor));
+                held.with_bytes(&mut |bytes| outcome = write(&bytes[self.skipped..], descriptor));
                 outcome
             }
         }
@@ -165,7 +165,7 @@ impl Log {
         self.end += bytes.len() as u64;
     }
 
-    /// Keeps what is lent.
+    /// Keeps what is borrowed.
     pub(super) fn hold(&mut self, held: Held, bytes: usize) {
         self.entries.push_back(Entry { start: self.end, data: Data::Held(held, bytes), descriptor: None });
         self.end += bytes as u64;

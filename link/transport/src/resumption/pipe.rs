@@ -9,7 +9,7 @@ use super::channel::{Attempt, Channel, HOLE_BYTES, Siblings, lock};
 use super::log::Held;
 use crate::error::Failure;
 use crate::frames::outgoing::BULK_BYTES;
-use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 use crate::pipes::pipe::{Pipe, Reach, Slot};
 
 impl<S: Siblings> Pipe for Channel<S> {
@@ -43,16 +43,16 @@ impl<S: Siblings> Pipe for Channel<S> {
         Ok(())
     }
 
-    fn write_lent(&self, head: &[u8], lent: Box<dyn Lent>) -> Result<(), Failure> {
-        let bytes = lent.len();
+    fn write_borrowed(&self, head: &[u8], borrowed: Box<dyn BorrowedBuffer>) -> Result<(), Failure> {
+        let bytes = borrowed.len();
         if bytes < BULK_BYTES {
             // The peer does not say at once that so little has come, and the owner may be waiting for it.
             let mut written = Ok(());
-            lent.lend(&mut |data| written = self.write(head, data));
+            borrowed.with_bytes(&mut |data| written = self.write(head, data));
             return written;
         }
-        let giving = lent.giving();
-        let held = Held::new(lent);
+        let send_mode = borrowed.send_mode();
+        let held = Held::new(borrowed);
         let _waiting = self.waits.begin();
         let under = self.log(|log| {
             log.append(head);
@@ -60,10 +60,10 @@ impl<S: Siblings> Pipe for Channel<S> {
         })?;
         if let Some(under) = under {
             let mut written = Ok(());
-            held.lend(&mut |data| {
-                written = match giving {
-                    Giving::Copies => under.pipe.write(head, data),
-                    Giving::Pages | Giving::PagesForGood => under.pipe.write_kept(head, data, giving),
+            held.with_bytes(&mut |data| {
+                written = match send_mode {
+                    SendMode::Copy => under.pipe.write(head, data),
+                    SendMode::Pages | SendMode::PagesForGood => under.pipe.write_kept(head, data, send_mode),
                 };
             });
             self.settle(&under, written);

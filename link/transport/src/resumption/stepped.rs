@@ -71,7 +71,7 @@ fn an_outage_longer_than_the_grace_period_ends_the_session_at_both_sides_in_time
         assert_eq!(world.run(), Outcome::Over);
         let took = world.now - began;
         assert!((GRACE..GRACE + Duration::from_secs(1)).contains(&took), "{took:?}");
-        assert!(world.ends.iter().all(|end| (end.lent(), end.copied()) == (0, 0)), "what is kept goes back");
+        assert!(world.ends.iter().all(|end| (end.borrowed(), end.copied()) == (0, 0)), "what is kept goes back");
     }
 }
 

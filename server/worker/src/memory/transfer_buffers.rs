@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use floe_abi::CudaResult;
 use floe_device::{Device, PageSize, Pinned as _};
-use floe_transport::Giving;
+use floe_transport::SendMode;
 use floe_wire::PIECE_BYTES;
 
 use super::budget::Budget;
@@ -248,7 +248,7 @@ pub(crate) struct DownloadRange<D: Device> {
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
     /// How a socket is given it.
-    pub(crate) giving: Giving,
+    pub(crate) send_mode: SendMode,
     buffer: usize,
     ticket: Ticket,
     home: Arc<Downloads<D>>,
@@ -283,7 +283,7 @@ impl<D: Device> Downloads<D> {
                     memory,
                     offset,
                     bytes,
-                    giving: Giving::Copies,
+                    send_mode: SendMode::Copy,
                     buffer,
                     ticket,
                     home: Arc::clone(self),

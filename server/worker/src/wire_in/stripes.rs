@@ -3,24 +3,24 @@
 //! are whole; the completer's on whichever connection has nothing to do.
 
 use floe_device::{Device, Pinned as _};
-use floe_transport::{Giving, Help, Lent, LinkError, Load, Receiver, STRIPED_FROM, pull};
+use floe_transport::{BorrowedBuffer, Help, LinkError, Load, Receiver, STRIPED_FROM, SendMode, pull};
 use floe_wire::DeliveryFollows;
 
 use crate::life::ending::InputEnd;
 use crate::life::shared::Shared;
 use crate::memory::transfer_buffers::DownloadRange;
 
-impl<D: Device> Lent for DownloadRange<D> {
+impl<D: Device> BorrowedBuffer for DownloadRange<D> {
     fn len(&self) -> usize {
         self.bytes
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         self.memory.lend(self.offset, self.bytes, write);
     }
 
-    fn giving(&self) -> Giving {
-        self.giving
+    fn send_mode(&self) -> SendMode {
+        self.send_mode
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which way a copy's bytes take between the program's memory and a vGPU: the table of docs/explanation/copies.md as two functions.
 //! What is known of the memory comes in, with mode and size; a way goes out, for others to carry out. Nothing is copied here.
 
-use floe_transport::Giving;
+use floe_transport::SendMode;
 
 use super::extent::Extent;
 use crate::memory::sending::{Reading, Sending};
@@ -128,8 +128,8 @@ pub(super) fn to_device(end: &impl Circumstances, mode: Mode, extent: &Extent) -
 fn sent(end: &impl Circumstances, mode: Mode, bytes: usize) -> ToDevice {
     let reading = match (bytes >= BORROWED_FROM).then(|| end.pinned()).flatten() {
         None => Reading::AT_ONCE,
-        Some(Pinned::Allocated) => Reading { is_borrowed: mode != Mode::Waits, giving: Giving::Pages },
-        Some(Pinned::Registered) => Reading { is_borrowed: mode != Mode::Waits, giving: Giving::Copies },
+        Some(Pinned::Allocated) => Reading { is_borrowed: mode != Mode::Waits, send_mode: SendMode::Pages },
+        Some(Pinned::Registered) => Reading { is_borrowed: mode != Mode::Waits, send_mode: SendMode::Copy },
     };
     if !reading.is_borrowed && bytes >= staging::FROM && end.has_slots() {
         return ToDevice::Slots(reading);

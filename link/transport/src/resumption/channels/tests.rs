@@ -9,7 +9,7 @@ use floe_wire::{DevicePtr, MemoryInfo, ReleaseBlock, UnmapRange};
 
 use super::*;
 use crate::error::Failure;
-use crate::pipes::lent::{Giving, Lent};
+use crate::pipes::borrowed::{BorrowedBuffer, SendMode};
 use crate::pipes::noting::Noting;
 use crate::pipes::pipe::{Pipe, Reach};
 use crate::resumption::session::Left;
@@ -116,12 +116,12 @@ fn the_next_connection_is_told_what_the_last_one_may_have_lost() {
 /// Data that are told apart from others that have gone back.
 struct Data(usize, Arc<Mutex<usize>>);
 
-impl Lent for Data {
+impl BorrowedBuffer for Data {
     fn len(&self) -> usize {
         self.0
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         write(&vec![5; self.0]);
     }
 }
@@ -135,17 +135,17 @@ impl Drop for Data {
 /// Data whose pages the peer may see later.
 struct Pinned(Data);
 
-impl Lent for Pinned {
+impl BorrowedBuffer for Pinned {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
-        self.0.lend(write);
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
+        self.0.with_bytes(write);
     }
 
-    fn giving(&self) -> Giving {
-        Giving::Pages
+    fn send_mode(&self) -> SendMode {
+        SendMode::Pages
     }
 }
 
@@ -162,8 +162,8 @@ fn over(pipe: &Arc<Noting>) -> (Channels, Arc<channel::Channel<Shared>>) {
 fn only_data_whose_place_the_peer_may_see_later_go_as_the_pages_they_lie_in() {
     let (pipe, back) = (Noting::new(Reach::Network, Ok(())), Arc::new(Mutex::new(0)));
     let (_channels, channel) = over(&pipe);
-    channel.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
-    channel.write_lent(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
+    channel.write_borrowed(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    channel.write_borrowed(&[1; 24], Box::new(Pinned(Data(1 << 20, Arc::clone(&back))))).unwrap();
     assert_eq!((pipe.ways(), *back.lock().unwrap()), (vec!["copied", "given"], 0));
 }
 
@@ -171,7 +171,7 @@ fn only_data_whose_place_the_peer_may_see_later_go_as_the_pages_they_lie_in() {
 fn memory_that_cannot_be_read_ends_the_session_instead_of_each_of_its_connections() {
     let (pipe, back) = (Noting::new(Reach::Network, Err(rustix::io::Errno::FAULT.into())), Arc::new(Mutex::new(0)));
     let (channels, channel) = over(&pipe);
-    channel.write_lent(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
+    channel.write_borrowed(&[1; 24], Box::new(Data(1 << 20, Arc::clone(&back)))).unwrap();
     assert_eq!((channels.link_state(), *back.lock().unwrap()), (LinkState::Over, 1));
     assert_eq!(channel.write(&[1], &[]), Err(Failure::Lost(Lost::Unreadable)));
 }
@@ -184,7 +184,7 @@ fn what_has_come_is_heard_while_the_rest_is_written_again() {
     let (bytes, back) = (2 << 20, Arc::new(Mutex::new(0)));
     let message = floe_wire::CopyToDevice { stream: floe_wire::StreamId(1), to: DevicePtr(1), bytes: &[] };
     for _ in 0..4 {
-        sender.post_lent(&message, Box::new(Data(bytes, Arc::clone(&back)))).unwrap();
+        sender.post_borrowed(&message, Box::new(Data(bytes, Arc::clone(&back)))).unwrap();
     }
     sender.flush().unwrap();
     assert!(channels.begin(2));

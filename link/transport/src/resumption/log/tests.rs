@@ -8,11 +8,11 @@ use crate::resumption::history::{frame, marked};
 
 struct Bytes(Vec<u8>);
 
-impl Lent for Bytes {
+impl BorrowedBuffer for Bytes {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         write(&self.0);
     }
 }
@@ -29,8 +29,8 @@ struct End {
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Event {
-    /// An end writes a frame with so large a payload: a copy, or what is lent.
-    Write { side: usize, bytes: usize, lent: bool },
+    /// An end writes a frame with so large a payload: a copy, or what is borrowed.
+    Write { side: usize, bytes: usize, borrowed: bool },
     /// An end reads so many of the bytes that are on their way to it.
     Read { side: usize, bytes: usize },
     /// An end says how many it has, and the other hears it.
@@ -43,7 +43,7 @@ fn event() -> impl Strategy<Value = Event> {
     let side = 0_usize..2;
     prop_oneof![
         4 => (side.clone(), 1_usize..2 * SALTED_FROM, any::<bool>())
-            .prop_map(|(side, bytes, lent)| Event::Write { side, bytes, lent }),
+            .prop_map(|(side, bytes, borrowed)| Event::Write { side, bytes, borrowed }),
         4 => (side.clone(), 1_usize..9000).prop_map(|(side, bytes)| Event::Read { side, bytes }),
         2 => side.prop_map(|side| Event::Acknowledge { side }),
         2 => [0_usize..9000, 0_usize..9000].prop_map(|arrive| Event::Cut { arrive }),
@@ -87,13 +87,13 @@ proptest! {
         let mut written = [Vec::new(), Vec::new()];
         for event in events {
             match event {
-                Event::Write { side, bytes, lent } => {
+                Event::Write { side, bytes, borrowed } => {
                     let from = written[side].len();
                     let data: Vec<u8> = (from..from + bytes).map(|index| (index / 3).to_le_bytes()[0]).collect();
                     let frame = frame(&data, from as u64);
                     written[side].extend_from_slice(&frame);
                     ends[1 - side].wire.extend_from_slice(&frame);
-                    if lent && bytes >= SALTED_FROM {
+                    if borrowed && bytes >= SALTED_FROM {
                         ends[side].log.append(&frame[..frame.len() - bytes]);
                         ends[side].log.hold(Held::new(Box::new(Bytes(data))), bytes);
                     } else {

@@ -8,7 +8,7 @@ use floe_wire::Heartbeat;
 
 use super::network::{Id, Network, Said};
 use crate::error::Lost;
-use crate::pipes::lent::Lent;
+use crate::pipes::borrowed::BorrowedBuffer;
 use crate::resumption::channels::ACKNOWLEDGEMENT_CHANNEL;
 use crate::resumption::heartbeat::{Step, TICK};
 use crate::resumption::history::{HistoryDigest, frame};
@@ -21,19 +21,19 @@ use crate::resumption::session::{Left, LinkState, Session, Time};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Copied,
-    Lent,
+    BorrowedBuffer,
     Through,
 }
 
-/// Data whose owner counts how many are lent.
+/// Data whose owner counts how many are borrowed.
 struct Data(Vec<u8>, #[allow(dead_code, reason = "its drop is what counts")] Arc<()>);
 
-impl Lent for Data {
+impl BorrowedBuffer for Data {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         write(&self.0);
     }
 }
@@ -60,13 +60,13 @@ pub(super) struct End {
     pub(super) channels: Vec<Channel>,
     /// The last look, and how many bytes had come by then.
     looked: (Time, usize),
-    lent: Arc<()>,
+    borrowed: Arc<()>,
 }
 
 impl End {
     pub(super) fn new(side: usize, channels: usize, grace: Duration) -> Self {
         let channels = (0..channels).map(|_| Channel::default()).collect();
-        Self { side, session: Session::new(grace, 0), channels, looked: (Time::ZERO, 0), lent: Arc::default() }
+        Self { side, session: Session::new(grace, 0), channels, looked: (Time::ZERO, 0), borrowed: Arc::default() }
     }
 
     fn peer(&self) -> usize {
@@ -77,9 +77,9 @@ impl End {
         self.session.link_state() == LinkState::Over
     }
 
-    /// How much is lent and not back.
-    pub(super) fn lent(&self) -> usize {
-        Arc::strong_count(&self.lent) - 1
+    /// How much is borrowed and not back.
+    pub(super) fn borrowed(&self) -> usize {
+        Arc::strong_count(&self.borrowed) - 1
     }
 
     /// Bytes of copies that are kept.
@@ -103,8 +103,8 @@ impl End {
         channel.written.extend_from_slice(&all);
         let under = match how {
             How::Copied => channel.outbound.keep(|log| log.append(&all)),
-            How::Lent => {
-                let held = Held::new(Box::new(Data(data, Arc::clone(&self.lent))));
+            How::BorrowedBuffer => {
+                let held = Held::new(Box::new(Data(data, Arc::clone(&self.borrowed))));
                 channel.outbound.keep(|log| {
                     log.append(head);
                     log.hold(held, payload);

@@ -135,7 +135,7 @@ impl World {
             let pairs = self.ends[side].channels.iter().zip(&self.ends[1 - side].channels);
             pairs.into_iter().all(|(ours, theirs)| theirs.came == ours.written.len())
         };
-        let is_free = |end: &End| end.copied() == 0 && end.lent() == 0 && end.busy().next().is_none();
+        let is_free = |end: &End| end.copied() == 0 && end.borrowed() == 0 && end.busy().next().is_none();
         !self.arrived && self.frames == 0 && all(CLIENT) && all(SERVER) && self.ends.iter().all(is_free)
     }
 
@@ -166,11 +166,11 @@ impl World {
             return false;
         }
         self.frames -= 1;
-        let how = [How::Copied, How::Copied, How::Lent, How::Through][self.random.below(4)];
+        let how = [How::Copied, How::Copied, How::BorrowedBuffer, How::Through][self.random.below(4)];
         let payload = match how {
             How::Copied if self.random.one_in(200) => 500_000,
             How::Copied => 1 + self.random.below(SALTED_FROM + 500),
-            How::Lent | How::Through => SALTED_FROM + self.random.below(20_000),
+            How::BorrowedBuffer | How::Through => SALTED_FROM + self.random.below(20_000),
         };
         self.ends[side].write(&mut self.net, self.now, channel, payload, how);
         true

@@ -12,7 +12,7 @@ use floe_wire::{
 };
 
 use super::{Answer, Issuer};
-use floe_transport::{Giving, transfer_bytes};
+use floe_transport::{SendMode, transfer_bytes};
 
 use crate::complete::completer::{Action, Lane, Task};
 use crate::complete::events::CompletionEvent;
@@ -32,15 +32,15 @@ struct Download {
     sequence: u64,
     stream: floe_abi::Stream,
     lane: Lane,
-    giving: Giving,
+    send_mode: SendMode,
 }
 
 impl Download {
     /// Of so many bytes.
     fn new(sequence: u64, stream: floe_abi::Stream, lane: Lane, bytes: u64) -> Self {
         // What its place holds next are this client's results, too.
-        let giving = if bytes <= MOST_GIVEN { Giving::PagesForGood } else { Giving::Copies };
-        Self { sequence, stream, lane, giving }
+        let send_mode = if bytes <= MOST_GIVEN { SendMode::PagesForGood } else { SendMode::Copy };
+        Self { sequence, stream, lane, send_mode }
     }
 }
 
@@ -336,11 +336,11 @@ impl<D: Device> Issuer<D> {
 
     /// Issues the copy of one piece; the completion event behind it.
     fn issue_piece(&mut self, download: Download, piece: Piece) -> Result<Arc<CompletionEvent<D>>, Fault> {
-        let Download { sequence, stream, lane, giving } = download;
+        let Download { sequence, stream, lane, send_mode } = download;
         let bytes = size(product([piece.rows.width, piece.rows.height, 1])?)?;
         let device = &self.shared.device;
         let mut range = self.downloads.room(device, bytes, || self.shared.queue.has_held_streams())?;
-        range.giving = giving;
+        range.send_mode = send_mode;
         match piece.rows {
             Rows { place: RowsPlace::Memory(at, _), height: 1, .. } => {
                 device.download(&range.memory, range.offset, at, bytes, stream)?;
@@ -412,17 +412,17 @@ mod tests {
 
     #[test]
     fn pages_are_given_of_copies_up_to_a_size() {
-        use floe_transport::Lent as _;
+        use floe_transport::BorrowedBuffer as _;
 
         let device = Arc::new(crate::tests::Fake::default());
         let mut range =
             crate::memory::transfer_buffers::Downloads::new(1 << 20, &crate::memory::budget::Budget::default())
                 .room(&device, 1 << 20, || false)
                 .unwrap();
-        assert_eq!(range.giving(), Giving::Copies);
-        for (bytes, giving) in [(64 << 20, Giving::PagesForGood), ((64 << 20) + 1, Giving::Copies)] {
-            range.giving = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).giving;
-            assert_eq!(range.giving(), giving, "{bytes}");
+        assert_eq!(range.send_mode(), SendMode::Copy);
+        for (bytes, send_mode) in [(64 << 20, SendMode::PagesForGood), ((64 << 20) + 1, SendMode::Copy)] {
+            range.send_mode = Download::new(1, floe_abi::Stream::LEGACY, Lane::Alone(1), bytes).send_mode;
+            assert_eq!(range.send_mode(), send_mode, "{bytes}");
         }
     }
 

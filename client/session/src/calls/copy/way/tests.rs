@@ -141,8 +141,8 @@ fn as_pageable_of_machine(_: &Facts, _: Mode, bytes: usize) -> ToDevice {
     if bytes < 64 * KIB { by_message(bytes) } else { ToDevice::Slots(Reading::AT_ONCE) }
 }
 
-fn giving(end: &Facts) -> Giving {
-    if end.pinned == ALLOCATED { Giving::Pages } else { Giving::Copies }
+fn send_mode(end: &Facts) -> SendMode {
+    if end.pinned == ALLOCATED { SendMode::Pages } else { SendMode::Copy }
 }
 
 fn lines_to_device() -> Vec<Row<ToDevice>> {
@@ -175,7 +175,7 @@ fn lines_to_device() -> Vec<Row<ToDevice>> {
             ends: vec![machine(REGISTERED)],
             modes: &[Mode::Queues],
             sizes: 128 * KIB..usize::MAX,
-            way: |_, _, _| ToDevice::Sent(Sending::Borrowed(Giving::Copies)),
+            way: |_, _, _| ToDevice::Sent(Sending::Borrowed(SendMode::Copy)),
         },
         Row {
             page: "| pinned, registered | within a machine | any other | as pageable |",
@@ -203,7 +203,7 @@ fn lines_to_device() -> Vec<Row<ToDevice>> {
             ends: vec![tcp(ALLOCATED), tcp(REGISTERED)],
             modes: &[Mode::Queues],
             sizes: 128 * KIB..512 * KIB,
-            way: |end, _, _| ToDevice::Sent(Sending::Borrowed(giving(end))),
+            way: |end, _, _| ToDevice::Sent(Sending::Borrowed(send_mode(end))),
         },
         Row {
             page: "| pinned | TCP | 512 KiB and more | bulk; asynchronous: borrowed. Allocated memory leaves as zero-copy sends |",
@@ -211,7 +211,7 @@ fn lines_to_device() -> Vec<Row<ToDevice>> {
             modes: BOTH,
             sizes: 512 * KIB..usize::MAX,
             way: |end, mode, _| {
-                let reading = Reading { is_borrowed: mode == Mode::Queues, giving: giving(end) };
+                let reading = Reading { is_borrowed: mode == Mode::Queues, send_mode: send_mode(end) };
                 ToDevice::Sent(Sending::Bulk(reading))
             },
         },

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use floe_transport::Lent;
+use floe_transport::BorrowedBuffer;
 
 /// The data, and the count that grows when they go back.
 pub(crate) struct Bytes(pub(crate) Arc<Vec<u8>>, pub(crate) Arc<AtomicUsize>);
 
-impl Lent for Bytes {
+impl BorrowedBuffer for Bytes {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn lend(&self, write: &mut dyn FnMut(&[u8])) {
+    fn with_bytes(&self, write: &mut dyn FnMut(&[u8])) {
         write(&self.0);
     }
 }
