@@ -8,7 +8,7 @@
 mod allocate;
 mod close;
 mod give;
-mod holding;
+mod residency;
 pub(crate) mod resident;
 mod shadow;
 mod touch;
@@ -25,7 +25,7 @@ use floe_touch::{PAGE, Span, Watch};
 use crate::memory::blocks::Blocks;
 use crate::memory::staging::copiers::Copiers;
 use crate::vgpu::order::{Fence, StreamProgress};
-use holding::Holding;
+use residency::ResidencyMap;
 use shadow::Shadow;
 
 /// The managed memory of one vGPU.
@@ -71,7 +71,7 @@ struct Place {
 /// One allocation, or pages that hold variables.
 #[derive(Debug)]
 struct Held {
-    holding: Holding,
+    residency: ResidencyMap,
     place: Arc<Place>,
     /// What waits have fetched of it and is open.
     shadows: Vec<Shadow>,
@@ -86,7 +86,7 @@ struct Held {
     at_first: Attachment,
 }
 
-/// Whose work may use a holding.
+/// Whose work may use a residency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attachment {
     /// All of the device's.

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, attach_flags};
 use floe_touch::{Access, PAGE, Span, Watch};
 
-use super::holding::Holding;
+use super::residency::ResidencyMap;
 use super::touch::VgpuFaultHandler;
 use super::{Attachment, Held, Place, State};
 use crate::log::log;
@@ -30,9 +30,9 @@ impl Attachment {
 }
 
 impl Held {
-    fn new(holding: Holding, place: Arc<Place>, parts: Vec<Range<u64>>, attached: Attachment) -> Self {
+    fn new(residency: ResidencyMap, place: Arc<Place>, parts: Vec<Range<u64>>, attached: Attachment) -> Self {
         let (shadows, at_first) = (Vec::new(), attached);
-        Self { holding, place, shadows, idle: 0, parts, attached, of_others: false, at_first }
+        Self { residency, place, shadows, idle: 0, parts, attached, of_others: false, at_first }
     }
 }
 
@@ -76,8 +76,8 @@ impl Vgpu {
             log!(Warn, "cuMemAllocManaged: the system does not open {bytes} bytes at {at:#x}");
             return Err(CudaError::OUT_OF_MEMORY);
         }
-        let holding = Holding::fresh(pages);
-        state.held.insert(at, Held::new(holding, place, Vec::new(), attached));
+        let residency = ResidencyMap::fresh(pages);
+        state.held.insert(at, Held::new(residency, place, Vec::new(), attached));
         state.open.insert(at);
         managed.exists.store(true, Ordering::SeqCst);
         self.tell_open(&state);
@@ -109,7 +109,7 @@ impl Vgpu {
     fn drop_managed(&self, at: u64) {
         let mut state = lock(&self.managed.state);
         if let Some(held) = state.held.remove(&at) {
-            let pages = held.holding.bytes();
+            let pages = held.residency.bytes();
             held.place.span.allow(&pages, Access::Closed);
             held.place.span.empty(&pages);
         }
@@ -172,8 +172,8 @@ impl Vgpu {
         for hole in holes(&state, &pages) {
             let place = Place::take(self, &hole).filter(|place| place.span.begin(&hole));
             let place = place.ok_or(CudaError::NOT_SUPPORTED)?;
-            let (holding, attached) = (Holding::on_device(hole.clone()), Attachment::Global);
-            state.held.insert(hole.start, Held::new(holding, place, vec![bytes.clone()], attached));
+            let (residency, attached) = (ResidencyMap::on_device(hole.clone()), Attachment::Global);
+            state.held.insert(hole.start, Held::new(residency, place, vec![bytes.clone()], attached));
         }
         for start in shared {
             if let Some(held) = state.held.get_mut(&start) {
@@ -207,7 +207,7 @@ impl Vgpu {
 fn holes(state: &State, pages: &Range<u64>) -> Vec<Range<u64>> {
     let (mut at, mut holes) = (pages.start, Vec::new());
     let mut taken: Vec<Range<u64>> =
-        state.holding_any(pages).iter().filter_map(|start| Some(state.held.get(start)?.holding.bytes())).collect();
+        state.holding_any(pages).iter().filter_map(|start| Some(state.held.get(start)?.residency.bytes())).collect();
     taken.sort_unstable_by_key(|bytes| bytes.start);
     for taken in taken {
         if at < taken.start {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_touch::{Access, install};
 
-use super::holding::Closing;
+use super::residency::Closing;
 use super::shadow::{merged, without};
 use super::transfer::Up;
 use super::{Attachment, Held, State};
@@ -31,10 +31,10 @@ impl Held {
 
     /// What of a closing is sent.
     fn sent(&self, closing: &Closing) -> CudaResult<Vec<Range<u64>>> {
-        if !self.holding.is_fresh() {
+        if !self.residency.is_fresh() {
             return Ok(closing.sent.iter().flat_map(|bytes| self.parts_of(bytes)).collect());
         }
-        self.place.span.touched(&self.holding.bytes()).map_err(|error| {
+        self.place.span.touched(&self.residency.bytes()).map_err(|error| {
             log!(Error, "which pages of managed memory were touched is not known: {error}");
             CudaError::OPERATING_SYSTEM
         })
@@ -55,7 +55,7 @@ impl Held {
 
     /// As it was before it was closed.
     fn open_again(&self, closing: &Closing) {
-        let as_before = if self.holding.is_fresh() { Access::Open } else { Access::Reads };
+        let as_before = if self.residency.is_fresh() { Access::Open } else { Access::Reads };
         for bytes in &closing.closed {
             self.place.span.allow(bytes, as_before);
         }
@@ -79,8 +79,8 @@ impl State {
     /// The holdings that have any of these bytes.
     pub(super) fn holding_any(&self, bytes: &Range<u64>) -> Vec<u64> {
         let overlapping = self.held.range(..bytes.end).rev();
-        let ends_behind = |held: &&Held| held.holding.bytes().end > bytes.start;
-        overlapping.map(|(_, held)| held).take_while(ends_behind).map(|held| held.holding.bytes().start).collect()
+        let ends_behind = |held: &&Held| held.residency.bytes().end > bytes.start;
+        overlapping.map(|(_, held)| held).take_while(ends_behind).map(|held| held.residency.bytes().start).collect()
     }
 
     /// The holdings the program can touch that are to be closed.
@@ -126,7 +126,7 @@ impl Vgpu {
     }
 
     fn close_whole(self: &Arc<Self>, state: &mut State, starts: &[u64]) -> CudaResult<()> {
-        self.close_all(state, starts, |held| held.holding.bytes())
+        self.close_all(state, starts, |held| held.residency.bytes())
     }
 
     /// Closes bytes of these holdings, for one wait. Until what was sent is there, launches see that there is something open:
@@ -145,7 +145,7 @@ impl Vgpu {
             let Some(mut held) = state.held.remove(start) else { continue };
             let wanted = bytes(&held);
             let closed = self.close_one(state, &mut held, &wanted);
-            if !held.holding.is_open() {
+            if !held.residency.is_open() {
                 state.open.remove(start);
             }
             state.held.insert(*start, held);
@@ -160,14 +160,14 @@ impl Vgpu {
 
     /// Whether anything was sent.
     fn close_one(self: &Arc<Self>, state: &mut State, held: &mut Held, bytes: &Range<u64>) -> CudaResult<bool> {
-        let mut closing = held.holding.closing(bytes);
+        let mut closing = held.residency.closing(bytes);
         if closing.closed.is_empty() {
             return Ok(false);
         }
         if !held.close_pages(&closing) {
             // The system keeps no more pages apart: all of them alike take less.
-            let whole = held.holding.bytes();
-            closing = held.holding.closing(&whole);
+            let whole = held.residency.bytes();
+            closing = held.residency.closing(&whole);
             if !held.place.span.allow(&whole, Access::Closed) {
                 held.open_again(&closing);
                 log!(Error, "the system does not close pages of managed memory at {:#x}", whole.start);
@@ -176,7 +176,7 @@ impl Vgpu {
         }
         match self.send_closed(state, held, &closing) {
             Ok(sent) => {
-                held.holding.closed(&closing);
+                held.residency.closed(&closing);
                 Ok(sent)
             }
             Err(error) => {
@@ -188,10 +188,10 @@ impl Vgpu {
 
     fn send_closed(self: &Arc<Self>, state: &mut State, held: &mut Held, closing: &Closing) -> CudaResult<bool> {
         let unchanged = held.unchanged(&closing.closed);
-        let (sent, is_fresh) = (without(&held.sent(closing)?, &unchanged), held.holding.is_fresh());
+        let (sent, is_fresh) = (without(&held.sent(closing)?, &unchanged), held.residency.is_fresh());
         if is_fresh {
             // What nobody has touched is zero on both sides.
-            self.clear_on_device(state, &held.holding.bytes())?;
+            self.clear_on_device(state, &held.residency.bytes())?;
         }
         let up =
             |bytes: &Range<u64>| held.place.span.behind(bytes).map(|source| Up { to: DevicePtr(bytes.start), source });

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use floe_abi::{CudaResult, DevicePtr};
 
 use super::Leaving;
-use super::resident::Residency;
+use super::resident::DeviceHold;
 use crate::vgpu::Vgpu;
 
 impl Vgpu {
@@ -30,10 +30,10 @@ impl Vgpu {
     }
 
     /// Gives the device these bytes of managed memory, for as long as what is returned lives.
-    pub(super) fn give(self: &Arc<Self>, at: DevicePtr, bytes: u64) -> CudaResult<Residency> {
-        let residency = Residency::begin(&self.managed);
+    pub(super) fn give(self: &Arc<Self>, at: DevicePtr, bytes: u64) -> CudaResult<DeviceHold> {
+        let hold = DeviceHold::begin(&self.managed);
         self.close_bytes(&(at.0..at.0.saturating_add(bytes)))?;
-        Ok(residency)
+        Ok(hold)
     }
 
     /// From now on what a function of the program writes, for which a stream stands, is given to the device behind it.

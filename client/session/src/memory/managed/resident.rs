@@ -13,11 +13,11 @@ use crate::vgpu::Vgpu;
 /// Managed memory stays with the device until this is dropped: behind the post of the work that uses it.
 #[derive(Debug)]
 #[must_use = "touches may open the memory again as soon as this is dropped"]
-pub(crate) struct Residency {
+pub(crate) struct DeviceHold {
     managed: Arc<Managed>,
 }
 
-impl Residency {
+impl DeviceHold {
     pub(super) fn begin(managed: &Arc<Managed>) -> Self {
         managed.leaving.fetch_add(1, Ordering::SeqCst);
         managed.naming.fetch_add(1, Ordering::SeqCst);
@@ -25,7 +25,7 @@ impl Residency {
     }
 }
 
-impl Drop for Residency {
+impl Drop for DeviceHold {
     fn drop(&mut self) {
         self.managed.naming.fetch_sub(1, Ordering::SeqCst);
         self.managed.leaving.fetch_sub(1, Ordering::SeqCst);
@@ -38,19 +38,19 @@ impl Drop for Residency {
 pub(crate) struct Resident {
     vgpu: Arc<Vgpu>,
     /// `None`: they are no managed memory, and always the device's.
-    _residency: Option<Residency>,
+    _hold: Option<DeviceHold>,
 }
 
 impl Resident {
     /// These bytes of a vGPU's managed memory, given to its device.
     pub(crate) fn managed(vgpu: Arc<Vgpu>, at: DevicePtr, bytes: u64) -> CudaResult<Self> {
-        let residency = vgpu.give(at, bytes)?;
-        Ok(Self { vgpu, _residency: Some(residency) })
+        let hold = vgpu.give(at, bytes)?;
+        Ok(Self { vgpu, _hold: Some(hold) })
     }
 
     /// Bytes that are no managed memory: an array's, or those of a lookup that says so.
     pub(crate) fn always(vgpu: Arc<Vgpu>) -> Self {
-        Self { vgpu, _residency: None }
+        Self { vgpu, _hold: None }
     }
 
     /// The vGPU that has them.

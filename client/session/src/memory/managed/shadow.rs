@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::Held;
-use super::holding::GRANULE;
+use super::residency::GRANULE;
 
 /// Waits in a row that fetch what nobody changes or touches. What the program only reads then comes by a touch, once.
 const MOST_IDLE: u32 = 8;

@@ -12,7 +12,7 @@ use floe_touch::{Access, FaultHandler, PageFault, install};
 use floe_wire::SynchronizeContext;
 
 use super::close::EAGER_BYTES;
-use super::holding::{GRANULE, Opening};
+use super::residency::{GRANULE, Opening};
 use super::transfer::Down;
 use super::{Attachment, Held, State};
 use crate::log::log;
@@ -53,23 +53,23 @@ impl Held {
 impl State {
     fn held_at(&mut self, address: u64) -> Option<&mut Held> {
         let (_, held) = self.held.range_mut(..=address).next_back()?;
-        held.holding.bytes().contains(&address).then_some(held)
+        held.residency.bytes().contains(&address).then_some(held)
     }
 
     /// What a touch brings: a granule, or as much of small allocations that lie behind one another.
     fn brings(&mut self, fault: PageFault) -> Vec<(u64, Opening)> {
         let Some(held) = self.held_at(fault.address) else { return Vec::new() };
-        let Some(opening) = held.holding.touch(fault.address, fault.writes) else { return Vec::new() };
-        let (own, attached) = (held.holding.bytes(), held.attached);
+        let Some(opening) = held.residency.touch(fault.address, fault.writes) else { return Vec::new() };
+        let (own, attached) = (held.residency.bytes(), held.attached);
         let (mut end, mut bytes) = (own.end, opening.bytes.end - opening.bytes.start);
         let mut brought = vec![(own.start, opening)];
         for (start, next) in self.held.range(own.end..) {
-            bytes += next.holding.bytes().end - start;
+            bytes += next.residency.bytes().end - start;
             if *start != end || next.attached != attached || bytes > GRANULE {
                 break;
             }
-            end = next.holding.bytes().end;
-            brought.extend(next.holding.look(&next.holding.bytes()).into_iter().map(|opening| (*start, opening)));
+            end = next.residency.bytes().end;
+            brought.extend(next.residency.look(&next.residency.bytes()).into_iter().map(|opening| (*start, opening)));
         }
         brought
     }
@@ -165,7 +165,7 @@ impl Vgpu {
         if held.attached != Attachment::Host {
             self.managed.open.store(true, Ordering::SeqCst);
         }
-        held.holding.opened(opening);
+        held.residency.opened(opening);
         let opened = if held.open_pages(opening) { Ok(()) } else { self.open_whole(state, &mut held) };
         state.held.insert(start, held);
         opened
@@ -173,13 +173,13 @@ impl Vgpu {
 
     /// The system keeps no more pages apart: all of them alike take less.
     fn open_whole(self: &Arc<Self>, state: &mut State, held: &mut Held) -> CudaResult<()> {
-        let whole = held.holding.bytes();
-        for mut opening in held.holding.look(&whole) {
+        let whole = held.residency.bytes();
+        for mut opening in held.residency.look(&whole) {
             self.fetch_down(state, &held.downs(&opening))?;
             opening.writable = true;
-            held.holding.opened(&opening);
+            held.residency.opened(&opening);
         }
-        held.holding.opened(&Opening { bytes: whole.clone(), fetched: false, writable: true });
+        held.residency.opened(&Opening { bytes: whole.clone(), fetched: false, writable: true });
         if held.place.span.allow(&whole, Access::Open) { Ok(()) } else { Err(CudaError::OPERATING_SYSTEM) }
     }
 
@@ -232,13 +232,13 @@ impl Vgpu {
 
 impl State {
     fn worth_fetching(&self) -> Vec<Range<u64>> {
-        self.held.values().filter(|held| held.is_worth_fetching()).map(|held| held.holding.bytes()).collect()
+        self.held.values().filter(|held| held.is_worth_fetching()).map(|held| held.residency.bytes()).collect()
     }
 
     fn is_small(&self) -> bool {
         let mut bytes = 0;
         self.held.values().all(|held| {
-            let range = held.holding.bytes();
+            let range = held.residency.bytes();
             bytes += range.end - range.start;
             bytes <= EAGER_BYTES
         })
@@ -251,7 +251,7 @@ impl State {
             for start in self.holding_any(bytes) {
                 let Some(held) = self.held.get(&start) else { continue };
                 let writable = |opening| Opening { writable: true, ..opening };
-                brought.extend(held.holding.look(bytes).into_iter().map(|opening| (start, writable(opening))));
+                brought.extend(held.residency.look(bytes).into_iter().map(|opening| (start, writable(opening))));
             }
         }
         brought

@@ -12,7 +12,7 @@ const MOST_AHEAD: usize = 128;
 
 /// Who has a granule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum Residency {
     /// Its pages are closed to the host.
     Device,
     /// The host may read it: both have the same.
@@ -43,9 +43,9 @@ pub(crate) struct Closing {
 
 /// One range.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct ResidencyMap {
     bytes: Range<u64>,
-    granules: Vec<Owner>,
+    granules: Vec<Residency>,
     /// Nothing of it has been on the device: all is the host's, and zero where nobody has touched it.
     fresh: bool,
     /// Granules that are not the device's alone.
@@ -56,18 +56,25 @@ pub(crate) struct Holding {
     ahead: usize,
 }
 
-impl Holding {
+impl ResidencyMap {
     /// A range that is the host's and has never been on the device.
     pub(crate) fn fresh(bytes: Range<u64>) -> Self {
-        let mut holding = Self::on_device(bytes);
-        holding.fresh = true;
-        holding
+        let mut residency = Self::on_device(bytes);
+        residency.fresh = true;
+        residency
     }
 
     /// A range that is the device's.
     pub(crate) fn on_device(bytes: Range<u64>) -> Self {
         let count = usize::try_from((bytes.end - bytes.start).div_ceil(GRANULE)).unwrap_or_default();
-        Self { bytes, granules: vec![Owner::Device; count], fresh: false, open: Vec::new(), next: usize::MAX, ahead: 0 }
+        Self {
+            bytes,
+            granules: vec![Residency::Device; count],
+            fresh: false,
+            open: Vec::new(),
+            next: usize::MAX,
+            ahead: 0,
+        }
     }
 
     /// Its bytes.
@@ -91,19 +98,20 @@ impl Holding {
             return None;
         }
         let first = self.granule_of(address);
-        let owner = self.granules[first];
-        if owner == Owner::Host || (owner == Owner::Both && !writes) {
+        let residency = self.granules[first];
+        if residency == Residency::Host || (residency == Residency::Both && !writes) {
             return None;
         }
         let most = if first == self.next { (self.ahead * 2).min(MOST_AHEAD) } else { 1 };
-        let alike = self.granules[first..].iter().take(most).take_while(|other| **other == owner).count();
+        let alike = self.granules[first..].iter().take(most).take_while(|other| **other == residency).count();
         let bytes = self.span(&(first..first + alike));
-        Some(Opening { bytes, fetched: owner == Owner::Device, writable: writes })
+        Some(Opening { bytes, fetched: residency == Residency::Device, writable: writes })
     }
 
     /// What it takes to open all granules of these bytes that are the device's, for reading.
     pub(crate) fn look(&self, bytes: &Range<u64>) -> Vec<Opening> {
-        let closed = self.granules_in(bytes).filter(|granule| !self.fresh && self.granules[*granule] == Owner::Device);
+        let closed =
+            self.granules_in(bytes).filter(|granule| !self.fresh && self.granules[*granule] == Residency::Device);
         let opening = |run: Range<usize>| Opening { bytes: self.span(&run), fetched: true, writable: false };
         runs(closed).into_iter().map(opening).collect()
     }
@@ -113,14 +121,14 @@ impl Holding {
         let granules = self.granules_in(&opening.bytes);
         (self.next, self.ahead) = (granules.end, granules.len());
         for granule in granules {
-            if self.granules[granule] == Owner::Device {
+            if self.granules[granule] == Residency::Device {
                 self.open.push(granule);
             }
-            self.granules[granule] = if opening.writable { Owner::Host } else { Owner::Both };
+            self.granules[granule] = if opening.writable { Residency::Host } else { Residency::Both };
         }
     }
 
-    /// What it takes to give these bytes to the device. A fresh holding goes as a whole.
+    /// What it takes to give these bytes to the device. A fresh residency goes as a whole.
     pub(crate) fn closing(&self, bytes: &Range<u64>) -> Closing {
         if self.fresh {
             return Closing { closed: vec![self.bytes()], sent: Vec::new() };
@@ -129,7 +137,7 @@ impl Holding {
         let mut open: Vec<usize> = self.open.iter().copied().filter(|granule| wanted.contains(granule)).collect();
         open.sort_unstable();
         let spans = |granules: Vec<Range<usize>>| granules.iter().map(|run| self.span(run)).collect();
-        let written = open.iter().copied().filter(|granule| self.granules[*granule] == Owner::Host);
+        let written = open.iter().copied().filter(|granule| self.granules[*granule] == Residency::Host);
         Closing { sent: spans(runs(written)), closed: spans(runs(open.iter().copied())) }
     }
 
@@ -138,7 +146,7 @@ impl Holding {
         self.fresh = false;
         for closed in &closing.closed {
             let granules = self.granules_in(closed);
-            self.granules[granules.clone()].fill(Owner::Device);
+            self.granules[granules.clone()].fill(Residency::Device);
             self.open.retain(|granule| !granules.contains(granule));
         }
     }

@@ -9,59 +9,59 @@ fn granule(first: u64, count: u64) -> Range<u64> {
 }
 
 /// Touches until nothing stands in the way.
-fn touched(holding: &mut Holding, address: u64, writes: bool) -> Option<Opening> {
-    let opening = holding.touch(address, writes)?;
-    holding.opened(&opening);
-    assert_eq!(holding.touch(address, writes), None);
+fn touched(residency: &mut ResidencyMap, address: u64, writes: bool) -> Option<Opening> {
+    let opening = residency.touch(address, writes)?;
+    residency.opened(&opening);
+    assert_eq!(residency.touch(address, writes), None);
     Some(opening)
 }
 
 #[test]
 fn a_touch_brings_one_granule_and_those_that_follow_bring_more() {
-    let mut holding = Holding::on_device(granule(0, 8));
+    let mut residency = ResidencyMap::on_device(granule(0, 8));
     for (at, bytes) in [(0, granule(0, 1)), (1, granule(1, 2)), (3, granule(3, 4)), (7, granule(7, 1))] {
-        let opening = touched(&mut holding, AT + at * GRANULE + 5, false).unwrap();
+        let opening = touched(&mut residency, AT + at * GRANULE + 5, false).unwrap();
         assert_eq!(opening, Opening { bytes, fetched: true, writable: false });
     }
 }
 
 #[test]
 fn what_was_read_is_not_fetched_again_and_only_what_was_written_is_sent() {
-    let mut holding = Holding::on_device(granule(0, 4));
-    touched(&mut holding, AT, false);
-    let opening = touched(&mut holding, AT + 9, true).unwrap();
+    let mut residency = ResidencyMap::on_device(granule(0, 4));
+    touched(&mut residency, AT, false);
+    let opening = touched(&mut residency, AT + 9, true).unwrap();
     assert_eq!(opening, Opening { bytes: granule(0, 1), fetched: false, writable: true });
-    touched(&mut holding, AT + 2 * GRANULE, false);
-    let closing = holding.closing(&holding.bytes());
+    touched(&mut residency, AT + 2 * GRANULE, false);
+    let closing = residency.closing(&residency.bytes());
     assert_eq!(closing, Closing { closed: vec![granule(0, 1), granule(2, 1)], sent: vec![granule(0, 1)] });
-    holding.closed(&closing);
-    assert!(!holding.is_open());
-    assert_eq!(holding.closing(&holding.bytes()), Closing::default());
+    residency.closed(&closing);
+    assert!(!residency.is_open());
+    assert_eq!(residency.closing(&residency.bytes()), Closing::default());
 }
 
 #[test]
 fn a_fresh_holding_goes_as_a_whole_and_its_last_piece_is_short() {
     let bytes = AT..AT + GRANULE + 4096;
-    let mut holding = Holding::fresh(bytes.clone());
-    assert_eq!(holding.touch(AT, true), None);
-    let closing = holding.closing(&(AT..AT + 1));
+    let mut residency = ResidencyMap::fresh(bytes.clone());
+    assert_eq!(residency.touch(AT, true), None);
+    let closing = residency.closing(&(AT..AT + 1));
     assert_eq!(closing, Closing { closed: vec![bytes.clone()], sent: Vec::new() });
-    holding.closed(&closing);
-    let opening = touched(&mut holding, AT + GRANULE, true).unwrap();
+    residency.closed(&closing);
+    let opening = touched(&mut residency, AT + GRANULE, true).unwrap();
     assert_eq!(opening.bytes, AT + GRANULE..bytes.end);
 }
 
 #[test]
 fn closing_a_part_leaves_the_rest_open() {
-    let mut holding = Holding::on_device(granule(0, 4));
+    let mut residency = ResidencyMap::on_device(granule(0, 4));
     for at in [0, 3] {
-        touched(&mut holding, AT + at * GRANULE, true);
+        touched(&mut residency, AT + at * GRANULE, true);
     }
-    let closing = holding.closing(&granule(0, 1));
+    let closing = residency.closing(&granule(0, 1));
     assert_eq!(closing.sent, [granule(0, 1)]);
-    holding.closed(&closing);
-    assert!(holding.is_open());
-    assert_eq!(holding.look(&granule(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [granule(0, 3)]);
+    residency.closed(&closing);
+    assert!(residency.is_open());
+    assert_eq!(residency.look(&granule(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [granule(0, 3)]);
 }
 
 /// What a program and its device do.
@@ -93,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Both sides' bytes, one for each page, and what they should be.
 struct Model {
-    holding: Holding,
+    residency: ResidencyMap,
     host: Vec<u8>,
     device: Vec<u8>,
     truth: Vec<u8>,
@@ -111,7 +111,7 @@ impl Model {
     fn new() -> Self {
         let zeros = || vec![0; usize::try_from(BYTES / PAGE).unwrap()];
         let (host, device, truth) = (zeros(), zeros(), zeros());
-        Self { holding: Holding::fresh(AT..AT + BYTES), host, device, truth, access: vec![2; zeros().len()] }
+        Self { residency: ResidencyMap::fresh(AT..AT + BYTES), host, device, truth, access: vec![2; zeros().len()] }
     }
 
     fn open(&mut self, opening: &Opening) {
@@ -121,11 +121,11 @@ impl Model {
             self.host[pages.clone()].copy_from_slice(&self.device[pages.clone()]);
         }
         self.access[pages].fill(if opening.writable { 2 } else { 1 });
-        self.holding.opened(opening);
+        self.residency.opened(opening);
     }
 
     fn touch(&mut self, at: u64, writes: bool) -> usize {
-        if let Some(opening) = self.holding.touch(AT + at, writes) {
+        if let Some(opening) = self.residency.touch(AT + at, writes) {
             self.open(&opening);
         }
         let page = usize::try_from(at / PAGE).unwrap();
@@ -134,8 +134,8 @@ impl Model {
     }
 
     fn close(&mut self, bytes: &Range<u64>) {
-        let closing = self.holding.closing(bytes);
-        let fresh = self.holding.is_fresh();
+        let closing = self.residency.closing(bytes);
+        let fresh = self.residency.is_fresh();
         for closed in &closing.closed {
             self.access[pages(closed)].fill(0);
         }
@@ -143,7 +143,7 @@ impl Model {
         for sent in sent {
             self.device[pages(sent)].copy_from_slice(&self.host[pages(sent)]);
         }
-        self.holding.closed(&closing);
+        self.residency.closed(&closing);
     }
 
     fn take(&mut self, step: &Step) {
@@ -160,7 +160,7 @@ impl Model {
             Step::Launch(at, byte) => {
                 self.close(&(AT..AT + BYTES));
                 assert_eq!(self.device, self.truth, "the device sees what was written last");
-                assert!(!self.holding.is_open() && self.access.iter().all(|access| *access == 0));
+                assert!(!self.residency.is_open() && self.access.iter().all(|access| *access == 0));
                 (self.device[page(*at)], self.truth[page(*at)]) = (*byte, *byte);
             }
             Step::Copy(start, end, byte) => {
@@ -173,7 +173,7 @@ impl Model {
                 }
             }
             Step::Look(start, end) => {
-                for opening in self.holding.look(&(AT + start..AT + end)) {
+                for opening in self.residency.look(&(AT + start..AT + end)) {
                     self.open(&opening);
                 }
             }
