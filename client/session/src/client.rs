@@ -145,7 +145,7 @@ impl Client {
                 log!(Error, "no thread for a link: {error}");
                 CudaError::OPERATING_SYSTEM
             })?;
-            vgpu.give_behind_functions();
+            vgpu.flush_behind_functions();
             devices.push(self.device_on(vgpu));
         }
         slots.into_iter().flatten().for_each(Attached::leave);

@@ -79,7 +79,7 @@ impl Client {
         let mut room = ParameterRoom::new();
         let parameters = self.parameters(launch, function, &mut room)?;
         // Behind the parameters, which may lie in managed memory.
-        let leaving = stream.vgpu.give_for_launch(stream.id().0)?;
+        let leaving = stream.vgpu.flush_for_launch(stream.id().0)?;
         self.post_recording(stream, launch, &message(launch, function, stream, parameters, &attributes))?;
         drop(leaving);
         let Some(cluster) = attributes.cluster().or_else(|| function.cluster()).filter(|sizes| *sizes != [1, 1, 1])
@@ -137,7 +137,7 @@ impl LaunchCalls for Client {
         let (mut room, attributes) = (ParameterRoom::new(), Attributes::default());
         let parameters = self.parameters(launch, function, &mut room)?;
         // Behind the parameters, which may lie in managed memory.
-        let _leaving = stream.vgpu.give_for_launch(stream.id().0)?;
+        let _leaving = stream.vgpu.flush_for_launch(stream.id().0)?;
         stream.post(&message(launch, function, stream, parameters, &attributes))
     }
 

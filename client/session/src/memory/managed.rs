@@ -7,7 +7,7 @@
 
 mod allocate;
 mod close;
-mod give;
+mod flush;
 mod residency;
 pub(crate) mod resident;
 mod shadow;

@@ -27,7 +27,7 @@ impl Client {
 
     /// Posts the launch of a graph of the server's.
     pub(super) fn post_graph(&self, exec: &ExecState, plan: &Plan, stream: &StreamState, graph: u64) -> CudaResult<()> {
-        let _leaving = stream.vgpu.give_for_launch(stream.id().0)?;
+        let _leaving = stream.vgpu.flush_for_launch(stream.id().0)?;
         let message = LaunchGraph { graph: GraphId(graph), stream: stream.id() };
         if exec.words.is_empty() {
             return stream.post(&message);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use floe_abi::{CudaError, CudaResult, DevicePtr};
 use floe_touch::{Access, install};
 
-use super::residency::Closing;
+use super::residency::Flush;
 use super::shadow::{merged, without};
 use super::transfer::Up;
 use super::{Attachment, Held, State};
@@ -29,10 +29,10 @@ impl Held {
         self.parts.iter().map(cut).filter(|part| part.start < part.end).collect()
     }
 
-    /// What of a closing is sent.
-    fn sent(&self, closing: &Closing) -> CudaResult<Vec<Range<u64>>> {
+    /// What of a flush is sent.
+    fn sent(&self, flush: &Flush) -> CudaResult<Vec<Range<u64>>> {
         if !self.residency.is_fresh() {
-            return Ok(closing.sent.iter().flat_map(|bytes| self.parts_of(bytes)).collect());
+            return Ok(flush.sent.iter().flat_map(|bytes| self.parts_of(bytes)).collect());
         }
         self.place.span.touched(&self.residency.bytes()).map_err(|error| {
             log!(Error, "which pages of managed memory were touched is not known: {error}");
@@ -49,17 +49,17 @@ impl Held {
         }
     }
 
-    fn close_pages(&self, closing: &Closing) -> bool {
-        closing.closed.iter().all(|bytes| self.place.span.allow(bytes, Access::Closed))
+    fn close_pages(&self, flush: &Flush) -> bool {
+        flush.closed.iter().all(|bytes| self.place.span.allow(bytes, Access::Closed))
     }
 
     /// As it was before it was closed.
-    fn open_again(&self, closing: &Closing) {
+    fn open_again(&self, flush: &Flush) {
         let as_before = if self.residency.is_fresh() { Access::Open } else { Access::Reads };
-        for bytes in &closing.closed {
+        for bytes in &flush.closed {
             self.place.span.allow(bytes, as_before);
         }
-        for bytes in &closing.sent {
+        for bytes in &flush.sent {
             self.place.span.allow(bytes, Access::Open);
         }
     }
@@ -160,35 +160,35 @@ impl Vgpu {
 
     /// Whether anything was sent.
     fn close_one(self: &Arc<Self>, state: &mut State, held: &mut Held, bytes: &Range<u64>) -> CudaResult<bool> {
-        let mut closing = held.residency.closing(bytes);
-        if closing.closed.is_empty() {
+        let mut flush = held.residency.flush(bytes);
+        if flush.closed.is_empty() {
             return Ok(false);
         }
-        if !held.close_pages(&closing) {
+        if !held.close_pages(&flush) {
             // The system keeps no more pages apart: all of them alike take less.
             let whole = held.residency.bytes();
-            closing = held.residency.closing(&whole);
+            flush = held.residency.flush(&whole);
             if !held.place.span.allow(&whole, Access::Closed) {
-                held.open_again(&closing);
+                held.open_again(&flush);
                 log!(Error, "the system does not close pages of managed memory at {:#x}", whole.start);
                 return Err(CudaError::OPERATING_SYSTEM);
             }
         }
-        match self.send_closed(state, held, &closing) {
+        match self.send_closed(state, held, &flush) {
             Ok(sent) => {
-                held.residency.closed(&closing);
+                held.residency.closed(&flush);
                 Ok(sent)
             }
             Err(error) => {
-                held.open_again(&closing);
+                held.open_again(&flush);
                 Err(error)
             }
         }
     }
 
-    fn send_closed(self: &Arc<Self>, state: &mut State, held: &mut Held, closing: &Closing) -> CudaResult<bool> {
-        let unchanged = held.unchanged(&closing.closed);
-        let (sent, is_fresh) = (without(&held.sent(closing)?, &unchanged), held.residency.is_fresh());
+    fn send_closed(self: &Arc<Self>, state: &mut State, held: &mut Held, flush: &Flush) -> CudaResult<bool> {
+        let unchanged = held.unchanged(&flush.closed);
+        let (sent, is_fresh) = (without(&held.sent(flush)?, &unchanged), held.residency.is_fresh());
         if is_fresh {
             // What nobody has touched is zero on both sides.
             self.clear_on_device(state, &held.residency.bytes())?;
@@ -197,7 +197,7 @@ impl Vgpu {
             |bytes: &Range<u64>| held.place.span.behind(bytes).map(|source| Up { to: DevicePtr(bytes.start), source });
         sent.iter().filter_map(up).try_for_each(|up| self.send_up(state, &up))?;
         if held.is_worth_fetching() {
-            state.remember(if is_fresh { &sent } else { &closing.closed });
+            state.remember(if is_fresh { &sent } else { &flush.closed });
         }
         Ok(is_fresh || !sent.is_empty())
     }

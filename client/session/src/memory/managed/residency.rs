@@ -23,7 +23,7 @@ enum Residency {
 
 /// What is to be done for a touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Opening {
+pub(crate) struct Fetch {
     /// Bytes to be opened.
     pub(crate) bytes: Range<u64>,
     /// Whether they come from the device first.
@@ -34,7 +34,7 @@ pub(crate) struct Opening {
 
 /// What is to be done before the device works.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Closing {
+pub(crate) struct Flush {
     /// Bytes to be closed to the host.
     pub(crate) closed: Vec<Range<u64>>,
     /// Those of them that are sent.
@@ -93,7 +93,7 @@ impl ResidencyMap {
     }
 
     /// What a touch needs; `None` where nothing stands in its way.
-    pub(crate) fn touch(&self, address: u64, writes: bool) -> Option<Opening> {
+    pub(crate) fn touch(&self, address: u64, writes: bool) -> Option<Fetch> {
         if self.fresh || !self.bytes.contains(&address) {
             return None;
         }
@@ -105,46 +105,46 @@ impl ResidencyMap {
         let most = if first == self.next { (self.ahead * 2).min(MOST_AHEAD) } else { 1 };
         let alike = self.granules[first..].iter().take(most).take_while(|other| **other == residency).count();
         let bytes = self.span(&(first..first + alike));
-        Some(Opening { bytes, fetched: residency == Residency::Device, writable: writes })
+        Some(Fetch { bytes, fetched: residency == Residency::Device, writable: writes })
     }
 
     /// What it takes to open all granules of these bytes that are the device's, for reading.
-    pub(crate) fn look(&self, bytes: &Range<u64>) -> Vec<Opening> {
+    pub(crate) fn look(&self, bytes: &Range<u64>) -> Vec<Fetch> {
         let closed =
             self.granules_in(bytes).filter(|granule| !self.fresh && self.granules[*granule] == Residency::Device);
-        let opening = |run: Range<usize>| Opening { bytes: self.span(&run), fetched: true, writable: false };
-        runs(closed).into_iter().map(opening).collect()
+        let fetch = |run: Range<usize>| Fetch { bytes: self.span(&run), fetched: true, writable: false };
+        runs(closed).into_iter().map(fetch).collect()
     }
 
-    /// An opening is done.
-    pub(crate) fn opened(&mut self, opening: &Opening) {
-        let granules = self.granules_in(&opening.bytes);
+    /// A fetch is done.
+    pub(crate) fn opened(&mut self, fetch: &Fetch) {
+        let granules = self.granules_in(&fetch.bytes);
         (self.next, self.ahead) = (granules.end, granules.len());
         for granule in granules {
             if self.granules[granule] == Residency::Device {
                 self.open.push(granule);
             }
-            self.granules[granule] = if opening.writable { Residency::Host } else { Residency::Both };
+            self.granules[granule] = if fetch.writable { Residency::Host } else { Residency::Both };
         }
     }
 
     /// What it takes to give these bytes to the device. A fresh residency goes as a whole.
-    pub(crate) fn closing(&self, bytes: &Range<u64>) -> Closing {
+    pub(crate) fn flush(&self, bytes: &Range<u64>) -> Flush {
         if self.fresh {
-            return Closing { closed: vec![self.bytes()], sent: Vec::new() };
+            return Flush { closed: vec![self.bytes()], sent: Vec::new() };
         }
         let wanted = self.granules_in(bytes);
         let mut open: Vec<usize> = self.open.iter().copied().filter(|granule| wanted.contains(granule)).collect();
         open.sort_unstable();
         let spans = |granules: Vec<Range<usize>>| granules.iter().map(|run| self.span(run)).collect();
         let written = open.iter().copied().filter(|granule| self.granules[*granule] == Residency::Host);
-        Closing { sent: spans(runs(written)), closed: spans(runs(open.iter().copied())) }
+        Flush { sent: spans(runs(written)), closed: spans(runs(open.iter().copied())) }
     }
 
-    /// A closing is done: these bytes are the device's alone.
-    pub(crate) fn closed(&mut self, closing: &Closing) {
+    /// A flush is done: these bytes are the device's alone.
+    pub(crate) fn closed(&mut self, flush: &Flush) {
         self.fresh = false;
-        for closed in &closing.closed {
+        for closed in &flush.closed {
             let granules = self.granules_in(closed);
             self.granules[granules.clone()].fill(Residency::Device);
             self.open.retain(|granule| !granules.contains(granule));

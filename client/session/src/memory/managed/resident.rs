@@ -44,7 +44,7 @@ pub(crate) struct Resident {
 impl Resident {
     /// These bytes of a vGPU's managed memory, given to its device.
     pub(crate) fn managed(vgpu: Arc<Vgpu>, at: DevicePtr, bytes: u64) -> CudaResult<Self> {
-        let hold = vgpu.give(at, bytes)?;
+        let hold = vgpu.flush(at, bytes)?;
         Ok(Self { vgpu, _hold: Some(hold) })
     }
 

@@ -12,7 +12,7 @@ use floe_touch::{Access, FaultHandler, PageFault, install};
 use floe_wire::SynchronizeContext;
 
 use super::close::EAGER_BYTES;
-use super::residency::{GRANULE, Opening};
+use super::residency::{Fetch, GRANULE};
 use super::transfer::Down;
 use super::{Attachment, Held, State};
 use crate::log::log;
@@ -37,16 +37,16 @@ impl FaultHandler for VgpuFaultHandler {
 }
 
 impl Held {
-    fn downs(&self, opening: &Opening) -> Vec<Down> {
-        let parts = if opening.fetched { self.parts_of(&opening.bytes) } else { Vec::new() };
+    fn downs(&self, fetch: &Fetch) -> Vec<Down> {
+        let parts = if fetch.fetched { self.parts_of(&fetch.bytes) } else { Vec::new() };
         let down =
             |part: Range<u64>| Some(Down { target: self.place.span.behind(&part)?, from: DevicePtr(part.start) });
         parts.into_iter().filter_map(down).collect()
     }
 
-    fn open_pages(&self, opening: &Opening) -> bool {
-        let access = if opening.writable { Access::Open } else { Access::Reads };
-        self.place.span.allow(&opening.bytes, access)
+    fn open_pages(&self, fetch: &Fetch) -> bool {
+        let access = if fetch.writable { Access::Open } else { Access::Reads };
+        self.place.span.allow(&fetch.bytes, access)
     }
 }
 
@@ -57,19 +57,19 @@ impl State {
     }
 
     /// What a touch brings: a granule, or as much of small allocations that lie behind one another.
-    fn brings(&mut self, fault: PageFault) -> Vec<(u64, Opening)> {
+    fn brings(&mut self, fault: PageFault) -> Vec<(u64, Fetch)> {
         let Some(held) = self.held_at(fault.address) else { return Vec::new() };
-        let Some(opening) = held.residency.touch(fault.address, fault.writes) else { return Vec::new() };
+        let Some(fetch) = held.residency.touch(fault.address, fault.writes) else { return Vec::new() };
         let (own, attached) = (held.residency.bytes(), held.attached);
-        let (mut end, mut bytes) = (own.end, opening.bytes.end - opening.bytes.start);
-        let mut brought = vec![(own.start, opening)];
+        let (mut end, mut bytes) = (own.end, fetch.bytes.end - fetch.bytes.start);
+        let mut brought = vec![(own.start, fetch)];
         for (start, next) in self.held.range(own.end..) {
             bytes += next.residency.bytes().end - start;
             if *start != end || next.attached != attached || bytes > GRANULE {
                 break;
             }
             end = next.residency.bytes().end;
-            brought.extend(next.residency.look(&next.residency.bytes()).into_iter().map(|opening| (*start, opening)));
+            brought.extend(next.residency.look(&next.residency.bytes()).into_iter().map(|fetch| (*start, fetch)));
         }
         brought
     }
@@ -140,33 +140,33 @@ impl Vgpu {
     }
 
     /// Fetches and opens. `shadowed`: what the program leaves as it comes is not sent back.
-    fn open_all(self: &Arc<Self>, state: &mut State, brought: &[(u64, Opening)], shadowed: bool) -> CudaResult<()> {
+    fn open_all(self: &Arc<Self>, state: &mut State, brought: &[(u64, Fetch)], shadowed: bool) -> CudaResult<()> {
         self.errors.check()?;
         let mut downs = Vec::new();
-        for (start, opening) in brought {
-            downs.extend(state.held.get(start).into_iter().flat_map(|held| held.downs(opening)));
+        for (start, fetch) in brought {
+            downs.extend(state.held.get(start).into_iter().flat_map(|held| held.downs(fetch)));
         }
         if !downs.is_empty() {
             self.fetch_down(state, &downs)?;
         }
-        for (start, opening) in brought {
+        for (start, fetch) in brought {
             if let Some(held) = state.held.get_mut(start).filter(|_| shadowed) {
-                held.keep_shadow(&opening.bytes);
+                held.keep_shadow(&fetch.bytes);
             }
-            self.open_one(state, *start, opening)?;
+            self.open_one(state, *start, fetch)?;
         }
         Ok(())
     }
 
-    fn open_one(self: &Arc<Self>, state: &mut State, start: u64, opening: &Opening) -> CudaResult<()> {
+    fn open_one(self: &Arc<Self>, state: &mut State, start: u64, fetch: &Fetch) -> CudaResult<()> {
         let Some(mut held) = state.held.remove(&start) else { return Ok(()) };
         // Before the pages: a launch that comes now must see that there is something to close.
         state.open.insert(start);
         if held.attached != Attachment::Host {
             self.managed.open.store(true, Ordering::SeqCst);
         }
-        held.residency.opened(opening);
-        let opened = if held.open_pages(opening) { Ok(()) } else { self.open_whole(state, &mut held) };
+        held.residency.opened(fetch);
+        let opened = if held.open_pages(fetch) { Ok(()) } else { self.open_whole(state, &mut held) };
         state.held.insert(start, held);
         opened
     }
@@ -174,12 +174,12 @@ impl Vgpu {
     /// The system keeps no more pages apart: all of them alike take less.
     fn open_whole(self: &Arc<Self>, state: &mut State, held: &mut Held) -> CudaResult<()> {
         let whole = held.residency.bytes();
-        for mut opening in held.residency.look(&whole) {
-            self.fetch_down(state, &held.downs(&opening))?;
-            opening.writable = true;
-            held.residency.opened(&opening);
+        for mut fetch in held.residency.look(&whole) {
+            self.fetch_down(state, &held.downs(&fetch))?;
+            fetch.writable = true;
+            held.residency.opened(&fetch);
         }
-        held.residency.opened(&Opening { bytes: whole.clone(), fetched: false, writable: true });
+        held.residency.opened(&Fetch { bytes: whole.clone(), fetched: false, writable: true });
         if held.place.span.allow(&whole, Access::Open) { Ok(()) } else { Err(CudaError::OPERATING_SYSTEM) }
     }
 
@@ -206,7 +206,7 @@ impl Vgpu {
     fn open_in_stillness(
         self: &Arc<Self>,
         state: &mut State,
-        brought: &[(u64, Opening)],
+        brought: &[(u64, Fetch)],
         shadowed: bool,
     ) -> Option<CudaResult<()>> {
         self.managed.open.store(true, Ordering::SeqCst);
@@ -245,13 +245,13 @@ impl State {
     }
 
     /// What of these bytes is the device's alone, to be opened for reading and writing: a call of the system may do either.
-    fn closed_among(&self, wanted: &[Range<u64>]) -> Vec<(u64, Opening)> {
+    fn closed_among(&self, wanted: &[Range<u64>]) -> Vec<(u64, Fetch)> {
         let mut brought = Vec::new();
         for bytes in wanted {
             for start in self.holding_any(bytes) {
                 let Some(held) = self.held.get(&start) else { continue };
-                let writable = |opening| Opening { writable: true, ..opening };
-                brought.extend(held.residency.look(bytes).into_iter().map(|opening| (start, writable(opening))));
+                let writable = |fetch| Fetch { writable: true, ..fetch };
+                brought.extend(held.residency.look(bytes).into_iter().map(|fetch| (start, writable(fetch))));
             }
         }
         brought

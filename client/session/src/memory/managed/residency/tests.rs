@@ -9,19 +9,19 @@ fn granule(first: u64, count: u64) -> Range<u64> {
 }
 
 /// Touches until nothing stands in the way.
-fn touched(residency: &mut ResidencyMap, address: u64, writes: bool) -> Option<Opening> {
-    let opening = residency.touch(address, writes)?;
-    residency.opened(&opening);
+fn touched(residency: &mut ResidencyMap, address: u64, writes: bool) -> Option<Fetch> {
+    let fetch = residency.touch(address, writes)?;
+    residency.opened(&fetch);
     assert_eq!(residency.touch(address, writes), None);
-    Some(opening)
+    Some(fetch)
 }
 
 #[test]
 fn a_touch_brings_one_granule_and_those_that_follow_bring_more() {
     let mut residency = ResidencyMap::on_device(granule(0, 8));
     for (at, bytes) in [(0, granule(0, 1)), (1, granule(1, 2)), (3, granule(3, 4)), (7, granule(7, 1))] {
-        let opening = touched(&mut residency, AT + at * GRANULE + 5, false).unwrap();
-        assert_eq!(opening, Opening { bytes, fetched: true, writable: false });
+        let fetch = touched(&mut residency, AT + at * GRANULE + 5, false).unwrap();
+        assert_eq!(fetch, Fetch { bytes, fetched: true, writable: false });
     }
 }
 
@@ -29,14 +29,14 @@ fn a_touch_brings_one_granule_and_those_that_follow_bring_more() {
 fn what_was_read_is_not_fetched_again_and_only_what_was_written_is_sent() {
     let mut residency = ResidencyMap::on_device(granule(0, 4));
     touched(&mut residency, AT, false);
-    let opening = touched(&mut residency, AT + 9, true).unwrap();
-    assert_eq!(opening, Opening { bytes: granule(0, 1), fetched: false, writable: true });
+    let fetch = touched(&mut residency, AT + 9, true).unwrap();
+    assert_eq!(fetch, Fetch { bytes: granule(0, 1), fetched: false, writable: true });
     touched(&mut residency, AT + 2 * GRANULE, false);
-    let closing = residency.closing(&residency.bytes());
-    assert_eq!(closing, Closing { closed: vec![granule(0, 1), granule(2, 1)], sent: vec![granule(0, 1)] });
-    residency.closed(&closing);
+    let flush = residency.flush(&residency.bytes());
+    assert_eq!(flush, Flush { closed: vec![granule(0, 1), granule(2, 1)], sent: vec![granule(0, 1)] });
+    residency.closed(&flush);
     assert!(!residency.is_open());
-    assert_eq!(residency.closing(&residency.bytes()), Closing::default());
+    assert_eq!(residency.flush(&residency.bytes()), Flush::default());
 }
 
 #[test]
@@ -44,11 +44,11 @@ fn a_fresh_holding_goes_as_a_whole_and_its_last_piece_is_short() {
     let bytes = AT..AT + GRANULE + 4096;
     let mut residency = ResidencyMap::fresh(bytes.clone());
     assert_eq!(residency.touch(AT, true), None);
-    let closing = residency.closing(&(AT..AT + 1));
-    assert_eq!(closing, Closing { closed: vec![bytes.clone()], sent: Vec::new() });
-    residency.closed(&closing);
-    let opening = touched(&mut residency, AT + GRANULE, true).unwrap();
-    assert_eq!(opening.bytes, AT + GRANULE..bytes.end);
+    let flush = residency.flush(&(AT..AT + 1));
+    assert_eq!(flush, Flush { closed: vec![bytes.clone()], sent: Vec::new() });
+    residency.closed(&flush);
+    let fetch = touched(&mut residency, AT + GRANULE, true).unwrap();
+    assert_eq!(fetch.bytes, AT + GRANULE..bytes.end);
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn closing_a_part_leaves_the_rest_open() {
     for at in [0, 3] {
         touched(&mut residency, AT + at * GRANULE, true);
     }
-    let closing = residency.closing(&granule(0, 1));
-    assert_eq!(closing.sent, [granule(0, 1)]);
-    residency.closed(&closing);
+    let flush = residency.flush(&granule(0, 1));
+    assert_eq!(flush.sent, [granule(0, 1)]);
+    residency.closed(&flush);
     assert!(residency.is_open());
     assert_eq!(residency.look(&granule(0, 4)).iter().map(|it| it.bytes.clone()).collect::<Vec<_>>(), [granule(0, 3)]);
 }
@@ -114,19 +114,19 @@ impl Model {
         Self { residency: ResidencyMap::fresh(AT..AT + BYTES), host, device, truth, access: vec![2; zeros().len()] }
     }
 
-    fn open(&mut self, opening: &Opening) {
-        let pages = pages(&opening.bytes);
-        if opening.fetched {
+    fn open(&mut self, fetch: &Fetch) {
+        let pages = pages(&fetch.bytes);
+        if fetch.fetched {
             assert!(self.access[pages.clone()].iter().all(|access| *access == 0), "only closed pages are written");
             self.host[pages.clone()].copy_from_slice(&self.device[pages.clone()]);
         }
-        self.access[pages].fill(if opening.writable { 2 } else { 1 });
-        self.residency.opened(opening);
+        self.access[pages].fill(if fetch.writable { 2 } else { 1 });
+        self.residency.opened(fetch);
     }
 
     fn touch(&mut self, at: u64, writes: bool) -> usize {
-        if let Some(opening) = self.residency.touch(AT + at, writes) {
-            self.open(&opening);
+        if let Some(fetch) = self.residency.touch(AT + at, writes) {
+            self.open(&fetch);
         }
         let page = usize::try_from(at / PAGE).unwrap();
         assert!(self.access[page] > u8::from(writes), "the touch goes on");
@@ -134,16 +134,16 @@ impl Model {
     }
 
     fn close(&mut self, bytes: &Range<u64>) {
-        let closing = self.residency.closing(bytes);
+        let flush = self.residency.flush(bytes);
         let fresh = self.residency.is_fresh();
-        for closed in &closing.closed {
+        for closed in &flush.closed {
             self.access[pages(closed)].fill(0);
         }
-        let sent = if fresh { &closing.closed } else { &closing.sent };
+        let sent = if fresh { &flush.closed } else { &flush.sent };
         for sent in sent {
             self.device[pages(sent)].copy_from_slice(&self.host[pages(sent)]);
         }
-        self.residency.closed(&closing);
+        self.residency.closed(&flush);
     }
 
     fn take(&mut self, step: &Step) {
@@ -173,8 +173,8 @@ impl Model {
                 }
             }
             Step::Look(start, end) => {
-                for opening in self.residency.look(&(AT + start..AT + end)) {
-                    self.open(&opening);
+                for fetch in self.residency.look(&(AT + start..AT + end)) {
+                    self.open(&fetch);
                 }
             }
         }

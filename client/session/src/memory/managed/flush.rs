@@ -13,7 +13,7 @@ use crate::vgpu::Vgpu;
 impl Vgpu {
     /// Gives the device what a launch on this stream may use. To be kept until the launch is posted.
     #[inline]
-    pub(crate) fn give_for_launch(self: &Arc<Self>, stream: u64) -> CudaResult<Option<Leaving<'_>>> {
+    pub(crate) fn flush_for_launch(self: &Arc<Self>, stream: u64) -> CudaResult<Option<Leaving<'_>>> {
         if !self.managed.exists.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -25,23 +25,23 @@ impl Vgpu {
     }
 
     /// Gives the device what a function of the program wrote that a stream stood for.
-    fn give_behind_function(self: &Arc<Self>) -> CudaResult<()> {
+    fn flush_behind_function(self: &Arc<Self>) -> CudaResult<()> {
         if self.managed.exists.load(Ordering::Relaxed) { self.close_behind_function() } else { Ok(()) }
     }
 
     /// Gives the device these bytes of managed memory, for as long as what is returned lives.
-    pub(super) fn give(self: &Arc<Self>, at: DevicePtr, bytes: u64) -> CudaResult<DeviceHold> {
+    pub(super) fn flush(self: &Arc<Self>, at: DevicePtr, bytes: u64) -> CudaResult<DeviceHold> {
         let hold = DeviceHold::begin(&self.managed);
         self.close_bytes(&(at.0..at.0.saturating_add(bytes)))?;
         Ok(hold)
     }
 
     /// From now on what a function of the program writes, for which a stream stands, is given to the device behind it.
-    pub(crate) fn give_behind_functions(self: &Arc<Self>) {
+    pub(crate) fn flush_behind_functions(self: &Arc<Self>) {
         let own = Arc::downgrade(self);
         self.connection.after_functions(Box::new(move || {
             // What fails is reported by what comes next.
-            let _ = own.upgrade().map(|vgpu| vgpu.give_behind_function());
+            let _ = own.upgrade().map(|vgpu| vgpu.flush_behind_function());
         }));
     }
 }
