@@ -1,9 +1,9 @@
-//! Managed memory of one vGPU: memory with one address here and on the device. Launches and copies come in before they are
-//! sent: what the program has written since goes ahead of them, and what it could touch is closed. A touch of what is closed
-//! is answered from the device. What nobody has touched costs a launch nothing, and no side ever sees what is stale.
+//! Managed memory of one vGPU: memory with one address on host and device. Launches and copies come in before they are sent; the
+//! client flushes what the program has written, and closes its pages. A page fault fetches from the device, no side ever sees stale
+//! bytes, and memory that the program has not touched costs a launch nothing.
 //!
-//! CUDA lets the host touch managed memory while the device works only where it was attached to the host or to one stream
-//! (CONCURRENT_MANAGED_ACCESS is 0); that is what makes whole granules on one side or the other enough.
+//! CUDA lets the host touch managed memory while the device works only where it is attached to the host or to one stream
+//! (CONCURRENT_MANAGED_ACCESS is 0). Therefore whole granules on one side or the other are enough.
 
 mod allocate;
 mod close;

@@ -1,10 +1,9 @@
-//! Memory through which pageable copies go where the worker is on this machine: pages of the arena that it has mapped, cut
-//! into slots. Several threads copy between the program's memory and slots, the device between slots and its own; so no byte
-//! passes a socket. Who wants to copy takes a slot; who has queued what the device does with it leaves it here, to be free
-//! again when the server has said that this is over.
+//! Staging slots: pages of the arena that the worker of this machine has mapped, cut into slots for pageable copies. Threads copy
+//! between the program's memory and slots, and the device between slots and its own, so no byte passes a socket. A copy takes a
+//! slot and leaves it here with its ticket; the slot is free again when the server has answered that.
 //!
-//! The slots are shared by all streams. One stream gets most of them at once, never all, and who waits for a slot gives up
-//! before that could be for ever: its bytes then travel as those of other copies do.
+//! All streams share the slots. One stream gets most of them at once, never all. A copy that waits for a slot gives up in time, and
+//! its other bytes travel.
 
 pub(crate) mod copiers;
 mod download;

@@ -1,6 +1,5 @@
-//! One session's link: posting, calling, and waiting. Messages come in from calls; answers go to who waits for them,
-//! deliveries go into the program's memory, output to its descriptors. A link that ends answers everybody with the error it
-//! ended with; nobody waits for ever.
+//! One session's link: posting, calling, and waiting. Messages come in from calls. Answers go to their callers, deliveries into the
+//! program's memory, output to its descriptors; a link that ends answers every caller with its error, so none waits for ever.
 
 mod dial;
 mod error;

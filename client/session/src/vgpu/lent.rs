@@ -1,6 +1,6 @@
-//! Pinned memory of the program that is sent from where it lies. Ranges come in when a copy is queued and leave when nobody
-//! reads them any more: when their bytes are at the socket, or where that may be another one tomorrow, at the server. Who
-//! would free such memory waits here. It outlives no link: one that ends gives all back.
+//! Pinned memory of the program that is sent from where it lies. A range comes in when a copy is queued and leaves when nobody reads
+//! it any more: when the socket has its bytes or, where the memory may become something else, when the server has them. A caller
+//! that frees such memory waits here; a link that ends gives all back.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

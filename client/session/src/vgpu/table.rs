@@ -1,5 +1,5 @@
-//! Objects of one kind by their ids. Ids and objects come in, shared objects go out. It holds its lock only for the look-up
-//! and never while an object is used; who has found an object looks it up again only after something was given up.
+//! Objects of one kind by their ids. Ids and objects come in, shared objects go out. It holds its lock only for the look-up, never
+//! while an object is used; a caller that has found an object looks it up again only after an object was given up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};

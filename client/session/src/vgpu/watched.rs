@@ -1,5 +1,5 @@
 //! Streams that wait for words of memory: which waits are not known to be over. Frames come in when waits are posted; whether any
-//! is left goes out, for who must not stand behind one. It looks at no memory.
+//! wait is left goes out, for callers that must not wait behind one. It looks at no memory.
 
 use std::sync::{Arc, Mutex};
 

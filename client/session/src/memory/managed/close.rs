@@ -1,5 +1,5 @@
-//! Giving pieces to the device: pages are closed first, then what the program wrote there is sent, then it is waited for.
-//! Work that comes next finds it on the device, on whatever stream. What cannot be sent is opened again.
+//! The flush of granules to the device: the client closes pages, sends what the program wrote there, and waits for it. Work that
+//! comes next finds the bytes on the device, on whatever stream. Pages whose bytes cannot be sent are opened again.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What of managed memory is given to the device: before launches, behind functions of the program, where a call names bytes. Work
-//! that comes in finds what the program wrote ahead of it. Where there is no managed memory this costs a launch one load.
+//! When managed memory is flushed to the device: before launches, behind functions of the program, and where a call names bytes. The
+//! work that comes in finds what the program wrote ahead of it. Without managed memory this costs a launch one load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

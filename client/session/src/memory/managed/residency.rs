@@ -1,6 +1,6 @@
-//! Who has which granules of one range of managed memory: the host, the device, or both alike. Touches and closings come in;
-//! what is to be fetched, sent, opened and closed goes out, and holds once it is said to be done. It is pure: it moves
-//! nothing, and no granule is ever newer on both sides.
+//! Who has which granules of one range of managed memory: the host, the device, or both alike. Page faults and flushes come in; what is
+//! to be fetched, sent, opened and closed goes out, and holds once the caller says that it is done. It is pure and moves nothing, and
+//! no granule is ever newer on both sides.
 
 use std::ops::Range;
 

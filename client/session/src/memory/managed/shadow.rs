@@ -1,6 +1,5 @@
-//! What a wait has fetched ahead of any touch, as it came. Bytes come in when they are opened; when they are closed, what the
-//! program has left as it was need not be sent. So small memory is open to calls of the system after a wait, for reading and
-//! writing, and still only changes travel.
+//! Bytes that a wait has fetched ahead of any touch, as they came. Bytes come in when they are opened; at their flush those go out
+//! that the program has not changed, which need not be sent. So calls of the system find small memory open, and only changes travel.
 
 use std::ops::Range;
 

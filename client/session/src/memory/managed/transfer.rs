@@ -1,5 +1,5 @@
-//! Bytes of managed memory on their way, on a stream of its own, which waits for nothing the program has queued. Ranges come
-//! in; those to the device are waited for together, those from it before the program sees them.
+//! Transfers of managed memory, on a stream of its own, which waits for nothing that the program has queued. Ranges come in. The
+//! client waits for all uploads together, and for downloads before the program sees them.
 
 use std::ops::Range;
 use std::sync::Arc;

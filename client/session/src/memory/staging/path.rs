@@ -1,5 +1,5 @@
-//! The path of one stream's copies through slots: a slot that is free, or waited for in patience, and what the device does with it.
-//! The slots are made with the first copy that wants some, where the worker has memory of this process.
+//! The path of one stream's copies through slots: a copy takes a free slot, or waits for one, and queues what the device does with
+//! it. The first copy that wants slots makes them, where the worker takes memory of this process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! A copy cut into pieces, which several threads take one after the other. Bytes come in, places in the copy go out; who
-//! called waits until every piece that was taken is done. Nothing is copied here.
+//! A copy cut into pieces, which several threads take one after the other. Bytes come in, pieces go out. The calling thread waits
+//! until every piece that a thread took is done; nothing is copied here.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

@@ -1,6 +1,6 @@
-//! Who reads what the server says: the thread that waits for an answer reads the link itself, so that no answer costs a
-//! hand-over; others that wait meanwhile are given the turn when it has its own. While nobody waits, a thread in the
-//! background reads. Frames come in, and `receive` takes them where they belong; a link that ends is told to everybody once.
+//! The reader's turn: a thread that waits for an answer reads the link itself, so that no answer costs a hand-over. It passes the turn
+//! to another waiting thread when it has its answer, and a background thread reads while nobody waits. Frames come in, `receive`
+//! takes them where they belong, and every thread learns once that a link has ended.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

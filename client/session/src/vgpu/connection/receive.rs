@@ -1,5 +1,5 @@
-//! Where what the server says goes: replies to who waits for them, pieces of data into the program's memory, output to its
-//! descriptors, host functions to the thread that runs them. It waits for nobody but, within a large piece, for its bytes.
+//! Frames from the server are taken where they belong: replies to their callers, data into the program's memory, output to its
+//! descriptors, host functions to the thread that runs them. Within a large piece it waits for the bytes, else for nothing.
 
 use std::borrow::Cow;
 use std::fs::File;
