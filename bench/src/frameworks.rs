@@ -9,8 +9,8 @@ mod variants;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -122,7 +122,7 @@ impl Programs<'_> {
         let work = || -> Result<()> {
             while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let compared = self.compare(variant)?;
-                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = floe_lock::lock(&all);
                 tell(variant, &compared);
                 all.extend(compared);
             }
@@ -133,7 +133,7 @@ impl Programs<'_> {
             started.into_iter().map(|job| job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
         ended?;
-        Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(floe_lock::into_inner(all))
     }
 
     fn compare(&self, variant: &Variant) -> Result<Vec<Compared>> {

@@ -5,8 +5,10 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use floe_lock::lock;
 
 /// Frames a daemon says on a connection before a session begins: to Hello, Authenticate, Attach.
 const FRAMES_BEFORE: usize = 3;
@@ -170,10 +172,6 @@ impl Cutter {
             wire.cut();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

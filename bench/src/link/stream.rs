@@ -9,13 +9,15 @@
 use std::collections::VecDeque;
 use std::io::Error;
 use std::os::fd::OwnedFd;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use floe_lock::lock;
 
 use super::timing::time;
 
@@ -151,7 +153,7 @@ impl<'m> Flow<'m> {
         self.more.notify_all();
         let mut places = lock(&self.places);
         while places.failure.is_none() && places.filled < places.until {
-            places = self.came.wait(places).unwrap_or_else(PoisonError::into_inner);
+            places = floe_lock::wait(&self.came, places);
         }
         match places.failure.take() {
             None => Ok(begun.elapsed()),
@@ -181,7 +183,7 @@ impl<'m> Flow<'m> {
     fn next(&self) -> Option<&'m [u8]> {
         let mut line = lock(&self.line);
         while !line.over && line.next == line.until {
-            line = self.more.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = floe_lock::wait(&self.more, line);
         }
         let number = line.next % self.pieces();
         line.next += 1;
@@ -236,10 +238,6 @@ impl<'m> Flow<'m> {
             self.came.notify_one();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of repetitions that fit into a time, one at least.

@@ -3,7 +3,7 @@
 //! ask.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Advice about a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Advice {
     }
 
     fn with<R>(&self, mark: Mark, act: impl FnOnce(&mut Vec<Range<u64>>) -> R) -> R {
-        let mut marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marked = floe_lock::lock(&self.marked);
         act(&mut marked[mark as usize])
     }
 }

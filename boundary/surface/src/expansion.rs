@@ -72,7 +72,7 @@ pub fn unsupported(name: &'static str) -> CuResult {
 /// Keeps a message that may explain an error, the first time its key comes up.
 pub(crate) fn say_once(key: &str, message: impl FnOnce() -> String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut said = SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut said = floe_lock::lock(&SAID);
     if said.insert(key.to_owned()) {
         refusals::refused(format_args!("{}", message()));
     }

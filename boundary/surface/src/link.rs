@@ -2,10 +2,12 @@
 //! them go to the implementation at once, and the program keeps the image until it ends the link. Nothing here reads an
 //! input.
 
+use floe_lock::lock;
+
 use crate::arguments::jit::JitOptions;
 use floe_abi::{CudaError, CudaResult, LinkState, jit_input};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The most bytes of one link's inputs together; the largest library of device code is 130 MiB.
 const MOST_BYTES: usize = 512 << 20;
@@ -43,10 +45,6 @@ static LINKS: Mutex<Option<Links>> = Mutex::new(None);
 
 /// Handles of links start here, which tells them from other handles.
 const FIRST: u64 = 0x4c49_0000_0000;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Begins a link.
 pub(crate) fn begin(options: JitOptions) -> LinkState {

@@ -12,7 +12,7 @@ use crate::log::log;
 use crate::memory::host_memory::{HostMemory, PinnedRange};
 use crate::memory::managed::resident::Resident;
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Whose memory a range is.
 #[derive(Debug)]

@@ -41,9 +41,9 @@ use crate::vgpu::occupancy::Occupancy;
 use crate::vgpu::order::{Fence, Order, StreamProgress};
 use crate::vgpu::snapshot::Snapshot;
 use crate::vgpu::statistics::Statistics;
-use crate::vgpu::table::lock;
 use crate::vgpu::tensor_maps::TensorMaps;
 use crate::vgpu::watched::Watched;
+use floe_lock::lock;
 
 /// One vGPU.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl Vgpu {
 
     /// The global variable that holds this address.
     pub(crate) fn global_at(&self, DevicePtr(at): DevicePtr) -> Option<Range<u64>> {
-        let globals = self.globals.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let globals = floe_lock::read(&self.globals);
         let (start, bytes) = globals.range(..=at).next_back()?;
         let range = *start..start + bytes;
         range.contains(&at).then_some(range)

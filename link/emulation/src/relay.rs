@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_transport::{Address, sleep_precisely};
@@ -239,7 +239,7 @@ fn take_in(mut from: Both, wire: &Mutex<Line>, sender: &SyncSender<Chunk>, spare
         bytes.resize(CHUNK, 0);
         let Ok(count @ 1..) = from.read(&mut bytes) else { break };
         bytes.truncate(count);
-        let passage = wire.lock().unwrap_or_else(PoisonError::into_inner).pass(count, Instant::now());
+        let passage = floe_lock::lock(wire).pass(count, Instant::now());
         wait_until(passage.left.checked_sub(AHEAD).unwrap_or(passage.left));
         if sender.send(Chunk { bytes, arrives: passage.arrived }).is_err() {
             break;

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 pub use graph::GraphKernel;
 pub use host_memory::HostMemory;
@@ -186,7 +186,7 @@ pub(crate) unsafe fn symbol<F: Copy>(library: &Library, name: &CStr) -> Option<F
 #[cold]
 pub(crate) fn missing(name: &'static str) -> CudaError {
     static SAID: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+    if floe_lock::lock(&SAID).insert(name) {
         eprintln!("floe: the device's driver library does not have {name}\n  a newer driver may have it");
     }
     CudaError::NOT_SUPPORTED

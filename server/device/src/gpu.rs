@@ -12,7 +12,7 @@ mod reach;
 mod rows;
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use floe_abi::{
     Array, ArrayShape, Context, CudaError, CudaResult, DevicePtr, Function, Graph, GraphExec, GraphNode, Kernel,
@@ -81,7 +81,7 @@ impl Gpu {
     }
 
     fn context(&self) -> Context {
-        *self.context.lock().unwrap_or_else(PoisonError::into_inner)
+        *floe_lock::lock(&self.context)
     }
 
     fn location(&self) -> MemLocation {
@@ -105,7 +105,7 @@ impl Device for Gpu {
     fn reset(&self) -> CudaResult<()> {
         self.driver.device_primary_ctx_reset(self.device)?;
         let context = self.driver.device_primary_ctx_retain(self.device)?;
-        *self.context.lock().unwrap_or_else(PoisonError::into_inner) = context;
+        *floe_lock::lock(&self.context) = context;
         self.enter()
     }
 

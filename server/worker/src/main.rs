@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -301,19 +301,19 @@ impl Reports {
         let Ok(mut line) = serde_json::to_string(report) else { return };
         line.push('\n');
         // A daemon that is gone is noticed by `watch`.
-        let _ = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+        let _ = floe_lock::lock(&self.pipe).write_all(line.as_bytes());
     }
 
     /// Starts what ends this process when nothing else does.
     fn watchdog(&self, task: &Task) -> Result<Watchdog> {
-        let daemon = OwnedFd::from(self.pipe.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?);
+        let daemon = OwnedFd::from(floe_lock::lock(&self.pipe).try_clone()?);
         Ok(Watchdog::start(Duration::from_millis(task.grace_ms), daemon, || end(STUCK))?)
     }
 
     /// Reports what the session uses and whether its client is missing when that changes, and ends this process when the daemon is gone.
     fn watch(&self, seen: Seen, log: Log, watchdog: Watchdog) -> Result<()> {
         let reports = self.clone();
-        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?;
+        let pipe = floe_lock::lock(&self.pipe).try_clone()?;
         let watch = move || {
             let mut last = (0, false);
             loop {

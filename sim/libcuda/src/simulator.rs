@@ -11,7 +11,6 @@ mod executor;
 mod handles;
 #[cfg(test)]
 mod kernel_tests;
-mod lock;
 mod log;
 mod memory;
 #[cfg(test)]

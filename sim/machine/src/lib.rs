@@ -19,7 +19,6 @@
 mod exec;
 mod fault;
 pub mod isa;
-mod lock;
 mod lower;
 pub mod memory;
 mod program;

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use floe_ptx::{Function, FunctionKind, Module, Space, Statement};
 
 use crate::exec::Level;
-use crate::lock::lock;
 use crate::lower;
 use crate::lower::image::Image;
 use crate::memory::Memory;
+use floe_lock::lock;
 
 pub use error::LoadError;
 pub(crate) use unit::{PlacedVariable, Symbol, Unit};

@@ -2,7 +2,7 @@
 //! One [`Services`] per device, shared by all its grids. It never blocks a worker longer than a short lock.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::memory::Memory;
 use crate::texture::Views;
@@ -83,7 +83,7 @@ impl Heap {
         let Some(rounded) = bytes.max(1).checked_next_multiple_of(HEAP_ALIGNMENT) else {
             return 0;
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = floe_lock::lock(&self.state);
         let found =
             state.free.iter().find(|(_, length)| **length >= rounded).map(|(offset, length)| (*offset, *length));
         let Some((offset, length)) = found else {
@@ -105,7 +105,7 @@ impl Heap {
         let Some(mut offset) = address.checked_sub(self.base) else {
             return false;
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = floe_lock::lock(&self.state);
         let Some(mut length) = state.used.remove(&offset) else {
             return false;
         };

@@ -13,7 +13,7 @@ use bytes::{Reader, Writer};
 pub use error::SnapshotError;
 
 use crate::exec::Grid;
-use crate::lock::lock;
+use floe_lock::lock;
 
 /// Begins every snapshot: name and version of the encoding.
 const MAGIC: u64 = u64::from_le_bytes(*b"floesnp1");

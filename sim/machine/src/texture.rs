@@ -5,7 +5,7 @@ mod sample;
 mod texel;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 pub use texel::Channel;
 
@@ -133,17 +133,17 @@ macro_rules! views {
     ($($what:literal, $kept:ident: $view:ty, $add:ident, $give_up:ident, $find:ident;)*) => {$(
         #[doc = concat!("Keeps a ", $what, "; its number.")]
         pub fn $add(&self, view: $view) -> u64 {
-            self.$kept.write().unwrap_or_else(PoisonError::into_inner).add(view)
+            floe_lock::write(&self.$kept).add(view)
         }
 
         #[doc = concat!("Gives a ", $what, " up, once.")]
         pub fn $give_up(&self, number: u64) {
-            self.$kept.write().unwrap_or_else(PoisonError::into_inner).give_up(number);
+            floe_lock::write(&self.$kept).give_up(number);
         }
 
         #[doc = concat!("The ", $what, " of a number.")]
         pub(crate) fn $find(&self, number: u64) -> Option<Arc<$view>> {
-            self.$kept.read().unwrap_or_else(PoisonError::into_inner).views.get(&number).cloned()
+            floe_lock::read(&self.$kept).views.get(&number).cloned()
         }
     )*};
 }

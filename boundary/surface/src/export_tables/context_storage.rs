@@ -6,7 +6,7 @@ use floe_abi::{Context, CudaError, CudaResult};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The program's destructor: context, key, value.
 pub(crate) type Destructor = unsafe extern "C" fn(Context, u64, u64);
@@ -40,7 +40,7 @@ thread_local! {
 
 fn storage() -> MutexGuard<'static, BTreeMap<(Context, u64), Stored>> {
     // The map is whole after every operation, so a panic elsewhere does not spoil it.
-    STORAGE.lock().unwrap_or_else(PoisonError::into_inner)
+    floe_lock::lock(&STORAGE)
 }
 
 /// Keeps a value; an older one under the same key is replaced without its destructor.

@@ -1,6 +1,8 @@
 //! Instantiated graphs: a plan with a handle, fixed when it is made but for what its nodes do. Graphs come in, plans go to
 //! the implementation that runs them. Launching is the implementation's.
 
+use floe_lock::lock;
+
 use super::handles::{Kind, id, value};
 use super::memory::Effects;
 use super::plan::Plan;
@@ -8,7 +10,7 @@ use super::store::{Graphs, State};
 use super::user_objects::Held;
 use super::work::Work;
 use floe_abi::{CudaError, CudaResult, Graph, GraphExec, GraphNode, GraphUpdate, graph_instantiate_flags as flags};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Flags of an instantiation, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +74,6 @@ impl Exec {
     pub(crate) fn effects(&self) -> Arc<Effects> {
         Arc::clone(&lock(&self.effects))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

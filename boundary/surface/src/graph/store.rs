@@ -11,7 +11,7 @@ use super::work::Work;
 use floe_abi::{CudaError, CudaResult, Graph, GraphEdge, GraphNode, child_graph_ownership};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A dependency as its later node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl State {
 
 impl Graphs {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 
     /// Whether a stream operation has anything to ask here.

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once};
 
 /// When lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn refused(text: std::fmt::Arguments<'_>) {
 pub fn refused_once(text: std::fmt::Arguments<'_>) {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let line = text.to_string();
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = floe_lock::lock(&SAID);
     if said.len() < 1000 && !said.contains(&line) {
         refused(text);
         said.push(line);
@@ -88,7 +88,7 @@ pub fn refused_once(text: std::fmt::Arguments<'_>) {
 
 fn keep(line: String) {
     static REGISTERED: Once = Once::new();
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).take(line, std::process::id());
+    floe_lock::lock(&KEPT).take(line, std::process::id());
     // SAFETY: the function is ours, does not unwind, and stays: the libraries that have it are never unloaded (`nodelete`).
     REGISTERED.call_once(|| unsafe {
         on_exit(at_exit, std::ptr::null_mut());

@@ -13,7 +13,7 @@ use crate::log::log_once;
 use crate::objects::context::ContextState;
 use crate::objects::thread;
 use crate::vgpu::handles::{Handle, Kind};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// The version `cuCtxGetApiVersion` gives: that of contexts made through `_v2` symbols and later.
 const API_VERSION: u32 = 3020;

@@ -25,7 +25,7 @@ use crate::objects::parts::{Part, Place};
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::attributes::{self, Attributes};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Client {
     fn exec(&self, exec: GraphExec) -> CudaResult<Arc<ExecState>> {

@@ -17,7 +17,7 @@ use crate::objects::library::LibraryState;
 use crate::objects::module::{as_pair, name_of};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Client {
     fn library(&self, library: Library) -> CudaResult<Arc<LibraryState>> {

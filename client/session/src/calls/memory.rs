@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::log::log_once;
 use crate::lookup::Found;
 use crate::memory::managed::Attachment;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Rows of pitched allocations start at multiples of this; every texture and copy alignment divides it.
 const PITCH_ALIGNMENT: usize = 512;

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::objects::function::FunctionState;
 use crate::vgpu::attributes::Attributes;
 use crate::vgpu::occupancy::{BlocksQuestion, ClusterLaunch, ClusterQuestion};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Flags no occupancy question has, to keep the second kind of question apart in the same memory.
 const AVAILABLE_SHARED: u32 = u32::MAX;

@@ -20,7 +20,7 @@ use crate::objects::thread;
 use crate::vgpu::connection::HostWork;
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::recent::Found;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Client {
     /// The stream of a handle: one of the current context's default streams, or one the program made.

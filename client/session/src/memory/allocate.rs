@@ -10,7 +10,7 @@ use floe_wire::{BlockId, Call, CreateBlock, DestroyArray, MapBlock, MemoryInfo};
 use crate::memory::blocks::{Blocks, Plan};
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::Fence;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Vgpu {
     /// Allocates device memory for `owner`. `stream` as [`crate::memory::blocks::Blocks::allocate`] has it.

@@ -3,8 +3,8 @@
 //! arrive later, as CUDA promises for it.
 
 use std::collections::BTreeMap;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, HostPointer};
 use floe_surface::{HostBlock, HostRange, PAGE};
@@ -167,7 +167,7 @@ impl HostMemory {
 
     /// Where the memory registered in a context starts.
     pub(crate) fn registered_in(&self, context: Context) -> Vec<u64> {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let ranges = floe_lock::read(&self.ranges);
         let of_context = |pinned: &Pinned| pinned.block.is_none() && pinned.context == context;
         ranges.iter().filter(|(_, pinned)| of_context(pinned)).map(|(start, _)| *start).collect()
     }
@@ -179,7 +179,7 @@ impl HostMemory {
 
     /// The pinned range that holds this address.
     pub(crate) fn find(&self, address: u64) -> Option<PinnedRange> {
-        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let ranges = floe_lock::read(&self.ranges);
         let (start, pinned) = ranges.range(..=address).next_back()?;
         let pages = match &pinned.block {
             Some(Block::Shared(block)) => Some(block.pages()),
@@ -202,7 +202,7 @@ impl HostMemory {
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Pinned>> {
-        self.ranges.write().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::write(&self.ranges)
     }
 }
 

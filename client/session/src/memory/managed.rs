@@ -17,7 +17,7 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use floe_abi::DevicePtr;
 use floe_touch::{PAGE, Span, Watch};
@@ -137,7 +137,7 @@ impl Managed {
     }
 
     fn variable_at(&self, DevicePtr(at): DevicePtr) -> bool {
-        let variables = self.variables.read().unwrap_or_else(PoisonError::into_inner);
+        let variables = floe_lock::read(&self.variables);
         variables.range(..=at).next_back().is_some_and(|(_, end)| at < *end)
     }
 

@@ -13,7 +13,7 @@ use crate::log::log;
 use crate::memory::host_memory::PinnedRange;
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::StreamProgress;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// All mirrors of a vGPU together: all of it is looked through before every launch.
 const MOST_BYTES: u64 = 16 << 20;

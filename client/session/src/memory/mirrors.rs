@@ -10,7 +10,7 @@ use floe_abi::CudaResult;
 use floe_surface::HostRange;
 use floe_wire::{MirrorRun, changed_runs};
 
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// How much is compared, and sent in one message, at a time.
 const PIECE: usize = 64 << 10;

@@ -2,8 +2,8 @@
 //! come in when they are allocated or first used with a vGPU; whether the worker has them goes out. What it cannot have stays
 //! ordinary pinned memory, whose bytes travel.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use floe_abi::CudaResult;
 use floe_wire::{Call as _, MapShared, ShareMemory, UnmapShared};
@@ -49,7 +49,7 @@ impl Vgpu {
         if !self.shares() {
             return Pages::Refused;
         }
-        let mut blocks = self.sharing.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = floe_lock::write(&self.sharing.blocks);
         let block = Arc::clone(blocks.entry(start).or_default());
         drop(blocks);
         // Another thread that uses the block waits for the same answer, and no other: the worker may stand in a call that
@@ -82,7 +82,7 @@ impl Vgpu {
         if !self.sharing.any() {
             return Ok(());
         }
-        let had = self.sharing.blocks.write().unwrap_or_else(PoisonError::into_inner).remove(&start);
+        let had = floe_lock::write(&self.sharing.blocks).remove(&start);
         // Where the worker is still asked, that comes first.
         if !had.is_some_and(|pages| *pages.get_or_init(|| Pages::Refused) != Pages::Refused) {
             return Ok(());

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 /// What a worker has of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,12 @@ impl Sharing {
 
     /// What the worker has of the block that starts here, as far as it was asked.
     pub(crate) fn pages(&self, start: u64) -> Option<Pages> {
-        self.blocks.read().unwrap_or_else(PoisonError::into_inner).get(&start)?.get().copied()
+        floe_lock::read(&self.blocks).get(&start)?.get().copied()
     }
 
     /// The worker has none of them any more.
     pub(crate) fn clear(&self) {
-        self.blocks.write().unwrap_or_else(PoisonError::into_inner).clear();
+        floe_lock::write(&self.blocks).clear();
         self.any.store(false, Ordering::Release);
     }
 }

@@ -18,7 +18,7 @@ use floe_surface::HostRange;
 
 use crate::memory::arena::ArenaBlock;
 use crate::vgpu::connection::Ticket;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Bytes of a copy from which on it goes through slots: less is at the socket as soon as it would be in a slot.
 pub(crate) const FROM: usize = 64 << 10;

@@ -8,7 +8,7 @@ use floe_abi::{Array3dDescriptor, ArrayShape, Context, CudaError, CudaResult};
 use floe_wire::{ArrayId, CreateArray};
 
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// One array.
 #[derive(Debug)]

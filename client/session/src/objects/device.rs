@@ -10,7 +10,7 @@ use floe_wire::{DestroySurface, DestroyTexture, ResetContext};
 use super::Objects;
 use crate::objects::context::{ContextState, Primary};
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// One device of the process.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl DeviceState {
         lock(&vgpu.occupancy).clear();
         lock(&vgpu.changed_limits).clear();
         lock(&vgpu.cache_configs).clear();
-        vgpu.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        floe_lock::write(&vgpu.globals).clear();
         // Whoever gives up a context may free the memory its copies write.
         let result = if wait || vgpu.mirrors.any() || vgpu.sharing.any() || vgpu.uses_host_memory() {
             let answer = vgpu.connection.call(&ResetContext {});

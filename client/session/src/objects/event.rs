@@ -10,7 +10,7 @@ use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::connection::NotReady;
 use crate::vgpu::order::StreamProgress;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// One event.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use floe_wire::{CreateEvent, DestroyGraph, EventId, RecordEvent, UpdateGraph, Wa
 use crate::objects::parts::Parts;
 use crate::objects::stream::StreamState;
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// One instantiated graph.
 #[derive(Debug)]

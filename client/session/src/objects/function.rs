@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{CudaError, CudaResult, Function, Kernel, Module, device_attribute, function_attribute};
 use floe_surface::{KernelLayout, ParameterLayout};
@@ -13,7 +13,7 @@ use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
 use crate::vgpu::limits::KernelLimits;
 use crate::vgpu::occupancy::Settings;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Threads of a block where a kernel's own limit is not known.
 const MOST_THREADS: u32 = 1024;
@@ -148,17 +148,12 @@ impl FunctionState {
 
     /// The value of one of its attributes, by `CUfunction_attribute`.
     pub(crate) fn attribute(&self, number: u32) -> CudaResult<i32> {
-        self.attributes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&number)
-            .copied()
-            .ok_or(CudaError::INVALID_VALUE)
+        floe_lock::read(&self.attributes).get(&number).copied().ok_or(CudaError::INVALID_VALUE)
     }
 
     fn learn(&self, attributes: &[Attribute]) {
         use function_attribute as a;
-        let mut known = self.attributes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = floe_lock::write(&self.attributes);
         for attribute in attributes {
             let Ok(number) = u32::try_from(attribute.number) else {
                 continue;
@@ -211,7 +206,7 @@ impl FunctionState {
     /// What the program set of what occupancy depends on.
     pub(crate) fn settings(&self) -> Settings {
         use function_attribute as a;
-        let known = self.attributes.read().unwrap_or_else(PoisonError::into_inner);
+        let known = floe_lock::read(&self.attributes);
         let value = |number: u32| known.get(&number).copied().unwrap_or_default();
         Settings([
             value(a::MAX_DYNAMIC_SHARED_SIZE_BYTES),

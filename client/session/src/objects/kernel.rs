@@ -1,7 +1,7 @@
 //! A kernel of a library, on any vGPU: it finds its function on a device, whose library is loaded there with the same question.
 //! What it has found it remembers until that device is reset.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 
 use floe_abi::{CudaError, CudaResult, Kernel};
 
@@ -40,7 +40,7 @@ impl KernelState {
     pub(crate) fn on(&self, device: &DeviceState) -> CudaResult<Arc<FunctionState>> {
         let index = usize::from(device.vgpu.ordinal);
         let known = {
-            let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+            let functions = floe_lock::read(&self.functions);
             functions.get(index).cloned().flatten()
         };
         if let Some(function) = known.filter(|function| function.is_valid()) {
@@ -48,7 +48,7 @@ impl KernelState {
         }
         let library = self.library.upgrade().ok_or(CudaError::INVALID_HANDLE)?;
         let function = library.function(device, &self.name)?;
-        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut functions = floe_lock::write(&self.functions);
         if functions.len() <= index {
             functions.resize(index + 1, None);
         }

@@ -15,7 +15,7 @@ use crate::objects::kernel::KernelState;
 use crate::objects::module::Loaded;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// One library.
 #[derive(Debug)]

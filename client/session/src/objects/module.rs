@@ -95,7 +95,7 @@ impl Loaded {
         for function in lock(&self.functions).values() {
             known.remove(function.id());
         }
-        let mut globals = vgpu.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut globals = floe_lock::write(&vgpu.globals);
         for global in lock(&self.globals).values() {
             globals.remove(&global.at);
             vgpu.forget_variable(global.at);
@@ -172,7 +172,7 @@ impl Loaded {
             return Err(CudaError::UNKNOWN);
         }
         globals.insert(name.to_owned(), Global { at: found.0, bytes: found.1, is_managed: reply.managed });
-        vgpu.globals.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(found.0, found.1);
+        floe_lock::write(&vgpu.globals).insert(found.0, found.1);
         Ok(found)
     }
 

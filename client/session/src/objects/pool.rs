@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use floe_abi::DevicePtr;
 
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// One pool.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ pub use handshake::Inquiry;
 pub(crate) use handshake::{Attached, Greeting, attach};
 pub(crate) use host_functions::HostWork;
 pub(crate) use pending::{Answer, BoxTarget, Target};
+pub(crate) use waiter::Ticket;
 
 use crate::log::log;
 use crate::memory::mirrors::Mirrors;
@@ -72,19 +73,6 @@ struct Shared {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotReady {
     heard: u64,
-}
-
-/// The answer of a call that is under way.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    waiter: Arc<Waiter>,
-}
-
-impl Ticket {
-    /// Whether there is an answer.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.waiter.is_filled()
-    }
 }
 
 impl Connection {

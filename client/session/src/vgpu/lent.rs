@@ -3,13 +3,13 @@
 //! that frees such memory waits here; a link that ends gives all back.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use floe_surface::HostRange;
 use floe_transport::SendMode;
 
-use crate::vgpu::table::lock;
 use crate::vgpu::tally;
+use floe_lock::lock;
 
 /// The ranges that are on their way to one server.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl LentRanges {
         let mut ranges = lock(&self.ranges);
         while ranges.iter().any(overlaps) {
             tally::waited();
-            ranges = self.back.wait(ranges).unwrap_or_else(PoisonError::into_inner);
+            ranges = floe_lock::wait(&self.back, ranges);
         }
     }
 }

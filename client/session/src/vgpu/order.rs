@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 /// The wire's id of the legacy default stream.
 pub(crate) const LEGACY: u64 = 0;
@@ -226,11 +226,11 @@ impl Order {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<u64, Arc<StreamProgress>>> {
-        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::read(&self.streams)
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<u64, Arc<StreamProgress>>> {
-        self.streams.write().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::write(&self.streams)
     }
 }
 

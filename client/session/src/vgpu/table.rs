@@ -2,9 +2,11 @@
 //! while an object is used; a caller that has found an object looks it up again only after an object was given up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockWriteGuard};
 
 use rustc_hash::FxHashMap;
+
+pub(crate) use floe_lock::lock;
 
 use crate::vgpu::recent::{Found, Recent, fresh_stamp};
 
@@ -98,17 +100,12 @@ impl<T> Table<T> {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, FxHashMap<u64, Arc<T>>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::read(&self.objects)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, FxHashMap<u64, Arc<T>>> {
-        self.objects.write().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::write(&self.objects)
     }
-}
-
-/// The lock's content, also after a thread panicked while it held it: every critical section here leaves its data whole.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

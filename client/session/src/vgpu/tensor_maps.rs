@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use floe_abi::{TensorMap, TensorShape};
 
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Shapes remembered; a program with more of them starts over.
 const SHAPES: usize = 1 << 16;

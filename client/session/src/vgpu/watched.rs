@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::vgpu::order::StreamProgress;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Waits for words of mirrored memory that are not known to be over: the stream and the frame.
 #[derive(Debug, Default)]

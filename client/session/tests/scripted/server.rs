@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 pub use bulk::Joined;
@@ -232,7 +232,7 @@ impl Ending {
         }
         // A client that waits for what comes there hears nothing else. Whoever reads them has them for a while.
         let joined = Arc::clone(&self.joined);
-        std::thread::spawn(move || joined.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(end));
+        std::thread::spawn(move || floe_lock::lock(&joined).iter_mut().for_each(end));
     }
 }
 

@@ -8,8 +8,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+
+use floe_lock::lock;
 
 use super::assembly::{Assembly, Claimed};
 use crate::error::LinkError;
@@ -100,10 +102,6 @@ impl<T: Target> Claim<T> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The group of readers that wait for a transfer.
 fn group(id: u64) -> usize {
     usize::try_from(id % GROUPS as u64).unwrap_or_default()
@@ -151,7 +149,7 @@ impl<T: Target> Transfers<T> {
         let mut state = lock(&self.state);
         while !is_whole() && !state.closed {
             state.awaited = Some(id);
-            state = self.whole.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = floe_lock::wait(&self.whole, state);
         }
         state.awaited = None;
         state.open.remove(&id);
@@ -178,7 +176,7 @@ impl<T: Target> Transfers<T> {
                 return Ok(found);
             }
             state.wanted.push(id);
-            state = self.announced[group(id)].wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = floe_lock::wait(&self.announced[group(id)], state);
             if let Some(index) = state.wanted.iter().position(|wanted| *wanted == id) {
                 state.wanted.swap_remove(index);
             }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_wire::Chunk as Frame;
 
@@ -45,7 +45,7 @@ pub enum Help {
 
 impl Writers {
     pub(super) fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.line)
     }
 
     /// A transfer stands in line, and who is to write it is woken: before anything that may wait, since those who count as
@@ -85,7 +85,7 @@ impl Writers {
             }
             has_looked = false;
             line.sleeping += 1;
-            line = self.work.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = floe_lock::wait(&self.work, line);
             line.sleeping -= 1;
             line.called = line.called.saturating_sub(1);
         }
@@ -196,7 +196,7 @@ impl Writers {
             // The connection this thread had may be what others wait for.
             self.wake(line.wakes(0));
             line.watching += 1;
-            line = self.gone.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = floe_lock::wait(&self.gone, line);
             line.watching -= 1;
         }
         let wakes = line.wakes(0);

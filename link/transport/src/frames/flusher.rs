@@ -5,7 +5,7 @@
 //! In: what stands in line. Out: bytes in the pipe.
 //! It sleeps until it is woken when nothing has been posted for a while, and ends with the link.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::frames::outgoing::State;
@@ -59,7 +59,7 @@ fn run(shared: &Shared) {
         }
         (outgoing.flusher_sleeps, outgoing.is_quiet) = (true, true);
         while outgoing.flusher_sleeps && outgoing.state == State::Open {
-            outgoing = shared.posted.wait(outgoing).unwrap_or_else(PoisonError::into_inner);
+            outgoing = floe_lock::wait(&shared.posted, outgoing);
         }
         idle = 0;
     }

@@ -88,7 +88,7 @@ impl Shared {
         descriptor: BorrowedFd<'_>,
         numbered: impl FnOnce(u64),
     ) -> Result<u64, LinkError> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = floe_lock::lock(&self.writing);
         loop {
             let mut outgoing = self.open()?;
             if outgoing.is_empty() {
@@ -107,7 +107,7 @@ impl Shared {
 
     /// Writes a frame whose trailing bytes go to the pipe from where they lie, and everything before it.
     fn write_bulk<M: Message>(&self, message: &M, numbered: impl FnOnce(u64)) -> Result<u64, LinkError> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = floe_lock::lock(&self.writing);
         loop {
             let mut outgoing = self.open()?;
             if !outgoing.holds_lent() {
@@ -170,7 +170,7 @@ impl Shared {
         if self.is_prompt && self.give(&mut *self.open()?)? {
             return Ok(());
         }
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = floe_lock::lock(&self.writing);
         while self.write_segment()? {}
         Ok(())
     }

@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use nix::fcntl::{SpliceFFlags, vmsplice};
 use nix::sys::signal::{SigSet, Signal};
@@ -75,7 +75,7 @@ impl Pages {
     /// # Errors
     /// The socket's own.
     pub(crate) fn give(&self, socket: &OwnedFd, bytes: &[u8], takes_back: bool) -> Result<usize, Failure> {
-        let mut kept = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = floe_lock::lock(&self.pipe);
         // Taken out: what an error leaves in it must not precede other bytes.
         let Some(ends) = kept.take().or_else(Ends::new) else {
             self.refused.store(true, Ordering::Relaxed);

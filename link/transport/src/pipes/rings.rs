@@ -3,7 +3,7 @@
 //! The socket stays open to tell when the peer is gone, however it went: then whoever sleeps here is woken.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_ring::Ring;
@@ -105,7 +105,7 @@ impl RingPipe {
         if self.spin.look(look).is_some() {
             return Ok(());
         }
-        let limit = *self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = *floe_lock::lock(&self.limit);
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(Errno::AGAIN.into());
@@ -139,7 +139,7 @@ impl Pipe for RingPipe {
     }
 
     fn limit_writes(&self, time: Option<Duration>) -> Result<(), Failure> {
-        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = time;
+        *floe_lock::lock(&self.limit) = time;
         Ok(())
     }
 

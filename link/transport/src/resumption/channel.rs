@@ -6,10 +6,12 @@
 //! and the next goes on at the byte where the peer stopped.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
+
+pub(super) use floe_lock::lock;
 
 use super::history::HistoryDigest;
 use super::inbound::Inbound;
@@ -72,10 +74,6 @@ pub(super) enum Attempt {
     Got(Option<usize>),
     /// There is no connection.
     Without,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<S: Siblings> Channel<S> {
@@ -229,7 +227,7 @@ impl<S: Siblings> Channel<S> {
                 }
                 return self.goes_on().map(|_| ());
             }
-            current = self.came.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+            current = floe_lock::wait_timeout(&self.came, current, left);
         }
         Ok(())
     }
@@ -287,7 +285,7 @@ impl<S: Siblings> Channel<S> {
     ) -> Result<MutexGuard<'a, Outbound<Arc<dyn Pipe>>>, Failure> {
         // Whoever reads sees to the grace period; this is for the case that nobody does.
         const LOOK: Duration = Duration::from_secs(1);
-        let outbound = self.moved.wait_timeout(outbound, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        let outbound = floe_lock::wait_timeout(&self.moved, outbound, LOOK);
         let is_without = lock(&self.current).is_none();
         let over = self.shared.upgrade().filter(|shared| is_without && shared.grace_left().is_zero());
         if let Some(shared) = over {

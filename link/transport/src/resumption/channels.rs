@@ -324,7 +324,7 @@ impl Channels {
             if left.is_zero() {
                 break;
             }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = floe_lock::wait_timeout(&self.shared.changed, state, left);
         }
         drop(state);
         self.shared.say_goodbye();

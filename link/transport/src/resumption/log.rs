@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
@@ -27,7 +27,7 @@ impl Held {
 
     /// Shows all of it.
     pub(super) fn with_bytes(&self, see: &mut dyn FnMut(&[u8])) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).with_bytes(see);
+        floe_lock::lock(&self.0).with_bytes(see);
     }
 }
 

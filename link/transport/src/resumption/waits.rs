@@ -38,7 +38,7 @@ impl Waits {
 
     /// Has who looks do so again.
     pub(super) fn wake(&self) {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = floe_lock::lock(&self.over);
         self.rests.store(false, Ordering::SeqCst);
         drop(over);
         self.changed.notify_all();
@@ -51,22 +51,22 @@ impl Waits {
 
     /// Nobody looks any more.
     pub(super) fn end(&self) {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *floe_lock::lock(&self.over) = true;
         self.changed.notify_all();
     }
 
     /// Lets `time` pass. False: it is over.
     pub(super) fn pass(&self, time: Duration) -> bool {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = floe_lock::lock(&self.over);
         !*self.changed.wait_timeout_while(over, time, |over| !*over).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Sleeps until there is a wait, or somebody says [`Waits::wake`]. False: it is over.
     pub(super) fn rest(&self) -> bool {
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut over = floe_lock::lock(&self.over);
         self.rests.store(true, Ordering::SeqCst);
         while !*over && self.rests.load(Ordering::SeqCst) && !self.any() {
-            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+            over = floe_lock::wait(&self.changed, over);
         }
         self.rests.store(false, Ordering::SeqCst);
         !*over

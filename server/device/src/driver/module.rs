@@ -7,7 +7,7 @@ use crate::{Driver, LoadImage};
 use floe_abi::{CudaError, CudaResult, Library, Module, jit_option, library_option};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// One option of a load: a number of `jit_option` and its value as C's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +87,12 @@ pub(crate) struct Images {
 impl Images {
     /// Keeps an image; one that was kept under this handle before is leaked and told.
     fn keep(&self, library: Library, image: LoadImage) -> Option<()> {
-        let mut images = self.by_library.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut images = floe_lock::lock(&self.by_library);
         images.insert(library.0, image).map(std::mem::forget)
     }
 
     fn drop_of(&self, library: Library) {
-        self.by_library.lock().unwrap_or_else(PoisonError::into_inner).remove(&library.0);
+        floe_lock::lock(&self.by_library).remove(&library.0);
     }
 }
 

@@ -2,7 +2,7 @@
 //! In: recordings. Out: completion events that can be asked whether the work before them has completed.
 //! An event is never recorded again while somebody still waits for its last record.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use floe_abi::{CudaError, CudaResult, Event, Stream, event_flags};
 use floe_device::Device;
@@ -77,7 +77,7 @@ impl<D: Device> Pool<D> {
 
     /// Records what the stream holds so far.
     pub(crate) fn record(self: &Arc<Self>, stream: Stream) -> CudaResult<Arc<CompletionEvent<D>>> {
-        let pooled = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let pooled = floe_lock::lock(&self.free).pop();
         let event = match pooled {
             Some(event) => event,
             None => self.device.event_create(event_flags::DISABLE_TIMING)?,
@@ -88,7 +88,7 @@ impl<D: Device> Pool<D> {
     }
 
     fn take_back(&self, event: Event) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = floe_lock::lock(&self.free);
         if free.len() < KEPT {
             free.push(event);
         } else {
@@ -99,7 +99,7 @@ impl<D: Device> Pool<D> {
 
     /// Destroys all events that nobody holds: the context is about to go.
     pub(crate) fn empty(&self) {
-        for event in std::mem::take(&mut *self.free.lock().unwrap_or_else(PoisonError::into_inner)) {
+        for event in std::mem::take(&mut *floe_lock::lock(&self.free)) {
             let _ = self.device.event_destroy(event);
         }
     }

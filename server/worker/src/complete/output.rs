@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use floe_transport::{LinkError, Sender};
 use floe_wire::Output as OutputMessage;
@@ -64,7 +64,7 @@ impl Output {
 
     /// Posts what is new.
     pub(crate) fn send_new(&self, sender: &Sender) -> Result<(), LinkError> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = floe_lock::lock(&self.files);
         let Files { printed, piece } = &mut *files;
         for printed in printed {
             printed.each_new(piece, |fd, bytes| sender.post(&OutputMessage { fd, bytes }).map(|_| ()))?;

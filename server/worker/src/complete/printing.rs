@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use floe_device::Content;
@@ -51,7 +51,7 @@ impl Printing {
 
     /// A library that cannot be searched stays under suspicion.
     fn look_through(&self, contents: Vec<Content>) {
-        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looking = floe_lock::lock(&self.looking);
         if looking.is_none() {
             let (sender, receiver) = sync_channel(WAITING);
             let suspects = Arc::clone(&self.suspects);

@@ -6,8 +6,8 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Mutex;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, PoisonError};
 
 use floe_transport::{Link, LinkError, Parts, SealedKeys, receive_with, try_send_with};
 use rustix::io::Errno;
@@ -130,7 +130,7 @@ impl Giver {
         let Parts { socket, sent, received, sealed } = link.into_parts().map_err(lost)?;
         let sealed = sealed.map(Keys::from);
         let notice = serde_json::to_vec(&Said::Connection(Notice { role, sent, received, sealed }))?;
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = floe_lock::lock(&self.under_way);
         self.hear_of_taken(&mut under_way);
         if role == Role::Joined && *under_way >= self.most {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -146,7 +146,7 @@ impl Giver {
     /// When the worker is gone.
     pub fn give_modules(&self, end: &CacheEnd) -> io::Result<()> {
         try_send_with(&self.socket, &serde_json::to_vec(&Said::Modules)?, end.descriptor())?;
-        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *floe_lock::lock(&self.under_way) += 1;
         Ok(())
     }
 

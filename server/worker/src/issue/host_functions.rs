@@ -4,7 +4,7 @@
 //! Out: the driver's callback returns, and the stream goes on. It never runs anything of the program's.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_wire::FunctionId;
 
@@ -58,21 +58,21 @@ pub(crate) struct Gate {
 impl Gate {
     /// Waits until the function has returned.
     pub(crate) fn pass(&self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = floe_lock::lock(&self.open);
         while !*open {
-            open = self.opened.wait(open).unwrap_or_else(PoisonError::into_inner);
+            open = floe_lock::wait(&self.opened, open);
         }
     }
 
     fn open(&self) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *floe_lock::lock(&self.open) = true;
         self.opened.notify_all();
     }
 }
 
 impl HostFunctions {
     fn gates(&self) -> MutexGuard<'_, Gates> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.gates)
     }
 
     /// A function is about to be put into a stream; one that brings data says where they go. `None`: there is one of that

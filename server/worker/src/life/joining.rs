@@ -4,7 +4,7 @@
 //! A client that says what cannot be ends its session; one that says nothing in time loses its connection and nothing else.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
@@ -194,7 +194,7 @@ impl<D: Device> Reception<D> {
         if !is_bulk && ![MAIN_CHANNEL, ACKNOWLEDGEMENT_CHANNEL].contains(&channel) {
             return violation(format!("no connection of the session has the channel: {channel}"));
         }
-        let _agreeing = self.agreeing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _agreeing = floe_lock::lock(&self.agreeing);
         match self.channels.admit(epoch, channel) {
             Admission::Taken => {}
             Admission::Late { now } => {

@@ -4,7 +4,7 @@
 //! It waits for nothing that another thread may hold or be stuck in: no driver, no lock, no log, no pipe that is full.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use std::{array, io};
 
@@ -43,7 +43,7 @@ impl Way {
     /// Lays a connection down. False: there is no place.
     fn lay_down(&self, connection: &mut Option<(u64, OwnedFd)>) -> bool {
         self.places.iter().any(|place| {
-            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = floe_lock::lock(place);
             if place.is_none() {
                 *place = connection.take();
                 return true;

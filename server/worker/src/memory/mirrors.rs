@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use floe_device::Mapped;
 use floe_transport::{LinkError, Sender};
@@ -37,7 +37,7 @@ impl<P> Default for Mirrors<P> {
 
 impl<P: Mapped> Mirrors<P> {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Mirror<P>>> {
-        self.by_start.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.by_start)
     }
 
     /// Whether a mirror may lie there; a start that is one already or too many bytes are a protocol violation.

@@ -83,7 +83,7 @@ impl<D: Device> Uploads<D> {
     }
 
     fn state(&self) -> MutexGuard<'_, UploadState<D>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 
     /// Takes the first buffer's memory, where that has not been done.
@@ -263,7 +263,7 @@ impl<D: Device> Downloads<D> {
     }
 
     fn buffers(&self) -> MutexGuard<'_, Buffers<D>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.buffers)
     }
 
     /// Room for `bytes` (at most a buffer). It waits, but not for long while a stream is `held` by something that a

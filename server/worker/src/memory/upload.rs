@@ -2,7 +2,7 @@
 //! In: chunks of it, from whichever connection brings them. Out: the bytes in the upload buffer, or beside it.
 //! It waits for nobody, and copies nothing to the device.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use floe_device::{Device, Pinned as _};
 use floe_transport::{LinkError, Target};
@@ -37,7 +37,7 @@ impl Heap {
     /// Shows each, with where it begins.
     pub(crate) fn each(&self, mut see: impl FnMut(usize, &[u8])) {
         for (index, chunk) in self.chunks.iter().enumerate() {
-            see(index * self.step, &chunk.lock().unwrap_or_else(PoisonError::into_inner));
+            see(index * self.step, &floe_lock::lock(chunk));
         }
     }
 }
@@ -58,7 +58,7 @@ impl<D: Device> Target for Upload<D> {
             Self::Heap(heap) => {
                 let mut chunk = vec![0; bytes];
                 read(&mut chunk)?;
-                *heap.chunks[offset / heap.step].lock().unwrap_or_else(PoisonError::into_inner) = chunk;
+                *floe_lock::lock(&heap.chunks[offset / heap.step]) = chunk;
                 Ok(())
             }
         }

@@ -7,7 +7,7 @@ mod word_queue;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use floe_transport::{Expected, Spin};
 
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.line)
     }
 
     /// Appends a batch, after waiting for room, and leaves an empty one in its place.
@@ -120,7 +120,7 @@ impl Queue {
                 break;
             }
             line.reader_sleeps = true;
-            line = self.emptied.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = floe_lock::wait(&self.emptied, line);
         }
         line.reader_sleeps = false;
         line.bytes += batch.cost();
@@ -220,7 +220,7 @@ impl Queue {
             if self.has_something(had) {
                 break;
             }
-            line = self.filled.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = floe_lock::wait(&self.filled, line);
         }
         self.issuer_sleeps.store(false, Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@
 //! together what it read together, and before it waits for anything.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use floe_device::{Device, Pinned as _};
 use floe_transport::{Arrival, Bulk, Frame, LinkError, Receiver, sleep_precisely};
@@ -113,7 +113,7 @@ impl<D: Device> Reader<D> {
     }
 
     fn keep(&self, descriptor: Option<OwnedFd>) {
-        *self.shared.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = descriptor;
+        *floe_lock::lock(&self.shared.descriptor) = descriptor;
     }
 
     fn goes_on(&self, function: FunctionId, done: Done) -> Result<(), InputEnd> {

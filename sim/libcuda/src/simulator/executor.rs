@@ -15,7 +15,7 @@ pub(crate) mod words;
 mod work;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_machine::{Memory, Pool};
@@ -84,7 +84,7 @@ impl Executor {
     }
 
     fn lock(&self) -> MutexGuard<'_, ExecutorState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 
     // ---- streams
@@ -204,7 +204,7 @@ impl Executor {
                     break;
                 }
                 state.waiting += 1;
-                state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = floe_lock::wait(&self.progress, state);
                 state.waiting -= 1;
             }
         }

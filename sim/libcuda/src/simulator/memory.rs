@@ -21,8 +21,8 @@ use super::Simulator;
 use super::addresses::{ALLOCATIONS, GLOBALS, SPAN, WINDOWS};
 use super::device::CpuDevice;
 use super::device::limits::ALIGNMENT;
-use super::lock::lock;
 use device_memory::Owner;
+use floe_lock::lock;
 
 impl Simulator {
     /// The device whose `cuMemAlloc` gives addresses like this one.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -171,7 +171,7 @@ impl Memory {
         if !fits {
             return Err(MemoryError::Range { address: offset, length });
         }
-        let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mappings = floe_lock::lock(&self.mappings);
         if let Some((&before, mapping)) = mappings.range(..address + length).next_back()
             && before + mapping.length > address
         {
@@ -201,7 +201,7 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::NotMapped`], or the system's refusal.
     pub fn unmap(&self, address: u64, length: u64) -> Result<(), MemoryError> {
-        let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mappings = floe_lock::lock(&self.mappings);
         if mappings.get(&address).is_none_or(|mapping| mapping.length != length) {
             return Err(MemoryError::NotMapped { address, length });
         }
@@ -233,7 +233,7 @@ impl Memory {
 
     /// The mapped ranges, in order: (address, length).
     pub fn mappings(&self) -> Vec<(u64, u64)> {
-        let mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mappings = floe_lock::lock(&self.mappings);
         mappings.iter().map(|(address, mapping)| (*address, mapping.length)).collect()
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::space::{GRANULE, MemoryError};
 
@@ -34,7 +34,7 @@ impl Store {
 
     /// Bytes in use by backings.
     pub fn used(&self) -> u64 {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = floe_lock::lock(&self.free);
         self.capacity - free.values().sum::<u64>()
     }
 
@@ -52,7 +52,7 @@ impl Store {
             .checked_next_multiple_of(GRANULE)
             .filter(|rounded| *rounded > 0)
             .ok_or(MemoryError::Length { length })?;
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = floe_lock::lock(&self.free);
         let (offset, available) = free
             .iter()
             .find(|(_, available)| **available >= rounded)
@@ -71,7 +71,7 @@ impl Store {
             // Pages that could not be punched would show old bytes to the next owner: such a range is never reused.
             return;
         }
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = floe_lock::lock(&self.free);
         let mut offset = offset;
         let mut length = length;
         if let Some((&before, &size)) = free.range(..offset).next_back()

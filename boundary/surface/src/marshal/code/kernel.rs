@@ -5,7 +5,7 @@ use crate::marshal::marshallers;
 use crate::prelude::*;
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 marshallers! {
     /// `cuKernelGetName`.
@@ -31,7 +31,7 @@ marshallers! {
 fn keep(name: String) -> CudaResult<&'static CStr> {
     static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
     let name = CString::new(name).map_err(|_| CudaError::NOT_FOUND)?;
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = floe_lock::lock(&NAMES);
     if let Some(kept) = names.get(name.as_c_str()) {
         return Ok(kept);
     }

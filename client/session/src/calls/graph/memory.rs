@@ -8,7 +8,7 @@ use floe_surface::graph::Reserved;
 
 use crate::client::Client;
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Vgpu {
     /// The number of the allocation that starts here: no other has had it.

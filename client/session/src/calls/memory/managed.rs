@@ -10,7 +10,7 @@ use crate::log::log;
 use crate::memory::managed::Attachment;
 use crate::objects::module::Loaded;
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Client {
     /// The vGPU that has this managed memory.

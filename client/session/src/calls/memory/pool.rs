@@ -16,7 +16,7 @@ use crate::memory::blocks::Allocation;
 use crate::objects::pool::PoolState;
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Client {
     /// The pool of a handle.

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::memory::virtual_memory::{Mapping, Physical};
 use crate::vgpu::Vgpu;
 use crate::vgpu::handles::{Handle, Kind};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: PyTorch's expandable segments ask for it always, and export only when memory
 /// is shared between processes.

@@ -2,8 +2,8 @@
 //! vGPU's window with pages of this process at the same addresses; a variable has the address the server's driver gave it.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use floe_abi::{Context, CudaError, CudaResult, DevicePtr, attach_flags};
 use floe_touch::{Access, PAGE, Span, Watch};
@@ -16,7 +16,7 @@ use crate::memory::blocks::Allocation;
 use crate::memory::staging::copiers::Copiers;
 use crate::vgpu::Vgpu;
 use crate::vgpu::order::Fence;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 impl Attachment {
     /// As an allocation is made.
@@ -138,7 +138,7 @@ impl Vgpu {
         state.open.clear();
         state.held.clear();
         self.managed.open.store(false, Ordering::SeqCst);
-        self.managed.variables.write().unwrap_or_else(PoisonError::into_inner).clear();
+        floe_lock::write(&self.managed.variables).clear();
         lock(&self.managed.blocks).clear();
     }
 
@@ -163,7 +163,7 @@ impl Vgpu {
         let end = bytes.end.checked_next_multiple_of(PAGE).ok_or(CudaError::INVALID_VALUE)?;
         let pages = bytes.start - bytes.start % PAGE..end;
         let mut state = lock(&managed.state);
-        if managed.variables.read().unwrap_or_else(PoisonError::into_inner).contains_key(&bytes.start) {
+        if floe_lock::read(&managed.variables).contains_key(&bytes.start) {
             return Ok(());
         }
         let shared = state.holding_any(&pages);
@@ -180,14 +180,14 @@ impl Vgpu {
                 held.parts.push(bytes.clone());
             }
         }
-        managed.variables.write().unwrap_or_else(PoisonError::into_inner).insert(bytes.start, bytes.end);
+        floe_lock::write(&managed.variables).insert(bytes.start, bytes.end);
         managed.exists.store(true, Ordering::SeqCst);
         Ok(())
     }
 
     /// A variable is gone with its library.
     pub(crate) fn forget_variable(&self, at: u64) {
-        let Some(end) = self.managed.variables.write().unwrap_or_else(PoisonError::into_inner).remove(&at) else {
+        let Some(end) = floe_lock::write(&self.managed.variables).remove(&at) else {
             return;
         };
         let mut state = lock(&self.managed.state);

@@ -14,7 +14,7 @@ use super::transfer::Up;
 use super::{Attachment, Held, State};
 use crate::log::log;
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// What is closed since a wait is remembered up to so many bytes: the next wait fetches no more.
 pub(super) const EAGER_BYTES: u64 = 1 << 20;

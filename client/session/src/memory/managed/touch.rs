@@ -17,7 +17,7 @@ use super::transfer::Down;
 use super::{Attachment, Held, State};
 use crate::log::log;
 use crate::vgpu::Vgpu;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Looks for the end of calls that name managed memory, and what lies between two: a second in all.
 const MOST_LOOKS: u32 = 10_000;

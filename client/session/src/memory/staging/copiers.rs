@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_transport::{Spin, processors};
 
 use crate::log::log;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Threads of a copy where nothing is set: with more, memory is no faster.
 const MOST: usize = 6;
@@ -126,7 +126,7 @@ impl Copiers {
                 return work;
             }
             line.asleep += 1;
-            line = self.called.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = floe_lock::wait(&self.called, line);
             line.asleep -= 1;
         }
     }

@@ -12,7 +12,7 @@ use super::path::SlotPath;
 use super::pieces::{Piece, Pieces};
 use super::{SLOT, Slot, WAKES_FROM};
 use crate::vgpu::connection::Ticket;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Slots of one thread: the device fills one while the thread empties the other.
 const DEPTH: usize = 2;

@@ -13,8 +13,8 @@ use crate::log::log;
 use crate::memory::arena::Arena;
 use crate::vgpu::connection::Ticket;
 use crate::vgpu::order::StreamProgress;
-use crate::vgpu::table::lock;
 use crate::vgpu::{Vgpu, tally};
+use floe_lock::lock;
 
 /// How long to wait for a slot where it may never come: only other streams can free one, or a stream is held by what the
 /// program may end only when this copy is over.

@@ -1,11 +1,11 @@
 //! A copy cut into pieces, which several threads take one after the other. Bytes come in, pieces go out. The calling thread waits
 //! until every piece that a thread took is done; nothing is copied here.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 use floe_transport::Spin;
 
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// The shortest piece: shorter ones cost more to hand over than to copy.
 const SHORTEST: usize = 128 << 10;
@@ -90,7 +90,7 @@ impl Pieces {
         let _ = spin.look(|| (lock(&self.state).open == 0).then_some(()));
         let mut state = lock(&self.state);
         while state.open > 0 {
-            state = self.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = floe_lock::wait(&self.over, state);
         }
         state.next
     }

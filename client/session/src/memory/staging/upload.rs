@@ -10,7 +10,7 @@ use super::copiers::{Copiers, Work};
 use super::path::SlotPath;
 use super::pieces::{Piece, Pieces};
 use super::{SLOT, Slot, WAKES_FROM};
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 struct Upload {
     path: SlotPath,

@@ -14,7 +14,7 @@ use floe_transport::Sender;
 use floe_wire::{FunctionId, HostFunctionDone, LateBytes};
 
 use super::Shared;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// What runs when a stream gets there.
 pub(crate) enum HostWork {

@@ -2,7 +2,7 @@
 //! to another waiting thread when it has its answer, and a background thread reads while nobody waits. Frames come in, `receive`
 //! takes them where they belong, and every thread learns once that a link has ended.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use floe_transport::{Expected, Now, Readiness, Receiver, Spin};
@@ -11,7 +11,7 @@ use floe_wire::{Delivery, Message as _};
 use super::Shared;
 use super::receive::{End, take};
 use super::waiter::Waiter;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// How long the background thread rests after somebody has read: a program that waits in a loop reads for itself, and
 /// each wake of this thread would cost it.
@@ -160,9 +160,9 @@ impl Incoming {
 
     fn pause<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.rests_deeply {
-            return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            return floe_lock::wait(&self.changed, state);
         }
-        self.changed.wait_timeout(state, REST).unwrap_or_else(PoisonError::into_inner).0
+        floe_lock::wait_timeout(&self.changed, state, REST)
     }
 
     fn take_turn(&self, waiter: &Arc<Waiter>) -> Option<Turn<'_>> {

@@ -2,7 +2,7 @@
 //! for as long as the server keeps the session: the program notices a pause at most. Breaks come in, connections at their
 //! channels go out. A server that has given the session up, or is not reached in time, loses it.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use floe_abi::CudaError;
@@ -14,7 +14,7 @@ use super::error::ConnectError;
 use super::handshake::CONNECT;
 use crate::log::{Level, line, log};
 use crate::vgpu::statistics::Statistics;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Between attempts: the first follows at once, later ones leave a server that starts or a network that comes back its time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -102,7 +102,7 @@ impl Round {
     fn await_others(&self, goes_on: impl Fn() -> bool) -> bool {
         let mut left = lock(&self.left);
         while *left > 0 && goes_on() {
-            left = self.agreed.wait_timeout(left, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            left = floe_lock::wait_timeout(&self.agreed, left, LOOK);
         }
         *left == 0
     }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use floe_abi::{CudaError, CudaResult};
 use floe_surface::HostRange;
@@ -12,7 +12,7 @@ use floe_surface::HostRange;
 use super::waiter::Waiter;
 use crate::vgpu::errors::Errors;
 use crate::vgpu::order::StreamProgress;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
 
 /// Bytes of a large piece that are scattered over a box at a time.
 const SCATTERED: usize = 64 << 10;
@@ -299,7 +299,7 @@ impl Pending {
             state.abandoned = true;
             // Who is told may free the memory that is being written; the link is closed, so this ends soon.
             while state.writing > 0 {
-                state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = floe_lock::wait(&self.written, state);
             }
             state.expected.drain().map(|(_, expected)| expected).collect()
         };

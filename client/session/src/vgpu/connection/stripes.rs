@@ -18,8 +18,8 @@ use super::pending::{Pending, Place};
 use super::{Connection, Shared};
 use crate::log::log;
 use crate::vgpu::statistics::Statistics;
-use crate::vgpu::table::lock;
 use crate::vgpu::tally;
+use floe_lock::lock;
 
 /// Bytes of a copy from which on more threads copy it than there are connections: less is at sockets as soon as they have woken.
 const STAGED_FROM: usize = 32 << 20;

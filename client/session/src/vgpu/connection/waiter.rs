@@ -3,13 +3,26 @@
 //! It reads nothing itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use floe_abi::CudaResult;
 use floe_transport::Spin;
 
 use super::pending::Answer;
-use crate::vgpu::table::lock;
+use floe_lock::lock;
+
+/// The answer of a call that is in flight.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(super) waiter: Arc<Waiter>,
+}
+
+impl Ticket {
+    /// Whether there is an answer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.waiter.is_filled()
+    }
+}
 
 /// One thread that waits.
 #[derive(Debug, Default)]
@@ -64,7 +77,7 @@ impl Waiter {
         let mut slot = lock(&self.slot);
         while slot.answer.is_none() && !slot.nudged {
             slot.sleeps = true;
-            slot = self.woken.wait(slot).unwrap_or_else(PoisonError::into_inner);
+            slot = floe_lock::wait(&self.woken, slot);
         }
         slot.sleeps = false;
         slot.nudged = false;

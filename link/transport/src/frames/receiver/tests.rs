@@ -1,7 +1,7 @@
 //! What a receiver asks its pipe for.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
@@ -32,11 +32,11 @@ impl Pipe for Asked {
     }
 
     fn read_now(&self, target: &mut [u8], _: Slot<'_>) -> Result<Option<usize>, Failure> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = floe_lock::lock(&self.left);
         let count = target.len().min(left.len());
         target[..count].copy_from_slice(&left[..count]);
         left.drain(..count);
-        self.each.lock().unwrap_or_else(PoisonError::into_inner).push(target.len());
+        floe_lock::lock(&self.each).push(target.len());
         Ok(Some(count))
     }
 

@@ -4,7 +4,7 @@
 //! every frame says how long it is. As long as another process may go on with the socket, it is read record by record.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -198,11 +198,11 @@ impl Sealed {
     }
 
     fn lock_sending(&self) -> MutexGuard<'_, Sending> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.sending)
     }
 
     fn lock_reading(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.reading)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -111,11 +111,11 @@ impl Tls {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.connection)
     }
 
     fn lock_writing(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.writing)
     }
 
     /// Gives sealed records to the socket.
@@ -131,7 +131,7 @@ impl Tls {
     }
 
     fn lock_reading(&self) -> MutexGuard<'_, Ahead> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.reading)
     }
 
     /// Opens some of what was read ahead, after reading what is at the socket where that is nothing. It takes no more than

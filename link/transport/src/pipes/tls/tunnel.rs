@@ -128,7 +128,7 @@ fn wait(from: &End, to: &End) -> bool {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.state)
     }
 
     /// Waits until no more threads than these run, or for so long; whether that is so.

@@ -1,7 +1,7 @@
 //! The count of tasks that are not done.
 //! In: tasks that begin and end. Out: whether there is none, and a wait for that. It knows nothing of a task.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// The tasks that are not done, and the threads that wait until there is none.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct OpenTasks {
 
 impl Open {
     pub(super) fn tasks(&self) -> MutexGuard<'_, OpenTasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        floe_lock::lock(&self.tasks)
     }
 
     pub(super) fn change(&self, by: isize) {
@@ -34,7 +34,7 @@ impl Open {
         let mut tasks = self.tasks();
         tasks.waiting += 1;
         while tasks.count > 0 {
-            tasks = self.none.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+            tasks = floe_lock::wait(&self.none, tasks);
         }
         tasks.waiting -= 1;
     }

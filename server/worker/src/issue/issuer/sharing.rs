@@ -3,7 +3,6 @@
 //! A page is mapped only where nothing is, and only from memory that cannot shrink: reading it never ends this process.
 
 use std::os::fd::AsFd as _;
-use std::sync::PoisonError;
 
 use floe_abi::CudaError;
 use floe_device::{Device, Mapped};
@@ -27,7 +26,7 @@ impl<D: Device> SharingRequests for Issuer<D> {
             return violation("memory is shared already");
         }
         let refuse = |words: String| Err(Fault::Explained(CudaError::NOT_SUPPORTED, words));
-        let file = self.shared.descriptor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let file = floe_lock::lock(&self.shared.descriptor).take();
         if self.allowance.shared_memory == 0 {
             return refuse("this server shares no memory".into());
         }

@@ -11,8 +11,8 @@ use floe_surface::ArrayCalls;
 use crate::simulator::Simulator;
 use crate::simulator::device::limits;
 use crate::simulator::executor::transfer::{End, Side};
-use crate::simulator::lock::lock;
 use crate::simulator::memory::device_memory::Owner;
+use floe_lock::lock;
 
 /// Rows begin at multiples of this: the largest element.
 const ROW_ALIGNMENT: usize = 16;

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{Context, CudaError, CudaResult, Device, context_flags, function_cache, shared_config};
 use floe_surface::{Beyond, ContextCalls};
@@ -12,9 +12,9 @@ use floe_surface::{Beyond, ContextCalls};
 use crate::simulator::device::CpuDevice;
 use crate::simulator::executor::NOBODY;
 use crate::simulator::executor::queue::{StreamKey, StreamKind};
-use crate::simulator::lock::lock;
 use crate::simulator::memory::kernel_side::KernelSide;
 use crate::simulator::{Simulator, current};
+use floe_lock::lock;
 
 /// A context that exists.
 pub(crate) struct ContextState {
@@ -50,25 +50,25 @@ pub(crate) struct Primary {
 
 impl Contexts {
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<ContextState>> {
-        self.by_handle.read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+        floe_lock::read(&self.by_handle).get(&handle).cloned()
     }
 
     fn insert(&self, context: Arc<ContextState>) {
-        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).insert(context.handle, context);
+        floe_lock::write(&self.by_handle).insert(context.handle, context);
     }
 
     fn remove(&self, handle: u64) -> Option<Arc<ContextState>> {
-        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+        floe_lock::write(&self.by_handle).remove(&handle)
     }
 
     /// The context with this serial.
     pub(crate) fn by_serial(&self, serial: u64) -> Option<Arc<ContextState>> {
-        let contexts = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let contexts = floe_lock::read(&self.by_handle);
         contexts.values().find(|context| context.serial == serial).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ContextState>> {
-        self.by_handle.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        floe_lock::read(&self.by_handle).values().cloned().collect()
     }
 }
 

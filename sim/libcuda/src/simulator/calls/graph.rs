@@ -15,7 +15,7 @@ use super::launch::layout;
 use crate::simulator::Simulator;
 use crate::simulator::executor::replay::{Scene, Script, Stage, Step};
 use crate::simulator::executor::transfer::Transfer;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// One instantiated graph.
 struct ExecState {

@@ -10,8 +10,8 @@ use floe_surface::{PointerAttribute, PointerCalls};
 
 use crate::simulator::Simulator;
 use crate::simulator::addresses::WINDOWS;
-use crate::simulator::lock::lock;
 use crate::simulator::memory::host_memory::Pinned;
+use floe_lock::lock;
 
 /// Memory on a device, as the attributes need it.
 struct OnDevice {

@@ -15,8 +15,8 @@ use floe_surface::graph::record_alloc;
 use crate::simulator::Simulator;
 use crate::simulator::executor::Work;
 use crate::simulator::handles::Handles;
-use crate::simulator::lock::lock;
 use crate::simulator::memory::device_memory::Owner;
+use floe_lock::lock;
 
 #[derive(Clone)]
 struct PoolState {

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use floe_abi::{
     Context, CudaError, CudaResult, Device, DevicePtr, Event, LaunchAttributeValue, Stream, attach_flags,
@@ -18,7 +18,7 @@ use super::event::key_of;
 use crate::simulator::Simulator;
 use crate::simulator::executor::queue::{StreamKey, StreamKind};
 use crate::simulator::executor::{Executor, Work};
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// The lowest priority, which streams have unless they ask for another.
 pub(crate) const LEAST_PRIORITY: i32 = 0;
@@ -48,7 +48,7 @@ impl StreamState {
 
 impl Streams {
     fn get(&self, stream: Stream) -> CudaResult<Arc<StreamState>> {
-        let streams = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let streams = floe_lock::read(&self.by_handle);
         streams.get(&stream.0).cloned().ok_or(CudaError::INVALID_HANDLE)
     }
 }
@@ -100,7 +100,7 @@ impl Simulator {
 
     /// Closes all streams of a context that ends.
     pub(crate) fn close_streams(&self, serial: u64) {
-        let mut streams = self.streams.by_handle.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = floe_lock::write(&self.streams.by_handle);
         streams.retain(|_, state| {
             if state.context.serial == serial {
                 self.graphs.forget_stream(&state.for_capture());
@@ -126,7 +126,7 @@ impl Simulator {
             attributes: std::sync::Mutex::default(),
         };
         let handle = self.handles.next();
-        self.streams.by_handle.write().unwrap_or_else(PoisonError::into_inner).insert(handle, Arc::new(state));
+        floe_lock::write(&self.streams.by_handle).insert(handle, Arc::new(state));
         Ok(Stream(handle))
     }
 
@@ -150,7 +150,7 @@ impl StreamCalls for Simulator {
     }
 
     fn stream_destroy(&self, stream: Stream) -> CudaResult<()> {
-        let mut streams = self.streams.by_handle.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = floe_lock::write(&self.streams.by_handle);
         let state = streams.remove(&stream.0).ok_or(CudaError::INVALID_HANDLE)?;
         drop(streams);
         self.graphs.forget_stream(&state.for_capture());

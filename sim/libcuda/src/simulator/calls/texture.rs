@@ -14,7 +14,7 @@ use floe_surface::TextureCalls;
 
 use crate::simulator::Simulator;
 use crate::simulator::device::limits;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// The program's description of a texture.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use floe_surface::VirtualMemoryCalls;
 
 use crate::simulator::Simulator;
 use crate::simulator::device::limits::GRANULARITY;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 impl Simulator {
     /// The device a location names.

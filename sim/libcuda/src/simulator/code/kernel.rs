@@ -3,7 +3,7 @@
 //! Registers are an estimate; it never makes a block too large that the kernel itself allows.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{
     CudaError, CudaResult, Device, Function, Kernel, Library, Module, function_attribute as ask, function_cache,
@@ -18,7 +18,7 @@ use crate::simulator::Simulator;
 use crate::simulator::calls::context::ContextState;
 use crate::simulator::device::limits;
 use crate::simulator::device::occupancy_rule::Need;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// The origin of a function.
 pub(crate) enum Source {
@@ -54,19 +54,19 @@ pub(crate) struct Functions {
 
 impl Functions {
     pub(crate) fn get(&self, handle: u64) -> CudaResult<Arc<FunctionState>> {
-        let functions = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let functions = floe_lock::read(&self.by_handle);
         functions.get(&handle).cloned().ok_or(CudaError::INVALID_HANDLE)
     }
 
     pub(crate) fn insert(&self, handle: u64, name: &str, source: Source) -> u64 {
         let state =
             FunctionState { name: name.to_string(), source, wishes: Mutex::default(), lowered: Mutex::default() };
-        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).insert(handle, Arc::new(state));
+        floe_lock::write(&self.by_handle).insert(handle, Arc::new(state));
         handle
     }
 
     fn keep_where(&self, stays: impl Fn(&FunctionState) -> bool) {
-        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).retain(|_, function| stays(function));
+        floe_lock::write(&self.by_handle).retain(|_, function| stays(function));
     }
 
     pub(crate) fn remove_of_module(&self, gone: u64) {
@@ -79,7 +79,7 @@ impl Functions {
 
     /// Lets go of what was lowered for a context that ends.
     pub(crate) fn forget_context(&self, serial: u64) {
-        let functions = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let functions = floe_lock::read(&self.by_handle);
         for function in functions.values() {
             lock(&function.lowered).remove(&serial);
         }

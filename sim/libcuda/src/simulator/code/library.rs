@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{CudaError, CudaResult, Device, DevicePtr, Kernel, Library, Module};
 use floe_image::Image;
@@ -17,7 +17,7 @@ use super::kernel::Source;
 use super::module::{name_of, variable};
 use crate::simulator::Simulator;
 use crate::simulator::calls::context::ContextState;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// A library.
 pub(crate) struct LibraryState {
@@ -35,13 +35,13 @@ pub(crate) struct Libraries {
 
 impl Libraries {
     pub(crate) fn get(&self, library: Library) -> CudaResult<Arc<LibraryState>> {
-        let libraries = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let libraries = floe_lock::read(&self.by_handle);
         libraries.get(&library.0).cloned().ok_or(CudaError::INVALID_HANDLE)
     }
 
     /// Takes what was loaded into a context out of all libraries.
     pub(crate) fn take_instances_of(&self, context: u64) -> Vec<Arc<Instance>> {
-        let libraries = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let libraries = floe_lock::read(&self.by_handle);
         libraries.values().filter_map(|library| lock(&library.instances).remove(&context)).collect()
     }
 }
@@ -125,7 +125,7 @@ impl LibraryCalls for Simulator {
             state.load(self, &context, options)?;
         }
         let handle = self.handles.next();
-        let mut libraries = self.libraries.by_handle.write().unwrap_or_else(PoisonError::into_inner);
+        let mut libraries = floe_lock::write(&self.libraries.by_handle);
         libraries.insert(handle, Arc::new(state));
         Ok(Library(handle))
     }
@@ -133,7 +133,7 @@ impl LibraryCalls for Simulator {
     fn library_unload(&self, library: Library) -> CudaResult<()> {
         let state = self.libraries.get(library)?;
         self.wait_everything();
-        self.libraries.by_handle.write().unwrap_or_else(PoisonError::into_inner).remove(&library.0);
+        floe_lock::write(&self.libraries.by_handle).remove(&library.0);
         for (handle, _) in self.modules.remove_where(|_, module| module.belongs_to(library.0)) {
             self.functions.remove_of_module(handle);
         }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use floe_abi::{CudaError, CudaResult, DevicePtr, Function, Module, module_loading_mode};
 use floe_image::Image;
@@ -15,7 +15,7 @@ use super::instance::Instance;
 use super::kernel::Source;
 use crate::simulator::Simulator;
 use crate::simulator::calls::context::ContextState;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// A module.
 pub(crate) struct ModuleState {
@@ -33,17 +33,17 @@ pub(crate) struct Modules {
 
 impl Modules {
     fn get(&self, module: Module) -> CudaResult<Arc<ModuleState>> {
-        let modules = self.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let modules = floe_lock::read(&self.by_handle);
         modules.get(&module.0).cloned().ok_or(CudaError::INVALID_HANDLE)
     }
 
     fn insert(&self, handle: u64, module: ModuleState) {
-        self.by_handle.write().unwrap_or_else(PoisonError::into_inner).insert(handle, Arc::new(module));
+        floe_lock::write(&self.by_handle).insert(handle, Arc::new(module));
     }
 
     /// Takes out the modules that `leaves` names, with their handles.
     pub(crate) fn remove_where(&self, leaves: impl Fn(u64, &ModuleState) -> bool) -> Vec<(u64, Arc<ModuleState>)> {
-        let mut modules = self.by_handle.write().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = floe_lock::write(&self.by_handle);
         let handles: Vec<u64> =
             modules.iter().filter(|(handle, module)| leaves(**handle, module)).map(|(handle, _)| *handle).collect();
         handles.into_iter().filter_map(|handle| modules.remove(&handle).map(|module| (handle, module))).collect()
@@ -70,7 +70,7 @@ pub(crate) fn variable(instance: &Instance, name: &CStr) -> CudaResult<(DevicePt
 impl Simulator {
     /// The module that shows a library's program in a context.
     pub(crate) fn module_of_library(&self, library: u64, instance: Arc<Instance>) -> Module {
-        let modules = self.modules.by_handle.read().unwrap_or_else(PoisonError::into_inner);
+        let modules = floe_lock::read(&self.modules.by_handle);
         let existing = modules.iter().find(|(_, module)| Arc::ptr_eq(&module.instance, &instance));
         if let Some((handle, _)) = existing {
             return Module(*handle);

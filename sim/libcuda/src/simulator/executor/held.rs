@@ -86,7 +86,7 @@ impl Executor {
         let mut state = self.lock();
         loop {
             if state.held.is_empty() {
-                state = self.words.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = floe_lock::wait(&self.words, state);
                 pause = SOON;
             } else if self.look_at_words(&mut state) {
                 self.pump(state);

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 struct Lines {
     lines: VecDeque<Vec<u8>>,
@@ -24,12 +24,12 @@ impl Output {
     }
 
     pub(crate) fn set_limit(&self, limit: usize) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).limit = limit;
+        floe_lock::lock(&self.lines).limit = limit;
     }
 
     /// Takes what one `printf` wrote.
     pub(crate) fn push(&self, bytes: &[u8]) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = floe_lock::lock(&self.lines);
         lines.bytes += bytes.len();
         lines.lines.push_back(bytes.to_vec());
         while lines.bytes > lines.limit && lines.lines.len() > 1 {
@@ -40,7 +40,7 @@ impl Output {
     }
 
     fn take(&self) -> Vec<u8> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = floe_lock::lock(&self.lines);
         lines.bytes = 0;
         lines.lines.drain(..).flatten().collect()
     }

@@ -2,7 +2,7 @@
 //! In: what the queues have ready. Out: the work, done and marked so; faults of its context; waiting callers woken.
 //! It never calls into the program while it holds the lock.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use floe_abi::{CudaError, CudaResult};
@@ -67,7 +67,7 @@ impl Executor {
                 state = self.lock();
             } else {
                 state.idle_transfer_threads += 1;
-                state = self.transfers.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = floe_lock::wait(&self.transfers, state);
                 state.idle_transfer_threads -= 1;
             }
         }
@@ -81,7 +81,7 @@ impl Executor {
                 self.pump(self.lock());
                 state = self.lock();
             } else {
-                state = self.host_calls.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = floe_lock::wait(&self.host_calls, state);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::heap::{AddressHeap, Allocation};
 use super::physical::Physical;
 use crate::simulator::addresses::{ALLOCATIONS, GLOBALS, SPAN};
 use crate::simulator::device::limits::GRANULARITY;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 /// The maker of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

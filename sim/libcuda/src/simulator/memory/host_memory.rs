@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use floe_abi::{CudaError, CudaResult, HostPointer};
 use floe_surface::{HostBlock, HostRange};
 
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 enum PinnedOrigin {
     /// Ours, freed with the entry.

@@ -11,7 +11,7 @@ use super::device_memory::KernelHeap;
 use crate::simulator::device::CpuDevice;
 use crate::simulator::device::limits;
 use crate::simulator::executor::output::Output;
-use crate::simulator::lock::lock;
+use floe_lock::lock;
 
 const DEFAULT_STACK: u64 = 1 << 10;
 /// As measured on an H200, where it is also never less than the next.

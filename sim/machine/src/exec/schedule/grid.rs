@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use super::block::BlockStop;
 use super::pool::Pool;
@@ -13,9 +13,9 @@ use crate::exec::context::{Context, Event};
 use crate::exec::launch::{Launch, LaunchError, RESIDENT_BYTES};
 use crate::exec::state::Block;
 use crate::fault::{Fault, FaultKind};
-use crate::lock::lock;
 use crate::lower::image::GRID_WORKSPACE;
 use crate::snapshot::{Snapshot, SnapshotError};
+use floe_lock::lock;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Grid {
             if let Some(outcome) = outcome.take() {
                 return outcome;
             }
-            outcome = result.1.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = floe_lock::wait(&result.1, outcome);
         }
     }
 

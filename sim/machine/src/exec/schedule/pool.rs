@@ -5,13 +5,13 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::grid::{Grid, Outcome};
 use crate::exec::state::Block;
-use crate::lock::lock;
+use floe_lock::lock;
 
 /// Called once when a run is over.
 pub type Completion = Box<dyn FnOnce(Outcome) + Send>;
@@ -139,7 +139,7 @@ impl PoolShared {
             if state.closing && state.jobs.is_empty() {
                 return None;
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = floe_lock::wait(&self.work, state);
         }
     }
 
