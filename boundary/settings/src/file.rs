@@ -9,20 +9,18 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::SettingsError;
-use crate::given::Origin;
-use crate::names::nearest;
+use crate::nearest::nearest;
+use crate::origin::Origin;
 use crate::places::{MACHINE_FILE, configuration_folder};
 use crate::source::Source;
 use crate::table::{Table, kebab};
-use crate::tables::{CLIENT, SERVER};
-
-/// The programs whose settings may stand in a file.
-const TABLES: [Table; 2] = [CLIENT, SERVER];
 
 /// A file's keys.
 #[derive(Debug)]
 pub(crate) struct File {
     path: PathBuf,
+    /// The programs whose settings may stand in it.
+    known: &'static [Table],
     entries: Vec<Entry>,
 }
 
@@ -44,16 +42,17 @@ impl File {
         table: &Table,
         named: Option<(&Origin, &str)>,
         source: &dyn Source,
+        known: &'static [Table],
     ) -> Result<Option<Self>, SettingsError> {
         if let Some((origin, path)) = named {
             let path = Path::new(path);
             let text =
                 source.file(path).map_err(|error| SettingsError::unreadable(&origin.to_string(), path, &error))?;
-            return Self::read(path, &text).map(Some);
+            return Self::read(path, &text, known).map(Some);
         }
         for path in [configuration_folder(source).join("floe.toml"), PathBuf::from(MACHINE_FILE)] {
             match source.file(&path) {
-                Ok(text) => return Self::read(&path, &text).map(Some),
+                Ok(text) => return Self::read(&path, &text, known).map(Some),
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
                 Err(error) if is_closed(table, &path, &error) => {}
                 Err(error) => return Err(SettingsError::unreadable("settings", &path, &error)),
@@ -63,15 +62,15 @@ impl File {
     }
 
     /// Reads a file's text.
-    pub(crate) fn read(path: &Path, text: &str) -> Result<Self, SettingsError> {
+    pub(crate) fn read(path: &Path, text: &str, known: &'static [Table]) -> Result<Self, SettingsError> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ").replace('`', "");
             wrong(path, line, reason, "correct this line".to_owned())
         })?;
-        let mut file = Self { path: path.to_path_buf(), entries: Vec::new() };
+        let mut file = Self { path: path.to_path_buf(), known, entries: Vec::new() };
         for (key, value) in table.get_ref() {
-            let section = TABLES.iter().find_map(|table| table.section.filter(|name| *name == key.get_ref().as_ref()));
+            let section = known.iter().find_map(|table| table.section.filter(|name| *name == key.get_ref().as_ref()));
             match (section, value.get_ref()) {
                 (Some(section), DeValue::Table(inner)) => file.take_all(text, section, inner)?,
                 (Some(section), _) => {
@@ -97,8 +96,8 @@ impl File {
     ) -> Result<(), SettingsError> {
         let (line, key) = (line_of(text, key.span().start), key.get_ref());
         let full = section.map_or_else(|| key.to_string(), |section| format!("{section}.{key}"));
-        if !keys_of(section).any(|known| known == *key) {
-            return Err(wrong(&self.path, line, format!("unknown setting: {full}"), advice(section, key)));
+        if !keys_of(self.known, section).any(|known| known == *key) {
+            return Err(wrong(&self.path, line, format!("unknown setting: {full}"), advice(self.known, section, key)));
         }
         let text = text_of(value.get_ref()).ok_or_else(|| {
             wrong(&self.path, line, format!("not a value: {full}"), "write a text or a number".into())
@@ -123,21 +122,24 @@ fn wrong(path: &Path, line: usize, reason: String, advice: String) -> SettingsEr
     SettingsError::File { path: path.to_path_buf(), line, reason, advice }
 }
 
-fn keys_of(section: Option<&str>) -> impl Iterator<Item = String> {
-    let tables = TABLES.into_iter().filter(move |table| table.section == section);
+fn keys_of(known: &'static [Table], section: Option<&str>) -> impl Iterator<Item = String> {
+    let tables = known.iter().filter(move |table| table.section == section);
     tables.flat_map(|table| table.settings).filter_map(crate::Setting::key)
 }
 
 /// What to write instead of an unknown key.
-fn advice(section: Option<&'static str>, key: &str) -> String {
+fn advice(known: &'static [Table], section: Option<&'static str>, key: &str) -> String {
     let dashed = kebab(key);
-    if keys_of(section).any(|known| known == dashed) {
+    if keys_of(known, section).any(|known| known == dashed) {
         return format!("it is written with dashes now: {dashed}");
     }
-    match TABLES.iter().find(|table| table.section != section && keys_of(table.section).any(|known| known == dashed)) {
+    match known
+        .iter()
+        .find(|table| table.section != section && keys_of(known, table.section).any(|known| known == dashed))
+    {
         Some(Table { section: Some(other), .. }) => format!("write {dashed} under [{other}]"),
         Some(_) => format!("write {dashed} at the top of the file, before [server]"),
-        None => match nearest(&dashed, keys_of(section)) {
+        None => match nearest(&dashed, keys_of(known, section)) {
             Some(known) => format!("did you mean: {known}"),
             None => "floe --help and floed --help list the settings".to_owned(),
         },
@@ -166,15 +168,18 @@ fn line_of(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::{CLIENT, SERVER};
+
+    static TABLES: [Table; 2] = [CLIENT, SERVER];
 
     fn error(text: &str) -> String {
-        File::read(Path::new("/f.toml"), text).expect_err("it is wrong").to_string()
+        File::read(Path::new("/f.toml"), text, &TABLES).expect_err("it is wrong").to_string()
     }
 
     #[test]
     fn values_are_texts_of_their_keys_and_lines() {
         let text = "devices = ['a:0', 'b:1']\nstats = true\n[server]\ngrace = 0.5\nmax-sessions = 3\n";
-        let file = File::read(Path::new("/f.toml"), text).expect("it is right");
+        let file = File::read(Path::new("/f.toml"), text, &TABLES).expect("it is right");
         let of = |section, key| file.entry(section, key).map(|(origin, text)| (origin.to_string(), text));
         assert_eq!(of(None, "devices"), Some(("/f.toml:1: devices".into(), "a:0,b:1".into())));
         assert_eq!(of(None, "stats").map(|(_, text)| text), Some("yes".into()));

@@ -1,41 +1,12 @@
 //! What was set, by name: the layers of a program's settings come in, the text that wins and its origin go out, and values of
 //! those texts. A flag wins over a variable, a variable over the file, the file over the default.
 
-use std::path::PathBuf;
-
 use crate::error::SettingsError;
 use crate::file::File;
 use crate::kinds::{Kind, Wrong};
+use crate::origin::Origin;
 use crate::source::Source;
 use crate::table::{Setting, Table};
-
-/// Where a value was set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// On the command line, as `--grace`.
-    Flag(String),
-    /// In the environment, as `FLOE_GRACE`.
-    Variable(&'static str),
-    /// In the TOML file.
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// The key, with its table before it.
-        key: String,
-    },
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Flag(flag) => write!(formatter, "--{flag}"),
-            Self::Variable(name) => formatter.write_str(name),
-            Self::File { path, line, key } => write!(formatter, "{}:{line}: {key}", path.display()),
-        }
-    }
-}
 
 /// What was set of one program's settings.
 #[derive(Debug)]
@@ -44,14 +15,12 @@ pub struct Given {
 }
 
 impl Given {
-    /// Gathers flags (by their settings' names), variables and the file.
-    ///
-    /// # Errors
-    /// [`SettingsError`] when the file cannot be read, does not parse, or has a key that no program knows.
-    pub fn gather(
+    /// Gathers flags (by their settings' names), variables and the file, which may hold the keys of all these tables.
+    pub(crate) fn of(
         table: &'static Table,
         flags: &[(&'static str, String)],
         source: &dyn Source,
+        in_file: &'static [Table],
     ) -> Result<Self, SettingsError> {
         let mut given = Self { found: Vec::new() };
         for setting in table.settings {
@@ -61,7 +30,7 @@ impl Given {
             given.found.extend(found.map(|(origin, text)| (setting.name, origin, text)));
         }
         if table.settings.iter().any(|setting| setting.key().is_some()) {
-            let file = File::find(table, given.get("config"), source)?;
+            let file = File::find(table, given.get("config"), source, in_file)?;
             given.add(table, file.as_ref());
         }
         Ok(given)

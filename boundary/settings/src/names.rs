@@ -1,5 +1,6 @@
 //! Names of variables that nobody reads: those of an environment come in, unknown ones go out with the nearest known name.
 
+use crate::nearest::nearest;
 use crate::tables::{CLIENT, CPU_DEVICE, SERVER};
 
 /// Variables of floe's own tests and builds, and what the daemon tells a worker by.
@@ -42,14 +43,6 @@ pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let unknown = names.filter(|name| name.starts_with("FLOE_"));
     let unknown = unknown.filter(|name| !OWN.contains(&name.as_str()) && !known().any(|known| known == name));
     unknown.map(|name| Unknown { nearest: nearest(&name, known().map(str::to_owned)), name }).collect()
-}
-
-/// The name that looks most like this one, where any does.
-pub(crate) fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
-    const ALIKE: f64 = 0.7;
-    let rated = known.map(|known| (strsim::normalized_damerau_levenshtein(name, &known), known));
-    let best = rated.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.map(|(_, known)| known)
 }
 
 #[cfg(test)]

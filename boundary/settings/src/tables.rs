@@ -1,11 +1,15 @@
 //! What can be set, one row per setting: the values of each program, its flags, variables, keys, help and its part of the
 //! page come from here. Nothing is read here.
 
+use crate::error::SettingsError;
+use crate::given::Given;
 use crate::kinds::{
     Compute, Count, Devices, FilePath, Level, List, Micros, Report, Seconds, Secret, Size, Switch, Text, Trace,
 };
+use crate::rows::table;
+use crate::source::Source;
 use crate::table::Reach::{All, Flag, Key, KeyAndFlag, Variable};
-use crate::table::table;
+use crate::table::Table;
 
 /// No bound above.
 const ANY: u32 = u32::MAX;
@@ -140,11 +144,26 @@ table! {
         "Accept kernels that come as machine code and compute nothing. Results mean nothing.";
 }
 
+/// The programs whose settings may stand in one file.
+static IN_FILE: [Table; 2] = [CLIENT, SERVER];
+
+impl Given {
+    /// What flags (by their settings' names), variables and the file say of a program's settings.
+    ///
+    /// # Errors
+    /// [`SettingsError`] when the file cannot be read, does not parse, or has a key that no program knows.
+    pub fn gather(
+        table: &'static Table,
+        flags: &[(&'static str, String)],
+        source: &dyn Source,
+    ) -> Result<Self, SettingsError> {
+        Self::of(table, flags, source, &IN_FILE)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::given::Given;
-    use crate::source::Source;
 
     #[derive(Debug)]
     struct Nothing;
