@@ -30,7 +30,8 @@ struct Wrapper {
 /// # Errors
 /// A null pointer, a form that is not known, headers that contradict themselves, or sizes beyond `limits`.
 ///
-/// # Safety `image` is null, or points to readable memory holding an image of one of these forms. The image is complete
+/// # Safety
+/// `image` is null, or points to readable memory holding an image of one of these forms. The image is complete
 /// as its own headers (or its NUL) say. A wrapper's pointers are null or point to such containers, and its list ends
 /// with a null. All of it stays mapped and unchanged for `'a`. The program keeps this: CUDA asks it of the argument of
 /// `cuModuleLoadData`, `cuModuleLoadDataEx`, `cuModuleLoadFatBinary` and `cuLibraryLoadData` until these return. With

@@ -18,8 +18,9 @@ pub struct HostRange {
 impl HostRange {
     /// A range the program passed.
     ///
-    /// # Safety Until the operation has completed, the memory is readable, and writable where the operation writes.
-    /// Nobody else uses it in conflict with the operation meanwhile.
+    /// # Safety
+    /// Until the operation has completed, the memory is readable, and writable where the operation writes. Nobody else
+    /// uses it in conflict with the operation meanwhile.
     pub unsafe fn new(address: HostPointer, len: usize) -> Self {
         Self { address: address.0, len }
     }

@@ -137,8 +137,9 @@ impl KernelArguments {
     /// # Errors
     /// INVALID_VALUE where both are given or `extra` is not a list the driver knows.
     ///
-    /// # Safety The program's contract, until the call returns: `extra` is NULL, or its entries are valid and it ends
-    /// with `CU_LAUNCH_PARAM_END`. `parameters` is NULL, or has a valid pointer for each parameter of the function.
+    /// # Safety
+    /// The program's contract, until the call returns: `extra` is NULL, or its entries are valid and it ends with
+    /// `CU_LAUNCH_PARAM_END`. `parameters` is NULL, or has a valid pointer for each parameter of the function.
     pub unsafe fn new(parameters: *mut *mut c_void, extra: *mut *mut c_void) -> CudaResult<Self> {
         if extra.is_null() {
             let form = if parameters.is_null() { Form::None } else { Form::Pointers(parameters as u64) };

@@ -57,7 +57,8 @@ impl Graphs {
 
     /// Records the launch of an instantiated graph on a capturing stream, as a child graph node.
     ///
-    /// # Errors As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory, which
+    /// # Errors
+    /// As [`Graphs::record`]; STREAM_CAPTURE_UNSUPPORTED for a graph that allocates or frees memory, which
     /// invalidates the capture.
     pub(crate) fn record_plan(&self, stream: &CaptureStream, plan: &Plan) -> CudaResult<()> {
         let mut state = self.lock();

@@ -140,7 +140,8 @@ impl State {
 impl Graphs {
     /// Asked before a launch: whether memory allows it. What the implementation has it is asked itself.
     ///
-    /// # Errors INVALID_VALUE where an allocation of an earlier launch still lives and no flag says that a launch frees
+    /// # Errors
+    /// INVALID_VALUE where an allocation of an earlier launch still lives and no flag says that a launch frees
     /// it. Also where an allocation to be freed does not live, or its memory is gone.
     pub(crate) fn check_launch(&self, exec: &Exec) -> CudaResult<()> {
         let effects = exec.effects();
