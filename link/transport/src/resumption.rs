@@ -1,15 +1,16 @@
-//! Links that outlive their connections.
-//! In: a session's connections, each on its channel, as often as they are made anew. Out: pipes that stay, and a pause where a
-//! connection was.
+//! Resumable sessions: pipes that survive their connections.
+//! In: a session's connections, each for one channel, as often as the client makes them. Out: one pipe per channel, which
+//! pauses while it has no connection. It makes no connection itself.
 //!
-//! All connections of a session are of one epoch: when one breaks, all are left, and the client makes each of them again. At
-//! every channel both sides first say how many bytes they have; the other goes on behind them. How many bytes have come is also
-//! said meanwhile, on a connection of its own that carries nothing else and is always read: so it comes through whatever the
-//! others are full of, and what the peer has need not be kept. What this side's process is told of a peer that is gone for
-//! good is that connection's end, too: the system ends it when the peer's machine does not answer.
+//! All connections of a session belong to one epoch. When one breaks, both sides close all of them, and the client makes each
+//! again. On every channel both sides first say how many bytes have come; each then sends what the other lacks.
 //!
-//! The state is in `session`, `outbound`, `inbound`, `log`, `history` and `heartbeat`: no clock, thread, lock of its own or socket, so
-//! that `stepped` tests it with a time of its own. `channels`, `shared`, `channel`, `pipe` and `waits` are the shell around it.
+//! Both sides also acknowledge bytes meanwhile, on a connection that carries nothing else and is always read. So
+//! acknowledgements arrive whatever the other connections are full of, and acknowledged bytes are kept no longer. The kernel
+//! ends that connection when the peer's machine stops answering.
+//!
+//! The state is in `session`, `outbound`, `inbound`, `log`, `history` and `heartbeat`. It has no clock, thread or socket, so
+//! `stepped` tests it with a time of its own. `channels`, `shared`, `channel`, `pipe` and `waits` are the shell around it.
 
 mod channel;
 mod channels;

@@ -1,9 +1,6 @@
-//! One connection's channel in a session: the pipe that stays while sockets come and go under it.
-//! In: bytes of both directions, and the connections that are made for the channel. Out: the same bytes at the other end, each
-//! once and in order; a pause while there is no connection.
-//!
-//! Who reads counts what it has read; who writes keeps what the peer may not have. A connection that fails is left by both,
-//! and the next goes on at the byte where the peer stopped.
+//! One channel of a session: the pipe that stays while sockets come and go under it.
+//! In: bytes of both directions, and connections that resume the channel. Out: the same bytes at the other end, each once and
+//! in order; a pause while there is no connection. What is kept and what is written again is decided in `outbound`.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};

@@ -1,5 +1,5 @@
-//! The connections of one session, as its two sides have them.
-//! In: links that are made, counts and questions of the peer. Out: links that go on, and how the connections are.
+//! The channels of one session, as the client and the worker hold them.
+//! In: connections that were made, acknowledgements and heartbeats of the peer. Out: links that resume, and the link state.
 //! It makes no connection: the client does, and the server waits for it.
 
 use std::sync::{Arc, PoisonError};

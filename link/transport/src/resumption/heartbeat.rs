@@ -1,6 +1,6 @@
-//! When a side that waits asks whether the other is still there.
-//! In: time that passes, whether something waits, what has been heard. Out: questions to be said, and the doubt where none is
-//! answered. It has no clock and no sockets, and judges nothing: who doubts finds out otherwise.
+//! When a side that waits sends a heartbeat, and when it doubts that the peer is alive.
+//! In: time that passes, whether something waits, whether bytes have come. Out: questions to send, and a doubt when one is not
+//! answered in time. It has no clock and no sockets, and decides nothing: the caller finds out whether the peer is gone.
 
 use std::time::Duration;
 

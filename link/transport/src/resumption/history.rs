@@ -1,10 +1,10 @@
-//! What tells one history of a channel from another: a running digest of the bytes that have gone through it.
-//! In: the bytes of one direction as they come, and how many of large data are passed over. Out: how many there have been, and
-//! their digest. It keeps no bytes, and is no defence against a peer that lies: that one harms its own session only.
+//! The history digest: a running hash of a channel's bytes, in one direction.
+//! In: the bytes as they come, and the lengths of large payloads. Out: how many bytes have come, and their digest. It keeps no
+//! bytes, and is no defence against a peer that lies: that one harms its own session only.
 //!
 //! Frames with a payload below [`SALTED_FROM`] count with every byte. Of larger ones the header counts, and the `Salt` ahead of
-//! it: a fresh random word, so that two processes that once were one differ there whatever data they send. So the digest costs
-//! nothing where the bytes are many. It is the same wherever the stream is cut into reads and writes.
+//! it: a fresh random word, so that two processes that once were one differ there, whatever data they send. So large data cost
+//! no hashing. The digest does not depend on where the stream is cut into reads and writes.
 
 use std::hash::Hasher as _;
 

@@ -1,6 +1,6 @@
-//! A channel as the pipe that the layers above it have.
-//! In: bytes to write, and whoever waits for bytes. Out: each write kept until the peer has it, whether there is a connection
-//! or not; reads that wait for the next connection where there is none.
+//! A channel as the pipe that the layers above it use.
+//! In: bytes to write, and readers that wait. Out: each write is kept until the peer has acknowledged it, with or without a
+//! connection; reads wait for the next connection while there is none.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ pub(super) type Time = Duration;
 /// How a session's connections are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// They are there, or are being made.
+    /// All are there, or are being made.
     Whole,
     /// One has broken, and nobody has begun with new ones.
     Broken,

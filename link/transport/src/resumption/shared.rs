@@ -1,6 +1,6 @@
 //! The lock, clock and sockets around a session's state.
-//! In: breaks, ends, and counts that are to be told. Out: connections that are closed, acknowledgements and heartbeats that
-//! are sent, and whoever waits for that awake. No channel is touched while the state is locked.
+//! In: breaks, ends, and acknowledgements that are due. Out: connections that are closed, acknowledgements and heartbeats that
+//! are sent, and waiting threads that are woken. It touches no channel while the state is locked.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,6 +1,6 @@
-//! Whether anything of a session waits for the other side.
-//! In: waits that begin and end, on any thread. Out: how many there are, for the one thread that looks now and then while there
-//! are some, and sleeps otherwise. A wait costs two additions; only the first behind a quiet time wakes that thread.
+//! Whether anything of a session waits for the peer.
+//! In: waits that begin and end, on any thread. Out: their number, for the one thread that polls while there are some, and
+//! parks otherwise. A wait costs two additions; only the first one after a quiet time wakes that thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
