@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_port_without_gpu_is_explained() {
         assert_eq!(
-            parse("gpu1:14833").unwrap_err(),
+            parse("gpu1:14833").expect_err("no index"),
             "FLOE_DEVICES: the last number is too large for a GPU's index: gpu1:14833\n  write HOST:GPU, with a port HOST:PORT:GPU"
         );
     }

@@ -67,7 +67,7 @@ impl World {
 
     /// The client makes the connections of an epoch, of channels from this one on.
     pub(super) fn dial(&mut self, epoch: u64, from: u32) {
-        let channels = (from..CHANNELS as u32).chain([ACKNOWLEDGEMENT_CHANNEL]);
+        let channels = (from..u32::try_from(CHANNELS).expect("a few")).chain([ACKNOWLEDGEMENT_CHANNEL]);
         let said = if self.ends[SERVER].is_over() { Said::Gone } else { Said::Joined };
         let wires = channels.map(|channel| {
             let id = self.net.dial(epoch, channel);
