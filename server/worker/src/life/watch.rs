@@ -93,15 +93,35 @@ impl Use {
     }
 }
 
+/// Whether commands come, and since when none has.
+struct Idle {
+    limit: Duration,
+    /// The last command seen, and the time at which it was new.
+    seen: (u64, Duration),
+}
+
+impl Idle {
+    /// The session has sent `command` at `now`, which counts from any beginning.
+    fn new(limit: Duration, command: u64, now: Duration) -> Self {
+        Self { limit, seen: (command, now) }
+    }
+
+    /// Whether no command has come for the limit, where `command` is the last one at `now`.
+    fn is_over(&mut self, command: u64, now: Duration) -> bool {
+        if command != self.seen.0 {
+            self.seen = (command, now);
+        }
+        now.saturating_sub(self.seen.1) >= self.limit
+    }
+}
+
 /// Watches whether commands come, until none has for so long.
 pub(crate) fn until_idle(used: &Use, limit: Duration) -> Ending {
-    let mut seen = (used.command(), Instant::now());
+    let began = Instant::now();
+    let mut idle = Idle::new(limit, used.command(), Duration::ZERO);
     loop {
         std::thread::sleep(limit / LOOKS);
-        let now = used.command();
-        if now != seen.0 {
-            seen = (now, Instant::now());
-        } else if seen.1.elapsed() >= limit {
+        if idle.is_over(used.command(), began.elapsed()) {
             return Ending::Idle(limit);
         }
     }
@@ -167,15 +187,18 @@ mod tests {
 
     #[test]
     fn a_session_is_idle_when_no_command_has_come_for_so_long() {
-        let (used, limit) = (Arc::new(Use::default()), Duration::from_millis(300));
-        let watched = Arc::clone(&used);
-        let watch = std::thread::spawn(move || until_idle(&watched, limit));
-        for sequence in 1..=10 {
-            std::thread::sleep(limit / 10);
-            used.has_frame(sequence);
+        let seconds = Duration::from_secs;
+        let mut idle = Idle::new(seconds(10), 0, seconds(0));
+        for (command, now, is_over) in
+            [(0, 9, false), (1, 9, false), (1, 18, false), (7, 18, false), (7, 27, false), (7, 28, true), (7, 60, true)]
+        {
+            assert_eq!(idle.is_over(command, seconds(now)), is_over, "{command} at {now} s");
         }
-        let last = Instant::now();
-        assert_eq!(watch.join().expect("it does not panic"), Ending::Idle(limit));
-        assert!(last.elapsed() >= limit / 2);
+    }
+
+    #[test]
+    fn an_idle_session_ends_by_its_watch() {
+        let limit = Duration::from_millis(10);
+        assert_eq!(until_idle(&Use::default(), limit), Ending::Idle(limit));
     }
 }
