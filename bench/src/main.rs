@@ -8,7 +8,7 @@ use floe_bench::{frameworks, link, speed};
 
 /// Measures CUDA programs natively and through floe, in one run on this machine.
 #[derive(Debug, Parser)]
-#[command(name = "floe-bench", version)]
+#[command(name = "floe-bench", version = floe_wire::version(option_env!("FLOE_COMMIT")))]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

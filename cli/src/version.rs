@@ -4,5 +4,5 @@
 
 /// The version, the protocol and the commit.
 pub(crate) fn version() -> String {
-    floe_daemon::version(option_env!("FLOE_COMMIT"))
+    floe_wire::version(option_env!("FLOE_COMMIT"))
 }

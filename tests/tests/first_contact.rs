@@ -24,13 +24,17 @@ impl Machine {
     }
 
     fn floe(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Said {
-        let mut command = Command::new(installation().join("bin/floe"));
+        self.executable("floe", arguments, environment)
+    }
+
+    fn executable(&self, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Said {
+        let mut command = Command::new(installation().join("bin").join(name));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FLOE_") || name.starts_with("RCUDA_")) {
             command.env_remove(name);
         }
         command.args(arguments).env("HOME", self.home.path()).env_remove("XDG_CONFIG_HOME");
         command.env("FLOE_CPU_MEMORY", "1G").envs(environment.iter().copied()).stdin(Stdio::null());
-        command.output().expect("floe runs").into()
+        command.output().expect("it starts").into()
     }
 
     fn file(&self, name: &str, text: &str) -> String {
@@ -257,10 +261,12 @@ fn the_demo_ends_with_three_lines_for_a_newcomer() {
 
 #[test]
 fn the_version_names_the_protocol_and_the_commit() {
-    let said = Machine::fresh().floe(&["--version"], &[]);
-    said.succeeds();
-    let of_the_package = format!("floe {} (protocol ", env!("CARGO_PKG_VERSION"));
-    assert!(said.stdout.starts_with(&of_the_package) && said.stdout.contains(", commit "), "{said:?}");
+    for name in ["floe", "floed", "floe-worker", "floe-bench"] {
+        let said = Machine::fresh().executable(name, &["--version"], &[]);
+        said.succeeds();
+        let of_the_package = format!("{name} {} (protocol ", env!("CARGO_PKG_VERSION"));
+        assert!(said.stdout.starts_with(&of_the_package) && said.stdout.contains(", commit "), "{said:?}");
+    }
 }
 
 #[test]

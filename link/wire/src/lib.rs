@@ -16,6 +16,7 @@ mod reader;
 mod runs;
 #[cfg(test)]
 mod sample;
+mod version;
 
 pub use error::{DecodeError, Problem};
 pub use floe_address::DevicePtr;
@@ -27,13 +28,10 @@ pub use message::{Call, Class, Decode, Message};
 pub use printable::{MOST_WORDS, printable, printable_within};
 pub use reader::{Field, Reader};
 pub use runs::changed_runs;
+pub use version::{NEWEST_VERSION, OLDEST_VERSION, version};
 
 /// `Hello.magic`: "FLOE" as bytes.
 pub const MAGIC: u32 = 0x454f_4c46;
-/// The oldest protocol version this build speaks.
-pub const OLDEST_VERSION: u32 = 4;
-/// The newest protocol version this build speaks: any change of what bytes mean makes it another one.
-pub const NEWEST_VERSION: u32 = 4;
 /// First address of the window of vGPU 0.
 pub const WINDOW_BASE: u64 = 0x2000_0000_0000;
 /// Bytes of each vGPU's window; vGPU `ordinal` has the one at `WINDOW_BASE + ordinal * WINDOW_BYTES`.

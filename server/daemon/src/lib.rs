@@ -20,7 +20,6 @@ mod usage;
 mod workers;
 
 pub use error::DaemonError;
-pub use floe_worker::version;
 pub use life::run;
 pub use options::{CachePlace, Options, ServerFlags, Settings};
 

@@ -12,7 +12,6 @@ pub mod sandbox;
 mod wire_in;
 
 pub use complete::output::Output;
-pub use daemon::contract::version;
 pub use daemon::{cache_channel, contract, descriptor_passing};
 pub use issue::cache::Cache;
 pub use life::ending::Ending;

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match (arguments.as_slice(), std::env::var(TASK_VARIABLE)) {
         (["--version"], _) => {
-            println!("floe-worker {}", floe_worker::version(option_env!("FLOE_COMMIT")));
+            println!("floe-worker {}", floe_wire::version(option_env!("FLOE_COMMIT")));
             Ok(())
         }
         (["--probe", library], _) => probe(library),

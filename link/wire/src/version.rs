@@ -1,0 +1,29 @@
+//! The versions of the protocol that this build speaks, and the name of the build.
+//! In: the commit, if the build was told it. Out: words for `--version`. It asks nothing of the system.
+
+/// The oldest protocol version this build speaks.
+pub const OLDEST_VERSION: u32 = 4;
+/// The newest protocol version this build speaks: any change of what bytes mean makes it another one.
+pub const NEWEST_VERSION: u32 = 4;
+
+/// The name of a build: its version, the protocol and, if it is known, the commit: `0.1.0 (protocol 4, commit 766dc15)`.
+///
+/// Executables pass `option_env!("FLOE_COMMIT")`: only their own crates are built anew for another commit.
+#[must_use]
+pub fn version(commit: Option<&str>) -> String {
+    let commit = commit.filter(|commit| !commit.is_empty());
+    let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
+    format!("{} (protocol {NEWEST_VERSION}{commit})", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_named_where_it_is_known() {
+        let own = format!("{} (protocol {NEWEST_VERSION}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(version(Some("766dc15")), format!("{own}, commit 766dc15)"));
+        assert_eq!([None, Some("")].map(version), [(); 2].map(|()| format!("{own})")));
+    }
+}
