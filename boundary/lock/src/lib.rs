@@ -62,7 +62,9 @@ mod tests {
             panic!("with both");
         });
         assert!(panicked.join().is_err() && both.0.is_poisoned() && both.1.is_poisoned());
-        assert_eq!((*lock(&both.0), *read(&both.1), *write(&both.1)), (1, 2, 2));
+        assert_eq!(*lock(&both.0), 1);
+        assert_eq!(*read(&both.1), 2);
+        assert_eq!(*write(&both.1), 2);
         let woken = wait_timeout(&Condvar::new(), lock(&both.0), Duration::from_millis(1));
         assert_eq!(*woken, 1);
     }
