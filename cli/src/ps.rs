@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let headings = ["DEVICE", "SESSION", "PROGRAM", "PID", "CLIENT", "USED", "QUOTA", "AGE", "WORKER", "TRANSPORT"];
     table::print(&rows, arguments.json, &headings, |session| {
-        let quota = if session.memory == 0 { "all".to_owned() } else { servers::size(session.memory) };
+        let quota = if session.quota == 0 { "all".to_owned() } else { servers::size(session.quota) };
         vec![
             format!("{}:{}", session.server, session.gpu),
             session.session.to_string(),

@@ -43,8 +43,9 @@ pub(crate) struct SessionRow {
     /// The program's process id on its host.
     pub(crate) pid: u32,
     pub(crate) program: String,
-    /// Quota in bytes; 0 for all there is.
-    pub(crate) memory: u64,
+    /// Quota in bytes; 0 for all there is. JSON keeps its first name.
+    #[serde(rename = "memory")]
+    pub(crate) quota: u64,
     /// Bytes in blocks.
     pub(crate) used: u64,
     /// Age.
@@ -149,7 +150,7 @@ pub(crate) fn sessions_of(server: &str) -> Result<Vec<SessionRow>> {
         client: printable(session.client),
         pid: session.pid,
         program: printable(session.program),
-        memory: session.memory,
+        quota: session.memory,
         used: session.used,
         seconds: session.seconds,
         worker: session.worker,

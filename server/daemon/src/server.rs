@@ -396,7 +396,7 @@ impl Host for Server {
                 .map(|tenant| SessionTelemetry {
                     pid: tenant.pid,
                     ordinal: tenant.ordinal,
-                    memory: tenant.memory,
+                    memory: tenant.quota,
                     used: tenant.used,
                     readings: sample.workers.get(&tenant.worker).map(to_wire).unwrap_or_default(),
                 })
@@ -427,7 +427,7 @@ impl Host for Server {
             Ok(settings) => settings,
             Err(error) => return no(status::INVALID_VALUE, error.to_string()),
         };
-        let memory = self.quota(request.memory, gpu);
+        let quota = self.quota(request.memory, gpu);
         // A Unix socket has no more to give to several than to one.
         let bulk_connections = if matches!(peer, Peer::Tcp(_)) { self.bulk_connections } else { 0 };
         let transport = self.transport(Transport::offered(request), peer);
@@ -443,7 +443,7 @@ impl Host for Server {
             return no(status::SYSTEM_NOT_READY, error.to_string());
         }
         let session_request = SessionRequest { source, ..SessionRequest::new(request, peer, sealer, transport) };
-        let session = sessions.add(session_request, request.gpu, memory, entrance, Instant::now());
+        let session = sessions.add(session_request, request.gpu, quota, entrance, Instant::now());
         Ok(Admission {
             session,
             _row: self.sessions.row(session),
@@ -452,7 +452,7 @@ impl Host for Server {
             granularity: gpu.granularity,
             window: WINDOW_BASE + u64::from(request.ordinal) * WINDOW_BYTES,
             window_bytes: WINDOW_BYTES,
-            memory,
+            quota,
             asks_for_memory: sessions.accounting().is_shared_out(request.gpu),
             settings,
             key,
@@ -466,14 +466,14 @@ impl Host for Server {
     fn attached<'a>(&'a self, admission: &'a Admission) -> AttachReply<'a> {
         let index = u32::try_from(admission.gpu).unwrap_or(u32::MAX);
         let device = self.gpu(index).map(|gpu| {
-            let memory = if admission.memory == 0 { gpu.memory } else { admission.memory };
+            let memory = if admission.quota == 0 { gpu.memory } else { admission.quota };
             told(gpu, &self.probe, memory)
         });
         let mut reply = AttachReply {
             session: admission.session,
             window: DevicePtr(admission.window),
             window_bytes: admission.window_bytes,
-            memory: admission.memory,
+            memory: admission.quota,
             key: &admission.key,
             bulk_connections: admission.bulk_connections,
             grace_ms: admission.grace_ms,

@@ -71,7 +71,7 @@ pub(crate) struct Admission {
     /// Bytes of the window.
     pub(crate) window_bytes: u64,
     /// The quota in bytes; 0 for all there is.
-    pub(crate) memory: u64,
+    pub(crate) quota: u64,
     /// Whether its worker asks for memory before it takes it.
     pub(crate) asks_for_memory: bool,
     /// Variables of the program that belong to the driver.
@@ -93,7 +93,8 @@ pub(crate) struct Admission {
 pub(crate) struct Session {
     gpu: u32,
     session_request: SessionRequest,
-    memory: u64,
+    /// Bytes; 0 for all there is.
+    quota: u64,
     used: u64,
     since: Instant,
     worker: u32,
@@ -138,7 +139,7 @@ pub(crate) struct Tenant {
     pub(crate) pid: u32,
     pub(crate) ordinal: u32,
     /// Quota in bytes; 0 for all there is.
-    pub(crate) memory: u64,
+    pub(crate) quota: u64,
     pub(crate) used: u64,
     pub(crate) worker: u32,
 }
@@ -225,7 +226,7 @@ impl Sessions {
         &mut self,
         session_request: SessionRequest,
         gpu: u32,
-        memory: u64,
+        quota: u64,
         entrance: ChannelEntrance,
         now: Instant,
     ) -> u64 {
@@ -233,9 +234,9 @@ impl Sessions {
         let transport = session_request.transport.to_owned();
         let (worker, ender, broken) = (0, None, None);
         let session =
-            Session { gpu, session_request, memory, used: 0, since: now, worker, ender, entrance, broken, transport };
+            Session { gpu, session_request, quota, used: 0, since: now, worker, ender, entrance, broken, transport };
         self.rows.insert(self.last, session);
-        self.accounting.begin(self.last, gpu, memory);
+        self.accounting.begin(self.last, gpu, quota);
         self.last
     }
 
@@ -287,7 +288,7 @@ impl Sessions {
         rows.map(|row| Tenant {
             pid: row.session_request.pid,
             ordinal: row.session_request.ordinal,
-            memory: row.memory,
+            quota: row.quota,
             used: row.used,
             worker: row.worker,
         })
@@ -326,7 +327,7 @@ impl Sessions {
                 client: &row.session_request.client,
                 pid: row.session_request.pid,
                 program: &row.session_request.program,
-                memory: row.memory,
+                memory: row.quota,
                 used: row.used,
                 seconds: now.saturating_duration_since(row.since).as_secs(),
                 worker: if peer.is_none() { row.worker } else { 0 },
@@ -381,7 +382,7 @@ mod tests {
         sessions.uses(number, 5);
         sessions.add(SessionRequest { host: "other".into(), ..session_request() }, 1, 10, entrance(), Instant::now());
         sessions.add(session_request(), 0, 10, entrance(), Instant::now());
-        let tenant = Tenant { pid: 7, ordinal: 2, memory: 10, used: 5, worker: 99 };
+        let tenant = Tenant { pid: 7, ordinal: 2, quota: 10, used: 5, worker: 99 };
         assert_eq!(sessions.tenants(1, "host", None), [tenant]);
         assert_eq!(sessions.tenants(1, "host", Some(Source::User(1))), [tenant]);
         assert_eq!(sessions.tenants(1, "host", Some(Source::User(2))), [], "another's");

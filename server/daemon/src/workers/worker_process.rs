@@ -59,7 +59,7 @@ pub(crate) fn start(place: &Place<'_>, admission: &Admission, worker_end: OwnedF
         library: place.library.to_owned(),
         gpu: admission.gpu,
         ordinal: admission.ordinal,
-        memory: admission.memory,
+        memory: admission.quota,
         granularity: admission.granularity,
         asks_for_memory: admission.asks_for_memory,
         host_memory: place.host_memory,

@@ -75,7 +75,7 @@ impl Host for OneGpu {
             granularity: 1,
             window: 0,
             window_bytes: 0,
-            memory: 0,
+            quota: 0,
             asks_for_memory: false,
             settings,
             key: [7; 16],
